@@ -183,6 +183,9 @@ SHARES: Final = {
     f"tests/{test}": share
     for share, tests in {
         "the small world": (
+            "core/test_host_gates.py::test_a_session_without_a_host_asks_and_tells_nothing",
+            "core/test_host_gates.py::test_promise_holds_in_all_of_a_small_world_with_a_host",
+            "core/test_host_gates.py::test_the_small_world_with_a_host_is_not_tiny",
             "core/test_legality.py::test_a_reply_is_waited_for_while_a_cycle_runs",
             "core/test_legality.py::test_only_awaited_outcomes_are_taken",
             "core/test_legality.py::test_the_small_world_meets_every_cell",
@@ -203,6 +206,7 @@ SHARES: Final = {
             "providers/test_cache_points.py",
             "providers/test_gemini.py",
             "providers/test_gemini_stream.py",
+            "providers/test_images_in_results.py",
             "providers/test_openai_chat_stream.py",
             "providers/test_openai_responses_stream.py",
             "providers/test_requests.py",

@@ -27,8 +27,9 @@ from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.profiles import Profiles
+from agentrail.runtime.keeper import open_sessions
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
-from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
+from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.confinement import ShellFallback, check_choice
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox

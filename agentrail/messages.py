@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Final, Literal, NewType, TypeAlias
 
+import msgspec
 from msgspec.structs import force_setattr, replace
 
 from agentrail.frozen import (
@@ -26,6 +27,7 @@ PromptRef = NewType("PromptRef", str)
 SteerRef = NewType("SteerRef", str)
 QuestionRef = NewType("QuestionRef", str)
 ApprovalId = NewType("ApprovalId", str)
+ClientCallRef = NewType("ClientCallRef", str)
 
 MAX_PROMPT_BYTES: Final = 1_000_000
 
@@ -59,6 +61,11 @@ class Image(TaggedValue, frozen=True, kw_only=True):
     media_type: str
     data: str
     name: str = "image"
+
+    @property
+    def size_bytes(self) -> int:
+        """How large it is, without base64."""
+        return len(self.data) * 3 // 4 - self.data[-2:].count("=")
 
 
 class FileRef(TaggedValue, frozen=True, kw_only=True):
@@ -121,7 +128,11 @@ class ToolCall(TaggedValue, frozen=True, kw_only=True):
         force_setattr(self, "arguments", frozen_or_none(self.arguments))
 
 
-class ToolResult(Value, frozen=True, kw_only=True):
+def _nothing() -> None:
+    """Make the default of a field that is written also where it is None. See `ToolResult`."""
+
+
+class ToolResult(Value, frozen=True, kw_only=True, omit_defaults=True, repr_omit_defaults=True):
     """What the model reads as the answer to one call. Every call gets exactly one.
 
     Attributes:
@@ -130,18 +141,34 @@ class ToolResult(Value, frozen=True, kw_only=True):
         text: Never empty.
         is_error: Whether the model should take it as a failure.
         details: JSON for events and user interfaces, frozen; no model sees it.
+        images: Pictures that belong to it, as the tool gave them; shown where the wire format takes them in a result, and
+            named in words elsewhere.
     """
 
     call_id: CallId
     name: str
     text: str
-    is_error: bool = False
-    details: JsonValue = None
+    # `images` came later, and is left out where there are none, so that what was written before stays as it was. msgspec
+    # leaves out all fields of a class or none; a default that a function makes it always writes.
+    is_error: bool = msgspec.field(default_factory=bool)
+    details: JsonValue = msgspec.field(default_factory=_nothing)
+    images: tuple[Image, ...] = ()
 
     def __post_init__(self) -> None:
-        """Freeze the details, which every subscriber will be given."""
+        """Freeze the details, which every subscriber will be given, and keep the pictures."""
         if self.details is not None:
             force_setattr(self, "details", frozen_value(self.details))
+        if self.images:
+            force_setattr(self, "images", tuple(self.images))
+
+    @property
+    def words(self) -> str:
+        """The text, and a line for each picture: what is read where none are shown."""
+        if not self.images:
+            return self.text
+        return "\n".join(
+            [self.text, *(f"[{image.media_type}, {image.size_bytes:,} bytes]" for image in self.images)]
+        )
 
 
 UserBlock: TypeAlias = Text | Image | FileRef

@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Final
 
@@ -14,6 +15,7 @@ import trio.testing
 
 import agentrail
 from agentrail.messages import AssistantMessage, ToolMessage
+from agentrail.sandboxes.local import LocalSandbox
 from agentrail.tools.shell import shell
 from benchmarks import bare
 from benchmarks.bars import target_of
@@ -28,6 +30,7 @@ _ENDLESS: Final = 100_000
 _GAP_US: Final = 20_000
 _SETTLE_SECONDS: Final = 0.5
 _BETWEEN_SECONDS: Final = 0.002  # so that the streams go on between two aborts
+_PATIENCE_SECONDS: Final = 30.0  # for the process trees to stand
 _TREE: Final = {"command": "sleep 1000 & sleep 1000", "timeout_seconds": 600}
 _PROMPT: Final = "hang"
 
@@ -275,29 +278,34 @@ async def _stubborn_sessions(
         return a + b
 
     tools = [hang_thread, hang_shielded, shell]
-    async with agentrail.open_supervisor(environ={}) as supervisor, trio.open_nursery() as nursery:
+    with TemporaryDirectory() as root:
+        # Confined where it can be; a machine without bubblewrap would run no command at all, and there would be no trees.
+        sandbox = LocalSandbox(root, shell_fallback="unconfined")
+        async with agentrail.open_supervisor(environ={}) as supervisor, trio.open_nursery() as nursery:
 
-        async def start(model: StubModel) -> list[tuple[agentrail.Session, Watch]]:
-            started = []
-            for _ in range(count):
-                session = await supervisor.start_session(model=model, tools=tools)
-                started.append((session, await start_watch(nursery, session, agentrail.AgentAbort)))
-                await session.prompt(_PROMPT)
-            return started
+            async def start(model: StubModel) -> list[tuple[agentrail.Session, Watch]]:
+                started = []
+                for _ in range(count):
+                    session = await supervisor.start_session(model=model, tools=tools, sandbox=sandbox)
+                    started.append((session, await start_watch(nursery, session, agentrail.AgentAbort)))
+                    await session.prompt(_PROMPT)
+                return started
 
-        try:
-            stubborn = [
-                *await start(StubModel(tool="hang_thread")),
-                *await start(StubModel(tool="hang_shielded")),
-            ]
-            trees = await start(StubModel(tool="shell", arguments=json.dumps(_TREE)))
-            while _sleeping() < 2 * count:  # noqa: ASYNC110 - a process has no event that one could wait for
-                await trio.sleep(0.01)
-            yield stubborn, trees
-        finally:
-            thread_may_end.set()
-            sleeper_may_end.set()
-        nursery.cancel_scope.cancel()
+            try:
+                stubborn = [
+                    *await start(StubModel(tool="hang_thread")),
+                    *await start(StubModel(tool="hang_shielded")),
+                ]
+                trees = await start(StubModel(tool="shell", arguments=json.dumps(_TREE)))
+                with trio.move_on_after(_PATIENCE_SECONDS):
+                    while _sleeping() < 2 * count:  # noqa: ASYNC110 - a process has no event that one could wait for
+                        await trio.sleep(0.01)
+                expect("the sleepers of the process trees", _sleeping(), 2 * count)
+                yield stubborn, trees
+            finally:
+                thread_may_end.set()
+                sleeper_may_end.set()
+            nursery.cancel_scope.cancel()
 
 
 def _sleeping() -> int:

@@ -7,6 +7,7 @@ those have a file and a line.
 
 import gc
 import signal
+import sys
 import sysconfig
 import tracemalloc
 from collections import Counter
@@ -25,9 +26,14 @@ _KIB: Final = 1024
 _EVERY_SECONDS: Final = 0.001  # the kernel makes it 4 ms on most machines
 _ENOUGH_SECONDS: Final = 4.0
 _PATIENCE_SECONDS: Final = 20.0  # for sides that mostly wait
+# Those of `sys.path` too: an environment may borrow the packages of another one.
 _LIBRARIES: Final = tuple(
-    f"{folder}/" for folder in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), sysconfig.get_path("stdlib"))
-)  # fmt: skip
+    f"{folder}/"
+    for folder in (
+        *(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib")),
+        *(folder for folder in sys.path if folder.endswith("site-packages")),
+    )
+)
 
 
 @frozen(kw_only=True)

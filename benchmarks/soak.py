@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
+from unittest import mock
 
 import trio
 from attrs import asdict, frozen
@@ -33,6 +34,7 @@ from agentrail.errors import AgentrailError
 from agentrail.events import ApprovalRequired
 from agentrail.messages import ToolMessage
 from agentrail.plugins.human_approval import HumanApproval
+from agentrail.runtime import last_words
 from agentrail.runtime.handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.local import LocalSandbox
@@ -53,6 +55,9 @@ MAX_GROWTH: Final = {"rss_kb": 8_192, "descriptors": 0, "tasks": 0, "threads": 2
 """How much more the last third of the samples may show than the first one, behind the warm-up, by their medians."""
 
 RSS_PERCENT: Final = 5.0
+
+KEPT: Final = {"MAX_LAST_WORDS": 32, "MAX_HANDLES": 8}
+"""Of how many sessions that have ended something is kept: fewer than end in a round, so that what is kept is flat too."""
 
 
 class Foreign(BaseException):
@@ -410,7 +415,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=20261120)
     given = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)  # thousands of crashes on purpose, each with its traceback
-    return trio.run(soak, given.seconds, given.seed)
+    with mock.patch.multiple(last_words, **KEPT):
+        return trio.run(soak, given.seconds, given.seed)
 
 
 if __name__ == "__main__":

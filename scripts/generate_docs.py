@@ -227,12 +227,22 @@ def signals_page() -> str:
 
 
 def errors_page() -> str:
-    """The tree of errors, and what each says."""
+    """The tree of errors, the code of each, and what each says."""
     tree = inspect.getdoc(errors) or ""
-    lines = ["# Errors", "", DRAWN, "", "```text", tree, "```", ""]
-    for name, error in vars(errors).items():
-        if isinstance(error, type) and issubclass(error, errors.AgentrailError):
-            lines += [f"## `{name}`", "", summary(error), "", *field_lines(error)]
+    known = [
+        error
+        for error in vars(errors).values()
+        if isinstance(error, type) and issubclass(error, errors.AgentrailError)
+    ]
+    lines = ["# Errors", "", DRAWN, "", "```text", tree, "```", "", "## Codes", ""]
+    lines += ["| code | class |", "|---|---|"]
+    lines += [
+        f"| `{error.code}` | `{error.__name__}` |" for error in sorted(known, key=lambda error: error.code)
+    ]
+    lines.append("")
+    for error in known:
+        lines += [f"## `{error.__name__}`", "", f"`code`: `{error.code}`.", "", summary(error), ""]
+        lines += [line for line in field_lines(error) if not line.startswith("- `code`: snake_case")]
     return "\n".join(lines)
 
 

@@ -94,9 +94,8 @@ async def run_forked(
                 await trio.lowlevel.wait_readable(forks)
                 code = int(forks.recv(MAX_REQUEST_BYTES))
         finally:
-            if (
-                code is None
-            ):  # it hangs: end it, and hear that it ended, so that the next run is not told of it
+            # It hangs: end it, and hear that it ended, so that the next run is not told of it.
+            if code is None:
                 os.kill(pid, signal.SIGKILL)
                 forks.recv(MAX_REQUEST_BYTES)
     return Ran(code=code, out=out.decode(), err=err.decode())

@@ -4,6 +4,21 @@ A provider turns a request into a stream of chunks. A tool turns arguments into 
 read and commands run. Each port has a `check_…` in `agentrail.testing` that any implementation can be held against.
 """
 
+from agentrail.abc.context import (
+    MAX_CONTEXT_BYTES as MAX_CONTEXT_BYTES,
+    AtEnd as AtEnd,
+    ContextProvider as ContextProvider,
+    ProviderContext as ProviderContext,
+)
+from agentrail.abc.host import (
+    NO_HOST as NO_HOST,
+    AfterToolHook as AfterToolHook,
+    BeforeToolHook as BeforeToolHook,
+    HostCall as HostCall,
+    HostCallEnd as HostCallEnd,
+    HostHooks as HostHooks,
+    HostVerdict as HostVerdict,
+)
 from agentrail.abc.process import (
     ProcessOptions as ProcessOptions,
     ProcessSandbox as ProcessSandbox,
@@ -64,4 +79,9 @@ from agentrail.abc.tool_context import (
     RunInThread as RunInThread,
     RunSession as RunSession,
     ToolContext as ToolContext,
+    UserQuestion as UserQuestion,
+)
+from agentrail.abc.tool_images import (
+    MAX_IMAGE_BYTES as MAX_IMAGE_BYTES,
+    MAX_RESULT_IMAGES as MAX_RESULT_IMAGES,
 )

@@ -6,11 +6,12 @@ from typing import Any, Final, Protocol, TypeAlias, get_args, runtime_checkable
 from attrs import field, frozen
 
 from agentrail.abc.tool_context import ToolContext
+from agentrail.abc.tool_images import checked_images
 from agentrail.core.protocol.changes import Change
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolContractError
 from agentrail.frozen import frozen_json
-from agentrail.messages import JsonObject, JsonValue, SessionId
+from agentrail.messages import Image, JsonObject, JsonValue, SessionId
 from agentrail.otp.edges import call_guarded
 
 
@@ -19,12 +20,18 @@ class Ok:
     """A result.
 
     Attributes:
-        text: What the model reads.
+        text: What the model reads. With pictures it may be empty: their number is said then.
         details: JSON for events and user interfaces, never for the model.
+        images: Pictures, 10 of 5 MiB at most. Shown to the model where its wire format takes pictures in a result; elsewhere
+            it reads a line for each, `[image/png, 12,345 bytes]`.
+
+    Raises:
+        ToolContractError: Your move: there are more pictures, a larger one, or something that is no picture.
     """
 
     text: str
     details: JsonValue = None
+    images: tuple[Image, ...] = field(default=(), converter=checked_images)
 
 
 @frozen(kw_only=True)
@@ -114,6 +121,7 @@ class ToolListing:
         working_dir: The root of the file tools.
         user_data: The application's own data.
         is_unconfined: Whether it is known that its commands run with the user's rights.
+        agents: Name and description of each agent that may work for it.
     """
 
     session_id: SessionId
@@ -121,6 +129,7 @@ class ToolListing:
     working_dir: str
     user_data: JsonObject = field(converter=frozen_json)
     is_unconfined: bool = False
+    agents: tuple[tuple[str, str], ...] = ()
 
 
 @runtime_checkable
@@ -138,7 +147,8 @@ class Tool(Protocol):
     - `polling: bool` (False): repeats are its nature, so the session looks for no loops.
     - `max_result_bytes: int` (1 MiB): of a longer text the middle is left out.
     - `label(arguments)` (the name): short text for people.
-    - `answered_by` (`"code"`): `"user"` for a tool whose calls are questions; it is never executed.
+    - `answered_by` (`"code"`): `"user"` for a tool whose calls are questions, `"client"` for one that the client runs;
+      it is never executed.
     - `threaded: bool` (False): whether it works in a thread; none begins where too many are left behind.
     """
 

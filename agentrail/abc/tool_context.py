@@ -4,13 +4,15 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeVar, overload
 
 import trio
 from attrs import field, frozen
 
+from agentrail import outside
 from agentrail.abc.process import ProcessOptions, ToolProcess
 from agentrail.abc.sandbox import Sandbox
+from agentrail.core.values.forms import fault_of_form, fault_of_url
 from agentrail.errors import ChildRefused, ProcessRefused, ToolContractError
 from agentrail.events import Todo
 from agentrail.frozen import EMPTY, frozen_json, frozen_value
@@ -48,7 +50,7 @@ class ChildRequest:
 
     prompt: str
     system_prompt: str | None = None
-    tools: tuple[str, ...] | None = None
+    tools: Iterable[str] | None = None
     max_turns: int | None = None
 
 
@@ -60,12 +62,29 @@ class OpenProcess(Protocol):
         ...
 
 
+@frozen(kw_only=True)
+class UserQuestion:
+    """What a tool wants to know from the user.
+
+    Attributes:
+        question: In words.
+        options: What can be chosen; empty: any text.
+        timeout_seconds: How long to wait; None: as long as the call may take.
+        schema: A form, whose answer is an object; None: the answer is a text.
+        url: An address that the user is to be shown.
+    """
+
+    question: str
+    options: tuple[str, ...] = ()
+    timeout_seconds: float | None = None
+    schema: JsonObject | None = None
+    url: str | None = None
+
+
 class AskQuestion(Protocol):
     """Puts a question before the user."""
 
-    async def __call__(
-        self, question: str, options: tuple[str, ...], timeout_seconds: float | None, /
-    ) -> str | None:
+    async def __call__(self, question: UserQuestion, /) -> str | JsonObject | None:
         """Wait for the answer; None when none came in time."""
         ...
 
@@ -86,11 +105,8 @@ async def _open_nothing(argv: tuple[str, ...], _options: ProcessOptions) -> Tool
     raise ProcessRefused(message, code="unsupported")
 
 
-async def _answer_nothing(
-    _question: str, _options: tuple[str, ...], _timeout_seconds: float | None
-) -> str | None:
+async def _answer_nothing(_question: UserQuestion) -> None:
     await trio.lowlevel.checkpoint()
-    return None
 
 
 async def _run_nothing(_request: ChildRequest) -> str:
@@ -100,7 +116,7 @@ async def _run_nothing(_request: ChildRequest) -> str:
 
 
 async def _run_in_any_thread(function: Callable[[], T], *, abandonable: bool) -> T:
-    return await trio.to_thread.run_sync(function, abandon_on_cancel=abandonable)
+    return await outside.offload(function, abandon_on_cancel=abandonable)
 
 
 @frozen(kw_only=True)
@@ -256,34 +272,64 @@ class ToolContext:
         Raises:
             ChildRefused: Your move: nothing of the budget is left for it; sessions stand too deep above one another already; or too
                 many work for tools of this session.
-            OptionError: Your move: a tool that this session has not, or a number of turns that is none.
+            OptionError: Your move: a tool that this session has not, a number of turns that is none, or an argument of another type.
             CycleFailed, CycleAborted: How it ended, without an answer; aborted too when the call that asks is over.
             PromptError: Your move: an empty prompt, or one that is too long.
 
         Cancellation: The session is aborted with all that it runs, and stopped, before the cancellation travels on.
         """
-        names = None if tools is None else tuple(tools)
         return await self.child(
-            ChildRequest(prompt=prompt, system_prompt=system_prompt, tools=names, max_turns=max_turns)
+            ChildRequest(prompt=prompt, system_prompt=system_prompt, tools=tools, max_turns=max_turns)
         )
 
+    @overload
     async def ask_user(
-        self, question: str, options: Iterable[str] = (), *, timeout_seconds: float | None = 300.0
-    ) -> str | None:
+        self,
+        question: str,
+        options: Iterable[str] = (),
+        *,
+        timeout_seconds: float | None = 300.0,
+        schema: None = None,
+        url: str | None = None,
+    ) -> str | None: ...
+    @overload
+    async def ask_user(
+        self,
+        question: str,
+        options: Iterable[str] = (),
+        *,
+        timeout_seconds: float | None = 300.0,
+        schema: JsonObject,
+        url: str | None = None,
+    ) -> JsonObject | None: ...
+    async def ask_user(
+        self,
+        question: str,
+        options: Iterable[str] = (),
+        *,
+        timeout_seconds: float | None = 300.0,
+        schema: JsonObject | None = None,
+        url: str | None = None,
+    ) -> str | JsonObject | None:
         """Ask the user, and wait for the answer in this process. Where it must outlive a restart, use the tool `ask_user`.
 
-        Publishes `AskQuestion`, and is answered with `session.respond`.
+        Publishes `AskUser`, and is answered with `session.respond`, or `session.decline`.
 
         Args:
             question: What you need to know.
             options: What can be chosen; the answer may be another text all the same.
             timeout_seconds: How long to wait; None: as long as the call may take.
+            schema: A form instead: JSON Schema of a flat object of at most 50 fields, each a text, a number, a flag or a choice
+                (`enum`, or `oneOf` of `const` and `title`). No answer reaches you that does not fit it.
+            url: An address that the user is to be shown, `https://…`; nothing is opened by itself.
 
         Returns:
-            The answer; None when the user gave none in time.
+            The answer: a text; of a form the object, a copy of your own, with its defaults filled in and what was left empty left
+            out. None when the user gave none in time.
 
         Raises:
-            ToolContractError: Your move: an empty question, or a time that is none.
+            ToolContractError: Your move: an empty question, a time that is none, a form or an address that cannot be.
+            QuestionDeclined: The user does not want to answer. A tool that lets it travel is answered with these words.
             CycleAborted: The cycle was aborted, or this call stopped: no answer will come.
 
         Cancellation: The question is withdrawn when the call ends.
@@ -294,7 +340,19 @@ class ToolContext:
         if timeout_seconds is not None and not 0 < timeout_seconds < math.inf:
             message = f"ask_user waits for a time above 0 s, or None; got {timeout_seconds!r}"
             raise ToolContractError(message)
-        return await self.question(question, tuple(options), timeout_seconds)
+        fault = None if schema is None else fault_of_form(schema)
+        fault = f"schema {fault}" if fault is not None else None if url is None else fault_of_url(url)
+        listed = tuple(options)
+        if fault is None and schema is not None and listed:
+            fault = "takes options or a schema: make the options a choice among the fields of the form"
+        if fault is not None:
+            message = f"ask_user: {fault if fault.startswith(('schema', 'takes')) else f'url {fault}'}"
+            raise ToolContractError(message)
+        return await self.question(
+            UserQuestion(
+                question=question, options=listed, timeout_seconds=timeout_seconds, schema=schema, url=url
+            )
+        )
 
     @contextmanager
     def cleanup_scope(self, seconds: float = MAX_CLEANUP_SECONDS) -> Iterator[trio.CancelScope]:
@@ -318,11 +376,7 @@ class ToolContext:
 
     def seconds_left(self) -> float:
         """Say how long the call may still take; 0 when its time is up, infinite without a timeout."""
-        if trio.lowlevel.in_trio_run():
-            now = trio.current_time()
-        else:  # a tool in a worker thread
-            now = trio.from_thread.run_sync(trio.current_time)
-        return max(self.deadline - now, 0.0)
+        return max(self.deadline - outside.monotonic(), 0.0)
 
     def check_cancelled(self) -> None:
         """Raise when the call was stopped: for functions in worker threads, which cannot be stopped from outside.
@@ -330,4 +384,4 @@ class ToolContext:
         Raises:
             trio.Cancelled: It was. Let it travel.
         """
-        trio.from_thread.check_cancelled()
+        outside.check_cancelled()

@@ -166,7 +166,7 @@ class ActorCell:
         self.is_laddered = False
         self.killed = False
         self.scope = trio.CancelScope()
-        self._shields: set[trio.CancelScope] | None = None
+        self._shields: dict[trio.CancelScope, None] | None = None
         self.task: trio.lowlevel.Task | None = None
         self.handle = ActorHandle(self)
         # Dicts for their order: an end is told in the order in which people asked for it. Made when they are needed,
@@ -205,13 +205,13 @@ class ActorCell:
     def add_shield(self, shield: trio.CancelScope) -> None:
         """Note a shield of the library that it is in now; a kill cuts it."""
         if self._shields is None:
-            self._shields = set()
-        self._shields.add(shield)
+            self._shields = {}
+        self._shields[shield] = None
 
     def drop_shield(self, shield: trio.CancelScope) -> None:
         """Forget a shield that it has left."""
         if self._shields is not None:
-            self._shields.discard(shield)
+            self._shields.pop(shield, None)
 
     def receive_exit(self, reason: ExitReason, sender: "ActorHandle | None") -> None:
         """Take an exit signal: of a linked actor, or of the caller of `exit`."""

@@ -7,9 +7,7 @@ of the ladder from asking over killing to `stuck`, and of retries, are deadlines
 import faulthandler
 import logging
 import os
-import random
 import sys
-import threading
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
@@ -82,6 +80,7 @@ from agentrail.otp.supervision_types import (
     Token,
 )
 from agentrail.otp.tracebacks import print_exception
+from agentrail.outside import Watchdog, jitter, watchdog
 
 _QUIET: Final = frozenset({"progress"})
 _ENDS: Final = frozenset({"child_terminated", "shutdown_error", "start_error"})
@@ -238,7 +237,7 @@ class Core:
         self._nursery: trio.Nursery | None = None
         self._name_taken: AlreadyStarted | None = None
         self._watchdog_seconds = watchdog_seconds
-        self._watchdog: threading.Timer | None = None
+        self._watchdog: Watchdog | None = None
         self.state, self._first = supervision.begin_supervisor(
             cell.id, flags, specs, at_seconds=trio.current_time()
         )
@@ -301,7 +300,7 @@ class Core:
             partial(self._put_aside, signal), supervision.step_supervisor, self.state, signal
         )
         if self._watchdog_seconds is not None and self._watchdog is None and self.state.ending is not None:
-            self._watchdog = _start_watchdog(self._watchdog_seconds)
+            self._watchdog = watchdog(self._watchdog_seconds, _end_process)
         if len(effects) < _EFFECTS_IN_ONE_GO:
             for effect in effects:
                 self._carry_out(effect)
@@ -337,7 +336,7 @@ class Core:
         return self.state, ()
 
     def _make(self, kind: Callable[..., SupervisionSignal], **fields: Any) -> SupervisionSignal:
-        return kind(**fields, at_seconds=trio.current_time(), draw=random.random())  # noqa: S311 - jitter, no secret
+        return kind(**fields, at_seconds=trio.current_time(), draw=jitter())
 
     def order(self, reason: ExitReason) -> None:
         """Put a stop before all that waits."""
@@ -648,13 +647,6 @@ class _FailedStart:
 def new_inbox() -> Mailbox[object]:
     """Make the mailbox of a supervisor: without a bound, since each entry has a caller who waits."""
     return Mailbox(capacity=sys.maxsize)
-
-
-def _start_watchdog(seconds: float) -> threading.Timer:
-    watchdog = threading.Timer(seconds, _end_process)
-    watchdog.daemon = True
-    watchdog.start()
-    return watchdog
 
 
 def _end_process() -> None:

@@ -8,11 +8,11 @@ import importlib
 import itertools
 import os
 import sys
-import time
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
 
+from agentrail import outside
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.errors import AgentrailError
@@ -108,8 +108,8 @@ def _imported(path: str) -> Any:
 def _check(machine: "type[StackMachine]", *, examples: int | None, seed: int | None) -> Exit:
     from agentrail.testing import stacks
 
-    begun_at = time.monotonic()
-    tally = stacks.Tally(heard=lambda tally: _show_progress(tally, examples, time.monotonic() - begun_at))
+    begun_at = outside.stopwatch()
+    tally = stacks.Tally(heard=lambda tally: _show_progress(tally, examples, outside.stopwatch() - begun_at))
     try:
         if examples is not None:
             stacks.check_stack(machine, examples=examples, seed=seed, tally=tally)
@@ -138,7 +138,7 @@ def _check_for_a_while(
     for portion in itertools.count():
         own = None if seed is None else seed + portion
         stacks.check_stack(machine, examples=PORTION, seed=own, tours=portion == 0, tally=tally)
-        if tally.found is not None or time.monotonic() >= until:
+        if tally.found is not None or outside.stopwatch() >= until:
             return
 
 

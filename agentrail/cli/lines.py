@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import trio
 
+from agentrail import outside
 from agentrail.cli.rendering import Piece
 
 if TYPE_CHECKING:
@@ -56,9 +57,7 @@ class PlainLines:
         while b"\n" not in self._buffer and not self._ended:
             # In a thread, because neither files nor all terminals can be waited for. By descriptor: a thread that is
             # left behind would hold the lock of `sys.stdin` when the interpreter ends.
-            piece = await trio.to_thread.run_sync(
-                os.read, self._descriptor, _READ_BYTES, abandon_on_cancel=True
-            )
+            piece = await outside.offload(os.read, self._descriptor, _READ_BYTES, abandon_on_cancel=True)
             self._ended = not piece
             self._buffer += piece
         line, _, self._buffer = self._buffer.partition(b"\n")
@@ -91,7 +90,7 @@ class EditedLines:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._exit_when_cancelled, over)
             try:
-                typed = await trio.to_thread.run_sync(self._prompt)
+                typed = await outside.offload(self._prompt)
             finally:
                 over.set()
         if isinstance(typed, str):

@@ -6,6 +6,7 @@ from typing import Final, TypeAlias, assert_never
 
 from agentrail import events
 from agentrail.cli.exits import describe_failure
+from agentrail.core.values.forms import describe_field, fields_of
 from agentrail.events import (
     PERMISSION_OPTIONS,
     AbortReceipt,
@@ -15,7 +16,17 @@ from agentrail.events import (
     LeftBehind,
     PermissionOption,
 )
+from agentrail.messages import JsonObject
 
+_SOURCES: Final[Mapping[events.ToolSourceState, str]] = MappingProxyType(
+    {
+        "restarting": "went away and is started again",
+        "parked": "went away too often, and its tools are gone",
+        "needs_login": "wants a login",
+        "changed": "has other tools than before",
+    }
+)
+"""How something that gives tools stands, where people have to know."""
 _STOPS: Final = {
     "max_tokens": "the answer was cut off: it reached the model's output limit",
     "max_turns": "it stopped at --max-turns",
@@ -30,6 +41,7 @@ _Silent: TypeAlias = (
     | events.PromptReceived
     | events.PromptQueued
     | events.AgentStart
+    | events.AgentSuspended  # what is waited for was said, a line each
     | events.AgentResumed
     | events.RequestStart
     | events.MessageStart
@@ -58,6 +70,7 @@ _Silent: TypeAlias = (
     | events.ApprovalResolved
     | events.ToolApprovedAlways
     | events.UserResponded
+    | events.UserDeclined
     | events.PromptTaken  # what it decided is said right after it
     | events.SteeringReceived
     | events.SteeringApplied
@@ -118,12 +131,17 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
             return f"the model is {model} from now on ({by})"
         case events.LoopDetected(name=name, count=count):
             return f"{name} goes round in circles, {count} times now"
+        case events.ToolSourceChanged(source=source, state=state, reason=reason):
+            said = _SOURCES.get(state)
+            return None if said is None else f"{source} {said}{f': {reason}' if reason else ''}"
         case events.ApprovalRequired(approval=approval):
             hint = f" ({approval.hint})" if approval.hint else ""
             return f"may {approval.tool} run with {dict(approval.arguments)}?{hint} {show_offered(approval)}"
-        case events.AskUser(question=question, options=options):
+        case events.AskUser(question=question, options=options, schema=schema, url=url):
             listed = "".join(f" {place}) {option}" for place, option in enumerate(options, start=1))
-            return f"{question}{listed} /answer"
+            return f"{question}{listed}{show_form(schema, url)} /answer or /decline"
+        case events.ClientCall(name=name):
+            return f"{name} is for the client to run, and this one runs no tools"
         case events.CompactEnd(removed=removed):
             return f"a summary stands for the first {removed} messages now"
         case events.ContentPolicyViolated(summary=summary):
@@ -187,6 +205,13 @@ _LINES: Final[Mapping[PermissionOption, str]] = MappingProxyType(
         "respond": "/answer",
     }
 )
+
+
+def show_form(schema: JsonObject | None, url: str | None) -> str:
+    """Say what a form asks for, field by field, and at which address to look; nothing is opened."""
+    fields = () if schema is None else fields_of(schema).items()
+    described = ", ".join(describe_field(name, field) for name, field in fields)
+    return (f" [{described}]" if described else "") + (f" see {url}" if url else "")
 
 
 def show_offered(approval: Approval) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
-from agentrail.cli.notices import show_offered
+from agentrail.cli.notices import show_form, show_offered
 from agentrail.core.session.projection import Status
 from agentrail.errors import InteractionError
 from agentrail.events import PERMISSION_OPTIONS, Approval, Question
@@ -19,7 +19,8 @@ DECISION_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "/approve": "let the call run that waits; /approve always for all that are like it",
         "/edit": 'let the call run with other arguments, as in /edit {"path": "notes.md"}',
         "/reject": "refuse the call that waits, as in /reject not this file",
-        "/answer": "answer what the model asked, in words or with the number of an option",
+        "/answer": 'answer what was asked: in words, with the number of an option, a form as in /answer {"name": "Ada"}',
+        "/decline": "give no answer to what was asked, as in /decline not your business",
     }
 )
 """What they are called, and what they do. Where several wait, `#2` in front means the second: `/approve #2 always`."""
@@ -71,7 +72,12 @@ async def decide(session: Session, command: str, rest: str) -> str:
             "it starts a cycle of its own" if receipt.status == "became_prompt" else "the model hears it next"
         )
     words = read_words(rest)
-    found = pick(waiting_of(await session.status()), words.place, questions=command == "/answer")
+    found = pick(
+        waiting_of(await session.status()), words.place, questions=command in {"/answer", "/decline"}
+    )
+    if command == "/decline":
+        await session.decline(found.ref if isinstance(found, Question) else found.id, words.text or None)
+        return "declined"
     if isinstance(found, Question):
         await session.respond(found.ref, _answer_to(found, words.text))
         return "answered"
@@ -80,7 +86,7 @@ async def decide(session: Session, command: str, rest: str) -> str:
             await session.approve(found.id, kind="always" if words.text == "always" else "once")
             return f"{found.tool} runs"
         case "/edit":
-            await session.approve(found.id, arguments=_read_arguments(words.text))
+            await session.approve(found.id, arguments=_read_object(words.text, "arguments"))
             return f"{found.tool} runs, with your arguments"
         case "/reject":
             await session.reject(found.id, words.text or None, auto_resume=True)
@@ -90,19 +96,21 @@ async def decide(session: Session, command: str, rest: str) -> str:
             return f"{found.tool} is answered in place of running"
 
 
-def _read_arguments(text: str) -> dict[str, Any]:
+def _read_object(text: str, what: str) -> dict[str, Any]:
     try:
         read = json.loads(text)
     except (ValueError, RecursionError) as error:
-        message = f"these arguments are no JSON: {error}"
+        message = f"these {what} are no JSON: {error}"
         raise InteractionError(message) from None
     if not isinstance(read, dict):
-        message = f'arguments are a JSON object, as in {{"path": "notes.md"}}; got {text}'
+        message = f'{what} are a JSON object, as in {{"path": "notes.md"}}; got {text}'
         raise InteractionError(message)
     return read
 
 
-def _answer_to(question: Question, text: str) -> str | int:
+def _answer_to(question: Question, text: str) -> str | int | dict[str, Any]:
+    if question.schema is not None:
+        return _read_object(text, "answers to a form")
     if not (question.options and text.isdecimal()):
         return text
     number = int(text)
@@ -144,6 +152,6 @@ def pick(waiting: tuple[WaitsForPerson, ...], place: int, *, questions: bool) ->
 def _show(one: WaitsForPerson) -> str:
     if isinstance(one, Question):
         options = "".join(f" {number}) {option}" for number, option in enumerate(one.options, start=1))
-        return f"{one.question}{options}"
+        return f"{one.question}{options}{show_form(one.schema, one.url)}"
     shown = f"{one.tool} {one.arguments}" + (f": {one.hint}" if one.hint else "")
     return shown if one.permission_options == PERMISSION_OPTIONS else f"{shown} ({show_offered(one)})"

@@ -145,7 +145,7 @@ class Transcript:
         # Behind its own call a result needs no name; between those of other calls it does.
         whose = "" if self._latest_call == event.call_id else f" {started.shown}:"
         self._latest_call = None
-        first, more_lines = first_line(event.result.text)
+        first, more_lines = first_line(event.result.words)
         facts = [f"+{more_lines} lines"] if more_lines else []
         ended_at_ms = _at_ms(event)
         if started.at_ms is not None and ended_at_ms is not None:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import trio
 
+from agentrail import outside
 from agentrail.cli.output import DESCRIPTORS, write_all
 from agentrail.cli.rendering import ChatStyle, Piece
 
@@ -41,9 +42,7 @@ class DirectScreen:
                 data = piece.text.encode("utf-8", "replace")
                 # In a thread, because a pipe that is full blocks, and Ctrl-C must work all the same. By descriptor, not
                 # through `sys.stdout`: a thread that is left behind would hold its lock when the interpreter ends.
-                await trio.to_thread.run_sync(
-                    write_all, DESCRIPTORS[piece.stream], data, abandon_on_cancel=True
-                )
+                await outside.offload(write_all, DESCRIPTORS[piece.stream], data, abandon_on_cancel=True)
 
 
 def decide_look(*, out_is_terminal: bool, err_is_terminal: bool, no_color: bool) -> ChatStyle:

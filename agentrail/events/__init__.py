@@ -15,6 +15,7 @@ from agentrail.events.people import (
     ApprovalRequired as ApprovalRequired,
     ApprovalResolved as ApprovalResolved,
     AskUser as AskUser,
+    ClientCall as ClientCall,
     CompactDue as CompactDue,
     CompactEnd as CompactEnd,
     CompactSkipped as CompactSkipped,
@@ -24,6 +25,7 @@ from agentrail.events.people import (
     SteeringReceived as SteeringReceived,
     SteerStatus as SteerStatus,
     ToolApprovedAlways as ToolApprovedAlways,
+    UserDeclined as UserDeclined,
     UserResponded as UserResponded,
 )
 from agentrail.events.plugins import (
@@ -63,6 +65,7 @@ from agentrail.events.session import (
     AgentError as AgentError,
     AgentResumed as AgentResumed,
     AgentStart as AgentStart,
+    AgentSuspended as AgentSuspended,
     EndReason as EndReason,
     EventsLost as EventsLost,
     MaxTurnsReached as MaxTurnsReached,
@@ -94,6 +97,8 @@ from agentrail.events.tools import (
     ToolProgress as ToolProgress,
     ToolRetry as ToolRetry,
     ToolSkippedForSteering as ToolSkippedForSteering,
+    ToolSourceChanged as ToolSourceChanged,
+    ToolSourceState as ToolSourceState,
     ToolsUpdated as ToolsUpdated,
 )
 from agentrail.events.union import (
@@ -114,8 +119,10 @@ from agentrail.events.values import (
     Amount as Amount,
     Approval as Approval,
     ApprovalStatus as ApprovalStatus,
+    ChildReceipt as ChildReceipt,
     DecidedBy as DecidedBy,
     LeftBehind as LeftBehind,
+    PendingClientCall as PendingClientCall,
     PermissionOption as PermissionOption,
     Plan as Plan,
     PlanStep as PlanStep,
@@ -123,4 +130,5 @@ from agentrail.events.values import (
     RecoveryDecision as RecoveryDecision,
     Todo as Todo,
     TodoStatus as TodoStatus,
+    WaitingFor as WaitingFor,
 )

@@ -2,9 +2,13 @@
 
 from typing import Literal, TypeAlias
 
+import msgspec
+from msgspec.structs import force_setattr
+
 from agentrail.events.envelope import EventBase
 from agentrail.events.values import Approval, ApprovalStatus, DecidedBy
-from agentrail.messages import ApprovalId, QuestionRef, SteerRef
+from agentrail.frozen import frozen_json, frozen_or_none, frozen_value
+from agentrail.messages import ApprovalId, CallId, ClientCallRef, JsonObject, QuestionRef, SteerRef
 
 # --- approvals and questions
 
@@ -45,18 +49,33 @@ class ToolApprovedAlways(EventBase, frozen=True, kw_only=True):
     command_family: str | None = None
 
 
-class AskUser(EventBase, frozen=True, kw_only=True):
-    """The model asks the user something.
+def _no_options() -> tuple[str, ...]:
+    """Make the default of a field that is written also where it is empty. See `AskUser`."""
+    return ()
+
+
+class AskUser(EventBase, frozen=True, kw_only=True, omit_defaults=True):
+    """The model asks the user something, or a running tool does.
 
     Attributes:
-        ref: What `respond` is given.
+        ref: What `respond` and `decline` are given.
         question: In the model's words.
         options: Answers to choose from; none: any text.
+        schema: A form, which is answered with an object: JSON Schema of a flat object of texts, numbers, flags and choices.
+            None: the question takes a text or an option.
+        url: An address that the user is to be shown; nothing is opened by itself.
     """
 
+    # The last two came later, and are left out where there is none, so that what was written before stays as it was.
     ref: QuestionRef
     question: str
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = msgspec.field(default_factory=_no_options)
+    schema: JsonObject | None = None
+    url: str | None = None
+
+    def __post_init__(self) -> None:
+        """Freeze the form."""
+        force_setattr(self, "schema", frozen_or_none(self.schema))
 
 
 class UserResponded(EventBase, frozen=True, kw_only=True):
@@ -64,11 +83,49 @@ class UserResponded(EventBase, frozen=True, kw_only=True):
 
     Attributes:
         ref: The question, or the approval of the call.
-        response: The answer; of an option its text, not its index.
+        response: The answer; of an option its text, not its index; of a form the object, as it counts.
     """
 
     ref: QuestionRef | ApprovalId
-    response: str
+    response: str | JsonObject
+
+    def __post_init__(self) -> None:
+        """Freeze what was filled in."""
+        force_setattr(self, "response", frozen_value(self.response))  # type: ignore[arg-type]  # a text, or an object
+
+
+class UserDeclined(EventBase, frozen=True, kw_only=True):
+    """The user does not want to answer a question; who asked is told so.
+
+    Attributes:
+        ref: The question.
+        reason: Why, in the user's words; None where none was given.
+    """
+
+    ref: QuestionRef
+    reason: str | None = None
+
+
+class ClientCall(EventBase, frozen=True, kw_only=True):
+    """A call waits for the client, who runs its tool and gives the result to `session.answer`. The others of its batch go on.
+
+    `ToolExecutionStart` came before it; `ToolExecutionEnd` follows when it is answered, by the client or in its place.
+
+    Attributes:
+        ref: What `answer` is given.
+        name: The tool.
+        call_id: The call.
+        arguments: What to run it with: validated, judged and approved.
+    """
+
+    ref: ClientCallRef
+    name: str
+    call_id: CallId
+    arguments: JsonObject
+
+    def __post_init__(self) -> None:
+        """Freeze the arguments."""
+        force_setattr(self, "arguments", frozen_json(self.arguments))
 
 
 # --- steering
@@ -166,6 +223,14 @@ class CompactSkipped(EventBase, frozen=True, kw_only=True):
     reason: SkipReason = "plugin"
 
 
-PeopleEvent: TypeAlias = ApprovalRequired | ApprovalResolved | ToolApprovedAlways | AskUser | UserResponded
+PeopleEvent: TypeAlias = (
+    ApprovalRequired
+    | ApprovalResolved
+    | ToolApprovedAlways
+    | AskUser
+    | UserResponded
+    | UserDeclined
+    | ClientCall
+)
 SteeringEvent: TypeAlias = SteeringReceived | SteeringApplied
 ContextEvent: TypeAlias = CompactDue | CompactStart | CompactEnd | CompactSkipped

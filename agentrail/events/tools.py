@@ -194,6 +194,28 @@ class ToolsUpdated(EventBase, frozen=True, kw_only=True):
     detached: tuple[str, ...] = ()
 
 
+ToolSourceState: TypeAlias = Literal[
+    "connecting", "ready", "restarting", "parked", "needs_login", "changed", "closed"
+]
+"""How something that gives a session tools stands: it is on its way; its tools are there; it went away and comes back; it went
+away too often, and its tools are taken away until an operator acts; a person has to log in; it has other tools than before, or
+one of them is not as it was; it is over."""
+
+
+class ToolSourceChanged(EventBase, frozen=True, kw_only=True):
+    """Something that gives the session tools stands otherwise than before, such as a server. Which tools there are says `ToolsUpdated`.
+
+    Attributes:
+        source: Its name.
+        state: How it stands now.
+        reason: Why, for people; None where the state says it all.
+    """
+
+    source: str
+    state: ToolSourceState
+    reason: str | None = None
+
+
 class LoopDetected(EventBase, frozen=True, kw_only=True):
     """The model goes round in circles.
 
@@ -239,6 +261,7 @@ ToolEvent: TypeAlias = (
     | ToolAttached
     | ToolDetached
     | ToolsUpdated
+    | ToolSourceChanged
     | LoopDetected
     | LargeResultOffloaded
 )

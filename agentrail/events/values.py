@@ -5,8 +5,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
-from agentrail.frozen import frozen_json
-from agentrail.messages import ApprovalId, CallId, JsonObject, QuestionRef, SessionId
+from agentrail.frozen import frozen_json, frozen_or_none
+from agentrail.messages import ApprovalId, CallId, ClientCallRef, JsonObject, QuestionRef, SessionId
 from agentrail.structs import Value
 
 
@@ -24,7 +24,40 @@ class LeftBehind(Value, frozen=True, kw_only=True):
     pid: int | None = None
 
 
-class AbortReceipt(Value, frozen=True, kw_only=True):
+def _yes() -> bool:
+    """Make a default that is always written."""
+    return True
+
+
+def _none_left() -> tuple[LeftBehind, ...]:
+    """Make a default that is always written."""
+    return ()
+
+
+def _no_calls() -> tuple[CallId, ...]:
+    """Make a default that is always written."""
+    return ()
+
+
+class ChildReceipt(Value, frozen=True, kw_only=True):
+    """What became of an agent in the background that an abort stopped.
+
+    Attributes:
+        session_id: Which session it was.
+        tasks_ended: As of `AbortReceipt`.
+        processes_reaped: As of `AbortReceipt`.
+        stuck: As of `AbortReceipt`.
+        abandoned: As of `AbortReceipt`.
+    """
+
+    session_id: SessionId
+    tasks_ended: int = 0
+    processes_reaped: int = 0
+    stuck: tuple[LeftBehind, ...] = ()
+    abandoned: tuple[LeftBehind, ...] = ()
+
+
+class AbortReceipt(Value, frozen=True, kw_only=True, omit_defaults=True):
     """What an abort found and what became of it; what the sessions had at work that worked for stopped calls is counted too.
 
     Attributes:
@@ -38,17 +71,20 @@ class AbortReceipt(Value, frozen=True, kw_only=True):
             worked for a call only that call is named, because ids mean something in their own session.
         survivors: Calls that run on by policy.
         milliseconds: From the abort to the end of the teardown.
+        children: What became of each agent in the background that was stopped, the deepest first; it is counted above too.
     """
 
-    settled: bool = True
-    tasks_ended: int = 0
-    processes_reaped: int = 0
-    stuck: tuple[LeftBehind, ...] = ()
-    abandoned: tuple[LeftBehind, ...] = ()
-    committed: tuple[CallId, ...] = ()
-    unknown: tuple[CallId, ...] = ()
-    survivors: tuple[CallId, ...] = ()
-    milliseconds: int = 0
+    # `children` came later, and is left out where there are none; a default that a function makes is always written.
+    settled: bool = msgspec.field(default_factory=_yes)
+    tasks_ended: int = msgspec.field(default_factory=int)
+    processes_reaped: int = msgspec.field(default_factory=int)
+    stuck: tuple[LeftBehind, ...] = msgspec.field(default_factory=_none_left)
+    abandoned: tuple[LeftBehind, ...] = msgspec.field(default_factory=_none_left)
+    committed: tuple[CallId, ...] = msgspec.field(default_factory=_no_calls)
+    unknown: tuple[CallId, ...] = msgspec.field(default_factory=_no_calls)
+    survivors: tuple[CallId, ...] = msgspec.field(default_factory=_no_calls)
+    milliseconds: int = msgspec.field(default_factory=int)
+    children: tuple[ChildReceipt, ...] = ()
 
 
 # --- what waits for a person
@@ -104,18 +140,20 @@ class Approval(Value, frozen=True, kw_only=True, omit_defaults=True):
 ApprovalStatus: TypeAlias = Literal["approved", "rejected", "timeout", "aborted", "superseded"]
 """How an approval ended."""
 
-DecidedBy: TypeAlias = Literal["user", "rule", "timeout", "abort", "superseded"]
-"""Who ended it: a person, a rule that a person made, the clock, an abort, or the next prompt."""
+DecidedBy: TypeAlias = Literal["user", "rule", "timeout", "abort", "superseded", "client"]
+"""Who ended it: a person, a rule that a person made, the clock, an abort, the next prompt; of a call of the client that one."""
 
 
 class Question(Value, frozen=True, kw_only=True):
-    """A question of the model that waits for a person.
+    """A question of the model or of a running tool that waits for a person.
 
     Attributes:
-        ref: What `respond` is given.
-        call_id: The call of `ask_user` that its answer is the result of.
+        ref: What `respond` and `decline` are given.
+        call_id: The call of `ask_user` that its answer is the result of; or that of the tool that asks.
         question: In the model's words.
         options: Answers to choose from; none: any text.
+        schema: As in `AskUser`.
+        url: As in `AskUser`.
         requested_at_ms: Since when it waits, in milliseconds since 1970.
         expires_at_ms: When the call is answered without one; None: never.
         path: The chain of sessions from the root to the one that asks.
@@ -125,9 +163,55 @@ class Question(Value, frozen=True, kw_only=True):
     call_id: CallId
     question: str
     options: tuple[str, ...] = ()
+    schema: JsonObject | None = None
+    url: str | None = None
     requested_at_ms: int
     expires_at_ms: int | None = None
     path: tuple[SessionId, ...]
+
+    def __post_init__(self) -> None:
+        """Freeze the form."""
+        force_setattr(self, "schema", frozen_or_none(self.schema))
+
+
+class PendingClientCall(Value, frozen=True, kw_only=True):
+    """A call that waits for the client, who runs its tool. Data, so it costs nothing while it waits and survives a restart.
+
+    Attributes:
+        ref: What `answer` is given.
+        call_id: The call.
+        name: Its tool.
+        arguments: What the tool is to be run with: validated, judged and approved. Frozen.
+        requested_at_ms: Since when it waits, in milliseconds since 1970.
+        expires_at_ms: When it is answered by the clock; None: never.
+        path: The chain of sessions from the root to the one whose call it is.
+    """
+
+    ref: ClientCallRef
+    call_id: CallId
+    name: str
+    arguments: JsonObject
+    requested_at_ms: int
+    expires_at_ms: int | None = None
+    path: tuple[SessionId, ...]
+
+    def __post_init__(self) -> None:
+        """Freeze the arguments."""
+        force_setattr(self, "arguments", frozen_json(self.arguments))
+
+
+class WaitingFor(Value, frozen=True, kw_only=True):
+    """One of the things that a suspended cycle waits for. The event that asked for it says all of it.
+
+    Attributes:
+        kind: What it is.
+        id: What the answer is given to: of an approval its `id`, of a question and of a call of the client its `ref`.
+        call_id: The call that it belongs to.
+    """
+
+    kind: Literal["approval", "question", "client_call"]
+    id: ApprovalId | QuestionRef | ClientCallRef
+    call_id: CallId
 
 
 # --- what the model means to do
@@ -197,13 +281,40 @@ class RecoveryDecision(Value, frozen=True, kw_only=True):
 
     Attributes:
         open: What it is.
-        id: The id of the effect, call, approval, question, prompt, steer or child.
-        name: The tool of a call, the model of a request; empty elsewhere.
-        decision: Sent or run again; for a call that was asked about, what its tool found; left as it was; over its
-            time; or, for a child, resumed. A call that must not be repeated is `unknown`.
+        id: The id of the effect, call, approval, question, call of the client, prompt, steer or child.
+        name: The tool of a call, or of one that the host is asked about or told of, the model of a request, the plugin that asked for something; empty elsewhere.
+        decision: Sent or run again; begun, because it never ran; for a call whose tool is asked what became of it `asked`,
+            and what it found; left as it was; over its time; given up, because nothing waits for it any more; or, for a
+            child, resumed. A call that must not be repeated is `unknown`.
     """
 
-    open: Literal["request", "tool", "timer", "approval", "question", "prompt", "steer", "child"]
+    open: Literal[
+        "request",
+        "tool",
+        "timer",
+        "approval",
+        "question",
+        "client_call",
+        "prompt",
+        "steer",
+        "child",
+        "plugin_request",
+        "host",
+        "context",
+        "teardown",
+    ]
     id: str
     name: str = ""
-    decision: Literal["sent_again", "run_again", "done", "not_done", "unknown", "kept", "expired", "resumed"]
+    decision: Literal[
+        "sent_again",
+        "run_again",
+        "begun",
+        "asked",
+        "done",
+        "not_done",
+        "unknown",
+        "kept",
+        "expired",
+        "resumed",
+        "given_up",
+    ]

@@ -59,7 +59,7 @@ def nearest(episodes: Sequence[Episode], prompt: str, top_k: int) -> list[Episod
         The best first: a word counts more the rarer it is among the episodes; of equals the newer one comes first.
     """
     words = [_words(f"{episode.asked} {episode.answered}") for episode in episodes]
-    spread = Counter(word for one in words for word in one)
+    spread = Counter(word for one in words for word in sorted(one))
     wanted = _words(prompt)
     # Sorted, because floats add up differently in another order, and sets have another one in each process.
     scores = [

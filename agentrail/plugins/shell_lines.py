@@ -274,7 +274,7 @@ class _Walk(LineReader):
             )
             for spoken, is_pattern in self._spoken(words)
         }
-        text = texts.pop() if len(texts) == 1 else UNQUOTED
+        text = min(texts) if len(texts) == 1 else UNQUOTED
         for name in written:
             self.write(name, text)
         return text

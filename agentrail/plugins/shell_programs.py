@@ -198,7 +198,7 @@ def _widths(wrapper: Wrapper, word: str) -> tuple[int, ...]:
 
 def inner_lines(wrapper: Wrapper, operands: Sequence[str]) -> Iterator[str]:
     """Give the command lines that stand behind a wrapper's options."""
-    short = "".join(one[1] for one in wrapper.lines if len(one) == len("-c"))
+    short = "".join(one[1] for one in sorted(wrapper.lines) if len(one) == len("-c"))
     for place, word in enumerate(operands):
         if word == "--":
             return
@@ -222,7 +222,7 @@ def speaks(words: Sequence[str], prefix: Sequence[str]) -> bool:
     places = {0}
     for word in prefix:
         found: set[int] = set()
-        left = set(places)
+        left = sorted(places)
         tried: set[int] = set()
         while left:
             at = left.pop()
@@ -233,8 +233,7 @@ def speaks(words: Sequence[str], prefix: Sequence[str]) -> bool:
                 found.add(at + 1)
             if at and words[at].startswith(("-", "+")):
                 takes_a_word = "=" not in words[at] and (takes is None or words[at] in takes)
-                left |= ({at + 2} if takes_a_word else set()) | (
-                    set() if takes_a_word and takes else {at + 1}
-                )
+                left += [at + 2] if takes_a_word else []
+                left += [] if takes_a_word and takes else [at + 1]
         places = found
     return bool(places)

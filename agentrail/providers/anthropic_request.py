@@ -28,9 +28,11 @@ from agentrail.providers.wire import (
     chosen_tool,
     joined_object,
     memo_name,
+    options_for,
     output_bound,
     sampling,
     sayable,
+    shown_in,
     spoken,
     wire_arguments,
     wire_id,
@@ -80,7 +82,7 @@ class MessagesFormat:
 
     def encode(self, request: ModelRequest) -> bytes:
         """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""
-        options = self.options
+        options = options_for(request, self.options)
         max_tokens, thinking = _bounds(output_bound(request, options), options.reasoning)
         members: dict[str, bytes | list[bytes]] = {
             "model": encode_json(request.model_name),
@@ -143,7 +145,7 @@ class MessagesFormat:
             case AssistantMessage():
                 blocks = _assistant_blocks(message)
             case ToolMessage():
-                blocks = [_result(result) for result in message.results]
+                blocks = [_result(result, self.options) for result in message.results]
         return encode_json([block for block in blocks if block is not None])[1:-1]
 
 
@@ -222,11 +224,15 @@ def _assistant_blocks(message: AssistantMessage) -> list[object]:
     return blocks if said else []  # a message that ends in thinking is refused
 
 
-def _result(result: ToolResult) -> dict[str, object]:
+def _result(result: ToolResult, options: ProviderOptions) -> dict[str, object]:
+    content: object = result.words
+    if shown_in(result, options):
+        words = _user_block(Text(text=result.text))
+        content = [*([] if words is None else [words]), *map(_user_block, result.images)]
     block: dict[str, object] = {
         "type": "tool_result",
         "tool_use_id": wire_id(result.call_id),
-        "content": result.text,
+        "content": content,
     }
     if result.is_error:
         block["is_error"] = True

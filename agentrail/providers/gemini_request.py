@@ -1,5 +1,6 @@
 """Gemini, `streamGenerateContent`, the way out: `GeminiFormat`. The reader of its stream is in `gemini_stream.py`."""
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -30,8 +31,10 @@ from agentrail.providers.wire import (
     chosen_tool,
     joined_object,
     memo_name,
+    options_for,
     output_bound,
     sayable,
+    shown_in,
     spoken,
     wire_arguments,
     wire_id,
@@ -43,6 +46,8 @@ _VENDOR_URL: Final = "https://generativelanguage.googleapis.com"
 _KEY_HELP: Final = "set GEMINI_API_KEY or the option 'api_key', or try demo: which needs none"
 _TOOL_MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 _OPENINGS: Final = {role: b'{"role":"%b","parts":[' % role.encode() for role in ("model", "user")}
+_VERSION: Final = re.compile(r"gemini-(\d{1,3})")
+_SHOWS_FROM: Final = 3
 _FOREIGN: Final = f"{NAME}:foreign"
 PLACEHOLDER: Final = "skip_thought_signature_validator"
 """What the vendor documents for a call that its own model did not make, and that therefore has no signature."""
@@ -80,7 +85,7 @@ class GeminiFormat:
 
         The model stands in the address, not here.
         """
-        options = self.options
+        options = options_for(request, self.options)
         members: dict[str, bytes | list[bytes]] = {"contents": self._contents(request)}
         if request.system:
             members["systemInstruction"] = encode_json({"parts": [{"text": request.system}]})
@@ -113,12 +118,16 @@ class GeminiFormat:
         Not the placeholder for every call without a signature: what this model wrote goes back as it came, and older
         models sign nothing.
         """
+        if isinstance(message, ToolMessage) and any(result.images for result in message.results):
+            shows = _takes_images_in_results(model)
+            memo = f"{self._memo}:shown" if shows else self._memo
+            return encoded(message, memo, partial(self._encode, is_foreign=False, shows=shows))
         is_foreign = isinstance(message, AssistantMessage) and message.model != model
         return encoded(
             message, _FOREIGN if is_foreign else self._memo, partial(self._encode, is_foreign=is_foreign)
         )
 
-    def _encode(self, message: Message, *, is_foreign: bool) -> bytes:
+    def _encode(self, message: Message, *, is_foreign: bool, shows: bool = False) -> bytes:
         self.encodings += 1
         parts: Sequence[object]
         match message:
@@ -128,7 +137,10 @@ class GeminiFormat:
             case AssistantMessage():
                 parts = _model_parts(message, is_foreign=is_foreign)
             case ToolMessage():
-                parts = [_function_response(result) for result in message.results]
+                parts = [
+                    _function_response(result, shows=shows and shown_in(result, self.options))
+                    for result in message.results
+                ]
         return encode_json(parts)[1:-1]
 
 
@@ -179,15 +191,21 @@ def _function_call(call: ToolCall) -> dict[str, object]:
     return {"id": wire_id(call.call_id), "name": wire_name(call.name), "args": wire_arguments(call)}
 
 
-def _function_response(result: ToolResult) -> dict[str, object]:
-    response = {"error" if result.is_error else "result": result.text}
-    return {
-        "functionResponse": {
-            "id": wire_id(result.call_id),
-            "name": wire_name(result.name),
-            "response": response,
-        }
+def _function_response(result: ToolResult, *, shows: bool) -> dict[str, object]:
+    said: dict[str, object] = {
+        "id": wire_id(result.call_id),
+        "name": wire_name(result.name),
+        "response": {"error" if result.is_error else "result": result.text if shows else result.words},
     }
+    if shows:
+        said["parts"] = [_user_part(image) for image in result.images]
+    return {"functionResponse": said}
+
+
+def _takes_images_in_results(model: str) -> bool:
+    """Say whether a model takes parts in a function response: those from version 3 on; what is before refuses the request."""
+    found = _VERSION.search(model)
+    return found is not None and int(found[1]) >= _SHOWS_FROM
 
 
 def _tools(tools: Toolbox) -> bytes:

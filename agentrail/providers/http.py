@@ -25,6 +25,7 @@ import structlog
 import trio
 from attrs import field, frozen
 
+from agentrail import outside
 from agentrail.errors import ProtocolError, ProviderError, Timeout, Transport
 from agentrail.providers.failures import Answer, Vendor, failure_of, scrubbed
 from agentrail.providers.json_text import shown
@@ -353,7 +354,7 @@ def _answer(response: httpx.Response, body: str) -> Answer:
         status=response.status_code,
         headers=MappingProxyType({name.lower(): text for name, text in response.headers.items()}),
         body=body,
-        now=datetime.datetime.now(datetime.UTC),
+        now=datetime.datetime.fromtimestamp(outside.wall(), datetime.UTC),
     )
 
 

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import structlog
 from attrs import evolve
 
+from agentrail import outside
 from agentrail.abc import Capabilities, Secret
 from agentrail.core.protocol.request import Chunk, ModelRequest
 from agentrail.errors import Authentication
@@ -79,7 +80,9 @@ class HttpProvider:
         reader = wire.make_reader(
             model=request.model, attempt=request.attempt, vendor=vendor, request_bytes=len(body)
         )
-        cost = self._prices.meter(request.model_name, at=datetime.datetime.now(datetime.UTC))
+        cost = self._prices.meter(
+            request.model_name, at=datetime.datetime.fromtimestamp(outside.wall(), datetime.UTC)
+        )
         try:
             async with open_chunks(
                 self._http, post, reader, within_seconds=options.timeout, cost=cost

@@ -29,7 +29,9 @@ from agentrail.providers.options import ProviderOptions
 from agentrail.providers.wire import (
     chosen_tool,
     joined_object,
+    options_for,
     output_bound,
+    refuse_settings,
     sampling,
     sayable,
     spoken,
@@ -42,6 +44,9 @@ from agentrail.providers.wire_format import Endpoint, MakeReader
 NAME: Final = "openai-chat"
 _VENDOR_URL: Final = "https://api.openai.com/v1"
 _KEY_HELP: Final = "set OPENAI_API_KEY or the option 'api_key', or try demo: which needs none"
+_WORDS_ONLY: Final = (
+    "provider option 'reasoning': openai-chat takes off, low, medium or high, not a number of tokens"
+)
 _PARAGRAPH: Final = encode_json("\n\n")[1:-1]
 
 
@@ -58,8 +63,7 @@ class ChatFormat:
             OptionError: Your move: a budget in tokens, which this format cannot say.
         """
         if isinstance(options.reasoning, int):
-            message = "provider option 'reasoning': openai-chat takes off, low, medium or high, not a number of tokens"
-            raise OptionError([message])
+            raise OptionError([_WORDS_ONLY])
         self.options = options
         base_url = options.base_url or _VENDOR_URL
         self._is_vendor = urlsplit(base_url).hostname == "api.openai.com"
@@ -81,7 +85,8 @@ class ChatFormat:
 
     def encode(self, request: ModelRequest) -> bytes:
         """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""
-        options = self.options
+        options = options_for(request, self.options)
+        refuse_settings(_WORDS_ONLY if isinstance(options.reasoning, int) else None)
         members: dict[str, bytes | list[bytes]] = {
             "model": encode_json(request.model_name),
             "messages": self._messages(request),
@@ -153,8 +158,11 @@ class ChatFormat:
     def _encode(self, message: Message) -> bytes:
         self.encodings += 1
         if isinstance(message, ToolMessage):
+            # Words alone: a result takes no pictures here, and where it is not refused they are not seen.
             return b",".join(
-                encode_json({"role": "tool", "tool_call_id": wire_id(result.call_id), "content": result.text})
+                encode_json(
+                    {"role": "tool", "tool_call_id": wire_id(result.call_id), "content": result.words}
+                )
                 for result in message.results
             )
         return (

@@ -33,9 +33,12 @@ from agentrail.providers.wire import (
     chosen_tool,
     joined_object,
     memo_name,
+    options_for,
     output_bound,
+    refuse_settings,
     sampling,
     sayable,
+    shown_in,
     spoken,
     wire_arguments,
     wire_id,
@@ -92,7 +95,10 @@ class ResponsesFormat:
 
     def encode(self, request: ModelRequest) -> bytes:
         """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""
-        options = self.options
+        options = options_for(request, self.options)
+        refuse_settings(
+            _WORDS_ONLY if isinstance(options.reasoning, int) else None, _NO_STOP if options.stop else None
+        )
         members: dict[str, bytes | list[bytes]] = {
             "model": encode_json(request.model_name),
             "input": self._input(request.messages),
@@ -148,7 +154,7 @@ class ResponsesFormat:
             case AssistantMessage():
                 items = _assistant_items(message, with_open_reasoning=not self._is_vendor)
             case ToolMessage():
-                items = [_result(result) for result in message.results]
+                items = [_result(result, self.options) for result in message.results]
         return encode_json([item for item in items if item is not None])[1:-1]
 
 
@@ -204,8 +210,12 @@ def _call(call: ToolCall) -> dict[str, object]:
     }
 
 
-def _result(result: ToolResult) -> dict[str, object]:
-    return {"type": "function_call_output", "call_id": wire_id(result.call_id), "output": result.text}
+def _result(result: ToolResult, options: ProviderOptions) -> dict[str, object]:
+    output: object = result.words
+    if shown_in(result, options):
+        words = _user_part(Text(text=result.text))
+        output = [*([] if words is None else [words]), *map(_user_part, result.images)]
+    return {"type": "function_call_output", "call_id": wire_id(result.call_id), "output": output}
 
 
 def _tools(tools: Toolbox) -> bytes:

@@ -6,16 +6,20 @@ Pure. What only one format does stands in its own file.
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
+
+import attrs
 
 from agentrail.core.protocol.request import ModelRequest
-from agentrail.messages import FileRef, Image, JsonObject, Text, ToolCall, UserBlock, UserMessage
+from agentrail.errors import BadRequest
+from agentrail.messages import FileRef, Image, JsonObject, Text, ToolCall, ToolResult, UserBlock, UserMessage
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.options import ProviderOptions
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")  # 40 is the strictest vendor's bound
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MAX_NAME: Final = 64
+_SHOWN: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 
 
 def wire_id(call_id: str) -> str:
@@ -42,9 +46,8 @@ def spoken(block: UserBlock) -> str:
             return text
         case FileRef(path=path):
             return f"[file: {path}]"
-        case Image(name=name, media_type=media_type, data=data):
-            size = len(data) * 3 // 4 - data[-2:].count("=")
-            return f"[image: {name}, {media_type}, {size:,} bytes]"
+        case Image(name=name, media_type=media_type):
+            return f"[image: {name}, {media_type}, {block.size_bytes:,} bytes]"
 
 
 def sayable(message: UserMessage, options: ProviderOptions) -> tuple[UserBlock, ...]:
@@ -52,6 +55,20 @@ def sayable(message: UserMessage, options: ProviderOptions) -> tuple[UserBlock, 
     if options.images:
         return message.content
     return tuple(Text(text=spoken(block)) if isinstance(block, Image) else block for block in message.content)
+
+
+def shown_in(result: ToolResult, options: ProviderOptions) -> bool:
+    """Say whether a model sees the pictures of a result, in a format that has a place for them there.
+
+    Not those of a failure, beside which one vendor takes words alone, and none where one is of a kind that no vendor takes: a
+    request that is refused once is refused for good, because the picture stays in the conversation.
+    """
+    return (
+        bool(result.images)
+        and options.images
+        and not result.is_error
+        and all(image.media_type in _SHOWN for image in result.images)
+    )
 
 
 def memo_name(wire: str, options: ProviderOptions) -> str:
@@ -71,6 +88,29 @@ def joined_object(members: Mapping[str, bytes | Sequence[bytes]], extra: Mapping
 
 def _quoted(name: str) -> bytes:
     return encode_json(name)[1:-1]
+
+
+def options_for(request: ModelRequest, options: ProviderOptions) -> ProviderOptions:
+    """Give the options for one request: what the caller of its cycle wants wins over them; the very same where nothing is."""
+    settings = request.settings
+    if settings is None:
+        return options
+    wanted = {"temperature": settings.temperature, "top_p": settings.top_p, "reasoning": settings.reasoning}
+    changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+    if settings.stop:
+        changes["stop"] = settings.stop
+    return attrs.evolve(options, **changes) if changes else options
+
+
+def refuse_settings(*faults: str | None) -> None:
+    """Refuse a request whose settings a format cannot say, before anything is sent.
+
+    Raises:
+        BadRequest: The caller's move: what is wrong with them. It is final, as no later attempt says them either.
+    """
+    found = [fault for fault in faults if fault is not None]
+    if found:
+        raise BadRequest("; ".join(found))
 
 
 def output_bound(request: ModelRequest, options: ProviderOptions) -> int | None:

@@ -2,24 +2,30 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Final
 
-from attrs import frozen
+import msgspec
+from attrs import field, frozen
 
-from agentrail.abc import Provider, ResolveProvider, ToolListing
+from agentrail.abc import NO_HOST, HostHooks, Provider, ResolveProvider, Tool, ToolListing
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.protocol.hooks import SessionStarted
+from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import SessionBegan
+from agentrail.core.session.agent_state import AgentLimits
 from agentrail.core.session.machine import new_session, step
-from agentrail.core.session.state import SessionConfig, SessionState
-from agentrail.core.stack.loading import load_stack
+from agentrail.core.session.state import HostHook, SessionConfig, SessionState
+from agentrail.core.stack.loading import Stack, load_stack
 from agentrail.messages import SessionId
+from agentrail.outside import Outside, current
+from agentrail.runtime.agent_tools import tools_for_agents
+from agentrail.runtime.agents import make_ready
 from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
-from agentrail.runtime.ports import Ports, RunChild
+from agentrail.runtime.ports import NO_READY_AGENTS, Ports, ReadyAgent, RunAgent, RunChild
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
@@ -41,6 +47,9 @@ class Dependencies:
         specs: What tools say of themselves.
         threads: Where tools that are plain functions run.
         run_child: Lets a session of its own work for a call, or for a tool that runs.
+        run_agent: Lets an agent work in the background.
+        outside: The machine, or what stood for it where the supervisor was opened.
+        host: What is asked about calls, and told of them.
     """
 
     resolve_provider: ResolveProvider
@@ -48,6 +57,9 @@ class Dependencies:
     specs: ToolSpecs
     threads: ToolThreads
     run_child: RunChild
+    host: HostHooks
+    run_agent: RunAgent
+    outside: Outside = field(factory=current)
 
 
 def assemble(
@@ -74,10 +86,12 @@ def assemble(
         working_dir=working_dir,
         user_data=options.user_data,
         is_unconfined=given is not None and is_unconfined(given),
+        agents=tuple((agent.name, agent.description) for agent in options.agents),
     )
     # Before the model is looked for: two tools of one name are found first.
-    toolbox, names = dependencies.specs.box_of(options.tools, listing)
-    watch = PluginWatch(session_id, options.user_data)
+    tools = _with_agent_tools(options)
+    toolbox, names = dependencies.specs.box_of(tools, listing)
+    watch = PluginWatch(session_id, options.user_data, dependencies.outside)
     stack, plugin_states = load_stack(tuple(options.plugins), ask=watch)
     model, provider = find_provider(options.model, options.provider_opts, dependencies.resolve_provider)
     providers = {model: provider}
@@ -86,15 +100,18 @@ def assemble(
         if name not in providers:
             providers[name] = dependencies.resolve_provider(name, decide_provider_opts(name, provider_opts))
     config = _config_of(session_id, options, (model, provider), providers, working_dir)
+    agents = _agents_of(options, listing, dependencies, providers, provider_opts)
+    config = _with_agents(_with_host(config, dependencies.host), options, agents)
     named = options.sandbox if isinstance(options.sandbox, str) else "local"
     workspace = Workspace(dependencies.make_sandbox, named, working_dir, given=given)
     ports = Ports(
         session_id=session_id,
         providers=providers,
-        tools={(name, 0): tool for name, tool in zip(names, options.tools, strict=True)},
+        tools={(name, 0): tool for name, tool in zip(names, tools, strict=True)},
         find_provider=dependencies.resolve_provider,
         spec_of=dependencies.specs.of,
         run_child=dependencies.run_child,
+        run_agent=dependencies.run_agent,
         open_sandbox=workspace.open,
         is_unconfined=workspace.is_unconfined,
         working_dir=working_dir,
@@ -103,13 +120,68 @@ def assemble(
         tool_timeout_seconds=options.tool_timeout_seconds,
         event_buffer_size=options.event_buffer_size,
         group_id=options.group_id,
+        scope=options.scope,
         threads=dependencies.threads,
+        context_providers=tuple(options.context_providers),
+        outside=dependencies.outside,
+        agents=agents,
+        host=dependencies.host,
     )
-    for warning in stack.warnings:
-        LOGGER.warning("session %s: %s", session_id, warning)
+    _tell_warnings(session_id, stack)
     cell = SessionCell(new_session(config, toolbox, stack, plugin_states, messages=options.messages), ports)
     watch.report_to(cell.mailbox.put_notice)
     return cell, workspace
+
+
+def _tell_warnings(session_id: SessionId, stack: Stack) -> None:
+    for warning in stack.warnings:
+        LOGGER.warning("session %s: %s", session_id, warning)
+
+
+def _with_host(config: SessionConfig, host: HostHooks) -> SessionConfig:
+    return config if host is NO_HOST else msgspec.structs.replace(config, host_hooks=_hooks_of(host))
+
+
+def _with_agents(
+    config: SessionConfig, options: SessionOptions, agents: Mapping[str, ReadyAgent]
+) -> SessionConfig:
+    if not agents:
+        return config
+    limits = AgentLimits(
+        max_depth=options.max_agent_depth,
+        max_agents=options.max_agents,
+        max_agents_total=options.max_agents_total,
+    )
+    specs = tuple([one.spec for one in agents.values()])
+    return msgspec.structs.replace(config, agents=specs, agent_limits=limits)
+
+
+def _with_agent_tools(options: SessionOptions) -> Sequence[Tool]:
+    """Add the tools for agents in the background, where there are such agents."""
+    names = tuple([agent.name for agent in options.agents if agent.background])
+    if not names:
+        return options.tools
+    return (*options.tools, *tools_for_agents(names, options.max_agent_depth))
+
+
+def _agents_of(
+    options: SessionOptions,
+    listing: ToolListing,
+    dependencies: Dependencies,
+    providers: dict[str, Provider],
+    provider_opts: Mapping[str, Mapping[str, Any]],
+) -> Mapping[str, ReadyAgent]:
+    """Find all that the agents of a session name; their models are kept with its own."""
+    if not options.agents:
+        return NO_READY_AGENTS
+
+    def find(name: str) -> ModelFacts:
+        if name not in providers:
+            opts = decide_provider_opts(name, provider_opts)
+            providers[name] = dependencies.resolve_provider(name, opts)
+        return facts_of(name, providers[name])
+
+    return make_ready(options.agents, listing, dependencies.specs, find)
 
 
 def decide_refusal(state: SessionState, at_ms: int) -> str | None:
@@ -124,6 +196,11 @@ def decide_refusal(state: SessionState, at_ms: int) -> str | None:
     with watch.rehearsing() if isinstance(watch, PluginWatch) else nullcontext():
         after, _ = step(state, SessionBegan(at_ms=at_ms))
     return after.data.stopping
+
+
+def _hooks_of(host: HostHooks) -> frozenset[HostHook]:
+    hooks: dict[HostHook, object] = {"before_tool": host.before_tool, "after_tool": host.after_tool}
+    return frozenset(name for name, hook in hooks.items() if hook is not None)
 
 
 def _config_of(
@@ -159,4 +236,6 @@ def _config_of(
         working_dir=working_dir,
         user_data=options.user_data,
         group_id=options.group_id,
+        scope=options.scope,
+        gathers_context=bool(options.context_providers),
     )

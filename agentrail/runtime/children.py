@@ -4,7 +4,7 @@ The child is a session like any other, under the same supervisor, with its own m
 directory, sandbox, model, tools, plugins and user data of its parent as they are at that moment, and never more rights.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeAlias
 
@@ -12,19 +12,18 @@ import attrs
 import msgspec
 import trio
 
-from agentrail.abc import Error, Ok, Tool, ToolOutcome
+from agentrail.abc import Error, Ok, Provider, Tool, ToolOutcome
 from agentrail.core.protocol.signals import ChildPublished, ChildStarted, Signal
-from agentrail.core.session.children import KINDS_OF_CHILD
 from agentrail.core.session.machine import new_session
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.plugin_changes import ChangedStack
-from agentrail.core.values.toolbox import Toolbox
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, SessionDown
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, AgentError, Event, ResponseComplete
 from agentrail.messages import AssistantMessage, Message, SessionId
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
-from agentrail.runtime.ports import ChildWork
+from agentrail.runtime.ports import GENERAL, AgentWork, ChildWork, ReadyAgent
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_runner import clean_text
 
@@ -49,9 +48,6 @@ async def run_for_call(
 
     Cancellation: The child is aborted with all that it runs, and stopped, before the cancellation travels on.
     """
-    kind = str(task.effect.arguments.get("subagent_type", KINDS_OF_CHILD[0]))
-    if kind not in KINDS_OF_CHILD:
-        return Error(text=f"There is no sub-agent of type {kind!r}. Types: {', '.join(KINDS_OF_CHILD)}.")
     listener = _Listener(task, deliver)
     with trio.move_on_after(timeout_seconds):
         try:
@@ -148,7 +144,7 @@ def decide_answer(end: Event | None, last_text: str) -> ToolOutcome:
             raise AssertionError(message)
 
 
-def assemble_child(parent: SessionCell, task: ChildWork, fresh_id: str) -> SessionCell:
+def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: str) -> SessionCell:
     """Make the session that works for a call, or for its tool; it has not begun.
 
     Args:
@@ -157,38 +153,57 @@ def assemble_child(parent: SessionCell, task: ChildWork, fresh_id: str) -> Sessi
         fresh_id: For a child whose own name would be too long.
     """
     data, ports, request = parent.state.data, parent.ports, task.request
-    number = "" if task.number is None else f".{task.number}"
-    own_id = f"{ports.session_id}.{task.effect.call_id}{number}"
+    agent = ports.agents.get(task.agent, GENERAL)
+    own_id = f"{ports.session_id}{task.own_name}"
     session_id = SessionId(own_id if len(own_id) <= MAX_SESSION_ID_CHARACTERS else fresh_id)
     path = (*data.config.path, session_id)
-    wanted = data.tools.names if request.tools is None else request.tools
-    tools = {
-        (spec.name, 0): ports.tools[spec.name, data.tools.generation_of(spec.name)]
-        for spec in data.tools
-        if spec.name in wanted
-        and _may_have(ports.tools[spec.name, data.tools.generation_of(spec.name)], len(path) - 1)
-    }
+    toolbox, tools = _tools_of(parent, agent, request.tools, len(path) - 1)
+    model = agent.spec.model or data.model
     config = msgspec.structs.replace(
         data.config,
         session_id=session_id,
         path=path,
-        model=data.model,
-        system_prompt=request.system_prompt or data.config.system_prompt,
-        max_turns=request.max_turns or data.config.max_turns,
+        model=model,
+        system_prompt=request.system_prompt or agent.spec.system_prompt or data.config.system_prompt,
+        max_turns=request.max_turns or agent.max_turns or data.config.max_turns,
         budget=task.effect.budget,
         prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,
+        gathers_context=False,  # as little around its task as its system prompt has
     )
     change = _stack_of(parent)
-    toolbox = Toolbox(spec for spec in data.tools if (spec.name, 0) in tools)
     state = new_session(config, toolbox, change.stack, change.states)
     own_ports = attrs.evolve(
         ports,
         session_id=session_id,
         tools=tools,
-        providers=dict(ports.providers),
+        providers=_first(model.model, ports.providers),
         provider_opts=dict(ports.provider_opts),
+        context_providers=(),
     )
     return SessionCell(state, own_ports)
+
+
+def _tools_of(
+    parent: SessionCell, agent: ReadyAgent, wanted: Iterable[str] | None, depth: int
+) -> tuple[Toolbox, dict[tuple[str, int], Tool]]:
+    """Choose what a child may call: what its agent has, else what its parent has, less what may not be so deep."""
+    data, ports = parent.state.data, parent.ports
+    specs: Sequence[ToolSpec] = data.tools.specs
+    names = None if wanted is None else frozenset(wanted)
+    given = {spec.name: ports.tools[spec.name, data.tools.generation_of(spec.name)] for spec in specs}
+    if agent.tools is not None and agent.spec.tools is not None:
+        specs, given = agent.spec.tools.specs, dict(agent.tools)
+    chosen = [
+        spec for spec in specs if (names is None or spec.name in names) and _may_have(given[spec.name], depth)
+    ]
+    return Toolbox(chosen), {(spec.name, 0): given[spec.name] for spec in chosen}
+
+
+def _first(model: str, providers: Mapping[str, Provider]) -> dict[str, Provider]:
+    """Put the provider of a model in front: it is asked where no model is named."""
+    if model not in providers:
+        return dict(providers)
+    return {model: providers[model], **{name: one for name, one in providers.items() if name != model}}
 
 
 def _may_have(tool: Tool, depth: int) -> bool:

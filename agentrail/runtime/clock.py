@@ -1,8 +1,6 @@
 """The two clocks of the shell: that of signals, which people read, and Trio's, by which everything waits."""
 
 import math
-import random
-import time
 from collections.abc import Callable
 from typing import Final, TypeVar, cast
 
@@ -11,6 +9,7 @@ import trio
 from agentrail.actors.mailbox import NO_MESSAGE, Mailbox
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import TimerFired
+from agentrail.outside import Outside, current, jitter
 
 L = TypeVar("L")
 
@@ -18,7 +17,10 @@ MAX_IN_A_ROW: Final = 64
 """How many messages are handled before others get a turn, so that a full mailbox cannot starve the process. Not fewer: each turn
 is one of all who keep it full, so a besieged session would need as many more of them until it reads that it is to stop."""
 
-_WALL_AT_ZERO: Final[trio.lowlevel.RunVar[float]] = trio.lowlevel.RunVar("agentrail_wall_clock_at_trio_zero")
+_WALL_AT_ZERO: Final[trio.lowlevel.RunVar[dict[Outside, float]]] = trio.lowlevel.RunVar(
+    "agentrail_wall_clock_at_trio_zero"
+)
+"""Of each that stands for a machine in this run: nodes of one simulation have clocks of their own."""
 
 
 def now_ms() -> int:
@@ -31,22 +33,27 @@ def now_ms() -> int:
 
 def ms_of(trio_time: float) -> int:
     """Give the date of a time on Trio's clock, in milliseconds since 1970."""
+    outside = current()
     try:
-        wall_at_zero = _WALL_AT_ZERO.get()
+        wall_at_zero = _WALL_AT_ZERO.get()[outside]
     except LookupError:
-        wall_at_zero = time.time() - trio.current_time()
-        _WALL_AT_ZERO.set(wall_at_zero)
+        wall_at_zero = outside.wall() - trio.current_time()
+        _put_wall_at_zero(outside, wall_at_zero)
     return int((wall_at_zero + trio_time) * 1000)
 
 
 def set_now_ms(at_ms: int) -> None:
     """Say what the clock of signals shows now, for the rest of this Trio run; for tests whose dates have to repeat."""
-    _WALL_AT_ZERO.set(at_ms / 1000 - trio.current_time())
+    _put_wall_at_zero(current(), at_ms / 1000 - trio.current_time())
 
 
-def jitter() -> float:
-    """Draw the random number that a failure brings along, so that the core need not."""
-    return random.random()  # noqa: S311 - spreads retries over time; no secret
+def _put_wall_at_zero(outside: Outside, seconds: float) -> None:
+    try:
+        known = _WALL_AT_ZERO.get()
+    except LookupError:
+        known = {}
+        _WALL_AT_ZERO.set(known)
+    known[outside] = seconds
 
 
 class SessionTimers:

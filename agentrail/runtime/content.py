@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 from typing import Final, TypeAlias
 
+import attrs
 from msgspec.structs import astuple
 
+from agentrail.abc import ChildRequest
 from agentrail.errors import OptionError, PromptError
 from agentrail.messages import MAX_PROMPT_BYTES, Content, FileRef, Image, Text, UserBlock
 
@@ -78,10 +80,47 @@ def decide_client_id(client_id: object) -> str | None:
     Raises:
         OptionError: Your move: no text, empty, or over 256 characters.
     """
-    if client_id is None:
-        return None
+    return None if client_id is None else require_client_id(client_id)
+
+
+def require_client_id(client_id: object) -> str:
+    """Take the name of a message that has one.
+
+    Raises:
+        OptionError: Your move: no text, empty, or over 256 characters.
+    """
     if not isinstance(client_id, str) or not 1 <= len(client_id) <= MAX_CLIENT_ID_CHARACTERS:
         raise OptionError(
             [f"client_id is {client_id!r:.80}: expected a text of 1 to {MAX_CLIENT_ID_CHARACTERS} characters"]
         )
     return client_id
+
+
+def decide_child(request: ChildRequest) -> ChildRequest:
+    """Take what a tool wants of a session of its own: of each field the type, and of its prompt the size.
+
+    Raises:
+        PromptError: Your move: a prompt that is no text, empty, or over 1 MB.
+        OptionError: Your move: a field of another type; all that are wrong are named.
+    """
+    decide_text(request.prompt)
+    faults = []
+    system_prompt: object = request.system_prompt
+    if not isinstance(system_prompt, str | None):
+        faults.append(f"system_prompt is {system_prompt!r:.80}: expected text")
+    names = _names(request.tools)
+    if names is None and request.tools is not None:
+        faults.append(f"tools is {request.tools!r:.80}: expected several names of tools")
+    turns: object = request.max_turns
+    if isinstance(turns, bool) or not isinstance(turns, int | None):
+        faults.append(f"max_turns is {turns!r:.80}: expected a whole number, 1 or more")
+    if faults:
+        raise OptionError(faults)
+    return attrs.evolve(request, tools=names)
+
+
+def _names(given: object) -> tuple[str, ...] | None:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return None
+    names = tuple(given)
+    return names if all(isinstance(name, str) for name in names) else None

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from agentrail.errors import OptionError, SessionDown
+from agentrail.errors import CursorAhead, SessionDown, SessionRested
 from agentrail.events import Envelope, Event, EventsLost
 from agentrail.messages import SessionId
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
@@ -18,6 +18,7 @@ class EventBus:
     __slots__ = (
         "_closed",
         "_first",
+        "_is_rested",
         "_keep",
         "_kept",
         "_last",
@@ -39,6 +40,7 @@ class EventBus:
         self._kept: list[Event] = []
         self._subscriptions: tuple[Subscription, ...] = ()
         self._closed: str | None = None
+        self._is_rested = False
         self.on_close: Callable[[EventBus], None] | None = None
         """Called once, when the session has ended."""
 
@@ -51,6 +53,10 @@ class EventBus:
     def last_seq(self) -> int:
         """The number of the last committed event."""
         return self._last.seq
+
+    def is_last(self, event: Event) -> bool:
+        """Say whether this very event is the last committed one; an equal number of another session is none."""
+        return event.meta is self._last
 
     def publish(self, event: Event) -> None:
         """Give an event to all who subscribed before it."""
@@ -73,10 +79,10 @@ class EventBus:
         def enter(subscription: Subscription) -> None:
             # One who wants the past gets it, with the end that it missed; one who wants what comes would get nothing.
             if self._closed is not None and after is None:
-                raise SessionDown(self.session_id, self._closed)
+                raise (SessionRested if self._is_rested else SessionDown)(self.session_id, self._closed)
             faults = self.faults_of(after)
             if faults:
-                raise OptionError(faults)
+                raise CursorAhead(faults, positions={self.session_id: self.last_seq})
             self.attach(subscription, after=after, take_snapshot=take_snapshot, in_any_case=True)
 
         return Subscription(terms, enter=enter, leave=self.detach)
@@ -112,22 +118,27 @@ class EventBus:
         if self._closed is None:
             self._subscriptions = (*self._subscriptions, subscription)
         else:
-            subscription.bus_closed()
+            subscription.bus_closed(is_rested=self._is_rested)
 
     def detach(self, subscription: Subscription) -> None:
         """Forget a subscription; fine if it is not there."""
         # A new tuple, because a subscriber may leave while `publish` goes through the old one.
         self._subscriptions = tuple(other for other in self._subscriptions if other is not subscription)
 
-    def close(self, reason: str) -> None:
-        """End all subscriptions after what they have in their buffers. The first reason stays."""
+    def close(self, reason: str, *, is_rested: bool = False) -> None:
+        """End all subscriptions after what they have in their buffers. The first reason stays.
+
+        Args:
+            reason: How the session ended.
+            is_rested: Whether it is only at rest.
+        """
         if self._closed is not None:
             return
-        self._closed = reason
+        self._closed, self._is_rested = reason, is_rested
         if self.on_close is not None:
             self.on_close(self)
         for subscription in self._subscriptions:
-            subscription.bus_closed()
+            subscription.bus_closed(is_rested=is_rested)
 
     def _remember(self, event: Event, meta: Envelope) -> None:
         self._last = meta

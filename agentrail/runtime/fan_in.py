@@ -4,13 +4,15 @@ A subscriber is registered with each bus that it reads, so a session's events ke
 session that is not read this way pays nothing. How sessions interleave is the order in which they published.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from agentrail.errors import OptionError, SessionDown
+from agentrail.errors import CursorAhead, OptionError, SessionDown
 from agentrail.events import Event, EventsLost
 from agentrail.messages import SessionId
 from agentrail.runtime.event_bus import EventBus
+from agentrail.runtime.scopes import fault_of_scope, key_of
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms, fault_of_cursor
 
 EVERY: Final = "*"
@@ -28,6 +30,11 @@ class Followed(Protocol):
     @property
     def group_id(self) -> str | None:
         """The group that it is followed with."""
+        ...
+
+    @property
+    def scope(self) -> str:
+        """The scope that it is followed with."""
         ...
 
     def take_snapshot(self) -> TakenSnapshot:
@@ -50,28 +57,31 @@ class FanIn:
         self._sessions[session.bus] = session
         session.bus.on_close = self._forget
         for subscription in self._subscriptions:
-            if subscription.reads(session.group_id):
+            if subscription.reads(session):
                 session.bus.attach(subscription, after=None, take_snapshot=session.take_snapshot)
 
-    def subscribe_all(self, terms: Terms, after: Mapping[str, int] | None) -> "ManySubscription":
+    def subscribe_all(
+        self, terms: Terms, after: Mapping[str, int] | None, scope: str | None = None
+    ) -> "ManySubscription":
         """Make a subscription to all sessions; it is registered when its block is entered.
 
         Raises:
-            OptionError: Your move: `after` is no mapping to numbers. All faults at once.
+            OptionError: Your move: `after` is no mapping to numbers, or `scope` can be none. All faults at once.
         """
-        _refuse(_faults_of_cursors(after))
-        return ManySubscription(self, terms, group_id=None, after=after)
+        _refuse(_faults_of_cursors(after) + _faults_of_scope(scope))
+        return ManySubscription(self, terms, group_id=None, scope=scope, after=after)
 
     def subscribe_group(
-        self, group_id: str, terms: Terms, after: Mapping[str, int] | None
+        self, group_id: str, terms: Terms, after: Mapping[str, int] | None, scope: str | None
     ) -> "ManySubscription":
         """Make a subscription to a group; it is registered when its block is entered.
 
         Raises:
-            OptionError: Your move: `group_id` is no text, or `after` is no mapping to numbers. All faults at once.
+            OptionError: Your move: `group_id` is no text, `after` is no mapping to numbers, or `scope` can be none. All faults
+                at once.
         """
-        _refuse(_faults_of_group(group_id) + _faults_of_cursors(after))
-        return ManySubscription(self, terms, group_id=group_id, after=after)
+        _refuse(_faults_of_group(group_id) + _faults_of_cursors(after) + _faults_of_scope(scope))
+        return ManySubscription(self, terms, group_id=group_id, scope=scope, after=after)
 
     def close(self, reason: str) -> None:
         """End all subscriptions after what they have in their buffers."""
@@ -83,18 +93,21 @@ class FanIn:
         """Register with every session of the group.
 
         Raises:
-            OptionError: Your move: `after` lies beyond the last number of some sessions; registered with none.
+            CursorAhead: Your move: `after` lies beyond the last number of some sessions; registered with none.
             SessionDown: The supervisor is closed: nothing would ever come.
         """
         if self._down is not None:
             raise SessionDown(EVERY, self._down)
         # A session that is not named was started since, so nothing of it has been seen.
         buses = {
-            bus: None if after is None else after.get(bus.session_id, 0)
+            bus: None if after is None else after.get(_key_of(session), 0)
             for bus, session in self._sessions.items()
-            if subscription.reads(session.group_id)
+            if subscription.reads(session)
         }
-        _refuse([fault for bus, seq in buses.items() for fault in bus.faults_of(seq)])
+        ahead = {bus: faults for bus, seq in buses.items() if (faults := bus.faults_of(seq))}
+        if ahead:
+            positions = {_key_of(self._sessions[bus]): bus.last_seq for bus in ahead}
+            raise CursorAhead([fault for faults in ahead.values() for fault in faults], positions=positions)
         for bus, seq in buses.items():
             bus.attach(subscription, after=seq, take_snapshot=self._sessions[bus].take_snapshot)
         self._subscriptions = (*self._subscriptions, subscription)
@@ -105,10 +118,12 @@ class FanIn:
         for bus in self._sessions:
             bus.detach(subscription)
 
-    def positions(self, reads: Callable[[str | None], bool]) -> dict[str, int]:
-        """Say for each live session that is read which number was the last."""
+    def positions(self, reads: Callable[[Followed], bool], before: Event) -> dict[str, int]:
+        """Say for each live session that is read which number was the last in front of this event, which one of them published."""
         return {
-            bus.session_id: bus.last_seq for bus, session in self._sessions.items() if reads(session.group_id)
+            _key_of(session): bus.last_seq - bus.is_last(before)
+            for bus, session in self._sessions.items()
+            if reads(session)
         }
 
 
@@ -119,41 +134,60 @@ class ManySubscription(Subscription):
     """
 
     def __init__(
-        self, fan_in: FanIn, terms: Terms, *, group_id: str | None, after: Mapping[str, int] | None
+        self,
+        fan_in: FanIn,
+        terms: Terms,
+        *,
+        group_id: str | None,
+        scope: str | None,
+        after: Mapping[str, int] | None,
     ) -> None:
         """Made by `FanIn.subscribe_all` and `FanIn.subscribe_group`."""
         super().__init__(terms, enter=lambda _: fan_in.enter(self, after), leave=fan_in.leave)
         self._fan_in = fan_in
         self._group_id = group_id
-        self._snapshots: dict[SessionId, TakenSnapshot] = {}
+        self._scope = scope
+        # One for each `EventsLost` of the replay, in the same order: an id alone does not say which session is meant.
+        self._snapshots: deque[TakenSnapshot] = deque()
 
-    def reads(self, group_id: str | None) -> bool:
-        """Whether sessions of this group are read."""
-        return self._group_id is None or self._group_id == group_id
+    def reads(self, session: Followed) -> bool:
+        """Whether this session is read."""
+        return (self._group_id is None or self._group_id == session.group_id) and (
+            self._scope is None or self._scope == session.scope
+        )
 
     def begin(self, session_id: SessionId, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
         """Take what is to be read of one session before anything live."""
         super().begin(session_id, replay, None)
         if snapshot is not None:
-            self._snapshots[session_id] = snapshot
+            self._snapshots.append(snapshot)
 
-    def bus_closed(self) -> None:
-        """One session has ended; others go on, and more will come."""
+    def bus_closed(self, *, is_rested: bool) -> None:
+        """One session has ended, or is at rest; others go on, and more will come."""
 
     def _take(self) -> Event | None:
         event = super()._take()
-        if type(event) is EventsLost and event.meta is not None:
-            self._taken = self._snapshots.pop(event.meta.session_id)
+        if type(event) is EventsLost:
+            self._taken = self._snapshots.popleft()
         return event
 
     def _positions_before(self, event: Event) -> Mapping[str, int]:
         # All that was published until now is in the buffer, or was not wanted; only this event found no room.
-        return {**self._fan_in.positions(self.reads), **super()._positions_before(event)}
+        return self._fan_in.positions(self.reads, event)
+
+
+def _key_of(session: Followed) -> str:
+    return key_of(session.scope, session.bus.session_id)
 
 
 def _refuse(faults: list[str]) -> None:
     if faults:
         raise OptionError(faults)
+
+
+def _faults_of_scope(scope: object) -> list[str]:
+    fault = None if scope is None else fault_of_scope("scope", scope)
+    return [] if fault is None else [fault]
 
 
 def _faults_of_group(group_id: object) -> list[str]:

@@ -3,23 +3,22 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, cast
 
-import msgspec
-import trio
 from attrs import evolve
 
-from agentrail.abc import Provider, Tool, ToolListing
+from agentrail.abc import Error, Ok
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
+    AnswerCall,
     Approve,
-    Asked,
-    ChangeModel,
-    ChangePlugins,
-    ChangeTools,
     Compact,
+    Decline,
+    GoOn,
     KillMode,
     MessagesQuery,
     Prompt,
+    ReceiptQuery,
     Reject,
     ReplyQuery,
     Respond,
@@ -27,17 +26,16 @@ from agentrail.core.protocol.signals import (
     StatusQuery,
     Steer,
     StopSession,
-    UpdatePluginOpts,
 )
-from agentrail.core.session.projection import Snapshot, Status, model_of
-from agentrail.core.session.receipts import PromptReceipt, SteerReceipt, ToolsReceipt
-from agentrail.core.stack.loading import PluginEntry
-from agentrail.core.values.toolbox import Toolbox, ToolSpec
-from agentrail.errors import OptionError, ReplyTimeout
+from agentrail.core.session.client_calls import check_size
+from agentrail.core.session.projection import Snapshot, Status
+from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.errors import OptionError
 from agentrail.events import AbortReceipt, Event
 from agentrail.messages import (
     ApprovalId,
     CallId,
+    ClientCallRef,
     Content,
     JsonObject,
     Message,
@@ -46,54 +44,71 @@ from agentrail.messages import (
     SessionId,
     SteerRef,
 )
-from agentrail.otp.edges import call_guarded
 from agentrail.runtime.arguments import (
+    decide_settings,
+    fault_of_digest,
     fault_of_edit,
     fault_of_flag,
-    fault_of_model,
-    fault_of_provider_opts,
+    fault_of_outcome,
     fault_of_reason,
+    fault_of_request_id,
     fault_of_response,
     fault_of_text,
+    fault_of_via,
     fault_of_wait,
-    faults_of_names,
-    faults_of_tools,
     refuse,
 )
+from agentrail.runtime.changing import ChangingHandle
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.content import Blocks, decide_blocks, decide_client_id, decide_text
-from agentrail.runtime.models import decide_switch, facts_of
+from agentrail.runtime.content import Blocks, decide_blocks, decide_client_id, decide_text, require_client_id
 from agentrail.runtime.monitoring import SessionMonitor
-from agentrail.runtime.session import SessionCell
 from agentrail.runtime.subscription import Subscription, decide_terms, fault_of_cursor
+from agentrail.runtime.tool_runner import clean_text
 
 
-class Session:
+class Session(ChangingHandle):
     """A session, from outside. It stays good when the session crashes and comes back."""
 
-    __slots__ = ("_cell",)
-
-    def __init__(self, cell: SessionCell) -> None:
-        """Made by the supervisor; use `start_session` or `supervisor.session(id)`."""
-        self._cell = cell
+    __slots__ = ()
 
     @property
     def session_id(self) -> SessionId:
         """Which session this is."""
         return self._cell.ports.session_id
 
+    @property
+    def scope(self) -> str:
+        """The scope in which its id is the only one; empty for a session without one."""
+        return self._cell.ports.scope
+
     def __repr__(self) -> str:
         """Show id and phase."""
         phase = "ended" if self._cell.state.ended else self._cell.state.phase.value
-        return f"<Session {self.session_id} {phase}>"
+        return f"<Session {self._cell.ports.key} {phase}>"
 
-    async def prompt(self, content: Content, *, client_id: str | None = None) -> PromptReceipt:
+    async def prompt(  # noqa: PLR0913 - all that a sender may say of its message
+        self,
+        content: Content,
+        *,
+        client_id: str | None = None,
+        via: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+        settings: PromptSettings | Mapping[str, Any] | None = None,
+    ) -> PromptReceipt:
         """Put a prompt at the end of the session's queue; in idle it starts at once.
 
         Args:
             content: Text, or content blocks; 1 byte to 1 MB of UTF-8 in all.
             client_id: Your own name of this message. Sent again with the same content, after an answer was lost, it gives
                 the first receipt again; a session remembers the last 256 of them.
+            via: The door that it came through, such as `http`; in `PromptReceived` and `PromptQueued`, for audits and telemetry.
+            request_id: Your name of the request that brings it; in these events and in `AgentStart`, also after a restart.
+            digest: SHA-256, in hexadecimal, of what the sender said, where you put something in front of it: a message under
+                the same `client_id` is the same one when this is the same, whatever the content is by then.
+            settings: What you want of the model for this prompt's cycle alone: `temperature`, `top_p`, `max_output_tokens`,
+                `stop`, `reasoning`, `response_format`. They win over the options of the session and of its provider, wait
+                with the prompt, and are no matter of steers and children.
 
         Returns:
             `ref`, which `AgentStart` carries too; `queued`; `position` in the queue, 0 is next; `seq`, the number of the
@@ -103,13 +118,93 @@ class Session:
             PromptError: Your move: empty, too long, or a block of unknown type. The message names the limit.
             PromptQueueFull: Your move: `max_prompt_queue` wait already. Try again after the next end of a cycle.
             ClientIdReused: Your move: the name was used for other content.
+            OptionError: Your move: a name or digest that is none, or too long; a setting that there is not, or cannot be.
             MailboxFull: Your move: the session has not caught up with what was sent. Try again later.
             SessionDown: The session has ended; `reason` says how.
 
         Cancellation: Always a checkpoint. Once the message is on its way, only the receipt is lost.
         """
         blocks, name = decide_blocks(content), decide_client_id(client_id)
-        return cast("PromptReceipt", await self._ask(self._prompt(blocks, reply="receipt", client_id=name)))
+        refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
+        signal = self._prompt(
+            blocks,
+            client_id=name,
+            via=via,
+            request_id=request_id,
+            digest=digest,
+            settings=decide_settings(settings),
+        )
+        return cast("PromptReceipt", await self._ask(signal))
+
+    async def go_on(
+        self,
+        *,
+        client_id: str | None = None,
+        via: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+        settings: PromptSettings | Mapping[str, Any] | None = None,
+    ) -> PromptReceipt:
+        """Let the model answer what the conversation ends with, without new words: results, or a user's message.
+
+        Such as the results that came with `messages`, or the prompt of a cycle that failed. It is a cycle like any other, but
+        that no `PromptReceived` comes before its `AgentStart` and no plugin is asked about a prompt; it never waits.
+
+        Args:
+            client_id: As of `prompt`.
+            via: As of `prompt`; in `AgentStart`.
+            request_id: As of `prompt`.
+            digest: As of `prompt`: of what the sender brought.
+            settings: As of `prompt`.
+
+        Returns:
+            `ref`, which `AgentStart` and the end carry; `seq`, the number of that `AgentStart`.
+
+        Raises:
+            CannotGoOn: Your move: the session is not idle, or its conversation ends with an answer, or is empty.
+            ClientIdReused, OptionError, MailboxFull, SessionDown: As of `prompt`.
+
+        Cancellation: Once the message is on its way, only the receipt is lost.
+        """
+        name = decide_client_id(client_id)
+        refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
+        signal_id = self._cell.pending_calls.mint()
+        signal = GoOn(
+            at_ms=now_ms(),
+            signal_id=signal_id,
+            ref=PromptRef(signal_id),
+            client_id=name,
+            via=via,
+            request_id=request_id,
+            digest=digest,
+            settings=decide_settings(settings),
+        )
+        return cast("PromptReceipt", await self._ask(signal))
+
+    async def receipt_of(
+        self, client_id: str, *, digest: str | None = None
+    ) -> PromptReceipt | SteerReceipt | None:
+        """Give the receipt of a message that was sent under this name before; None where none is remembered.
+
+        For who has work to do in front of a prompt, and not twice. What was sent before this call is seen by it.
+
+        Args:
+            client_id: As given to `prompt` or `steer`.
+            digest: As given to `prompt`: what the message has to be; None for whatever it was.
+
+        Returns:
+            The receipt as it was, `request_id` included. The last 256 messages with a name are remembered.
+
+        Raises:
+            ClientIdReused: Your move: the name was used for a message of another digest.
+            OptionError: Your move: a name or digest that is none, or too long.
+            SessionDown: The session has ended.
+        """
+        refuse(fault_of_digest(digest))
+        name = require_client_id(client_id)
+        signal_id = self._cell.pending_calls.mint()
+        query = ReceiptQuery(at_ms=now_ms(), signal_id=signal_id, client_id=name, digest=digest)
+        return cast("PromptReceipt | SteerReceipt | None", await self._ask(query))
 
     async def ask(self, content: Content, *, timeout_seconds: float | None = None) -> str:
         """Prompt, wait for the cycle of this very prompt, and return all that the model said aloud in it.
@@ -166,6 +261,7 @@ class Session:
         kill_tools: KillMode = "killable",
         clear_queue: bool = False,
         wait: bool = True,
+        children: bool = True,
     ) -> AbortReceipt:
         """Stop the cycle, now, in every phase. Idempotent; in idle it finds nothing to stop and says so.
 
@@ -174,6 +270,7 @@ class Session:
             kill_tools: `killable` stops all but immune tools, `all` every one, `none` no one.
             clear_queue: Whether the prompts that wait are thrown away, or go on by themselves.
             wait: Whether to wait until what was stopped is gone, at most five seconds.
+            children: Whether the agents in the background are stopped too; they work on else.
 
         Returns:
             What was stopped, what would not stop, what runs on. `settled` is false when `wait` was.
@@ -190,6 +287,7 @@ class Session:
             None if is_known else f"kill_tools is {kill_tools!r}: expected 'killable', 'all' or 'none'",
             fault_of_flag("clear_queue", clear_queue),
             fault_of_flag("wait", wait),
+            fault_of_flag("children", children),
         )
         signal = AbortCycle(
             at_ms=now_ms(),
@@ -198,6 +296,7 @@ class Session:
             kill_tools=kill_tools,
             clear_queue=clear_queue,
             wait=wait,
+            children=children,
         )
         return cast("AbortReceipt", await self._ask(signal))
 
@@ -246,7 +345,7 @@ class Session:
 
         Raises:
             OptionError: Your move: an argument that cannot be. A number beyond the last event is refused when the block
-                is entered.
+                is entered, as `CursorAhead`.
         """
         faults = [] if after is None else fault_of_cursor("after", after)
         if faults:
@@ -254,7 +353,14 @@ class Session:
         terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
         return self._cell.bus.subscribe(terms, after=after, take_snapshot=self._cell.take_snapshot)
 
-    async def steer(self, text: str, *, client_id: str | None = None) -> SteerReceipt:
+    async def steer(
+        self,
+        text: str,
+        *,
+        client_id: str | None = None,
+        via: str | None = None,
+        request_id: str | None = None,
+    ) -> SteerReceipt:
         """Speak into the running cycle: the model hears it at the next gap between two turns.
 
         Tools that may be stopped are stopped at once and answered as skipped; the stream of the model never is. Without a
@@ -263,6 +369,8 @@ class Session:
         Args:
             text: What to say; 1 byte to 1 MB of UTF-8.
             client_id: As of `prompt`.
+            via: As of `prompt`; kept for the prompt that it becomes when no cycle hears it.
+            request_id: As of `prompt`; kept likewise.
 
         Returns:
             `ref`; `status`: `queued` or `became_prompt`.
@@ -271,14 +379,21 @@ class Session:
             PromptError: Your move: empty, or too long.
             SteeringQueueFull: Your move: `max_steering_queue` wait already.
             PromptQueueFull: Your move: it would be a prompt, and as many wait as may.
-            ClientIdReused, MailboxFull, SessionDown: As of `prompt`.
+            ClientIdReused, OptionError, MailboxFull, SessionDown: As of `prompt`.
 
         Cancellation: Once the message is on its way, only the receipt is lost.
         """
         said, name = decide_text(text), decide_client_id(client_id)
+        refuse(fault_of_via(via), fault_of_request_id(request_id))
         signal_id = self._cell.pending_calls.mint()
         signal = Steer(
-            at_ms=now_ms(), signal_id=signal_id, ref=SteerRef(signal_id), text=said, client_id=name
+            at_ms=now_ms(),
+            signal_id=signal_id,
+            ref=SteerRef(signal_id),
+            text=said,
+            client_id=name,
+            via=via,
+            request_id=request_id,
         )
         return cast("SteerReceipt", await self._ask(signal))
 
@@ -372,16 +487,18 @@ class Session:
         )
         await self._ask_owner(approval_id, signal)
 
-    async def respond(self, ref: str, response: str | int) -> None:
-        """Answer a question of the model, or a call that waits for an approval in place of its tool.
+    async def respond(self, ref: str, response: str | int | JsonObject) -> None:
+        """Answer a question of the model or of a tool, or a call that waits for an approval in place of its tool.
 
         Args:
             ref: Of `AskUser`, or `approval.id`.
-            response: The answer in words, or which of the options, from 0.
+            response: The answer in words, or which of the options, from 0; where the question has a `schema`, the object that was
+                filled in.
 
         Raises:
             UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to answer any more, and why.
-            InvalidResponse: Your move: empty, or an option that is none.
+            InvalidResponse: Your move: empty, an option that is none, a text for a form, or an object that does not fit it, with a
+                sentence for each field; it still waits.
             OptionError: Your move: an argument of a wrong type.
             SessionDown: The session has ended.
 
@@ -393,148 +510,55 @@ class Session:
         )
         await self._ask_owner(ref, signal)
 
-    async def switch_model(
-        self, model: str | Provider, provider_opts: Mapping[str, Any] | None = None
-    ) -> None:
-        """Ask another model from the next request on; one that is out keeps its own.
-
-        For the model that is asked already nothing changes, and nothing is published.
+    async def decline(self, ref: str, reason: str | None = None) -> None:
+        """Say that a question gets no answer: the model reads that as the result of its call, a tool that asks has an error.
 
         Args:
-            model: A model string, or a provider object. A session keeps one object that it was switched to, beside those that
-                it still uses, and closes none: an object stays yours.
-            provider_opts: As of `start_session`; None for none, and for the model that is asked already for those it has.
+            ref: Of `AskUser`.
+            reason: For who asked.
 
         Raises:
-            ModelNotFound, Authentication, OptionError: As of `start_session`; nothing changed.
+            UnknownApproval, ApprovalExpired, AlreadyResolved: There is nothing to decline any more, and why.
+            InvalidResponse: Your move: it is an approval, which is refused with `reject`.
+            OptionError: Your move: an argument of a wrong type.
             SessionDown: The session has ended.
 
-        Cancellation: The switch stands.
+        Cancellation: The decision stands.
         """
-        refuse(fault_of_model(model), fault_of_provider_opts(provider_opts))
-        choice = decide_switch(model, provider_opts, self._cell.state.data.model.model, self._cell.ports)
-        signal = ChangeModel(
+        refuse(fault_of_text("ref", ref), fault_of_reason(reason))
+        signal = Decline(
+            at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), ref=QuestionRef(ref), reason=reason
+        )
+        await self._ask_owner(ref, signal)
+
+    async def answer(self, ref: str, outcome: Ok | Error) -> None:
+        """Give the result of a call that the client ran: one of a tool whose `answered_by` is `client`.
+
+        Args:
+            ref: Of `ClientCall`.
+            outcome: What the model reads: `Ok` or `Error`, at most 1 MiB of text, with details and pictures as of a tool.
+
+        Raises:
+            UnknownApproval, ApprovalExpired, AlreadyResolved: The call waits no more, and why: it was answered, its time was over,
+                or it was taken back by an abort, a steer or the next prompt.
+            InvalidResponse: Your move: it is an approval or a question, or the text is too long; the call still waits.
+            OptionError: Your move: an argument of a wrong type, or details that are no JSON, or too large.
+            SessionDown: The session has ended.
+
+        Cancellation: The answer stands.
+        """
+        refuse(fault_of_text("ref", ref), fault_of_outcome(outcome))
+        check_size(ref, outcome.text)
+        signal = AnswerCall(
             at_ms=now_ms(),
             signal_id=self._cell.pending_calls.mint(),
-            model=facts_of(choice.name, choice.provider),
-            opts_changed=choice.opts_changed,
-            described=self._describe_for(choice.name),
+            ref=ClientCallRef(ref),
+            text=clean_text(outcome.text) or "[no output]",
+            is_error=isinstance(outcome, Error),
+            details=outcome.details,
+            images=outcome.images if isinstance(outcome, Ok) else (),
         )
-        self._cell.add_model(choice)
-        await self._ask(signal)
-        self._cell.forget_models(choice.name)
-
-    async def attach_tools(self, *tools: Tool) -> ToolsReceipt:
-        """Give the model more tools, all at once; one of a name that is there takes its place.
-
-        The next request shows them. Calls that are under way keep the tools they began with.
-
-        Args:
-            *tools: What the model may call from now on.
-
-        Returns:
-            The names that are there now.
-
-        Raises:
-            OptionError: Your move: something that is no tool, such as a list of tools; nothing was attached.
-            ToolDefinitionError: Your move: a schema that is none, or two of one name; nothing was attached.
-            SessionDown: The session has ended.
-
-        Cancellation: The change stands.
-        """
-        return await self._change_tools(tools, (), replace=False)
-
-    async def detach_tools(self, *names: str) -> ToolsReceipt:
-        """Take tools away, all at once. Calls that are under way keep theirs.
-
-        Args:
-            *names: Which; those that are not there are listed in the receipt, and are no error.
-
-        Raises:
-            OptionError: Your move: something that is no name, such as a list of names; nothing was detached.
-            SessionDown: The session has ended.
-
-        Cancellation: The change stands.
-        """
-        refuse(*faults_of_names(names))
-        return await self._change_tools((), names, replace=False)
-
-    async def replace_tools(self, *tools: Tool) -> ToolsReceipt:
-        """Give the model these tools and no others, all at once.
-
-        Args, Returns, Raises, Cancellation: As of `attach_tools`.
-        """
-        return await self._change_tools(tools, (), replace=True)
-
-    async def update_plugin_opts(self, plugin: str, **options: Any) -> None:
-        """Give a plugin other options: at once in idle, else when the session is idle again.
-
-        Of two updates that wait, the last value of a field counts. `PluginOptsUpdated` says what became of it.
-
-        Args:
-            plugin: Its name.
-            **options: Those that change.
-
-        Raises:
-            PluginError: Your move: there is no plugin of this name.
-            OptionError: Your move: a name that is no text.
-            SessionDown: The session has ended.
-
-        Cancellation: The update stands. Returns when it is noted.
-        """
-        refuse(fault_of_text("plugin", plugin))
-        signal = UpdatePluginOpts(
-            at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), plugin=plugin, options=options
-        )
-        await self._ask(signal)
-
-    async def attach_plugin(self, plugin: PluginEntry) -> None:
-        """Add a plugin to the stack, between two cycles; among those of its priority it is asked last.
-
-        Args:
-            plugin: A class, an instance, or one of them with its options.
-
-        Raises:
-            PluginError: Your move: it cannot be loaded, one of its name is there, or a cycle waits for a person.
-            CallingSelf: Your move: a tool of this session asked it, and the cycle waits for that tool.
-            SessionDown: The session has ended.
-
-        Cancellation: The change stands. Waits for the end of the running cycle.
-        """
-        await self._change_plugins("attach", entry=plugin)
-
-    async def detach_plugin(self, name: str) -> None:
-        """Take a plugin out of the stack, between two cycles, and its state with it.
-
-        Raises:
-            PluginError: Your move: there is none of this name, or a cycle waits for a person.
-            OptionError: Your move: a name that is no text.
-            CallingSelf: As of `attach_plugin`.
-            SessionDown: The session has ended.
-
-        Cancellation: The change stands. Waits for the end of the running cycle.
-        """
-        refuse(fault_of_text("name", name))
-        await self._change_plugins("detach", name=name)
-
-    async def reload_plugin(self, plugin: PluginEntry) -> None:
-        """Put new code in the place of the plugin of the same name, between two cycles; its state is migrated.
-
-        Args:
-            plugin: The new code; without options those of the old one stay.
-
-        The new code goes through the last 40 messages of the conversation once more, as a dry run whose answers are not
-        carried out; it is let in only if it fails nowhere.
-
-        Raises:
-            PluginError: Your move: there is none of this name, it cannot be loaded, `migrate` refused, it failed in the
-                rehearsal, or a cycle waits for a person. The old one stays.
-            CallingSelf: As of `attach_plugin`.
-            SessionDown: The session has ended.
-
-        Cancellation: The change stands. Waits for the end of the running cycle.
-        """
-        await self._change_plugins("reload", entry=plugin)
+        await self._ask_owner(ref, signal)
 
     async def compact(self, reason: str | None = None) -> None:
         """Let a summary stand for the beginning of the conversation: now in idle, else before the next request.
@@ -589,64 +613,17 @@ class Session:
         """Watch the session; `await monitor.wait()` tells its end, once it is gone for good. A restart is no end."""
         return SessionMonitor(self._cell)
 
-    async def _change_plugins(
+    def _prompt(  # noqa: PLR0913 - what a prompt comes with
         self,
-        change: Literal["attach", "detach", "reload"],
+        blocks: Blocks,
         *,
-        name: str = "",
-        entry: PluginEntry | None = None,
-    ) -> None:
-        self._cell.pending_calls.refuse_self(f"{change}_plugin")
-        signal = ChangePlugins(
-            at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), change=change, name=name, entry=entry
-        )
-        await self._ask(signal)
-
-    async def _change_tools(
-        self, tools: tuple[Tool, ...], names: tuple[str, ...], *, replace: bool
-    ) -> ToolsReceipt:
-        refuse(*faults_of_tools(tools))
-        ports = self._cell.ports
-        listing = self._listing(model_of(self._cell.state.data).model)
-        specs = tuple(ports.spec_of(tool, listing) for tool in tools)
-        Toolbox(specs)  # two of one name are found before anything is changed
-        signal = ChangeTools(
-            at_ms=now_ms(),
-            signal_id=self._cell.pending_calls.mint(),
-            attach=specs,
-            detach=names,
-            replace=replace,
-            generation=self._cell.add_tools(
-                {spec.name: tool for spec, tool in zip(specs, tools, strict=True)}
-            ),
-        )
-        try:
-            return cast("ToolsReceipt", await self._ask(signal))
-        finally:
-            self._cell.forget_tools()
-
-    def _describe_for(self, model: str) -> tuple[ToolSpec, ...]:
-        """Let the tools that describe themselves by a function do it for another model."""
-        ports, box = self._cell.ports, self._cell.state.data.tools
-        tools = [ports.tools[spec.name, box.generation_of(spec.name)] for spec in box]
-        listing = self._listing(model)
-        return tuple(
-            ports.spec_of(tool, listing)
-            for tool in tools
-            if callable(call_guarded(lambda _: None, getattr, tool, "description"))
-        )
-
-    def _listing(self, model: str) -> ToolListing:
-        ports = self._cell.ports
-        return ToolListing(
-            session_id=ports.session_id,
-            model=model,
-            working_dir=ports.working_dir,
-            user_data=ports.user_data,
-            is_unconfined=ports.is_unconfined(),
-        )
-
-    def _prompt(self, blocks: Blocks, *, reply: str, client_id: str | None = None) -> Prompt:
+        reply: Literal["receipt", "text"] = "receipt",
+        client_id: str | None = None,
+        via: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+        settings: PromptSettings | None = None,
+    ) -> Prompt:
         signal_id = self._cell.pending_calls.mint()
         # One name for both: a prompt is known by the call that brought it.
         ref = PromptRef(signal_id)
@@ -655,31 +632,10 @@ class Session:
             signal_id=signal_id,
             ref=ref,
             content=blocks,
-            reply="text" if reply == "text" else "receipt",
+            reply=reply,
+            digest=digest,
+            settings=settings,
             client_id=client_id,
+            via=via,
+            request_id=request_id,
         )
-
-    async def _ask_owner(self, interaction_id: str, signal: Asked) -> object:
-        """Ask the session that an interaction belongs to: this one, or one that works for a call of it."""
-        owner = self._cell.owner_of(interaction_id)
-        if owner is self._cell:
-            return await self._ask(signal)
-        asked = msgspec.structs.replace(signal, signal_id=owner.pending_calls.mint())
-        return await Session(owner)._ask(asked)  # noqa: SLF001 - of the same class
-
-    async def _ask(self, signal: Asked) -> object:
-        await trio.lowlevel.checkpoint_if_cancelled()
-        return await self._cell.pending_calls.ask(signal, self._send)
-
-    async def _ask_within(self, signal: Asked, timeout_seconds: float | None) -> object:
-        if timeout_seconds is None:
-            return await self._ask(signal)
-        # Before the clock runs: a call without time to wait is still made.
-        await trio.lowlevel.checkpoint_if_cancelled()
-        with trio.move_on_after(timeout_seconds):
-            return await self._cell.pending_calls.ask(signal, self._send)
-        message = f"no answer within {timeout_seconds:g} s; the session goes on, ask again"
-        raise ReplyTimeout(message)
-
-    def _send(self, signal: Asked) -> None:
-        self._cell.mailbox.put_nowait(signal)  # type: ignore[arg-type]  # Asked is the base of these members of Signal

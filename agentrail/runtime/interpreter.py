@@ -11,45 +11,58 @@ from typing import Final, TypeAlias
 import trio
 from attrs import define, field, frozen
 
-from agentrail.abc import Error, Provider, ToolOutcome
+from agentrail.abc import Error, Provider, ProviderContext, ToolOutcome
 from agentrail.core.protocol.actions import Wanted
 from agentrail.core.protocol.effects import (
+    AskHost,
     CancelPluginRequest,
     CancelStream,
     ClearTimer,
+    CloseAgent,
     Effect,
     End,
+    GatherContext,
     KillTools,
+    PromptAgent,
     Publish,
     Refuse,
     ReplyToCaller,
+    ResumeChild,
     RunPluginRequest,
     RunTool,
     SetProviderOpts,
     SetTimer,
     SpawnChild,
+    StartAgent,
     StartStream,
     Teardown,
+    TellHost,
     stall_timer_of,
 )
 from agentrail.core.protocol.hooks import RequestFailed, RequestResult
 from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
 from agentrail.core.protocol.signals import (
+    AgentEnded,
     ChunksArrived,
+    ContextGathered,
+    HostTold,
     PluginRequestFinished,
     ResponseCompleted,
     Signal,
     StreamFailed,
     StreamStarted,
     TeardownFinished,
+    ToolFinished,
     ToolWantsChild,
 )
 from agentrail.core.session.response import HEARD
-from agentrail.errors import ErrorInfo, ProviderError
+from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
 from agentrail.messages import CallId, TokenUsage
+from agentrail.outside import jitter
 from agentrail.processes import keep_account
-from agentrail.runtime.clock import SessionTimers, jitter, now_ms
+from agentrail.runtime.clock import SessionTimers, now_ms
+from agentrail.runtime.context import ContextGatherer
 from agentrail.runtime.crashes import (
     PortCrashed,
     crash_edge,
@@ -58,10 +71,11 @@ from agentrail.runtime.crashes import (
     info_of,
 )
 from agentrail.runtime.event_bus import EventBus
+from agentrail.runtime.host_gates import Ticket, Turnstile, ask_host, tell_host
 from agentrail.runtime.models import decide_provider_opts
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.plugin_requests import run_plugin_request
-from agentrail.runtime.ports import ChildUsage, ChildWork, Ports
+from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.task_group import TaskGroup
 from agentrail.runtime.tool_calls import ToolCallRunner
@@ -193,6 +207,7 @@ class _Open:
     ended: trio.Event | None = None  # made for the few that are waited for
     processes: Processes | None = None  # of a call of a tool
     child_usages: list[ChildUsage] = field(factory=list)  # of the sessions that work for a call
+    agent: AgentLine | None = None  # of one that works in the background
     gave_value: CallId | None = None  # the call, when its tool was told to stop and was done all the same
 
     def expect_end(self) -> trio.Event:
@@ -216,7 +231,17 @@ class Interpreter:
         timers: What the actor's loop looks at while it waits.
     """
 
-    __slots__ = ("_bus", "_calls", "_open", "_pending_calls", "_ports", "_task_group", "timers")
+    __slots__ = (
+        "_bus",
+        "_calls",
+        "_context",
+        "_open",
+        "_pending_calls",
+        "_ports",
+        "_task_group",
+        "_turnstile",
+        "timers",
+    )
 
     def __init__(
         self, task_group: TaskGroup, ports: Ports, bus: EventBus, pending_calls: PendingCalls
@@ -228,6 +253,8 @@ class Interpreter:
         self._pending_calls = pending_calls
         self._open: dict[EffectId, _Open] = {}
         self._calls = ToolCallRunner(ports, pending_calls, task_group)
+        self._turnstile = Turnstile()
+        self._context = _gatherer_of(ports, task_group)
         self.timers = SessionTimers()
 
     def carry_out(self, effect: Effect) -> None:
@@ -240,12 +267,8 @@ class Interpreter:
             case RunTool(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, name)
                 self._task_group.start_soon(self._run_tool, effect, opened, scope=opened.scope, name=name)
-            case StartStream(request=request, look_at_ms=look_at_ms, is_quiet=is_quiet):
-                self.timers.set(stall_timer_of(request.attempt), look_at_ms)
-                opened = self._opened(request.attempt, request.model)
-                self._task_group.start_soon(
-                    self._run_stream, request, opened, is_quiet, scope=opened.scope, name=request.model
-                )
+            case StartStream():
+                self._start_stream(effect)
             case Refuse(to, error):
                 self._pending_calls.refuse(to, error)
             case CancelStream(effect_id=effect_id):
@@ -256,6 +279,21 @@ class Interpreter:
             case SpawnChild(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, name)
                 self._task_group.start_soon(self._run_child, effect, opened, scope=opened.scope, name=name)
+            case ResumeChild():
+                self._task_group.deliver(_not_resumed(effect))
+            case AskHost(effect_id=effect_id, name=name):
+                opened = self._opened(effect_id, f"host: {name}")
+                ticket = self._turnstile.number()
+                self._task_group.start_soon(
+                    self._ask_host, effect, opened, ticket, scope=opened.scope, name=opened.name
+                )
+            case TellHost(effect_id=effect_id, name=name):
+                opened = self._opened(effect_id, f"host: {name}")
+                self._task_group.start_soon(
+                    self._tell_host, effect, opened, scope=opened.scope, name=opened.name
+                )
+            case StartAgent() | PromptAgent() | CloseAgent():
+                self._carry_out_for_agent(effect)
             case KillTools(effect_ids=effect_ids):
                 for effect_id in effect_ids:
                     self._stop(effect_id, "killed by the session")
@@ -275,6 +313,11 @@ class Interpreter:
                 )
             case CancelPluginRequest(effect_id=effect_id):
                 self._stop(effect_id, "of no use any more")
+            case GatherContext(effect_id=effect_id):
+                opened = self._opened(effect_id, "context")
+                self._task_group.start_soon(
+                    self._gather, effect, opened, scope=opened.scope, name=opened.name
+                )
             case SetProviderOpts(model=model, provider_opts=opts):
                 # Found when it is asked: an option that its provider does not take is the fault of that request.
                 self._ports.provider_opts[model] = opts
@@ -285,6 +328,16 @@ class Interpreter:
                 pass  # the actor looks at the state
 
     # --- streams
+
+    def _start_stream(self, effect: StartStream) -> None:
+        request = effect.request
+        if effect.context is not None and self._context is not None:
+            request = self._context.join(request, effect.context)
+        self.timers.set(stall_timer_of(request.attempt), effect.look_at_ms)
+        opened = self._opened(request.attempt, request.model)
+        self._task_group.start_soon(
+            self._run_stream, request, opened, effect.is_quiet, scope=opened.scope, name=request.model
+        )
 
     async def _run_stream(self, request: ModelRequest, opened: _Open, is_quiet: bool) -> None:  # noqa: FBT001 - a task's
         outcome = await self._stream(request, opened.scope, is_quiet=is_quiet)
@@ -359,6 +412,72 @@ class Interpreter:
         self._closed(effect.effect_id, opened)
         self._task_group.deliver(task.finished(outcome, usage, started_at_ms))
 
+    # --- the host
+
+    async def _ask_host(self, effect: AskHost, opened: _Open, ticket: Ticket) -> None:
+        judged = await ask_host(effect, self._ports, opened.scope, ticket, self._task_group.scrub)
+        self._closed(effect.effect_id, opened)
+        if judged is not None:  # a question that was taken back needs no answer
+            self._task_group.deliver(judged)
+
+    async def _tell_host(self, effect: TellHost, opened: _Open) -> None:
+        await tell_host(effect, self._ports, opened.scope, self._task_group.scrub)
+        self._closed(effect.effect_id, opened)
+        self._task_group.deliver(HostTold(at_ms=now_ms(), effect_id=effect.effect_id))
+
+    def _carry_out_for_agent(self, effect: StartAgent | PromptAgent | CloseAgent) -> None:
+        match effect:
+            case StartAgent():
+                self._start_agent(effect)
+            case PromptAgent():
+                self._prompt_agent(effect)
+            case CloseAgent(effect_id=effect_id, reason=reason):
+                self._close_agent(effect_id, reason)
+
+    def _start_agent(self, effect: StartAgent) -> None:
+        opened = self._opened(effect.effect_id, effect.name)
+        opened.agent = AgentLine()
+        self._task_group.start_soon(self._run_agent, effect, opened, scope=opened.scope, name=effect.name)
+
+    async def _run_agent(self, effect: StartAgent, opened: _Open) -> None:
+        line = opened.agent
+        assert line is not None  # noqa: S101 - made with the effect
+        usage = line.usage
+        opened.child_usages.append(usage)
+        reason: str | None = None
+        decide = partial(decide_child_crash, effect.name)
+        try:
+            with crash_edge(decide, AgentrailError, scrub=self._task_group.scrub), opened.scope:
+                deliver = self._task_group.deliver
+                reason = await self._ports.run_agent(effect, self._ports, deliver, line)
+        except AgentrailError as error:
+            reason = f"it could not begin: {error}"
+        except PortCrashed as crashed:
+            reason = crashed.error.message
+        self._closed(effect.effect_id, opened)
+        self._task_group.deliver(
+            AgentEnded(
+                at_ms=now_ms(),
+                effect_id=effect.effect_id,
+                reason=clean_text(reason or line.reason or "stopped"),
+                is_lost=reason is not None,
+                spent=usage.spent if usage.session_id is not None else None,
+                receipt=usage.receipt,
+            )
+        )
+
+    def _prompt_agent(self, effect: PromptAgent) -> None:
+        opened = self._open.get(effect.effect_id)
+        line = None if opened is None else opened.agent
+        if line is not None and line.prompt is not None:  # else it has ended, and that is in the mailbox
+            line.prompt(effect.text, effect.budget)
+
+    def _close_agent(self, effect_id: EffectId, reason: str) -> None:
+        opened = self._open.get(effect_id)
+        if opened is not None and opened.agent is not None:
+            opened.agent.reason = reason
+        self._stop(effect_id, reason)
+
     # --- requests of plugins
 
     async def _run_plugin_request(self, effect_id: EffectId, wanted: Wanted, opened: _Open) -> None:
@@ -372,6 +491,18 @@ class Interpreter:
             self._task_group.deliver(
                 PluginRequestFinished(at_ms=now_ms(), effect_id=effect_id, result=result)
             )
+
+    # --- context
+
+    async def _gather(self, effect: GatherContext, opened: _Open) -> None:
+        gathered: ContextGathered | None = ContextGathered(at_ms=now_ms(), effect_id=effect.effect_id)
+        if self._context is not None:
+            gathered = None
+            with opened.scope:
+                gathered = await self._context.gather(effect)
+        self._closed(effect.effect_id, opened)
+        if gathered is not None:  # one that was cancelled is not waited for
+            self._task_group.deliver(gathered)
 
     def _model_of(self, name: str | None) -> tuple[str, Provider]:
         providers = self._ports.providers
@@ -427,6 +558,12 @@ class Interpreter:
                 for left in opened.left_behind(now)
             )
             + below.receipt.abandoned,
+            children=tuple(
+                child
+                for opened in stopped.values()
+                for usage in opened.child_usages
+                for child in usage.receipts
+            ),
             committed=(*effect.committed, *done),
             unknown=tuple(call_id for call_id in effect.unknown if call_id not in done),
             survivors=effect.survivors,
@@ -462,6 +599,15 @@ class Interpreter:
             opened.ended.set()
 
 
+def _not_resumed(effect: ResumeChild) -> ToolFinished:
+    """Say that a session has not come back, because sessions are not stored: the call hears that, and does not wait."""
+    text = f"[Outcome unknown: the session that worked for {effect.name} is not there any more]"
+    at_ms = now_ms()
+    return ToolFinished(
+        at_ms=at_ms, effect_id=effect.effect_id, text=text, is_error=True, started_at_ms=at_ms
+    )
+
+
 async def _let_read(buffer: ChunkBuffer) -> None:
     """Let others have their turn, until subscribers could read what the session has heard so far."""
     buffer.begin_run()
@@ -491,3 +637,10 @@ def _taken_in(buffer: ChunkBuffer, chunk: Chunk) -> bool:
     if type(chunk) in HEARD:
         return buffer.add(chunk)
     return buffer.note(chunk) if isinstance(chunk, UsageUpdate) else buffer.touch()
+
+
+def _gatherer_of(ports: Ports, task_group: TaskGroup) -> ContextGatherer | None:
+    if not ports.context_providers:
+        return None
+    about = ProviderContext(session_id=ports.session_id, user_data=ports.user_data)
+    return ContextGatherer(ports.context_providers, about, task_group.scrub)

@@ -12,6 +12,7 @@ class SessionGone:
 
     Attributes:
         session_id: Which one.
+        scope: Of which scope; empty for one without.
         reason: How it ended, one line, as in `SessionDown`.
         incarnation: The last one; one more than it was restarted.
     """
@@ -19,6 +20,7 @@ class SessionGone:
     session_id: SessionId
     reason: str
     incarnation: int
+    scope: str = ""
 
 
 class SessionMonitor:
@@ -40,4 +42,5 @@ class SessionMonitor:
             session_id=self._cell.ports.session_id,
             reason=reason,
             incarnation=self._cell.state.data.incarnation,
+            scope=self._cell.ports.scope,
         )

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeGuard, get_args
 import attrs
 from attrs import field, frozen
 
-from agentrail.abc import Provider, Sandbox, Tool
+from agentrail.abc import ContextProvider, Provider, Sandbox, Tool
 from agentrail.core.policy.budget import Budget
 from agentrail.core.policy.response_format import fault_of_format
 from agentrail.core.session.state import PromptMode
@@ -21,6 +21,8 @@ from agentrail.frozen import EMPTY, MAX_LEVELS, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import JsonValue, Message
 from agentrail.otp.child_specs import Restart
 from agentrail.otp.edges import call_guarded
+from agentrail.runtime.agent import Agent
+from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope
 
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -45,7 +47,9 @@ class SessionOptions:
         plugins: Who watches and steers the session: `Plugin` classes, instances, or `(Plugin, {options})`.
         system_prompt: Stands before the conversation, and before the sections that plugins and tools add.
         prompt_mode: `full`: all sections; `task`: without skills and memory; `minimal`: the names of the tools; `none`.
-        session_id: `[A-Za-z0-9._:-]{1,128}`; minted when None.
+        session_id: `[A-Za-z0-9._:-]{1,128}`; minted when None. Unique in its scope.
+        scope: Whose ids these are, such as a tenant: 1 to 128 of `A-Z a-z 0-9 . _ : @ + -`, the first a letter or digit, no `..`;
+            or empty. Sessions of two scopes may have one id; events show the id alone. Children are in it too.
         working_dir: The root of the file tools.
         sandbox: Where files are and commands run: a sandbox, which stays yours to close; or the name of one that is made
             for the session: `local`, on `working_dir`, as when None; `local:/path`; `memory`.
@@ -53,7 +57,8 @@ class SessionOptions:
         user_data: The application's own data; tools see it.
         provider_opts: `base_url`, `api_key`, `timeout`, … as the provider takes them.
         max_turns: Model calls in one cycle; on the last one tools are withheld.
-        on_max_turns: `answer`: the last turn has no tools and is told so; `abort`: the cycle is aborted when it wants one more.
+        on_max_turns: `answer`: the last turn has no tools and is told so; `abort`: the cycle is aborted when it wants one more;
+            `stop`: it ends when the calls of the last turn are answered.
         compact_at_tokens: How long the conversation may become before a summary stands for its beginning.
         max_output_tokens: Per response; None for the model's own bound.
         max_prompt_queue: How many prompts may wait.
@@ -73,7 +78,13 @@ class SessionOptions:
             error; children work with equal shares of what is left.
         response_format: JSON Schema of the last answer of a cycle. The model gets one turn to put a wrong one right, then
             the cycle ends with an error; replies are that answer alone.
+        context_providers: Who adds messages to the requests of each turn, asked in order before the first one; what they give
+            stands in no history. Those of `agentrail.abc.ContextProvider`; children have none.
         inline_tags: Whether `<status>` and `<title>` are taken out of what the model says, and become events.
+        agents: Who may work for the session, beside the general agent that has what the session has.
+        max_agents: How many of them may be alive in the background at once.
+        max_agents_total: How many may be started there in one cycle.
+        max_agent_depth: How deep agents in the background may start agents; from 1 to 4.
     """
 
     model: str | Provider
@@ -82,6 +93,7 @@ class SessionOptions:
     system_prompt: str | None = None
     prompt_mode: PromptMode = "full"
     session_id: str | None = None
+    scope: str = NO_SCOPE
     working_dir: str | os.PathLike[str] = "."
     sandbox: Sandbox | str | None = None
     messages: Sequence[Message] = ()
@@ -89,7 +101,7 @@ class SessionOptions:
     # A key is among them.
     provider_opts: Mapping[str, Any] = field(default=EMPTY, converter=_frozen, repr=False)
     max_turns: int = 100
-    on_max_turns: Literal["answer", "abort"] = "answer"
+    on_max_turns: Literal["answer", "abort", "stop"] = "answer"
     compact_at_tokens: int = 170_000
     max_output_tokens: int | None = None
     max_prompt_queue: int = 100
@@ -107,6 +119,11 @@ class SessionOptions:
     budget: Budget | None = None
     response_format: Mapping[str, JsonValue] | None = field(default=None, converter=_frozen)
     inline_tags: bool = True
+    agents: Sequence[Agent] = ()
+    context_providers: Sequence[ContextProvider] = ()
+    max_agents: int = 8
+    max_agents_total: int = 64
+    max_agent_depth: int = 1
 
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot be.
@@ -118,6 +135,8 @@ class SessionOptions:
         if faults:
             raise OptionError(faults)
 
+
+MAX_AGENT_DEPTHS: Final = (1, 2, 3, 4)
 
 _NAMES: Final = tuple(attribute.name for attribute in attrs.fields(SessionOptions))
 _KNOWN: Final = frozenset(_NAMES)
@@ -250,6 +269,11 @@ def _id(name: str, value: object) -> list[str]:
     return [f"{name} is {value!r}: expected 1 to 128 of A-Z a-z 0-9 . _ : -"]
 
 
+def _scope(name: str, value: object) -> list[str]:
+    fault = fault_of_scope(name, value)
+    return [] if fault is None else [fault]
+
+
 def _directory(name: str, value: object) -> list[str]:
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     is_there = isinstance(path, str) and os.path.isdir(path)  # noqa: PTH112 - a third of it
@@ -315,6 +339,12 @@ def _whole(name: str, value: object, *, least: int = 0) -> list[str]:
     return []
 
 
+def _agent_depth(name: str, value: object) -> list[str]:
+    if value in MAX_AGENT_DEPTHS and not isinstance(value, bool):
+        return []
+    return [f"{name} is {value!r}: expected a whole number from 1 to {MAX_AGENT_DEPTHS[-1]}"]
+
+
 def _tools(_: str, tools: object) -> list[str]:
     if not _is_sequence(tools):
         return [f"tools is {tools!r}: expected a sequence of tools"]
@@ -323,6 +353,30 @@ def _tools(_: str, tools: object) -> list[str]:
         f"{', '.join(TOOL_MEMBERS)}; {fault}"
         for tool in tools
         if (fault := fault_of_tool(tool)) is not None
+    ]
+
+
+def _agents(name: str, value: object) -> list[str]:
+    if isinstance(value, str | Mapping) or not _is_sequence(value):
+        return [f"{name} is {value!r:.200}: expected a sequence of Agent"]
+    faults: list[str] = []
+    for one in value:
+        if isinstance(one, Agent):
+            faults += [f"agent {one.name!r}: {fault}" for fault in _tools("tools", one.tools or ())]
+        else:
+            faults.append(f"{name} has {one!r:.200}: expected Agent(name=…, description=…)")
+    names = [one.name for one in value if isinstance(one, Agent)]
+    doubled = sorted({one for one in names if names.count(one) > 1})
+    return faults + [
+        f"{name} has two that are named {one!r}: names are unique in a session" for one in doubled
+    ]
+
+
+def _context_providers(name: str, value: object) -> list[str]:
+    if _is_sequence(value) and all(callable(one) and not isinstance(one, type) for one in value):
+        return []
+    return [
+        f"{name} is {value!r:.200}: expected a sequence of async functions of (ProviderContext, messages)"
     ]
 
 
@@ -378,11 +432,12 @@ _BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
     ("immune_tools", _names("tool names")),
     ("fallback_models", _names("model strings")),
     ("session_id", _id),
+    ("scope", _scope),
     ("group_id", _id),
     ("working_dir", _directory),
     ("system_prompt", _text),
     ("sandbox", _sandbox),
-    ("on_max_turns", _one_of("answer", "abort", written="'answer' or 'abort'")),
+    ("on_max_turns", _one_of("answer", "abort", "stop", written="'answer', 'abort' or 'stop'")),
     ("max_turns", partial(_whole, least=1)),
     ("max_parallel_tools", partial(_whole, least=1)),
     ("compact_at_tokens", partial(_whole, least=1)),
@@ -395,6 +450,11 @@ _BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
     ("budget", _budget),
     ("response_format", _format),
     ("inline_tags", _flag),
+    ("agents", _agents),
+    ("context_providers", _context_providers),
+    ("max_agents", partial(_whole, least=1)),
+    ("max_agents_total", partial(_whole, least=1)),
+    ("max_agent_depth", _agent_depth),
     ("tool_timeout_seconds", partial(_seconds, zero=False)),
     ("approval_timeout_seconds", partial(_seconds, zero=True)),
     ("restart", _one_of(*_RESTARTS, written=f"one of {', '.join(_RESTARTS)}")),

@@ -1,6 +1,5 @@
 """Pending calls: where the callers of one session wait. Each reply goes to the one call that it answers, or nowhere."""
 
-import secrets
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
@@ -10,16 +9,17 @@ import trio
 from attrs import define, field
 
 from agentrail.core.protocol.signals import Asked, SignalId
-from agentrail.errors import AgentrailError, CallingSelf, SessionDown
+from agentrail.errors import AgentrailError, CallingSelf, SessionDown, SessionRested
+from agentrail.outside import Outside, current
 
 
 class _Mark:
     """A call that a task, or one that it comes from, works for. Tasks may outlive the call; the mark does not."""
 
-    __slots__ = ("_token", "lasts", "session_id")
+    __slots__ = ("_token", "key", "lasts")
 
-    def __init__(self, session_id: str) -> None:
-        self.session_id = session_id
+    def __init__(self, key: str) -> None:
+        self.key = key
         self.lasts = True
         self._token: Token[tuple[_Mark, ...]] | None = None
 
@@ -47,17 +47,26 @@ class _PendingCall:
 class PendingCalls:
     """The callers who wait for one session, across its restarts."""
 
-    def __init__(self, session_id: str) -> None:
-        """Begin without any."""
+    def __init__(self, session_id: str, outside: Outside | None = None, *, key: str | None = None) -> None:
+        """Begin without any.
+
+        Args:
+            session_id: Whose callers they are, as callers are told.
+            outside: Where its ids come from, also for calls from elsewhere; None for what is in place here.
+            key: What names it among the sessions of all scopes; None where that is its id.
+        """
         self._session_id = session_id
+        self._key = key or session_id
+        self._outside = outside or current()
         self._waiting: dict[SignalId, _PendingCall] = {}
         self._down: str | None = None
+        self._is_rested = False
         self._prefix = ""
         self._count = 0
 
     def mint(self) -> SignalId:
         """Make the next signal id: unlike any other of this session, in this process or an earlier one."""
-        self._prefix = self._prefix or secrets.token_hex(4)  # not for the many that are never asked
+        self._prefix = self._prefix or self._outside.ids(4)  # not for the many that are never asked
         self._count += 1
         return SignalId(f"{self._prefix}-{self._count}")
 
@@ -82,7 +91,7 @@ class PendingCalls:
         Cancellation: Only the reply is lost; the session does what it was asked.
         """
         if self._down is not None:
-            raise SessionDown(self._session_id, self._down)
+            raise self._gone()
         call = self._waiting[signal.signal_id] = _PendingCall()
         try:
             send(signal)
@@ -113,15 +122,23 @@ class PendingCalls:
             call.error = error
             call.answered.set()
 
-    def close(self, reason: str) -> None:
-        """The session has ended: callers that wait, or come later, get `SessionDown`. None hangs."""
-        self._down = reason
+    def close(self, reason: str, *, is_rested: bool = False) -> None:
+        """The session has ended: callers that wait, or come later, get `SessionDown`. None hangs.
+
+        Args:
+            reason: How it ended.
+            is_rested: Whether it is only at rest; then they get `SessionRested`.
+        """
+        self._down, self._is_rested = reason, is_rested
         for to in list(self._waiting):
-            self.refuse(to, SessionDown(self._session_id, reason))
+            self.refuse(to, self._gone())
+
+    def _gone(self) -> SessionDown:
+        return (SessionRested if self._is_rested else SessionDown)(self._session_id, self._down or "ended")
 
     def inside(self) -> AbstractContextManager[None]:
         """Mark the task, and all it starts, as work of a call of this session, until the call is over."""
-        return _Mark(self._session_id)
+        return _Mark(self._key)
 
     def refuse_self(self, call: str) -> None:
         """Refuse a call that would wait for the very tool that makes it.
@@ -129,6 +146,6 @@ class PendingCalls:
         Raises:
             CallingSelf: Your move: return from the tool first, or start another session.
         """
-        if any(mark.lasts and mark.session_id == self._session_id for mark in _INSIDE.get()):
+        if any(mark.lasts and mark.key == self._key for mark in _INSIDE.get()):
             message = f"{call} from inside a tool of session {self._session_id!r} would wait for itself: return first"
             raise CallingSelf(message)

@@ -3,19 +3,20 @@
 It is told of the slow ones by a signal; what they raise is written to the log on its way to the core, which makes data of it.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
 from agentrail.core.protocol.hooks import HookEvent
-from agentrail.core.protocol.signals import PluginLagged
+from agentrail.core.protocol.plugin_record import PluginRecord
+from agentrail.core.protocol.signals import PluginLagged, SignalId
 from agentrail.core.stack.loading import Member
-from agentrail.core.stack.plugin import Context
+from agentrail.core.stack.plugin import Context, Plugin
 from agentrail.messages import SessionId
 from agentrail.otp.edges import is_cancellation, leaves, what_leaves
 from agentrail.otp.leaving import describe_bug
+from agentrail.outside import Outside, current
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 from agentrail.runtime.scrubbing import without_secrets
@@ -36,24 +37,34 @@ class PluginWatch:
     """Calls the code of one session's plugins, looks how long each handler takes, and tells the log what they raise."""
 
     __slots__ = (
+        "_coming",
         "_is_rehearsing",
         "_rehearsed",
         "_report",
         "_reported_at",
         "_session_id",
+        "_stopwatch",
         "_user_data",
     )
 
-    def __init__(self, session_id: SessionId, user_data: Mapping[str, object]) -> None:
+    def __init__(
+        self, session_id: SessionId, user_data: Mapping[str, object], outside: Outside | None = None
+    ) -> None:
         """Begin without a session to report to.
 
         Args:
             session_id: Whose plugins they are.
             user_data: Of the session; the secrets in it stay out of the log.
+            outside: Where the stopwatch comes from; None for what is in place here.
         """
+        # The bound method, and not the room's function: this is called twice for each hook that a plugin hears.
+        self._stopwatch = (outside or current()).stopwatch
         self._session_id = session_id
         self._user_data = user_data
         self._is_rehearsing = False
+        self._coming: dict[SignalId, Plugin] | None = (
+            None  # made for the first one: most sessions change none
+        )
         self._rehearsed = _NONE
         self._report: Callable[[PluginLagged], None] | None = None
         self._reported_at: dict[str, float] | None = (
@@ -63,6 +74,26 @@ class PluginWatch:
     def report_to(self, report: Callable[[PluginLagged], None]) -> None:
         """Say who hears of slow plugins: the session's own mailbox."""
         self._report = report
+
+    def keep(self, change: SignalId, plugin: Plugin) -> None:
+        """Keep a plugin that is to come, for the step that takes the signal which brings it."""
+        self._coming = self._coming or {}
+        self._coming[change] = plugin
+
+    @property
+    def coming(self) -> int:
+        """How many are kept."""
+        return len(self._coming or {})
+
+    def forget(self, change: SignalId) -> None:
+        """Let go of a plugin: the change that brought it is over."""
+        if self._coming is not None:
+            self._coming.pop(change, None)
+
+    def find(self, change: SignalId, record: PluginRecord) -> Plugin | None:
+        """Give the core the plugin that a change brings, of which it knows only what stands for it."""
+        del record  # of use to a shell that brings a session back, in another process
+        return None if self._coming is None else self._coming.get(change)
 
     @contextmanager
     def rehearsing(self) -> Iterator[None]:
@@ -75,14 +106,14 @@ class PluginWatch:
 
     def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
         """Call a handler; what it raises travels on."""
-        began = time.perf_counter()
+        began = self._stopwatch()
         try:
             return member.plugin.handle(event, state, ctx)
         except BaseException as error:
             self._tell_crash(f"plugin {member.name!r} crashed on {type(event).__name__}", error)
             raise
         finally:
-            now = time.perf_counter()
+            now = self._stopwatch()
             if now - began > _SLOW_SECONDS:
                 self._tell(member.name, type(event).__name__, now - began, now)
 

@@ -1,13 +1,17 @@
 """What a session was given to work with: its adapters and its surroundings, in one value."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from attrs import define, field, frozen
 
 from agentrail.abc import (
+    NO_HOST,
     ChildRequest,
+    ContextProvider,
     Error,
+    HostHooks,
     Provider,
     ResolveProvider,
     Sandbox,
@@ -15,18 +19,43 @@ from agentrail.abc import (
     ToolListing,
     ToolOutcome,
 )
-from agentrail.core.policy.budget import NOTHING_SPENT, Spent
-from agentrail.core.protocol.effects import SpawnChild
+from agentrail.core.policy.budget import NOTHING_SPENT, Budget, Spent
+from agentrail.core.protocol.effects import SpawnChild, StartAgent
 from agentrail.core.protocol.signals import Signal, ToolFinished
+from agentrail.core.session.agent_state import GENERAL_PURPOSE, AgentSpec
 from agentrail.core.values.toolbox import ToolSpec
-from agentrail.events import AbortReceipt
+from agentrail.events import AbortReceipt, ChildReceipt
 from agentrail.frozen import EMPTY
 from agentrail.messages import JsonObject, SessionId
+from agentrail.outside import Outside, current
 from agentrail.runtime.clock import now_ms
+from agentrail.runtime.scopes import NO_SCOPE, key_of
 from agentrail.runtime.tool_threads import ToolThreads
 
 NOTHING_STOPPED: Final = AbortReceipt()
 """What was stopped where nothing was at work."""
+
+
+@frozen(kw_only=True)
+class ReadyAgent:
+    """An agent with all that it names found.
+
+    Attributes:
+        spec: What the core knows of it.
+        max_turns: Model calls in one of its cycles; None for those of the session.
+        tools: Its own by name; None for those of the session.
+    """
+
+    spec: AgentSpec
+    max_turns: int | None = None
+    tools: Mapping[str, Tool] | None = None
+
+
+GENERAL: Final = ReadyAgent(spec=AgentSpec(name=GENERAL_PURPOSE, description=""))
+"""The agent that has what its session has."""
+
+NO_READY_AGENTS: Final[Mapping[str, ReadyAgent]] = MappingProxyType({})
+"""What a session has that was given none."""
 
 
 @frozen(kw_only=True)
@@ -40,6 +69,7 @@ class Ports:
         find_provider: Turns a model string and provider options into a provider.
         spec_of: Says what a tool tells of itself to whom, checked.
         run_child: Lets a session of its own work for a call, or for a tool that runs.
+        run_agent: Lets an agent work in the background, until its session has ended.
         open_sandbox: Gives the place where files are read and commands run.
         is_unconfined: Says whether it is known that commands run there with the user's rights.
         working_dir: The root of the file tools.
@@ -48,7 +78,12 @@ class Ports:
         tool_timeout_seconds: For tools that name none.
         event_buffer_size: How many committed events are kept for subscribers that come back.
         group_id: The group that it belongs to, or None; its children belong to it too.
+        scope: Where its id is the only one; its children are in it too.
         threads: Where tools that are plain functions run.
+        context_providers: Who adds something to the requests of a turn, in the order in which they are asked.
+        outside: The machine, or what stood for it where the supervisor was opened.
+        agents: Those that may work for it, by name; the general one is not among them.
+        host: What is asked about its calls, and told of them; `SessionConfig.host_hooks` says the same to the core.
     """
 
     session_id: SessionId
@@ -57,6 +92,7 @@ class Ports:
     find_provider: ResolveProvider
     spec_of: Callable[[Tool, ToolListing], ToolSpec]
     run_child: "RunChild"
+    run_agent: "RunAgent"
     open_sandbox: Callable[[], Sandbox]
     is_unconfined: Callable[[], bool]
     working_dir: str
@@ -65,7 +101,17 @@ class Ports:
     tool_timeout_seconds: float = 300.0
     event_buffer_size: int = 1000
     group_id: str | None = None
+    scope: str = NO_SCOPE
     threads: ToolThreads
+    context_providers: tuple[ContextProvider, ...] = ()
+    outside: Outside = field(factory=current)
+    agents: Mapping[str, ReadyAgent] = NO_READY_AGENTS
+    host: HostHooks = NO_HOST
+
+    @property
+    def key(self) -> str:
+        """What names it among the sessions of all scopes."""
+        return key_of(self.scope, self.session_id)
 
 
 @frozen(kw_only=True)
@@ -81,6 +127,17 @@ class ChildWork:
     number: int | None = None
 
     @property
+    def agent(self) -> str:
+        """Which agent does it."""
+        return self.effect.agent
+
+    @property
+    def own_name(self) -> str:
+        """What tells the session from others of its parent."""
+        number = "" if self.number is None else f".{self.number}"
+        return f".{self.effect.call_id}{number}"
+
+    @property
     def request(self) -> ChildRequest:
         """What it is to do, and what it has for that."""
         wish = self.effect.wish
@@ -92,15 +149,43 @@ class ChildWork:
 
     def finished(self, outcome: ToolOutcome, usage: "ChildUsage", started_at_ms: int) -> ToolFinished:
         """Make the one outcome that the effect owes, whatever became of the session."""
+        at_ms = now_ms()
         return ToolFinished(
-            at_ms=now_ms(),
+            at_ms=at_ms,
             effect_id=self.effect.effect_id,
             text=outcome.text,
             is_error=isinstance(outcome, Error),
             details=outcome.details,
             started_at_ms=started_at_ms,
             spent=usage.spent,
+            ran_ms=max(at_ms - started_at_ms, 0),
         )
+
+
+@frozen(kw_only=True)
+class AgentWork:
+    """What an agent is to do.
+
+    Attributes:
+        effect: What the session above asked for.
+    """
+
+    effect: StartAgent
+
+    @property
+    def agent(self) -> str:
+        """Which agent does it."""
+        return self.effect.agent
+
+    @property
+    def own_name(self) -> str:
+        """What tells the session from others of its parent; no call is named like it."""
+        return f":{self.effect.name}"
+
+    @property
+    def request(self) -> ChildRequest:
+        """What it is to do first."""
+        return ChildRequest(prompt=self.effect.task)
 
 
 @define
@@ -110,10 +195,27 @@ class ChildUsage:
     Attributes:
         spent: Nothing until the child is gone.
         receipt: What was stopped with it, its own children included; empty until it is gone.
+        session_id: Which session; None before it has begun.
     """
 
     spent: Spent = NOTHING_SPENT
     receipt: AbortReceipt = NOTHING_STOPPED
+    session_id: SessionId | None = None
+
+    @property
+    def receipts(self) -> tuple[ChildReceipt, ...]:
+        """What became of the sessions below that work in the background, and of it, where it does; the deepest first."""
+        below = self.receipt
+        if self.session_id is None:
+            return below.children
+        own = ChildReceipt(
+            session_id=self.session_id,
+            tasks_ended=below.tasks_ended,
+            processes_reaped=below.processes_reaped,
+            stuck=below.stuck,
+            abandoned=below.abandoned,
+        )
+        return (*below.children, own)
 
     def add(self, receipt: AbortReceipt) -> None:
         """Count what was stopped. Not the ids of calls: they mean something in the child alone."""
@@ -123,8 +225,27 @@ class ChildUsage:
             processes_reaped=before.processes_reaped + receipt.processes_reaped,
             stuck=(*before.stuck, *receipt.stuck),
             abandoned=(*before.abandoned, *receipt.abandoned),
+            children=(*before.children, *receipt.children),
         )
 
+
+@define(eq=False)
+class AgentLine:
+    """What leads to an agent while its task runs.
+
+    Attributes:
+        prompt: Lets it work on; None before it has begun.
+        reason: Why it was told to end; None unless it was.
+        usage: What it has used, and what became of it.
+    """
+
+    prompt: Callable[[str, Budget | None], None] | None = None
+    reason: str | None = None
+    usage: ChildUsage = field(factory=ChildUsage)
+
+
+RunAgent: TypeAlias = Callable[[StartAgent, "Ports", Callable[[Signal], None], "AgentLine"], Awaitable[str]]
+"""Carries a `StartAgent` out until the session of the agent has ended, and says why; delivers what it publishes."""
 
 RunChild: TypeAlias = Callable[
     [ChildWork, Ports, Callable[[Signal], None], ChildUsage], Awaitable[ToolOutcome]

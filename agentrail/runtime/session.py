@@ -1,6 +1,8 @@
 """The actor of one session: take an item of the mailbox, `step`, carry out. What it knows survives it, so it can crash and come back."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Literal, cast
 
 import trio
 from attrs import evolve
@@ -8,11 +10,24 @@ from attrs import evolve
 from agentrail.abc import Tool
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller
-from agentrail.core.protocol.signals import Asked, Final, Restarted, SessionBegan, Signal, StepCrashed
+from agentrail.core.protocol.signals import (
+    Asked,
+    ChangePlugins,
+    Final,
+    Restarted,
+    SessionBegan,
+    Signal,
+    SignalId,
+    StepCrashed,
+)
+from agentrail.core.session.legality import is_late_ephemeral
 from agentrail.core.session.machine import step
 from agentrail.core.session.projection import Snapshot, Status, snapshot_of, status_of
 from agentrail.core.session.state import Phase, SessionState
-from agentrail.errors import ErrorInfo
+from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.plugin_code import part_entry
+from agentrail.core.wire.settling import settled
+from agentrail.errors import CodecError, ErrorInfo
 from agentrail.events import Envelope
 from agentrail.messages import CallId, SessionId
 from agentrail.otp.edges import call_guarded
@@ -24,7 +39,9 @@ from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, MailboxItem
 from agentrail.runtime.models import Choice, is_object
 from agentrail.runtime.pending_calls import PendingCalls
+from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import Ports
+from agentrail.runtime.resting import RESTED, Rested, RestRequest, decide_rest, make_rested
 from agentrail.runtime.scrubbing import Scrub, scrub_of
 from agentrail.runtime.subscription import TakenSnapshot
 from agentrail.runtime.task_group import TaskCrashed, TaskGroup
@@ -50,11 +67,15 @@ class SessionCell:
         crash: What the last incarnation crashed with, one line; `None` of one that did not.
         ending: Why the session has ended, as callers and subscribers were told; `None` before.
         is_gone: Nothing of it acts any more.
+        late_ephemeral: How many ephemeral signals came too late to mean anything; of others the state keeps count.
         interpreter: What carries out the effects of this incarnation; `None` before the first.
-        find: Finds another session of the same supervisor by its id.
+        find: Finds another session of the same supervisor by its scope and id.
+        resting: That it is to be put to rest; `None` where no caller wants that.
+        rested: What it left behind when it was; `None` of one that was not.
     """
 
     __slots__ = (
+        "_coming",
         "_gone",
         "_tool_changes",
         "bus",
@@ -63,9 +84,12 @@ class SessionCell:
         "find",
         "interpreter",
         "is_gone",
+        "late_ephemeral",
         "mailbox",
         "pending_calls",
         "ports",
+        "rested",
+        "resting",
         "scrub",
         "state",
         "undone",
@@ -82,13 +106,17 @@ class SessionCell:
             Envelope(config.session_id, state.data.seq, state.data.started_at_ms, config.path),
             keep=ports.event_buffer_size,
         )
-        self.pending_calls = PendingCalls(ports.session_id)
+        self.pending_calls = PendingCalls(ports.session_id, ports.outside, key=ports.key)
         self.undone: list[Effect] = []
         self._tool_changes = 0
+        self._coming: tuple[SignalId, ...] = ()
         self.crash: str | None = None
         self.ending: str | None = None
         self.is_gone = False
-        self.find: Callable[[str], SessionCell | None] = _no_session
+        self.late_ephemeral = 0
+        self.resting: RestRequest | None = None
+        self.rested: Rested | None = None
+        self.find: Callable[[str, str], SessionCell | None] = _no_session
         self.interpreter: Interpreter | None = None
         self._gone: trio.Event | None = (
             None  # made when it is waited for: ten thousand idle sessions need none
@@ -98,7 +126,7 @@ class SessionCell:
         """Find the session whose approval or question this is: this one, or one that works for it, however deep."""
         session_id = interaction_id.rpartition("/")[0]
         own_id = self.ports.session_id
-        found = self.find(session_id) if session_id != own_id else None
+        found = self.find(self.ports.scope, session_id) if session_id != own_id else None
         return self if found is None or own_id not in found.state.data.config.path else found
 
     def tool_of(self, call_id: CallId) -> Tool:
@@ -126,6 +154,45 @@ class SessionCell:
             # Newer ones are on their way in the mailbox.
             if key not in used and key[1] <= data.tools.generation:
                 del self.ports.tools[key]
+
+    @contextmanager
+    def changing_plugins(
+        self, change: Literal["attach", "detach", "reload"], name: str, entry: PluginEntry | None
+    ) -> Iterator[ChangePlugins]:
+        """Make the signal of a change, and keep the code that it brings, which no signal holds, until it is answered.
+
+        Raises:
+            PluginError: Your move: the entry is no plugin, declares what cannot be, or its options are no JSON.
+        """
+        watch = self.state.data.stack.ask
+        signal_id = self.pending_calls.mint()
+        record = None
+        if change != "detach":
+            plugin, record = part_entry(cast("PluginEntry", entry), watch)
+            name = record.name
+            if isinstance(watch, PluginWatch):
+                watch.keep(signal_id, plugin)
+                self._coming = (*self._coming, signal_id)
+        try:
+            yield ChangePlugins(at_ms=now_ms(), signal_id=signal_id, change=change, name=name, entry=record)
+        except trio.Cancelled:  # only the answer is lost: the change stands, and is to find its code
+            raise
+        except BaseException:
+            self._forget_plugins(signal_id)
+            raise
+        self._forget_plugins(signal_id)
+
+    def _forget_plugins(self, answered: SignalId) -> None:
+        """Let go of plugins whose changes are over: of one that is answered, and of those before it whose callers had left."""
+        watch = self.state.data.stack.ask
+        if answered not in self._coming or not isinstance(watch, PluginWatch):
+            return
+        waiting = {one.signal_id for one in self.state.postponed if isinstance(one, ChangePlugins)}
+        behind = self._coming.index(answered) + 1
+        over = [change for change in self._coming[:behind] if change not in waiting]
+        for change in over:
+            watch.forget(change)
+        self._coming = tuple(change for change in self._coming if change not in over)
 
     def add_model(self, choice: Choice) -> None:
         """Keep a provider that the next request may ask, as the newest."""
@@ -159,18 +226,21 @@ class SessionCell:
         interpreter = self.interpreter = Interpreter(task_group, self.ports, self.bus, self.pending_calls)
         self._advance(self._first_signal(), interpreter)
 
-        if not self.state.ended:
+        if not self._is_over():
             await interpreter.timers.serve(self.mailbox, self._handle, is_idle=self._is_idle)
         # Before the task group is dismissed and not after: a tool that will not stop may not keep callers waiting.
-        self.close(self.state.data.stopping or "ended")
+        self.close(RESTED if self.rested is not None else self.state.data.stopping or "ended")
 
     def close(self, reason: str) -> None:
         """Tell callers and subscribers that nothing comes any more. The first reason counts."""
         if self.ending is not None:
             return
         self.ending = reason
-        self.pending_calls.close(reason)
-        self.bus.close(reason)
+        is_rested = self.rested is not None
+        self.pending_calls.close(reason, is_rested=is_rested)
+        self.bus.close(reason, is_rested=is_rested)
+        if self.resting is not None:
+            self.resting.settled.set()
 
     def finish(self, reason: str) -> None:
         """Note that nothing of the session acts any more, and tell its monitors."""
@@ -195,7 +265,7 @@ class SessionCell:
     def say_last_words(self, last: Signal) -> None:
         """Let the session end itself without an actor: only what it publishes and answers is carried out."""
         self._finish_last_step()
-        self.state, effects = step(self.state, last)
+        self.state, effects = step(self.state, _as_stored(last))
         self.undone[:0] = reversed(effects)
         self._finish_last_step()
 
@@ -204,7 +274,10 @@ class SessionCell:
             raise item.error
         assert self.interpreter is not None  # noqa: S101 - the loop that calls this is one of its
         self._advance(item.take() if isinstance(item, ChunkBuffer) else item, self.interpreter)
-        return not self.state.ended
+        return not self._is_over()
+
+    def _is_over(self) -> bool:
+        return self.state.ended or self.rested is not None
 
     def _is_idle(self) -> bool:
         return self.state.phase is Phase.IDLE
@@ -219,18 +292,42 @@ class SessionCell:
         def put_aside(error: BaseException) -> tuple[SessionState, tuple[Effect, ...]]:
             scrub = self.scrub
             quarantine = decide_quarantine(signal, error, scrub)
-            log_crash(f"session {self.ports.session_id}: {quarantine.error.message}", error, scrub)
-            return step(self.state, quarantine)
+            log_crash(f"session {self.ports.key}: {quarantine.error.message}", error, scrub)
+            return step(self.state, _as_stored(quarantine))
 
-        self.state, effects = call_guarded(put_aside, step, self.state, signal)
+        before = self.state
+        self.state, effects = call_guarded(put_aside, step, before, _as_stored(signal))
+        if not effects and is_late_ephemeral(before, signal):
+            self.late_ephemeral += 1
         self.undone[:0] = reversed(effects)
+        if self.resting is not None and self._leaves(self.resting, effects):
+            return
         while self.undone:
             interpreter.carry_out(self.undone.pop())
+
+    def _leaves(self, request: RestRequest, effects: Sequence[Effect]) -> bool:
+        """Leave behind a step if that is due: what it publishes and answers is carried out, and what would begin work is not."""
+        at_boundary = decide_rest(self.state, effects, is_due=request.is_due)
+        if at_boundary is None:
+            return False
+        try:
+            self.rested = make_rested(self.state, at_boundary=at_boundary)
+        except CodecError as error:  # it would be lost: it goes on instead
+            request.error, self.resting = error, None
+            request.settled.set()
+            return False
+        self._finish_last_step()
+        return True
 
     @property
     def group_id(self) -> str | None:
         """The group that it is followed with."""
         return self.ports.group_id
+
+    @property
+    def scope(self) -> str:
+        """The scope that it is followed with."""
+        return self.ports.scope
 
     def take_snapshot(self) -> TakenSnapshot:
         """Hold how the session stands, for a subscriber that begins here; what the state counts is published first."""
@@ -241,40 +338,44 @@ class SessionCell:
     def _hold(self, at_ms: int) -> TakenSnapshot:
         """Hold the states of this session and of all below as they are now; what is drawn of them is drawn when it is read."""
         state = self.state
+        late = self.late_ephemeral
         below = {child_id: cell._hold(at_ms) for child_id, cell in self._children(state)}  # noqa: SLF001 - of the same class
 
         def draw() -> Snapshot:
             snapshot = snapshot_of(state.phase, state.data, at_ms)
             statuses = {child_id: drawn().status for child_id, drawn in below.items()}
-            return evolve(snapshot, status=_with_children(snapshot.status, statuses))
+            status = _with_children(snapshot.status, statuses)
+            return evolve(snapshot, status=_with_late(status, late))
 
         return draw
 
     def with_children(self, status: Status) -> Status:
-        """Add to what the core says how the sessions below stand, as far as they have not ended since.
+        """Add to what the core says how the sessions below stand, as far as they have not ended since; and what only the shell counts.
 
         Read where they are: a child that is busy would be waited for, and a status is what one asks when nothing moves. So
         it may be ahead of the events of a child that have not come up yet, and never behind them.
         """
         at_ms = now_ms()
         statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(self.state)}
-        return _with_children(status, statuses)
+        return _with_late(_with_children(status, statuses), self.late_ephemeral)
 
     def status_at(self, at_ms: int) -> Status:
         """Say how the session stands, with all sessions below."""
         state = self.state
         statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(state)}
         status = _with_children(status_of(state.phase, state.data, at_ms), statuses)
+        status = _with_late(status, self.late_ephemeral)
         return evolve(status, unconfined_commands=self.ports.is_unconfined())
 
     def _children(self, state: SessionState) -> Iterator[tuple[SessionId, "SessionCell"]]:
         data = state.data
-        for call in (*data.batch, *data.survivors):
-            for child_id in call.child_ids:
-                cell = self.find(child_id)
-                # An id is free again when its session has ended, and another's then.
-                if cell is not None and self.ports.session_id in cell.state.data.config.path[:-1]:
-                    yield child_id, cell
+        ids = [child_id for call in (*data.batch, *data.survivors) for child_id in call.child_ids]
+        ids += [agent.child_id for agent in data.agents.states if agent.child_id is not None]
+        for child_id in ids:
+            cell = self.find(self.ports.scope, child_id)
+            # An id is free again when its session has ended, and another's then.
+            if cell is not None and self.ports.session_id in cell.state.data.config.path[:-1]:
+                yield child_id, cell
 
     def _finish_last_step(self) -> None:
         """Publish and answer what the last step decided before the actor crashed.
@@ -294,6 +395,14 @@ class SessionCell:
                     pass
 
 
+def _as_stored(signal: Signal) -> Signal:
+    """Give what the bytes of a signal say, whatever door it came in by: a journal will give that back, and nothing else.
+
+    What cannot even be looked at is no signal, and the step says so.
+    """
+    return call_guarded(lambda _: signal, settled, signal)
+
+
 def _with_children(status: Status, statuses: Mapping[SessionId, Status]) -> Status:
     if not status.children:
         return status
@@ -301,7 +410,11 @@ def _with_children(status: Status, statuses: Mapping[SessionId, Status]) -> Stat
     return evolve(status, children=tuple(evolve(child, status=statuses[child.session_id]) for child in live))
 
 
-def _no_session(session_id: str) -> None:
+def _with_late(status: Status, late: int) -> Status:
+    return evolve(status, dropped_signals=status.dropped_signals + late) if late else status
+
+
+def _no_session(scope: str, session_id: str) -> None:
     """Find no session: this one has no supervisor."""
 
 

@@ -97,6 +97,8 @@ class Subscription:
         self._snapshot: Snapshot | None = None
         self.dropped_deltas = 0
         """How many ephemeral events were left out because the buffer was full."""
+        self.is_rested = False
+        """Whether it ended because the session was put to rest: the last event is no end then, and more comes when it is awake."""
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -142,8 +144,9 @@ class Subscription:
         if self._reader is not None:
             self._wake()
 
-    def bus_closed(self) -> None:
-        """The session has ended; for one who reads no other, so has the subscription."""
+    def bus_closed(self, *, is_rested: bool) -> None:
+        """The session has ended, or is at rest; for one who reads no other, the subscription has ended."""
+        self.is_rested = is_rested
         self.end()
 
     def end(self) -> None:
@@ -156,7 +159,7 @@ class Subscription:
         """Register, and take what is to be replayed, in one step: not even a checkpoint lies between.
 
         Raises:
-            OptionError: Your move: `after` lies beyond the last number.
+            CursorAhead: Your move: `after` lies beyond the last number.
             YourMove: It was entered before; subscribe once more.
             SessionDown: The session has ended, and nothing was asked to be replayed.
         """

@@ -5,28 +5,35 @@ apart from those of the others. What a session knew survives its actor, so its h
 had not read yet go on with the next incarnation; and what crashes too often is parked, alone.
 """
 
-import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
 import trio
-from attrs import define, frozen
+from attrs import define, evolve
 
-from agentrail.abc import ProviderProfiles, ResolveProvider, ToolOutcome, timeout_seconds_of
-from agentrail.actors.blocks import open_supervisor
-from agentrail.actors.kept import Kept
+from agentrail.abc import (
+    NO_HOST,
+    Error,
+    HostHooks,
+    Ok,
+    ProviderProfiles,
+    ResolveProvider,
+    ToolOutcome,
+    timeout_seconds_of,
+)
 from agentrail.actors.running import cleanup_scope
-from agentrail.actors.start import ActorView, Options, Start, worker
+from agentrail.actors.start import ActorView, Options, Start
 from agentrail.actors.supervising import log_report
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.tree import TreeNode
 from agentrail.core.policy.budget import spent_of
-from agentrail.core.protocol.signals import Parked, Signal, StopSession
-from agentrail.errors import ActorDown, AlreadyStarted, SessionDown, SessionRefused
-from agentrail.events import AbortReceipt, AbortSettled, Event
-from agentrail.messages import SessionId
+from agentrail.core.protocol.effects import StartAgent
+from agentrail.core.protocol.signals import Parked
+from agentrail.errors import ActorDown, AlreadyStarted, SessionDown, SessionRefused, UnknownTool
+from agentrail.events import Event
+from agentrail.messages import JsonValue, SessionId
 from agentrail.otp.child_specs import (
     NO_ARGUMENTS,
     Arguments,
@@ -41,8 +48,9 @@ from agentrail.otp.leaving import describe_bug, describe_crash
 from agentrail.otp.supervision_types import Report, Started
 from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.assembly import Dependencies, assemble, decide_refusal
-from agentrail.runtime.branch import Branch, SupervisorLabel
-from agentrail.runtime.children import assemble_child, run_for_call, run_for_tool
+from agentrail.runtime.background import run_agent
+from agentrail.runtime.branch import Branch
+from agentrail.runtime.children import Deliver, assemble_child, run_for_call, run_for_tool
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import (
     MAX_CRASH_MESSAGE,
@@ -52,12 +60,20 @@ from agentrail.runtime.crashes import (
     log_crash,
     what_travels,
 )
+from agentrail.runtime.ending import CHILD_STOP_WITHIN_SECONDS, end_child, stop_quietly
 from agentrail.runtime.fan_in import EVERY, FanIn, ManySubscription
 from agentrail.runtime.handle import Session
+from agentrail.runtime.last_words import EndedSessions, LastWords
 from agentrail.runtime.monitoring import SessionMonitor
+from agentrail.runtime.one_call import decide_call, run_call
 from agentrail.runtime.options import SessionOptions, decide_options
-from agentrail.runtime.ports import ChildUsage, ChildWork, Ports
+from agentrail.runtime.ports import AgentLine, AgentWork, ChildUsage, ChildWork, Ports
+from agentrail.runtime.put_to_rest import fault_of_within, rest_session
+from agentrail.runtime.resting import Rested
+from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, is_in, key_of
 from agentrail.runtime.session import SessionCell, SessionCrashed
+from agentrail.runtime.session_reports import DEFAULT_BUFFER, ReportBoard, SessionReports
+from agentrail.runtime.statistics import SupervisorStatistics
 from agentrail.runtime.subscription import decide_terms
 from agentrail.runtime.task_group import TaskGroup
 from agentrail.runtime.tool_specs import ToolSpecs
@@ -72,19 +88,10 @@ PERIOD_SECONDS: Final = 5.0
 BACKOFF: Final = Backoff(initial_seconds=0.05, maximum_seconds=5.0)
 """Shorter than an actor's: a person sits before a session, and no more than two waits ever follow each other closely."""
 
-STOP_WITHIN_SECONDS: Final = 10.0
-"""How long leaving a supervisor waits for its sessions before it cuts what is left."""
-
 DISMISS_WITHIN_SECONDS: Final = 5.0
 """How long a session that ended or crashed waits for its tools; those that shield themselves for longer are left behind."""
 
 _CLOSE_WITHIN_SECONDS: Final = 2.0
-
-CHILD_STOP_WITHIN_SECONDS: Final = 4.0
-"""How long a call waits for the end of the session that worked for it: less than an abort waits for the call."""
-
-CHILD_STOP_STEP_SECONDS: Final = 0.25
-"""How much less for each level further down."""
 
 SESSIONS: Final = SupervisorFlags(
     "dynamic",
@@ -109,29 +116,6 @@ class _Entry:
     branch: Branch
 
 
-@frozen(kw_only=True)
-class SupervisorStatistics:
-    """What a supervisor of sessions has seen.
-
-    Attributes:
-        live: Sessions that have not ended.
-        started: All that were ever started.
-        ended: Those that have ended, the parked ones among them.
-        parked: Those that crashed too often.
-        restarts: How often one was brought back.
-        tool_threads: How many worker threads are at work for tools.
-        left_behind: The tools of those that work on although their calls were stopped.
-    """
-
-    live: int
-    started: int
-    ended: int
-    parked: int
-    restarts: int
-    tool_threads: int = 0
-    left_behind: tuple[str, ...] = ()
-
-
 class SessionSupervisor:
     """Owns sessions: a crash of one touches no other, and none outlives its supervisor."""
 
@@ -144,6 +128,7 @@ class SessionSupervisor:
         nursery: trio.Nursery,
         resolve_provider: ResolveProvider,
         make_sandbox: MakeSandbox,
+        host: HostHooks = NO_HOST,
     ) -> None:
         """Made by `open_supervisor`."""
         self._root = root
@@ -154,9 +139,13 @@ class SessionSupervisor:
             specs=ToolSpecs(),
             threads=ToolThreads(),
             run_child=self._run_child,
+            host=host,
+            run_agent=self._run_agent,
         )
         self._entries: dict[str, _Entry] = {}
         self._fan_in = FanIn()
+        self._gone = EndedSessions(nursery)
+        self._board = ReportBoard()
         self._down: str | None = None
         # One object of each, and not one for each session.
         self._find, self._life = self._find_cell, self._live_on
@@ -174,7 +163,7 @@ class SessionSupervisor:
             ToolDefinitionError: Your move: two tools of one name, or a schema that is none.
             ModelNotFound: Your move: no such provider; the message has the nearest name.
             Authentication: Your move: no key; the message names the variable, and `demo:` as a way to try.
-            AlreadyStarted: A live session has this id; `handle` is its handle.
+            AlreadyStarted: A live session of this scope has this id; `handle` is its handle.
             PluginError: Your move: a plugin that cannot be loaded, or a stack that cannot be; all faults at once.
             SessionRefused: No one's move: a plugin does not want this session; nothing was started.
             SessionDown: The supervisor is closing.
@@ -182,36 +171,104 @@ class SessionSupervisor:
         Cancellation: Always a checkpoint; cancelled here, nothing was started.
         """
         await trio.lowlevel.checkpoint()
-        chosen = decide_options(options, given)
-        session_id = SessionId(chosen.session_id or f"s-{secrets.token_hex(6)}")
+        return self._start(decide_options(options, given))
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, JsonValue] | None = None,
+        options: SessionOptions | None = None,
+        /,
+        **given: Any,
+    ) -> Ok | Error:
+        """Call a tool, as a session would whose model had asked for it; no model is asked.
+
+        A session is started for it and stopped behind it. The call passes its gates, plugins, approvals and budget, and stands in
+        its events; with `session_id` in the options it can be followed, and asked for what waits for people.
+
+        Args:
+            name: Of a tool in the options.
+            arguments: What it is called with; what its schema does not take is an `Error`, as it is for a model. None for none.
+            options: As of `start_session`. The model and what belongs to it do not matter; a tool or plugin that wants one is
+                refused it. A crash of the session ends the call, which is never repeated.
+            **given: The same options as keywords.
+
+        Returns:
+            What the tool said: also of a call that was refused, rejected or stopped, an `Error` that says so.
+
+        Raises:
+            UnknownTool: Your move: there is no such tool in the options; nothing was started.
+            OptionError: Your move: a name, arguments or options that cannot be. All faults at once.
+            CycleAborted: A plugin or an operator ended it before the call began.
+            CycleFailed: It failed before the call began; `error` says why.
+            ToolDefinitionError, AlreadyStarted, PluginError, SessionRefused, SessionDown: As of `start_session`.
+
+        Cancellation: The tool is stopped, with all that it has at work, before the cancellation travels on; four seconds at most.
+        """
+        await trio.lowlevel.checkpoint()
+        session = self._start(decide_call(name, arguments, options, given), calling=name)
+        try:
+            return await run_call(session, name)
+        finally:
+            with trio.move_on_after(CHILD_STOP_WITHIN_SECONDS, shield=True), suppress(SessionDown):
+                await session.abort("the call is over", kill_tools="all", clear_queue=True, wait=False)
+                await session.stop("the call is over")
+                await session.monitor().wait()
+
+    def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session:
+        """Start a session; one for a call must have the tool.
+
+        Raises:
+            Exception: As of `start_session`, and `UnknownTool`. Nothing was started.
+        """
+        session_id = SessionId(chosen.session_id or f"s-{self._dependencies.outside.ids(6)}")
         if self._down is not None:
             raise SessionDown(session_id, self._down)
-        live = self._live(session_id)
+        live = self._live(key_of(chosen.scope, session_id))
         if live is not None:
-            message = f"session {session_id!r} is alive already: use its handle, or another id"
+            within = f" of scope {chosen.scope!r}" if chosen.scope else ""
+            message = f"session {session_id!r}{within} is alive already: use its handle, or another id"
             raise AlreadyStarted(message, handle=Session(live.cell))
         cell, workspace = assemble(session_id, chosen, self._dependencies)
+        names = cell.state.data.tools.names
+        if calling is not None and calling not in names:
+            known = f"there are {', '.join(names)}" if names else "give tools in the options"
+            message = f"there is no tool {calling!r:.200} to call: {known}"
+            raise UnknownTool(message, names=names)
         refused = decide_refusal(cell.state, now_ms())
         if refused is not None:
             raise SessionRefused(session_id, refused)
         return self._begin(cell, workspace, chosen.restart)
 
-    def session(self, session_id: str) -> Session:
+    def session(self, session_id: str, *, scope: str = NO_SCOPE) -> Session:
         """Find a live session by its id.
 
+        Args:
+            session_id: Its id.
+            scope: The one that it was started in. One of another scope is not found, whatever its id.
+
         Raises:
-            OptionError: Your move: an id that is no text.
-            SessionDown: There is none.
+            OptionError: Your move: an id that is no text, or a scope that can be none, such as one with a slash.
+            SessionDown: There is none; `SessionRested`, if it was put to rest.
         """
-        refuse(fault_of_text("session_id", session_id))
-        entry = self._live(session_id)
+        refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
+        entry = self._live(key_of(scope, session_id))
         if entry is None:
-            raise SessionDown(session_id, self._down or "there is no live session of this id")
+            raise self._gone.error_for(scope, session_id, self._down)
         return Session(entry.cell)
 
-    def sessions(self) -> tuple[Session, ...]:
-        """Give all live sessions, oldest first."""
-        return tuple(Session(entry.cell) for entry in self._entries.values() if not entry.cell.state.ended)
+    def sessions(self, *, scope: str | None = None) -> tuple[Session, ...]:
+        """Give all live sessions, oldest first.
+
+        Args:
+            scope: Only those of this scope, `""` for those without one; None for all.
+
+        Raises:
+            OptionError: Your move: a scope that can be none.
+        """
+        refuse(None if scope is None else fault_of_scope("scope", scope))
+        live = (entry.cell for entry in self._entries.values() if not entry.cell.state.ended)
+        return tuple(Session(cell) for cell in live if scope is None or cell.ports.scope == scope)
 
     def subscribe_all(
         self,
@@ -220,16 +277,18 @@ class SessionSupervisor:
         kinds: Iterable[type[Event]] | None = None,
         deltas: bool = True,
         buffer: int = 1024,
+        scope: str | None = None,
     ) -> ManySubscription:
         """Subscribe to all sessions, those that are alive and those that will be started.
 
         Args:
             after: A number for each session that was followed before, such as `SubscriberTooSlow.positions`; each goes on
                 after its own, sessions that are not named come from their start, and those that have ended are not
-                replayed. None for live events only.
+                replayed. None for live events only. A session that has a scope is named `scope/id`.
             kinds: As of `Session.subscribe`.
             deltas: As of `Session.subscribe`.
             buffer: As of `Session.subscribe`; there is one for all sessions together.
+            scope: Only sessions of this scope, `""` for those without one; None for all.
 
         Returns:
             An async context manager to iterate over; `event.meta` says whose an event is. Each session's events come in
@@ -237,12 +296,12 @@ class SessionSupervisor:
 
         Raises:
             OptionError: Your move: an argument that cannot be. A number beyond the last event of its session is refused
-                when the block is entered.
+                when the block is entered, as `CursorAhead`.
         """
         terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
-        return self._fan_in.subscribe_all(terms, after)
+        return self._fan_in.subscribe_all(terms, after, scope)
 
-    def subscribe_group(
+    def subscribe_group(  # noqa: PLR0913 - those of `subscribe_all`, by keyword, and the group
         self,
         group_id: str,
         *,
@@ -250,6 +309,7 @@ class SessionSupervisor:
         kinds: Iterable[type[Event]] | None = None,
         deltas: bool = True,
         buffer: int = 1024,
+        scope: str | None = None,
     ) -> ManySubscription:
         """Subscribe to the sessions of a group, as `subscribe_all` does to all; there need not be one yet.
 
@@ -259,54 +319,124 @@ class SessionSupervisor:
             kinds: As of `Session.subscribe`.
             deltas: As of `Session.subscribe`.
             buffer: As of `subscribe_all`.
+            scope: As of `subscribe_all`. Two scopes may each have a group of one name.
 
         Raises:
             OptionError: As of `subscribe_all`.
         """
         terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
-        return self._fan_in.subscribe_group(group_id, terms, after)
+        return self._fan_in.subscribe_group(group_id, terms, after, scope)
 
-    async def stop_session(self, session_id: str, reason: str = "stopped") -> None:
+    async def stop_session(self, session_id: str, reason: str = "stopped", *, scope: str = NO_SCOPE) -> None:
         """Stop a session and wait until it is gone.
 
         Raises:
-            OptionError: Your move: an id or a reason that is no text.
-            SessionDown: There is none of this id.
+            OptionError: Your move: an id or a reason that is no text, or a scope that can be none.
+            SessionDown: There is none of this id in this scope.
 
         Cancellation: The session ends all the same.
         """
-        session = self.session(session_id)
+        session = self.session(session_id, scope=scope)
         monitor = session.monitor()
         await session.stop(reason)
         await monitor.wait()
 
-    def monitor(self, session: Session | str) -> SessionMonitor:
+    async def rest(self, session_id: str, within: float = 10.0, *, scope: str = NO_SCOPE) -> Rested:
+        """Put a session to rest: it leaves without an end, and what it knows is given as bytes.
+
+        It leaves in idle, also where a cycle waits for people, or between two turns. What is sent meanwhile is taken; then callers
+        get `SessionRested`, and subscriptions end with `is_rested`. No `SessionEnd` is published.
+
+        Args:
+            session_id: Its id; of a root. Children go with the calls that they work for.
+            within: How many seconds to wait for such a place. Then it is cut where it is, and the state tells what was open.
+            scope: The one that it was started in.
+
+        Returns:
+            What it left, when nothing of it acts any more. Two callers get the same.
+
+        Raises:
+            OptionError: Your move: an id, a scope or a time that cannot be, or the id of a child.
+            CallingSelf: Your move: a tool of this session asked for it.
+            CodecError: Its state holds what JSON does not; it goes on as if not asked.
+            SessionDown: There is no live session of this id, or it ended first. `SessionRested`: it is at rest already.
+
+        Cancellation: The session goes on. If it had left by then, what it left is in `last_words(id).rested`, for a while.
+        """
+        refuse(fault_of_within(within))
+        session = self.session(session_id, scope=scope)
+        return await rest_session(self._entries[key_of(session.scope, session_id)].cell, within)
+
+    def monitor(self, session: Session | str, *, scope: str = NO_SCOPE) -> SessionMonitor:
         """Watch a session; `await monitor.wait()` tells its end, once it is gone for good. A restart is no end.
 
         Args:
             session: A handle, also of a session that has ended; or the id of a live one.
+            scope: Of an id: the scope that its session was started in.
 
         Raises:
-            OptionError: Your move: neither a handle nor an id.
-            SessionDown: There is no live session of this id.
+            OptionError: Your move: neither a handle nor an id, or a scope that can be none.
+            SessionDown: There is no live session of this id in this scope.
         """
-        return (session if isinstance(session, Session) else self.session(session)).monitor()
+        return (session if isinstance(session, Session) else self.session(session, scope=scope)).monitor()
 
-    async def tree(self) -> TreeNode:
-        """Return the whole tree as data: the supervisor, its sessions, and what runs behind them.
+    def last_words(self, session_id: str, *, scope: str = NO_SCOPE) -> LastWords | None:
+        """Say how a session ended, if it is one of the last 10,000 that did; also after the supervisor was closed.
+
+        Args:
+            session_id: Its id. One that is alive again is not looked at: these are the words of the last one that ended.
+            scope: The one that it was started in.
 
         Returns:
-            The root; of each session its id, phase, restarts, uptime and mailbox. `render_tree` makes text of it.
+            How it ended, with its handle for five minutes. None: no session of this id has ended, as far as is known.
 
         Raises:
+            OptionError: Your move: an id that is no text, or a scope that can be none.
+        """
+        refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
+        return self._gone.find(key_of(scope, session_id))
+
+    def reports(self, *, scope: str | None = None, buffer: int = DEFAULT_BUFFER) -> SessionReports:
+        """Tell of restarts and of sessions that were given up, as they happen.
+
+        Args:
+            scope: Only of sessions of this scope, `""` for those without one; None for all.
+            buffer: How many reports may wait for the reader; when it is full the oldest go, and `dropped` counts them. No
+                session ever waits.
+
+        Returns:
+            An async context manager to iterate over; iteration ends when the supervisor closes. When a session is said to be
+            given up, `last_words` knows of it.
+
+        Raises:
+            OptionError: Your move: a scope that can be none, or a buffer below 1.
+        """
+        return self._board.subscribe(scope=scope, buffer=buffer)
+
+    async def tree(self, *, scope: str | None = None) -> TreeNode:
+        """Return the whole tree as data: the supervisor, its sessions, and what runs behind them.
+
+        Args:
+            scope: Only sessions of this scope, `""` for those without one; None for all.
+
+        Returns:
+            The root; of each session its id (`scope/id`, where it has a scope), phase, restarts, uptime and mailbox.
+            `render_tree` makes text of it.
+
+        Raises:
+            OptionError: Your move: a scope that can be none.
             SessionDown: The supervisor was closed.
 
         Cancellation: Always a checkpoint.
         """
+        refuse(None if scope is None else fault_of_scope("scope", scope))
         try:
-            return await self._root.tree()
+            tree = await self._root.tree()
         except ActorDown:
             raise SessionDown(EVERY, self._down or "the supervisor was closed") from None
+        if scope is None:
+            return tree
+        return evolve(tree, children=tuple(node for node in tree.children if is_in(scope, node.id)))
 
     def statistics(self) -> SupervisorStatistics:
         """Count; cheap, at any time, also after the supervisor was closed."""
@@ -321,19 +451,19 @@ class SessionSupervisor:
             left_behind=threads.left_behind,
         )
 
-    async def start_behind(self, session_id: str, spec: Spec) -> Started:
+    async def start_behind(self, session_id: str, spec: Spec, *, scope: str = NO_SCOPE) -> Started:
         """Start a child in the subtree of a session, behind its actor. For this library's own use.
 
         Raises:
-            SessionDown: There is no live session of this id.
+            SessionDown: There is no live session of this id in this scope.
             ActorDown: Its actor ended meanwhile.
             Exception: As of `agentrail.actors.supervisor.Supervisor.start_child`.
 
         Cancellation: Always a checkpoint; cancelled here neither child nor spec stays.
         """
         # Behind an actor that is up, so not before its next instance is.
-        await self.session(session_id).status()
-        return await self._entries[session_id].branch.start_child(spec)
+        await self.session(session_id, scope=scope).status()
+        return await self._entries[key_of(scope, session_id)].branch.start_child(spec)
 
     async def stop_all(self, reason: str) -> None:
         """Take no more sessions, and stop those there are, newest first and side by side.
@@ -343,28 +473,28 @@ class SessionSupervisor:
         self._down = reason
         async with trio.open_nursery() as nursery:
             for entry in reversed(self._entries.values()):
-                nursery.start_soon(_stop_quietly, entry.cell, reason)
+                nursery.start_soon(stop_quietly, entry.cell, reason)
 
     async def close_rest(self) -> None:
         """Free what sessions hold that could not end in order, once their actors are gone."""
         for entry in tuple(self._entries.values()):
             await self._retire(entry, "the supervisor had no more time for it")
         self._fan_in.close("the supervisor was closed")
+        self._gone.close()
+        self._board.close("the supervisor was closed")
 
-    def _find_cell(self, session_id: str) -> SessionCell | None:
-        entry = self._live(session_id)
+    def _find_cell(self, scope: str, session_id: str) -> SessionCell | None:
+        entry = self._live(key_of(scope, session_id))
         return None if entry is None else entry.cell
 
-    def _live(self, session_id: str) -> _Entry | None:
-        entry = self._entries.get(session_id)
+    def _live(self, key: str) -> _Entry | None:
+        entry = self._entries.get(key)
         # One that has ended may still wait for a tool that will not stop; its id is free all the same.
         return None if entry is None or entry.cell.state.ended else entry
 
     def _begin(self, cell: SessionCell, workspace: Workspace, restart: Restart) -> Session:
-        session_id = cell.ports.session_id
-        entry = self._entries[session_id] = _Entry(
-            cell, workspace, Branch(session_id, BRANCH, redact=cell.scrub)
-        )
+        key = cell.ports.key
+        entry = self._entries[key] = _Entry(cell, workspace, Branch(key, BRANCH, redact=cell.scrub))
         cell.find = self._find
         self._fan_in.join(cell)
         # Not waited for: a subscriber that comes before the next checkpoint sees all that the session ever publishes.
@@ -374,9 +504,9 @@ class SessionSupervisor:
     # --- children of sessions
 
     async def _run_child(
-        self, task: ChildWork, ports: Ports, deliver: Callable[[Signal], None], usage: ChildUsage
+        self, task: ChildWork, ports: Ports, deliver: Deliver, usage: ChildUsage
     ) -> ToolOutcome:
-        parent = self._entries[ports.session_id].cell
+        parent = self._entries[ports.key].cell
         open_child = partial(self._open_child, parent, usage)
         if task.effect.wish is not None:
             return await run_for_tool(task, open_child, deliver)
@@ -387,9 +517,9 @@ class SessionSupervisor:
     async def _open_child(
         self, parent: SessionCell, usage: ChildUsage, task: ChildWork
     ) -> AsyncIterator[Session]:
-        cell = assemble_child(parent, task, fresh_id=f"s-{secrets.token_hex(6)}")
+        cell = assemble_child(parent, task, fresh_id=f"s-{self._dependencies.outside.ids(6)}")
         await trio.lowlevel.checkpoint()
-        if self._down is not None or self._live(cell.ports.session_id) is not None:
+        if self._down is not None or self._live(cell.ports.key) is not None:
             raise SessionDown(cell.ports.session_id, self._down or "a session of this id is alive already")
         # The sandbox is its parent's, who closes it: this workspace is never opened.
         workspace = Workspace(self._dependencies.make_sandbox, "local", cell.ports.working_dir)
@@ -397,17 +527,53 @@ class SessionSupervisor:
         try:
             yield child
         finally:
-            with trio.move_on_after(_child_stop_seconds(cell), shield=True) as grace:
-                await _stop_child(child, usage)
-            if grace.cancelled_caught and cell.interpreter is not None:
-                usage.add(AbortReceipt(stuck=cell.interpreter.left_behind()))
+            await end_child(cell, usage)
+
+    async def _run_agent(self, effect: StartAgent, ports: Ports, deliver: Deliver, line: AgentLine) -> str:
+        parent = self._entries[ports.key].cell
+        return await run_agent(
+            AgentWork(effect=effect), partial(self._open_agent, parent, line.usage), deliver, line
+        )
+
+    @asynccontextmanager
+    async def _open_agent(
+        self, parent: SessionCell, usage: ChildUsage, work: AgentWork
+    ) -> AsyncIterator[tuple[SessionCell, bool]]:
+        cell, is_new = self._agent_of(parent, work)
+        usage.session_id = cell.ports.session_id
+        try:
+            yield cell, is_new
+        finally:
             usage.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
+            if parent.crash is None:  # else it is left to the next incarnation, or goes with the last
+                await end_child(cell, usage)
+
+    def _agent_of(self, parent: SessionCell, work: AgentWork) -> tuple[SessionCell, bool]:
+        """Make the session of an agent, or find the one that a crash of its parent left alive."""
+        session_id = work.effect.child_id or SessionId(f"{parent.ports.session_id}{work.own_name}")
+        live = self._live(key_of(parent.ports.scope, session_id))
+        if live is not None and live.cell.state.data.config.path[:-1] == parent.state.data.config.path:
+            return live.cell, False
+        if live is not None or work.effect.child_id is not None or self._down is not None:
+            there = "it is gone" if live is None else "a session of this id is alive already"
+            raise SessionDown(session_id, self._down or there)
+        cell = assemble_child(parent, work, fresh_id=f"s-{self._dependencies.outside.ids(6)}")
+        workspace = Workspace(self._dependencies.make_sandbox, "local", cell.ports.working_dir)
+        self._begin(cell, workspace, "transient")
+        return cell, True
+
+    def _stop_agents(self, parent: SessionCell) -> None:
+        """Stop what a session that crashed for good had in the background; others have stopped theirs themselves."""
+        path = parent.state.data.config.path
+        for entry in tuple(self._entries.values()):
+            if entry.cell.state.data.config.path[:-1] == path and not entry.cell.state.ended:
+                self._nursery.start_soon(stop_quietly, entry.cell, "the session above has ended", name="stop")
 
     def _child_spec(self, entry: _Entry, given: Restart) -> ChildSpec:
         start = Start(self._life, Arguments((entry,), NO_ARGUMENTS.keyword), options=_OPTIONS)
         # A session ends cleanly only when it is told to, so that a `permanent` one is not to come back either.
         restart: Restart = "temporary" if given == "temporary" else "transient"
-        return ChildSpec(entry.cell.ports.session_id, start, restart)
+        return ChildSpec(entry.cell.ports.key, start, restart)
 
     # --- the life of a session
 
@@ -420,6 +586,7 @@ class SessionSupervisor:
             self._started += 1
         else:
             self._restarts += 1
+            self._board.publish("restarted", cell, cell.state.data.incarnation + 1, now_ms())
         scrub = cell.scrub
         task_group = TaskGroup(self._nursery, cell.mailbox, scrub)
         entry.branch.enter(task_group)
@@ -432,7 +599,7 @@ class SessionSupervisor:
             if leaving is not None:
                 raise leaving from None  # noqa: ASYNC104 - what travels was asked
             cell.crash = scrub(describe_bug(error))[:MAX_CRASH_MESSAGE]
-            log_crash(f"session {cell.ports.session_id} crashed: {cell.crash}", error, scrub)
+            log_crash(f"session {cell.ports.key} crashed: {cell.crash}", error, scrub)
             # Reports repeat what leaves here. So it may hold no secret, and be nothing that would end the supervisor.
             if not isinstance(error, Exception) or scrub(words := describe_crash(error)) != words:
                 raise SessionCrashed(cell.crash) from None  # noqa: ASYNC104 - what travels was asked
@@ -449,12 +616,12 @@ class SessionSupervisor:
         """Wait until all that an incarnation had at work is gone, but not for ever; name what is left behind."""
         with cleanup_scope(DISMISS_WITHIN_SECONDS):
             await task_group.dismiss()
-        session_id, incarnation = entry.cell.ports.session_id, entry.cell.state.data.incarnation
+        key, incarnation = entry.cell.ports.key, entry.cell.state.data.incarnation
         for name in task_group.working:
             log_report(
                 Report(
                     kind="stuck",
-                    supervisor=session_id,
+                    supervisor=key,
                     child_id=name,
                     incarnation=incarnation,
                     reason=Stuck(DISMISS_WITHIN_SECONDS),
@@ -480,14 +647,16 @@ class SessionSupervisor:
         self._parked += 1
         entry.cell.say_last_words(Parked(at_ms=now_ms(), reason=crash))
         self._close(entry, f"parked: {crash}")
+        self._board.publish("parked", entry.cell, entry.cell.state.data.incarnation, now_ms())
         self._nursery.start_soon(self._retire, entry, f"parked: {crash}", name="park")
 
     def _close(self, entry: _Entry, reason: str) -> None:
         """Let no caller wait for a session any more, and give its id free."""
-        session_id = entry.cell.ports.session_id
+        key = entry.cell.ports.key
         entry.cell.close(reason)
-        if self._entries.get(session_id) is entry:  # else the next of this id is there already
-            del self._entries[session_id]
+        if self._entries.get(key) is entry:  # else it is noted, and the next of this id may be there already
+            del self._entries[key]
+            self._gone.add(entry.cell)
 
     async def _retire(self, entry: _Entry, reason: str) -> None:
         """Free all that a session held, and note that it is gone.
@@ -496,6 +665,8 @@ class SessionSupervisor:
         """
         self._close(entry, reason)
         self._ended += 1
+        if entry.cell.state.data.agents.states:
+            self._stop_agents(entry.cell)
         try:
             scrub = entry.cell.scrub
             # What it raises is told to the log: the session has ended, and no other is concerned.
@@ -509,7 +680,7 @@ class SessionSupervisor:
                 log_report(
                     Report(
                         kind="shutdown_error",
-                        supervisor=entry.cell.ports.session_id,
+                        supervisor=entry.cell.ports.key,
                         child_id="sandbox",
                         incarnation=entry.cell.state.data.incarnation,
                         reason=Killed(),
@@ -520,102 +691,6 @@ class SessionSupervisor:
             entry.cell.finish(reason)
 
 
-class _Keeper:
-    """The task that holds the sessions' supervisor open, out of reach for who cancels the body: it is left in order."""
-
-    def __init__(self, resolve_provider: ResolveProvider, make_sandbox: MakeSandbox) -> None:
-        self._ports = (resolve_provider, make_sandbox)
-        self.up = trio.Event()
-        self.leave = trio.Event()
-        self.body = trio.CancelScope()
-        self.supervisor: SessionSupervisor | None = None
-        self.failure = Kept()
-
-    async def run(self) -> None:
-        """Hold it open until `leave` is set; a `SystemExit` of a session, or its like, ends it sooner.
-
-        Cancellation: Shielded; `open_sessions` sets `leave` whatever happens, and then the stop has its own bounds.
-        """
-        with trio.CancelScope(shield=True):
-            async with trio.open_nursery() as nursery:
-                with self.failure:
-                    async with open_supervisor(
-                        SESSIONS, [_TEMPLATE], name=SupervisorLabel("sessions"), observer=self._hear
-                    ) as root:
-                        self.supervisor = SessionSupervisor(root, nursery, *self._ports)
-                        self.up.set()
-                        await self.leave.wait()
-                if self.failure.error is not None:  # it ends the body first, and is raised behind it
-                    self.up.set()
-                    self.body.cancel(reason="the supervisor was ended")
-                if self.supervisor is not None:
-                    await self.supervisor.close_rest()
-                nursery.cancel_scope.cancel(reason="the supervisor was closed")
-
-    def _hear(self, report: Report) -> None:
-        if self.supervisor is not None:
-            self.supervisor.hear(report)
-
-
-@asynccontextmanager
-async def open_sessions(
-    resolve_provider: ResolveProvider, make_sandbox: MakeSandbox
-) -> AsyncIterator[SessionSupervisor]:
-    """Open a supervisor over the given adapters; leaving the block ends all its sessions, whatever happened inside.
-
-    An exception of the body leaves as itself, not in a group, after the ordered stop; so does a `SystemExit` or
-    `KeyboardInterrupt` of a session.
-
-    Cancellation: The stop is shielded and bounded: ten seconds, then what is left is cancelled.
-    """
-    keeper = _Keeper(resolve_provider, make_sandbox)
-    failure = Kept()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(keeper.run, name="keeper of sessions")
-        try:
-            with failure:
-                await keeper.up.wait()
-                assert keeper.supervisor is not None  # noqa: S101 - it is up
-                with keeper.body:
-                    yield keeper.supervisor
-            if keeper.supervisor is not None:
-                with trio.CancelScope(shield=True, deadline=trio.current_time() + STOP_WITHIN_SECONDS):
-                    await keeper.supervisor.stop_all("the supervisor was closed")
-        finally:  # whatever the stop ran into: the keeper is shielded, and no other code could ever end it
-            keeper.leave.set()
-    keeper.failure.release()
-    failure.release()
-
-
-async def _stop_quietly(cell: SessionCell, reason: str) -> None:
-    with suppress(SessionDown):  # it was faster
-        # As a notice, which no bound keeps out: its callers are many, and the end may not depend on who comes first.
-        stop = StopSession(at_ms=now_ms(), signal_id=cell.pending_calls.mint(), reason=reason)
-        await cell.pending_calls.ask(stop, cell.mailbox.put_notice)
-        await cell.wait_down()
-
-
-def _child_stop_seconds(cell: SessionCell) -> float:
-    """Say how long to wait for the end of a child: the deeper the shorter, so that who waits above hears what would not end."""
-    depth = len(cell.state.data.config.path) - 1
-    return CHILD_STOP_WITHIN_SECONDS - CHILD_STOP_STEP_SECONDS * (depth - 1)
-
-
-async def _stop_child(child: Session, usage: ChildUsage) -> None:
-    """Stop the session that works for a call with all that it has at work, and count that."""
-    with suppress(SessionDown):
-        async with child.subscribe(kinds=[AbortSettled]) as settled:
-            try:
-                await child.abort("its parent's call is over", kill_tools="all", clear_queue=True, wait=False)
-                await child.stop("its parent's call is over")
-            finally:
-                with suppress(trio.WouldBlock, trio.EndOfChannel):
-                    while True:
-                        event = settled.next_nowait()
-                        assert isinstance(event, AbortSettled)  # noqa: S101 - no other was asked for
-                        usage.add(event.receipt)
-
-
 def _look_at(entry: _Entry) -> ActorView:
     cell = entry.cell
     phase = "ended" if cell.state.ended else cell.state.phase.value
@@ -623,10 +698,3 @@ def _look_at(entry: _Entry) -> ActorView:
 
 
 _OPTIONS: Final = Options(look=_look_at)
-
-
-async def _no_session() -> None:
-    """Stand in the template, which is never started: each session comes with a spec of its own."""
-
-
-_TEMPLATE: Final = ChildSpec("session", worker(_no_session), "temporary")

@@ -17,6 +17,7 @@ from agentrail.abc import (
     ToolContext,
     ToolOutcome,
     ToolProcess,
+    UserQuestion,
 )
 from agentrail.core.protocol.effects import RunTool, SpawnChild
 from agentrail.core.protocol.signals import (
@@ -27,11 +28,12 @@ from agentrail.core.protocol.signals import (
     ToolWantsChild,
 )
 from agentrail.errors import AgentrailError, CycleAborted, ErrorInfo, ToolContractError
-from agentrail.frozen import frozen_json, frozen_value
-from agentrail.messages import JsonValue
+from agentrail.frozen import frozen_json, frozen_value, thawed
+from agentrail.messages import JsonObject, JsonValue
 from agentrail.otp.leaving import describe_bug
-from agentrail.runtime.clock import jitter, now_ms
-from agentrail.runtime.content import decide_text
+from agentrail.outside import jitter, way_back
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.content import decide_child
 from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.ports import ChildUsage, ChildWork, Ports
@@ -68,7 +70,7 @@ class RunningCall:
         "_progress",
         "_scope",
         "_sessions",
-        "_token",
+        "_way_back",
         "deadline",
         "effect",
         "ports",
@@ -90,7 +92,7 @@ class RunningCall:
         self._scope = scope
         self._processes = processes
         self._child_usages = child_usages
-        self._token = calls.token
+        self._way_back = calls.way_back
         self._progress: Progress | None = None  # made for the first word: most calls say none
         self._flushing: trio.CancelScope | None = None
         self._is_over = False
@@ -133,30 +135,32 @@ class RunningCall:
         """Do what `ctx.open_process` asks for."""
         return await self._processes.open(self.ports.open_sandbox, self._scope, argv, options)
 
-    async def ask_user(
-        self, question: str, options: tuple[str, ...], timeout_seconds: float | None
-    ) -> str | None:
+    async def ask_user(self, question: UserQuestion) -> str | JsonObject | None:
         """Do what `ctx.ask_user` asks for."""
         pending_calls, deliver = self._calls.pending_calls, self._calls.task_group.deliver
+        seconds = question.timeout_seconds
         asked = ToolAsked(
             at_ms=now_ms(),
             signal_id=pending_calls.mint(),
             effect_id=self.effect.effect_id,
-            question=question,
-            options=options,
-            timeout_ms=None if timeout_seconds is None else round(timeout_seconds * 1000),
+            question=question.question,
+            options=question.options,
+            timeout_ms=None if seconds is None else round(seconds * 1000),
+            schema=question.schema,
+            url=question.url,
         )
-        return cast("str | None", await pending_calls.ask(asked, lambda _: deliver(asked)))
+        answer = await pending_calls.ask(asked, lambda _: deliver(asked))
+        return cast("str | JsonObject | None", thawed(answer))
 
     async def run_session(self, request: ChildRequest) -> str:
         """Do what `ctx.run_session` asks for."""
-        decide_text(request.prompt)
+        wanted = decide_child(request)
         if self._is_over:
             raise CycleAborted(_CALL_IS_OVER)
         with trio.CancelScope() as scope:  # entered first: it ends also what waits for its share still
             gone = self._sessions[scope] = trio.Event()
             try:
-                return await self._run_session(request)
+                return await self._run_session(wanted)
             finally:
                 del self._sessions[scope]
                 gone.set()
@@ -170,7 +174,7 @@ class RunningCall:
             effect_id=self.effect.effect_id,
             prompt=request.prompt,
             system_prompt=request.system_prompt,
-            tools=request.tools,
+            tools=None if request.tools is None else tuple(request.tools),
             max_turns=request.max_turns,
         )
         effect = await calls.pending_calls.ask(
@@ -222,7 +226,7 @@ class RunningCall:
         else:
             # A thread that was left behind may outlive the run; no session is there to hear it then.
             with contextlib.suppress(trio.RunFinishedError):
-                self._token.run_sync_soon(function, *args)
+                self._way_back(function, *args)
 
     def _say(self, text: str) -> None:
         if self._progress is None:
@@ -319,17 +323,17 @@ class ToolCallRunner:
         ports: What the session was given to work with.
         pending_calls: Where callers wait; a tool that calls its own session would wait for itself.
         task_group: For what outlasts a step of a call; delivers what calls say on their way.
-        token: Of the Trio run, for what comes from threads.
+        way_back: Into the loop, for what comes from threads.
     """
 
-    __slots__ = ("_children", "pending_calls", "ports", "task_group", "token")
+    __slots__ = ("_children", "pending_calls", "ports", "task_group", "way_back")
 
     def __init__(self, ports: Ports, pending_calls: PendingCalls, task_group: TaskGroup) -> None:
         """Take what calls need; inside of a Trio run."""
         self.ports = ports
         self.pending_calls = pending_calls
         self.task_group = task_group
-        self.token = trio.lowlevel.current_trio_token()
+        self.way_back = way_back()
         self._children = 0
 
     def number_child(self) -> int:
@@ -350,6 +354,7 @@ class ToolCallRunner:
         """
         started_at_ms = now_ms()
         call: RunningCall | None = None
+        ran_ms: int | None = None
         ended = self._decide_start(effect, scope)
         if not isinstance(ended, AttemptEnd):
             call = RunningCall(self, effect, scope, processes, child_usages)
@@ -357,6 +362,8 @@ class ToolCallRunner:
             try:
                 with self.pending_calls.inside():
                     ended = await run_tool(effect, attempt, scope)
+                if ended.ran:
+                    ran_ms = max(now_ms() - started_at_ms, 0)
             finally:
                 call.close()
                 if call.has_sessions:
@@ -373,6 +380,8 @@ class ToolCallRunner:
             jitter=jitter() if ended.crashed else 0.0,
             changes=ended.changes,
             late=ended.late,
+            images=ended.images,
+            ran_ms=ran_ms,
         )
 
     def grant(self, effect: SpawnChild) -> None:

@@ -29,9 +29,9 @@ from agentrail.core.policy.gates import hash_arguments
 from agentrail.core.protocol.changes import Change
 from agentrail.core.protocol.effects import RunTool
 from agentrail.core.session.batch import CHANGED
-from agentrail.errors import ToolContractError
+from agentrail.errors import QuestionDeclined, ToolContractError
 from agentrail.frozen import thawed, too_large
-from agentrail.messages import JsonObject, JsonValue
+from agentrail.messages import Image, JsonObject, JsonValue
 from agentrail.otp.edges import leaves
 from agentrail.otp.leaving import describe_crash, words_of
 from agentrail.runtime.crashes import TRAVELS_FROM_A_TOOL, log_crash, what_travels
@@ -69,6 +69,8 @@ class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
         changes: What it wants changed in the session.
         crashed: Whether it raised, so that it may be made once more.
         late: Whether the tool gave a value although it had been stopped; that value is not shown.
+        images: Pictures that the model may see.
+        ran: Whether code of the tool ran at all.
     """
 
     text: str
@@ -77,6 +79,8 @@ class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
     crashed: bool = False
     late: bool = False
+    images: tuple[Image, ...] = ()
+    ran: bool = True
 
 
 async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -> AttemptEnd:
@@ -92,7 +96,7 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
     """
     arguments = decide_arguments(effect)
     if arguments is None:
-        return AttemptEnd(text=CHANGED, is_error=True)
+        return AttemptEnd(text=CHANGED, is_error=True, ran=False)
     late = False
     try:
         with scope:
@@ -111,6 +115,9 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
             raise
         if leaving is not None:
             raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        declined = decide_declined(error)
+        if declined is not None:
+            return declined  # noqa: ASYNC104 - what travels was asked
         log_tool_crash(effect.name, attempt.context, error)
         return decide_crash(effect.name, error, attempt.context.user_data)  # noqa: ASYNC104 - what travels was asked
 
@@ -165,12 +172,21 @@ def decide_outcome(tool: Tool, returned: object) -> AttemptEnd:
         text = f'Tool "{tool.name}" is broken: execute returned {kind}, expected Ok, Error or Effect.'
         return AttemptEnd(text=text, is_error=True)
     max_bytes = getattr(tool, "max_result_bytes", MAX_RESULT_BYTES)
+    images = returned.images if isinstance(returned, Ok) else ()
     return AttemptEnd(
-        text=clean_text(returned.text, max_bytes=max_bytes) or "[no output]",
+        text=clean_text(returned.text, max_bytes=max_bytes) or _without_words(images),
         is_error=isinstance(returned, Error),
         details=_plain(tool, returned.details),
         changes=returned.changes if isinstance(returned, ToolUpdate) else (),
+        images=images,
     )
+
+
+def _without_words(images: tuple[Image, ...]) -> str:
+    """Say what a result without a text is."""
+    if not images:
+        return "[no output]"
+    return "[1 image]" if len(images) == 1 else f"[{len(images)} images]"
 
 
 def _plain(tool: Tool, details: object) -> JsonValue:
@@ -207,6 +223,14 @@ def decide_crash(name: str, error: BaseException, user_data: Mapping[str, object
         is_error=True,
         crashed=not exited and not isinstance(error, ToolContractError),
     )
+
+
+def decide_declined(error: BaseException) -> AttemptEnd | None:
+    """Say that the user declined to answer, where a tool lets nothing but that travel: no crash, and no second attempt."""
+    found = leaves(error)
+    if not all(isinstance(leaf, QuestionDeclined) for leaf in found):
+        return None
+    return AttemptEnd(text=clean_text(str(found[0])), is_error=True)
 
 
 def decide_exit(error: BaseException) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn, TypeAlias, get_args
 import msgspec
 
 from agentrail.abc import Tool, ToolListing
+from agentrail.core.session.agent_state import ANSWERED_BY_SESSIONS
 from agentrail.core.values.toolbox import EffectClass, Toolbox, ToolSpec
 from agentrail.errors import ToolDefinitionError
 from agentrail.frozen import TooDeep, frozen_json, not_json
@@ -205,7 +206,9 @@ def _check_types(spec: Any) -> None:
     _check(spec, "timeout_seconds", seconds is None or _is_number(seconds), "a number of seconds, or None")
     _check(spec, "max_retries", retries is None or _is_count(retries), "a whole number from 0, or None")
     _check(spec, "effect_class", *_one_of(spec.effect_class, get_args(EffectClass)))
-    _check(spec, "answered_by", *_one_of(spec.answered_by, ("code", "user", "child")))
+    is_one = spec.answered_by != "machine" or spec.name in ANSWERED_BY_SESSIONS
+    _check(spec, "answered_by", is_one, "'code', because no session answers calls of that name")
+    _check(spec, "answered_by", *_one_of(spec.answered_by, ("code", "user", "child", "client", "machine")))
 
 
 def _check_traits(tool: Tool, spec: ToolSpec) -> None:

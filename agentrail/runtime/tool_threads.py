@@ -6,6 +6,8 @@ from typing import Final, TypeVar
 import trio
 from attrs import define, frozen
 
+from agentrail.outside import offload
+
 T = TypeVar("T")
 
 MAX_TOOL_THREADS: Final = 40
@@ -73,7 +75,7 @@ class ToolThreads:
             finally:
                 self._jobs.remove(job)
 
-        return await trio.to_thread.run_sync(work, abandon_on_cancel=abandonable, limiter=self._limiter)
+        return await offload(work, abandon_on_cancel=abandonable, limiter=self._limiter)
 
     def is_abandoned(self, scope: trio.CancelScope) -> bool:
         """Say whether the thread of a call that was stopped works on without a caller that waits for it."""

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import secrets
 import signal
 import socket
 import subprocess
@@ -14,6 +13,7 @@ from typing import Final, Literal, Protocol, Self
 import trio
 from attrs import evolve, frozen
 
+from agentrail import outside
 from agentrail.abc import ExecuteResult, ToolProcess
 from agentrail.processes import note_started, note_stopped
 from agentrail.sandboxes.output import MAX_OUTPUT_BYTES, OutputWindow
@@ -312,8 +312,8 @@ def _start(program: Program, ends: _Ends) -> AbstractAsyncContextManager[_Runnin
 
 @asynccontextmanager
 async def _start_unconfined(program: Program, ends: _Ends) -> AsyncIterator[_Running]:
-    token = secrets.token_hex(16)
-    process = await trio.lowlevel.open_process(
+    token = outside.ids(16)
+    process = await outside.processes().open(
         program.argv,
         stdin=ends.stdin,
         stdout=ends.output,
@@ -328,7 +328,7 @@ async def _start_unconfined(program: Program, ends: _Ends) -> AsyncIterator[_Run
 @asynccontextmanager
 async def _start_confined(program: Program, confine: Confining, ends: _Ends) -> AsyncIterator[_Running]:
     with _Pipe() as info, ExitStack() as files:
-        token = secrets.token_hex(16)
+        token = outside.ids(16)
         passed = [info.writing, *confine.descriptors]
         options = [*confine.options, "--info-fd", str(info.writing)]
         if confine.call_filter is not None:
@@ -341,7 +341,7 @@ async def _start_confined(program: Program, confine: Confining, ends: _Ends) -> 
         # Not trio.lowlevel.open_process, which starts it from a worker thread: --die-with-parent means the thread, and
         # those end after ten idle seconds. This one runs as long as the event loop, and the start takes two milliseconds.
         process = _Child(
-            subprocess.Popen(  # noqa: ASYNC220 - see above; what runs is bubblewrap
+            outside.processes().start(
                 (confine.program, "--args", str(passed[-1]), "--", *program.argv),
                 stdin=ends.stdin,
                 stdout=ends.output,
@@ -440,7 +440,7 @@ def _join_options(options: Iterable[str]) -> bytes:
 class _Child:
     """A process that was not started by Trio."""
 
-    def __init__(self, popen: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, popen: outside.ChildProcess) -> None:
         self._popen = popen
 
     async def wait(self) -> int:

@@ -4,7 +4,6 @@ import errno
 import functools
 import os
 import re
-import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import structlog
 import trio
 from attrs import evolve, frozen
 
+from agentrail import outside
 from agentrail.abc import ExecuteOptions, ExecuteResult, ProcessOptions, Refusal, ToolProcess
 from agentrail.errors import ProcessRefused
 from agentrail.sandboxes.command import CommandRun, Program, open_process, run_command
@@ -121,7 +121,7 @@ class Commands:
         self, argv: tuple[str, ...], directory: int, options: ExecuteOptions, confinement: Confinement
     ) -> ExecuteResult:
         confined = confinement.mode == "bubblewrap"
-        before = await trio.to_thread.run_sync(self._files.find_protected)
+        before = await outside.offload(self._files.find_protected)
         name = f"{_output_name(options.output_name)}.txt"
         wrapped = self._rules.limits.wrap(
             argv, timeout_seconds=options.timeout_seconds, confined=confined, staying=confined
@@ -136,7 +136,7 @@ class Commands:
                 )
             )
         ours = name if result.output_path is not None else None
-        written = await trio.to_thread.run_sync(self._files.find_written, before, ours)
+        written = await outside.offload(self._files.find_written, before, ours)
         return evolve(result, written_protected=tuple(sorted(map(show_names, written))))
 
     @asynccontextmanager
@@ -152,7 +152,7 @@ class Commands:
         refusal = _refuse(confinement)
         if refusal is not None:
             raise ProcessRefused(refusal.message, code=refusal.code)
-        protected = await trio.to_thread.run_sync(self._files.find_protected)
+        protected = await outside.offload(self._files.find_protected)
         confined, seconds = confinement.mode == "bubblewrap", options.timeout_seconds
         wrapped = self._rules.limits.wrap(argv, timeout_seconds=seconds, confined=confined, staying=False)
         async with AsyncExitStack() as stack:
@@ -173,11 +173,9 @@ class Commands:
         """Decide how a program is started, and hold what it needs for that open."""
         mounts: list[Mount] = []
         if confinement.mode == "bubblewrap":
-            mounts = await trio.to_thread.run_sync(self._files.open_mounts, guarded)
+            mounts = await outside.offload(self._files.open_mounts, guarded)
         try:
-            yield await trio.to_thread.run_sync(
-                self._program, argv, directory, workdir, tuple(mounts), confinement
-            )
+            yield await outside.offload(self._program, argv, directory, workdir, tuple(mounts), confinement)
         finally:
             for mount in mounts:
                 os.close(mount.descriptor)
@@ -243,4 +241,4 @@ def check_command(command: str) -> Refusal | None:
 
 
 def _output_name(wanted: str | None) -> str:
-    return wanted if wanted is not None and _OUTPUT_NAME.fullmatch(wanted) else secrets.token_hex(8)
+    return wanted if wanted is not None and _OUTPUT_NAME.fullmatch(wanted) else outside.ids(8)

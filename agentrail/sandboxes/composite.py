@@ -142,7 +142,7 @@ class CompositeSandbox:
             return listing
         # What the sandbox says of a directory that it does not have counts for nothing where others have one.
         entries = [entry for entry in listing.entries if entry.name not in mounted]
-        entries += [DirectoryEntry(name=name, kind="dir") for name in mounted]
+        entries += [DirectoryEntry(name=name, kind="dir") for name in sorted(mounted)]
         return ListResult(entries=tuple(sorted(entries, key=lambda entry: (entry.kind != "dir", entry.name))))
 
     async def upload(self, files: Sequence[FileBytes]) -> tuple[Transfer, ...]:

@@ -8,7 +8,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Literal, Self, TypeAlias, TypeVar
 
 from attrs import evolve
 
+from agentrail import outside
 from agentrail.abc import DirectoryEntry, EditResult, ListResult, ReadResult, Refusal, WriteResult
 from agentrail.sandboxes.beneath import FLAGS, Opener
 from agentrail.sandboxes.editing import decide_edit
@@ -414,7 +414,7 @@ def edit_bytes(  # noqa: PLR0913 - all but the bytes are the request's, by name
 
 def _put(parent: int, name: str, data: bytes, replaced: os.stat_result | None) -> None:
     """Write beside the file, then rename: a crash leaves the old one or the new one, and no reader sees half of it."""
-    temporary = f".agentrail-{secrets.token_hex(8)}.tmp"
+    temporary = f".agentrail-{outside.ids(8)}.tmp"
     descriptor = os.open(
         temporary,
         os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | FLAGS,

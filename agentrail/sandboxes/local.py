@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 import structlog
 import trio
 
+from agentrail import outside
 from agentrail.abc import (
     DirectoryEntry,
     EditResult,
@@ -200,7 +201,7 @@ class LocalSandbox:
 
         Cancellation: Takes effect when the file is the old one or the new one.
         """
-        check = trio.from_thread.check_cancelled
+        check = outside.check_cancelled
         work = functools.partial(self._files.edit, old=old, new=new, replace_all=replace_all, check=check)
         found = await self._writing(path, work)
         return EditResult(error=found) if isinstance(found, Refusal) else found
@@ -325,12 +326,10 @@ class LocalSandbox:
         return await grep_with_ripgrep(search, read)
 
     async def _run_abandonable(self, work: Callable[..., T], *args: object) -> T:
-        return await trio.to_thread.run_sync(work, *args, abandon_on_cancel=True, limiter=self._threads)
+        return await outside.offload(work, *args, abandon_on_cancel=True, limiter=self._threads)
 
     def _tree(self) -> DirectoryTree:
-        return DirectoryTree(
-            list_dir=self._entries, read_text=self._text_of, check=trio.from_thread.check_cancelled
-        )
+        return DirectoryTree(list_dir=self._entries, read_text=self._text_of, check=outside.check_cancelled)
 
     def _documents(self, every: Iterable[Names]) -> Iterator[Document]:
         return (document for names in every if (document := self._document(names)) is not None)
@@ -427,7 +426,7 @@ class LocalSandbox:
             await trio.lowlevel.checkpoint()
             return names
         call = functools.partial(self._files.refusing, what, names, functools.partial(work, names))
-        return await trio.to_thread.run_sync(call, abandon_on_cancel=abandon, limiter=self._threads)
+        return await outside.offload(call, abandon_on_cancel=abandon, limiter=self._threads)
 
     def _decide(self, path: str) -> Names | Refusal:
         if self._virtual:

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 import trio
 
+from agentrail import outside
 from agentrail.abc import (
     DirectoryEntry,
     EditResult,
@@ -251,7 +252,7 @@ class MemorySandbox:
         batches = fill_batches(seen._documents(found))  # noqa: SLF001 - as above
 
         async def next_batch() -> Sequence[Document]:
-            return await trio.to_thread.run_sync(next, batches, (), abandon_on_cancel=True)
+            return await outside.offload(next, batches, (), abandon_on_cancel=True)
 
         return await grep_in_helper(pattern, options, next_batch, searched_files=len(found))
 
@@ -393,7 +394,7 @@ async def _apart(work: Callable[..., T], size_bytes: int) -> T | Refusal:
     """Do work that may take long: in a thread, unless it is small. It is handed what to call now and then."""
     if size_bytes <= _SMALL_BYTES:
         return await _settle(lambda: work(check=_go_on))
-    return await trio.to_thread.run_sync(_result, lambda: work(check=trio.from_thread.check_cancelled))
+    return await outside.offload(_result, lambda: work(check=outside.check_cancelled))
 
 
 def _go_on() -> None:

@@ -28,7 +28,7 @@ _ESCAPE: Final = re.compile(
     r"|\x1b[ -/]*[0-OQ-WYZ\\`-~]"
 )
 _MAX_ESCAPE_CHARACTERS: Final = 4_096
-_CONTROLS: Final = dict.fromkeys(set(range(0x20)) - {0x09, 0x0A} | set(range(0x7F, 0xA0)))
+_CONTROLS: Final = dict.fromkeys(sorted(set(range(0x20)) - {0x09, 0x0A} | set(range(0x7F, 0xA0))))
 
 
 class OutputWindow:

@@ -17,6 +17,8 @@ from typing import Final
 import trio
 from attrs import frozen
 
+from agentrail import outside
+
 GRACE_SECONDS: Final = 2.0
 """Between SIGTERM and SIGKILL."""
 
@@ -69,11 +71,11 @@ class ProcessTree:
         """
         found = left = await self._find()
         if left:
-            self._send(left, signal.SIGTERM)
+            self._send(sorted(left), signal.SIGTERM)
             left = await self._wait_gone(left, within_seconds=GRACE_SECONDS)
         with trio.move_on_after(KILL_SECONDS):
             while left:  # again and again, for what is forked meanwhile
-                self._send(left, signal.SIGKILL)
+                self._send(sorted(left), signal.SIGKILL)
                 left = await self._wait_gone(left, within_seconds=KILL_SECONDS)
         return StoppedTree(found=found, left=left)
 
@@ -82,7 +84,7 @@ class ProcessTree:
 
         In a namespace of processes that is all of it: who loses its parent gets the first process for one.
         """
-        return await trio.to_thread.run_sync(self._count_below_sync, limiter=trio.CapacityLimiter(1))
+        return await outside.offload(self._count_below_sync, limiter=trio.CapacityLimiter(1))
 
     def _count_below_sync(self) -> int:
         pids = (int(name) for name in os.listdir(PROC) if name.isdecimal())  # noqa: PTH208 - as in `_find_sync`
@@ -109,7 +111,7 @@ class ProcessTree:
     async def _find(self) -> frozenset[int]:
         # In a thread, because a machine with thousands of processes takes a while to look through; with a limiter of
         # its own, because nothing may keep the one who cleans up waiting.
-        return await trio.to_thread.run_sync(self._find_sync, limiter=trio.CapacityLimiter(1))
+        return await outside.offload(self._find_sync, limiter=trio.CapacityLimiter(1))
 
     def _find_sync(self) -> frozenset[int]:
         if not has_proc():
@@ -143,7 +145,7 @@ class ProcessTree:
         if self.group in groups.values() or not has_proc():
             # Gone meanwhile; or macOS, which forbids it where all that is left are zombies.
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.group, number)
+                outside.processes().signal_group(self.group, number)
         for pid, group in groups.items():
             if group != self.group:
                 self._send_to_runaway(pid, number)
@@ -192,7 +194,7 @@ def has_proc() -> bool:
 
 def _group_exists(group: int) -> bool:
     try:
-        os.killpg(group, 0)
+        outside.processes().signal_group(group, 0)
     except (ProcessLookupError, PermissionError):
         return False
     return True

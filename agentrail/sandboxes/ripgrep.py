@@ -15,6 +15,7 @@ from typing import Final
 import trio
 from attrs import frozen
 
+from agentrail import outside
 from agentrail.abc import GrepOptions, GrepResult
 from agentrail.sandboxes.gitignore import decide_anchored, pattern_lines
 from agentrail.sandboxes.globbing import PathPattern, expand_braces
@@ -174,7 +175,7 @@ async def _collect(
 
 
 async def _run(search: RipgrepSearch, argv: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
-    return await trio.run_process(
+    return await outside.processes().run(
         argv,
         stdin=subprocess.DEVNULL,
         capture_stdout=True,

@@ -9,6 +9,7 @@ from typing import Any, Final
 import trio
 from attrs import frozen
 
+from agentrail import outside
 from agentrail.abc import GrepLine, GrepOptions, GrepResult, Refusal
 from agentrail.sandboxes.paths import escape
 from agentrail.sandboxes.programs import find_interpreter
@@ -85,9 +86,7 @@ async def grep_in_helper(
         # -I and -S: nothing of the environment and no site-packages, so it starts in a third of the time.
         # And the interpreter itself, by its own path: a link to it, in an environment, may lie where others write.
         argv = [find_interpreter(), "-I", "-S", "-c", _HELPER]
-        process = await trio.lowlevel.open_process(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}
-        )
+        process = await outside.processes().open(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={})
         asking, answering = process.stdin, process.stdout
         if asking is None or answering is None:  # never, as both were asked for
             message = "the helper of a search has no pipes"

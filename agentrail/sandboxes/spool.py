@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import trio
 
+from agentrail import outside
 from agentrail.sandboxes.output import MAX_SHOWN_BYTES, MAX_SHOWN_LINES
 
 
@@ -42,7 +43,7 @@ class Spool:
         if self._bytes > MAX_SHOWN_BYTES or self._lines > MAX_SHOWN_LINES:
             async with self._writing:
                 waiting, self._waiting = self._waiting, []
-                await trio.to_thread.run_sync(self._write, b"".join(waiting))
+                await outside.offload(self._write, b"".join(waiting))
 
     def close(self) -> None:
         """Close the file, if there is one."""

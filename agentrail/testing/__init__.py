@@ -5,6 +5,9 @@
 - `tools`: `RecordingTool`, `HangingTool`, `CrashingTool`, `StubbornTool`, `LedgerTool`, one behaviour each
 - `clock`: `FakeClock`, under which nothing takes time, and `set_date`
 - `faults`: `FaultPlan(seed)`, under which models, tools and subscribers fail: the same seed, the same run
+- `seeded`: `SeededMachine(seed)`, ids, clocks, chance and threads from a seed; `schedule`: `seeded_order(seed)`, that of tasks
+- `digest`: `run_seeded(main, seed)`, a program on virtual time and the digest of all that it did: one seed, one digest
+- `taken`: `no_lost_items()`, which finds what a mailbox accepted and nothing ever handled
 - `published`: `events_of(session)`, `expect(events).kinds(…)` and `tree(events)`, readable assertions
 - `orphans`: `no_orphans()`, which finds tasks, threads, processes and descriptors that a block left behind
 - `held`: `held(actor)`, which builds races: meanwhile it takes nothing from its mailbox

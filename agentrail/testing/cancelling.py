@@ -9,12 +9,14 @@ await cancel_everywhere(scenario, mode="abort")
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, assert_never
 
 import trio
 from attrs import define
 
+from agentrail.abc import HostHooks
 from agentrail.actors.mailbox import Mailbox
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import AbortCycle, ChunksArrived, SignalId, Steer
@@ -86,14 +88,17 @@ class CancelledStage:
 
 CancelledScenario: TypeAlias = Callable[[CancelledStage], Awaitable[None]]
 
+_OpenSupervisor: TypeAlias = Callable[[], AbstractAsyncContextManager[SessionSupervisor]]
 
-async def cancel_everywhere(
+
+async def cancel_everywhere(  # noqa: PLR0913 - what happens, and where
     scenario: CancelledScenario,
     *,
     mode: Mode = "cancel",
     round_seconds: float = 10.0,
     within_seconds: float = 5.0,
     make_sandbox: MakeSandbox | None = None,
+    make_host: Callable[[], HostHooks] = HostHooks,
 ) -> int:
     """Play a scenario, strike at its n-th step, and look at what is left; for every n until it gets through.
 
@@ -111,6 +116,8 @@ async def cancel_everywhere(
         within_seconds: How long to wait for what is just ending, as of `no_orphans`.
         make_sandbox: Makes the sandboxes of sessions that bring none of their own; by default a `LocalSandbox` on their
             `working_dir`.
+        make_host: Makes what is asked about the calls of sessions, and told of them, anew for each round; by default
+            nothing is.
 
     Returns:
         How many rounds it took.
@@ -123,7 +130,13 @@ async def cancel_everywhere(
         blow = _Blow(step)
         try:
             with trio.fail_after(round_seconds):
-                await _play(scenario, mode, blow, make_sandbox, within_seconds)
+                await _play(
+                    scenario,
+                    mode,
+                    blow,
+                    partial(open_nameless, make_sandbox, host=make_host()),
+                    within_seconds,
+                )
         except BaseException as error:
             error.add_note(f"cancel_everywhere, mode {mode!r}: struck at step {step}")
             raise
@@ -175,13 +188,13 @@ async def _play(
     scenario: CancelledScenario,
     mode: Mode,
     blow: _Blow,
-    make_sandbox: MakeSandbox | None,
+    open_supervisor: _OpenSupervisor,
     within_seconds: float,
 ) -> None:
     async with no_orphans(within_seconds=within_seconds):
         trio.lowlevel.add_instrument(blow)
         try:
-            stage = await _play_on_stage(scenario, mode, blow, make_sandbox)
+            stage = await _play_on_stage(scenario, mode, blow, open_supervisor)
         finally:
             trio.lowlevel.remove_instrument(blow)
     if stage is not None:
@@ -189,11 +202,11 @@ async def _play(
 
 
 async def _play_on_stage(
-    scenario: CancelledScenario, mode: Mode, blow: _Blow, make_sandbox: MakeSandbox | None
+    scenario: CancelledScenario, mode: Mode, blow: _Blow, open_supervisor: _OpenSupervisor
 ) -> CancelledStage | None:
     stage: CancelledStage | None = None
     with trio.CancelScope() as everything:
-        async with open_nameless(make_sandbox) as supervisor:
+        async with open_supervisor() as supervisor:
             stage = CancelledStage(supervisor)
             with trio.CancelScope() as caller:
                 blow.strike = _decide_strike(mode, supervisor, caller=caller, everything=everything)

@@ -219,6 +219,8 @@ def _plain(request: ModelRequest) -> dict[str, Any]:
         "tool_choice": request.tool_choice,
         "max_output_tokens": request.max_output_tokens,
         "response_format": request.response_format,
+        # Only where there are any: what was recorded before there were settings is played still.
+        **({} if request.settings is None else {"settings": msgspec.to_builtins(request.settings)}),
     }
 
 

@@ -131,7 +131,7 @@ class _Fates:
             case SteeringReceived(ref=ref, text=text, status="queued"):
                 self.accepted.add(ref)
                 self.steers[ref] = text
-            case AgentStart(ref=ref):
+            case AgentStart(ref=ref, goes_on=False):
                 self.started.append(ref)
             case SteeringApplied(refs=refs):
                 self.applied += refs
@@ -159,6 +159,9 @@ def _check_cycles(events: Sequence[Event]) -> None:
         elif type(event) in TERMINAL:
             # An abort says so in idle too, where there is nothing to end.
             assert running is not None or isinstance(event, AgentAbort), f"{event!r} ends no cycle"
+            assert isinstance(event, AgentEnd | AgentAbort | AgentError)
+            named = None if running is None else running.ref
+            assert event.ref in (named, None), f"{event!r} does not name the prompt of its cycle, {named!r}"
             running = None
     assert running is None, f"{running!r} has no terminal event"
 

@@ -11,7 +11,7 @@
     print(plan.faults)
 
 What happens to the n-th request of a model is drawn from the seed, the name and n, and from nothing else. What else is left
-to chance, the order of tasks that could all go on and the jitter of retries, is drawn from the seed by `run`.
+to chance, the order of tasks that could all go on, the jitter of retries and new ids, is drawn from the seed by `run`.
 """
 
 import random
@@ -21,15 +21,17 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, TypeVar
 
 import trio
-from trio._core import _run
 
 from agentrail.abc import Capabilities, Provider, Tool, ToolContext, ToolOutcome
 from agentrail.core.protocol.request import Chunk, ModelRequest
 from agentrail.errors import Overloaded, ProviderError, RateLimited, SubscriberTooSlow, Transport
 from agentrail.events import Event
 from agentrail.messages import JsonObject
+from agentrail.outside import RealMachine, installed
 from agentrail.runtime.handle import Session
 from agentrail.testing.clock import FakeClock
+from agentrail.testing.schedule import seeded_order
+from agentrail.testing.seeded import SeededMachine
 
 T = TypeVar("T")
 
@@ -60,17 +62,8 @@ class FaultPlan:
 
     def run(self, main: Callable[[], Awaitable[T]]) -> T:
         """Run a program as `trio.run` does, on virtual time, with all that is left to chance drawn from the seed."""
-        before = random.getstate(), _run._r.getstate(), _run._ALLOW_DETERMINISTIC_SCHEDULING  # noqa: SLF001 - see below
-        random.seed(f"{self._seed}/jitter")
-        # Trio has no other switch for this; Hypothesis and pytest-trio turn the same two.
-        _run._r.seed(f"{self._seed}/scheduler")  # noqa: SLF001
-        _run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]  # noqa: SLF001
-        try:
+        with seeded_order(self._seed), installed(_DrawnMachine(self._seed)):
             return trio.run(main, clock=FakeClock())
-        finally:
-            random.setstate(before[0])
-            _run._r.setstate(before[1])  # noqa: SLF001
-            _run._ALLOW_DETERMINISTIC_SCHEDULING = before[2]  # type: ignore[misc]  # noqa: SLF001
 
     def model(self, provider: Provider) -> Provider:
         """Let a provider be slow, or fail before, between or behind its chunks."""
@@ -113,6 +106,19 @@ class FaultPlan:
     def strikes(self, chance: random.Random) -> bool:
         """Say whether this chance is taken."""
         return chance.random() < self._rate
+
+
+class _DrawnMachine(RealMachine):
+    """Chance and ids from the seed; threads and processes are real, as the tools may need them that a plan is made for."""
+
+    def __init__(self, seed: int) -> None:
+        self._drawn = SeededMachine(seed)
+
+    def ids(self, size_bytes: int, /) -> str:
+        return self._drawn.ids(size_bytes)
+
+    def jitter(self) -> float:
+        return self._drawn.jitter()
 
 
 class _FaultyModel:

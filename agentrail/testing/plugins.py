@@ -6,6 +6,7 @@ colon: `approve:"is it safe?"`, `block:"not today"`, `abort:"no"`, `intervene:"t
 `messages:2`, which hands on the last two messages alone.
 """
 
+import functools
 import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -14,6 +15,10 @@ from typing import Any, Final, TypeAlias
 from attrs import frozen
 
 from agentrail import plugins as p
+from agentrail.core.protocol.plugin_record import PluginRecord
+from agentrail.core.stack.loading import Ask, Member, PluginEntry, call_handler
+from agentrail.core.stack.plugin import Plugin
+from agentrail.core.stack.plugin_code import part_entry, plugin_origin
 from agentrail.messages import Message
 
 PuppetAnswer: TypeAlias = p.Action[int]
@@ -122,3 +127,56 @@ def read_rule(key: str, value: Any) -> PuppetRule:
         message = f"{key}={value!r} is no rule: expected one of {sorted(known)}, and one of {sorted(PUPPET_ACTIONS)}"
         raise ValueError(message)
     return PuppetRule(hook=hook, tool=tool or None, action=action, text=text)
+
+
+class PluginShelf:
+    """Keeps plugins that are to come while a session lives, as the shell does; give it to `load_stack(entries, ask=shelf)`.
+
+    One that was not put there is a puppet without rules where its record says that it comes from here, and else not there.
+    """
+
+    def __init__(self, ask: Ask = call_handler) -> None:
+        """Begin empty.
+
+        Args:
+            ask: How handlers are called.
+        """
+        self._ask = ask
+        self._coming: dict[str, Plugin] = {}
+
+    def __call__(self, member: Member, event: p.HookEvent, state: Any, ctx: p.Context) -> object:
+        """Call a handler."""
+        return self._ask(member, event, state, ctx)
+
+    def put(self, change: str, entry: PluginEntry) -> PluginRecord:
+        """Keep what a change is to bring, and give what stands for it in the signal.
+
+        Args:
+            change: The id of the signal.
+            entry: As of `load_stack`.
+
+        Raises:
+            PluginError: Your move: as of `load_stack`.
+        """
+        plugin, record = part_entry(entry, self)
+        self._coming[change] = plugin
+        return record
+
+    def find(self, change: str, record: PluginRecord) -> Plugin | None:
+        """Give the plugin of a change."""
+        found = self._coming.get(change)
+        return found if found is not None else puppet_of(record)
+
+
+PUPPET_ORIGIN: Final = plugin_origin(PuppetPlugin)
+"""Where puppets come from."""
+
+
+def puppet_of(record: PluginRecord) -> PuppetPlugin | None:
+    """Give the puppet that a record stands for, which answers nothing; None where it stands for another plugin."""
+    return _silent(record.name) if record.origin == PUPPET_ORIGIN else None
+
+
+@functools.cache  # a plugin is equal only to itself, and a step that is taken twice is to give equal states
+def _silent(name: str) -> PuppetPlugin:
+    return PuppetPlugin((), name=name)

@@ -8,11 +8,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from agentrail.core.policy.budget import NOTHING_SPENT
 from agentrail.core.protocol.effects import Publish, Refuse, ReplyToCaller, SpawnChild
 from agentrail.core.protocol.hooks import RequestFailed
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
+    AgentEnded,
+    AgentIdled,
     Asked,
+    ContextGathered,
+    HostJudged,
+    HostTold,
     PluginRequestFinished,
     Prompt,
     ResponseCompleted,
@@ -23,7 +29,7 @@ from agentrail.core.protocol.signals import (
     ToolFinished,
 )
 from agentrail.core.session import machine
-from agentrail.core.session.owners import OfChild, owned_by
+from agentrail.core.session.owners import OfChild, OfContext, OfHostCheck, OfHostReport, owned_by
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.errors import ErrorInfo
 from agentrail.events import (
@@ -37,9 +43,9 @@ from agentrail.events import (
     PromptTaken,
 )
 from agentrail.messages import AssistantMessage, PromptRef, Text, TokenUsage, UserMessage
+from agentrail.testing.open_places import timers_of
 from agentrail.testing.promises import Seen
 from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of
-from agentrail.testing.strategies import timers_of
 
 LATER_MS: Final = 1_000_000
 """Behind all that a script does."""
@@ -62,6 +68,13 @@ def answer_what_is_open(state: SessionState) -> Signal | None:
         return PluginRequestFinished(
             at_ms=LATER_MS, effect_id=plugin_requests_of(state)[0], result=_NOTHING_THERE
         )
+    for effect_id, _ in owned_by(data.open, OfHostCheck):
+        return HostJudged(at_ms=LATER_MS, effect_id=effect_id)
+    for effect_id, _ in owned_by(data.open, OfHostReport):
+        return HostTold(at_ms=LATER_MS, effect_id=effect_id)
+    gathering = [effect_id for effect_id, _ in owned_by(data.open, OfContext)]
+    if gathering:
+        return ContextGathered(at_ms=LATER_MS, effect_id=gathering[0])
     below = [effect_id for effect_id, _ in owned_by(data.open, OfChild)]
     if below:  # the session of a tool ends before the tool
         return ToolFinished(at_ms=LATER_MS, effect_id=below[0], text="done", started_at_ms=0)
@@ -71,6 +84,19 @@ def answer_what_is_open(state: SessionState) -> Signal | None:
         )
     if data.compaction is not None:
         return _all_right(data.compaction.effect_id)
+    leaving = [agent for agent in data.agents.states if agent.status in {"closing", "stopping"}]
+    if leaving:
+        return AgentEnded(at_ms=LATER_MS, effect_id=leaving[0].effect_id, reason="closed")
+    working = [agent for agent in data.agents.states if agent.status == "working"]
+    if working:
+        return AgentIdled(
+            at_ms=LATER_MS,
+            effect_id=working[0].effect_id,
+            outcome="finished",
+            text="done",
+            turns=1,
+            spent=NOTHING_SPENT,
+        )
     if teardowns_of(state):
         return TeardownFinished(at_ms=LATER_MS, effect_id=teardowns_of(state)[0], receipt=AbortReceipt())
     if timers_of(state) and not running:
@@ -126,6 +152,7 @@ def run_is_complete(run: Sequence[Seen]) -> None:
         )
     # One that was judged when the session crashed is received, and then queued: it is one prompt all the same.
     assert said + Counter(dropped) == Counter(set(accepted))
+    accepted = [ref for ref in accepted if not ref.startswith("wake/")]  # an agent said these
     assert set(accepted) <= {seen.signal.ref for seen in alive if isinstance(seen.signal, Prompt | Steer)}
     running = 0
     for event in events:

@@ -33,11 +33,13 @@ from agentrail.core.protocol.effects import Effect, RunTool
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Signal, ToolFinished
 from agentrail.core.session import machine
+from agentrail.core.session.legality import is_late_ephemeral
 from agentrail.core.session.state import SessionConfig, SessionState
 from agentrail.core.stack.loading import PluginEntry, load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import InternalError
 from agentrail.messages import Message
+from agentrail.testing.plugins import PluginShelf
 from agentrail.testing.scenario_head import print_session, print_tool, read_session, read_tool
 from agentrail.testing.scenario_out import Group, encode_effect, encode_message
 from agentrail.testing.scenario_plugins import StackOrigin, print_plugin, read_plugin
@@ -174,7 +176,7 @@ def read_scenario(text: str) -> Scenario:
 
 def play(scenario: Scenario) -> str:
     """Play a scenario on the pure core, and return the text that a file should have."""
-    stack, states = load_stack(scenario.plugins)
+    stack, states = load_stack(scenario.plugins, ask=PluginShelf())
     state = machine.new_session(scenario.config, scenario.tools, stack, states, scenario.messages)
     began_at_ms: dict[EffectId, int] = {}
     text: list[str] = []
@@ -193,7 +195,7 @@ def play(scenario: Scenario) -> str:
             text.extend(_print(state, [f"raised InternalError: {str(error).splitlines()[0]}"]))
             continue
         began_at_ms |= {run.effect_id: signal.at_ms for run in effects if isinstance(run, RunTool)}
-        text.extend(_print(after, _items(state, after, effects, scenario.show)))
+        text.extend(_print(after, _items(state, signal, after, effects, scenario.show)))
         state = after
     return "\n".join(text) + "\n"
 
@@ -231,9 +233,14 @@ def write_scenario(  # noqa: PLR0913 - one option per part of the head of a file
 
 
 def _items(
-    before: SessionState, after: SessionState, effects: Sequence[Effect], show: frozenset[Group]
+    before: SessionState,
+    signal: Signal,
+    after: SessionState,
+    effects: Sequence[Effect],
+    show: frozenset[Group],
 ) -> Iterator[str]:
-    if after.data.dropped > before.data.dropped:
+    # Of a late ephemeral one the state does not know, so it is asked of the table.
+    if after.data.dropped > before.data.dropped or is_late_ephemeral(before, signal):
         yield "dropped"
     if len(after.postponed) > len(before.postponed):
         yield "postponed"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
+import msgspec
 from attrs import evolve, field, frozen
 
 from agentrail.testing.scenario_words import LineWords, quote
@@ -98,6 +99,14 @@ def _form_of(hint: Any, forms: Mapping[Any, WordForm]) -> WordForm:
             return JSON
 
 
+def _made_defaults(kind: type[Any]) -> Mapping[str, Callable[[], Any]]:
+    """Give the functions that make the defaults of some fields, of which a signature says only that there are some."""
+    if not issubclass(kind, msgspec.Struct):
+        return {}
+    made = ((one.name, one.default_factory) for one in msgspec.structs.fields(kind))
+    return {name: make for name, make in made if make is not msgspec.NODEFAULT}
+
+
 @frozen
 class Part:
     """One part of a line: a field, or a few that belong together.
@@ -174,7 +183,8 @@ class Line:
     def _kind_of(self, name: str) -> tuple[WordForm, Any]:
         """Give the form and the default of a field."""
         parameter = inspect.signature(self.kind).parameters[name]
-        return _form_of(parameter.annotation, self.forms), parameter.default
+        made = _made_defaults(self.kind).get(name)
+        return _form_of(parameter.annotation, self.forms), parameter.default if made is None else made()
 
 
 def free(

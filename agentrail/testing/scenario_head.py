@@ -7,27 +7,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
-from agentrail.core.policy.budget import Budget, Price
+from agentrail.core.policy.budget import Price
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.policy.retries import StallPolicy
 from agentrail.core.policy.stalls import StallOptions
 from agentrail.core.protocol.request import ModelFacts
+from agentrail.core.session.agent_state import AgentLimits, AgentSpec
 from agentrail.core.session.state import SessionConfig
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.messages import SessionId
 from agentrail.testing.scenario_grammar import JSON, Line, WordForm, free, option
-from agentrail.testing.scenario_out import GROUPS, Group
+from agentrail.testing.scenario_out import GROUPS, REFS, Group
 from agentrail.testing.scenario_signals import FORMS, SCRIPTED_MODEL
 from agentrail.testing.scenario_words import LineWords, Pair
 
 _GRAMMAR: Final = """
     max_turns= compact_at_tokens= max_output_tokens= max_prompt_queue= max_steering_queue= max_parallel_tools= max_retries=
     tool_max_retries= approval_timeout_ms= question_timeout_ms= immune_tools= inline_tags= response_format= budget=
-    on_max_turns= @model fallbacks=
+    on_max_turns= @model fallbacks= agents= agent_limits= host_hooks= gathers_context=
 """
 _TOOL_GRAMMAR: Final = """
     name @parameters class=effect_class retries=max_retries timeout=timeout_seconds [unkillable:killable] [polling]
-    [question:answered_by=user] [child:answered_by=child]
+    [question:answered_by=user] [child:answered_by=child] [client:answered_by=client]
+    [machine:answered_by=machine]
 """
 _TYPES: Final = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
 
@@ -38,10 +40,40 @@ def _price_of(text: str) -> Price:
 
 
 def _groups_of(text: str) -> frozenset[Group]:
-    groups = GROUPS if text == "all" else frozenset(map(Group, text.split(",")))
+    groups = GROUPS - {REFS} if text == "all" else frozenset(map(Group, text.split(",")))
     if not groups <= GROUPS:
         raise ValueError(text)
     return groups
+
+
+_TRAITS: Final = ("background", "wake", "handoff")
+
+
+def _agent_of(text: str) -> AgentSpec:
+    name, *traits = text.split("+")
+    unknown = sorted(set(traits) - set(_TRAITS))
+    if unknown:
+        raise ValueError(text)
+    return AgentSpec(
+        name=name,
+        description="",
+        background="background" in traits,
+        wake="wake" in traits,
+        handoff="handoff" in traits,
+    )
+
+
+def _agent_word(agent: AgentSpec) -> str:
+    return "+".join((agent.name, *(trait for trait in _TRAITS if getattr(agent, trait))))
+
+
+def _limits_of(text: str) -> AgentLimits:
+    depth, alive, total = map(int, text.split("/"))
+    return AgentLimits(max_depth=depth, max_agents=alive, max_agents_total=total)
+
+
+def _limits_word(limits: AgentLimits) -> str:
+    return f"{limits.max_depth}/{limits.max_agents}/{limits.max_agents_total}"
 
 
 _POLICIES: Final[Mapping[str, StallPolicy]] = {"report": "report", "retry": "retry", "abort": "abort"}
@@ -50,16 +82,13 @@ _FORMS: Final[Mapping[Any, WordForm]] = {
     Price: WordForm(
         "usd of a million tokens, read/written", _price_of, lambda price: f"{price.input:g}/{price.output:g}"
     ),
-    Budget: WordForm(
-        "a number of tokens",
-        lambda text: Budget(max_total_tokens=int(text)),
-        lambda one: str(one.max_total_tokens),
-    ),
     StallOptions: WordForm(
         "|".join(_POLICIES),
         lambda policy: StallOptions(stall_policy=_POLICIES[policy]),
         attrgetter("stall_policy"),
     ),
+    AgentSpec: WordForm("name+background+wake+handoff", _agent_of, _agent_word),
+    AgentLimits: WordForm("depth/alive/total", _limits_of, _limits_word),
     ResponseFormat: WordForm("a JSON schema", ResponseFormat, lambda one: JSON.encode(one.schema)),
 }
 _MODEL: Final = Line(ModelFacts, "stall_policy=stalls price=", forms=_FORMS, fixed={"model": SCRIPTED_MODEL})

@@ -9,6 +9,7 @@ import msgspec
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import effects as asked
 from agentrail.core.protocol.effects import Effect
+from agentrail.core.session.agent_state import GENERAL_PURPOSE
 from agentrail.core.session.projection import Snapshot, Status
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt, ToolsReceipt
 from agentrail.errors import ErrorInfo
@@ -16,6 +17,7 @@ from agentrail.events import (
     EPHEMERAL,
     PERMISSION_OPTIONS,
     SECTIONS,
+    TERMINAL,
     AbortReceipt,
     Amount,
     Approval,
@@ -30,6 +32,7 @@ from agentrail.events import (
     SessionStart,
     SignalQuarantined,
     Todo,
+    WaitingFor,
 )
 from agentrail.messages import (
     AssistantMessage,
@@ -42,7 +45,7 @@ from agentrail.messages import (
     UserMessage,
 )
 from agentrail.testing.scenario_grammar import Line
-from agentrail.testing.scenario_signals import RECEIPT, block_word
+from agentrail.testing.scenario_signals import RECEIPT, SETTINGS_FORM, block_word
 from agentrail.testing.scenario_words import quote, unless
 
 Group = NewType("Group", str)
@@ -60,10 +63,14 @@ GROUPS: Final = frozenset(
             "children",
             "plugins",
             "history",
+            "refs",
         ],
     )
 )
-"""What `show` takes: groups of events, and what enters the history."""
+"""What `show` takes: groups of events, what enters the history, and of ends the prompt whose cycle they end."""
+
+REFS: Final = Group("refs")
+"""The prompts of ends, which `all` leaves out: they are what one looks for in a few scenarios only."""
 
 _GROUP_OF_SECTION: Final = {
     "Session and cycle": Group("cycle"),
@@ -119,7 +126,9 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             system = f" system={quote(request.system)}" if request.system else ""
             points = ",".join(map(str, request.cache_points))
             cached = f" cached={points}" if points else ""
-            return f"StartStream {request.attempt} messages={len(request.messages)}{system}{cached}{withheld}"
+            added = f" context={effect.context}" if effect.context else ""
+            wanted = "" if request.settings is None else f" settings={SETTINGS_FORM.encode(request.settings)}"
+            return f"StartStream {request.attempt} messages={len(request.messages)}{system}{cached}{withheld}{added}{wanted}"
         case (
             asked.CancelStream()
             | asked.SetTimer()
@@ -134,18 +143,39 @@ def encode_effect(effect: Effect, show: frozenset[Group]) -> str | None:
             return f"RunTool {effect_id} {block_word(call)}"
         case asked.SpawnChild(effect_id=effect_id, call_id=call_id, name=name, arguments=arguments):
             call = ToolCall(call_id=call_id, name=name, arguments=arguments)
+            who = unless(effect.agent == GENERAL_PURPOSE, f"agent={effect.agent}")
             wanted = "" if effect.wish is None else f" for={effect.wish.signal_id}"
-            return f"SpawnChild {effect_id} {block_word(call)}{_budget_words(effect.budget)}{wanted}"
+            return f"SpawnChild {effect_id} {' '.join((block_word(call), *who))}{_budget_words(effect.budget)}{wanted}"
+        case asked.AskHost(effect_id=effect_id, call_id=call_id, name=name, arguments=arguments):
+            call = ToolCall(call_id=call_id, name=name, arguments=arguments)
+            return f"AskHost {effect_id} {block_word(call)}"
+        case asked.TellHost(effect_id=effect_id, call_id=call_id, name=name, arguments=arguments):
+            call = ToolCall(call_id=call_id, name=name, arguments=arguments)
+            return f"TellHost {effect_id} {block_word(call)} {_value_word(effect.result)} ran={effect.ran_ms}"
+        case asked.ResumeChild(effect_id=effect_id, call_id=call_id, name=name, child_ids=child_ids):
+            return " ".join(("ResumeChild", effect_id, f"{call_id}:{name}", *child_ids))
+        case asked.StartAgent(effect_id=effect_id, name=name, agent=agent, task=task, child_id=child_id):
+            again = "" if child_id is None else f" child={child_id} after={effect.after}"
+            return f"StartAgent {effect_id} {name} {agent} {quote(task)}{_budget_words(effect.budget)}{again}"
+        case asked.PromptAgent(effect_id=effect_id, text=text, budget=budget):
+            return f"PromptAgent {effect_id} {quote(text)}{_budget_words(budget)}"
+        case asked.CloseAgent(effect_id=effect_id, reason=reason):
+            return f"CloseAgent {effect_id} {quote(reason)}"
         case asked.KillTools(effect_ids=effect_ids):
             return f"KillTools {' '.join(effect_ids)}"
         case asked.RunPluginRequest(effect_id=effect_id, wanted=wanted, refused=refused):
             answered = "" if refused is None else f" refused {refused.code}"
             return f"RunErrand {effect_id} {type(wanted).__name__}{answered}"
+        case asked.GatherContext(effect_id=effect_id, messages=messages):
+            return f"GatherContext {effect_id} messages={len(messages)}"
         case asked.SetProviderOpts(model=model, provider_opts=opts):
             return f"SetProviderOpts {model} {json.dumps(opts)}"
         case asked.Publish(event=event):
             kind = type(event)
-            return f"Publish {kind.__name__}{_fields_of(event)}" if _GROUP_OF[kind] in show else None
+            if _GROUP_OF[kind] not in show:
+                return None
+            said = event if kind not in TERMINAL or REFS in show else msgspec.structs.replace(event, ref=None)
+            return f"Publish {kind.__name__}{_fields_of(said)}"
         case asked.ReplyToCaller(to=to, value=value):
             return f"Reply {to} {_answer_words(value)}"
         case asked.Refuse(to=to, error=error):
@@ -177,10 +207,10 @@ def _budget_words(budget: Budget | None) -> str:
 
 def _answer_words(value: object) -> str:
     match value:
-        case PromptReceipt(queued=queued, position=position):
-            return f"queued {position}" if queued else "started"
-        case SteerReceipt(status=status):
-            return status
+        case PromptReceipt(queued=queued, position=position, request_id=request_id):
+            return f"{f'queued {position}' if queued else 'started'}{_request_word(request_id)}"
+        case SteerReceipt(status=status, request_id=request_id):
+            return f"{status}{_request_word(request_id)}"
         case ToolsReceipt(attached=attached, detached=detached, missing=missing):
             lists = (("attached", attached), ("detached", detached), ("missing", missing))
             return " ".join(f"{name}={','.join(names)}" for name, names in lists if names) or "unchanged"
@@ -199,6 +229,10 @@ def _answer_words(value: object) -> str:
             return "ok"
 
 
+def _request_word(request_id: str | None) -> str:
+    return "" if request_id is None else f" request={request_id}"
+
+
 def _status_words(status: Status) -> str:
     words = [
         f"{status.phase} turn={status.turn} queued={','.join(status.queued)} dropped={status.dropped_signals}"
@@ -207,7 +241,11 @@ def _status_words(status: Status) -> str:
     if status.budget_left is not None:
         words.append(f"left={status.budget_left.tokens}")
     words += unless(not status.steers, f"steers={','.join(status.steers)}")
-    waiting = [*(one.id for one in status.approvals), *(one.ref for one in status.questions)]
+    waiting = [
+        *(one.id for one in status.approvals),
+        *(one.ref for one in status.questions),
+        *(one.ref for one in status.client_calls),
+    ]
     words += unless(not waiting, f"waiting={','.join(waiting)}")
     running = [
         f"{one.name}{'(survivor)' if one.survivor else '(stopping)' if one.stopping else ''}"
@@ -221,6 +259,8 @@ _SAID: Final = frozenset(
     "text reason delta title description question response prompt summary".split()  # noqa: SIM905 - as in GROUPS
 )
 
+_NAMED: Final = {"via": "via", "request_id": "request"}
+
 
 def _fields_of(event: EventBase) -> str:
     # Generic and not one arm per kind, so that a new event is shown the day it exists. What has its default is left out.
@@ -230,6 +270,8 @@ def _fields_of(event: EventBase) -> str:
         if field.name == "meta" or value == field.default:
             continue
         match value:
+            case str() if field.name in _NAMED:
+                words.append(f"{_NAMED[field.name]}={value}")
             case str() if field.name in _SAID:
                 words.append(quote(value))
             case bool() | int() | float():
@@ -247,8 +289,9 @@ def _value_word(value: object) -> str:
             return name if len(name) < 64 else f"{name[:8]}…"  # noqa: PLR2004 - a digest has 64 characters
         case ErrorInfo(code=code, message=message):
             return f"{code} {quote(message)}"
-        case ToolResult(text=text, is_error=is_error):
-            return f"error {quote(text)}" if is_error else quote(text)
+        case ToolResult(text=text, is_error=is_error, images=images):
+            shown = " ".join(["", *(image.media_type for image in images)])
+            return (f"error {quote(text)}" if is_error else quote(text)) + shown
         case AssistantMessage(content=content):
             return " ".join(map(block_word, content))
         case AbortReceipt():
@@ -281,6 +324,8 @@ def _carried_word(value: object) -> str:
             return f"{number:g} {unit}"
         case RecoveryDecision(open=what, id=open_id, decision=decision):
             return f"{what} {open_id} {decision}"
+        case WaitingFor(kind=kind, id=waiting_id):
+            return f"{kind}:{waiting_id}"
         case EventBase():  # of a child
             return f"{type(value).__name__}{_fields_of(value)}"
         case _:

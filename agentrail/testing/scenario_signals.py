@@ -9,11 +9,15 @@ import json
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from agentrail.core.policy.budget import Spent, spent_of
+import msgspec
+
+from agentrail.core.policy.budget import Budget, Spent, spent_of
+from agentrail.core.policy.prompt_settings import PromptSettings, settings_of
 from agentrail.core.protocol.changes import Change
 from agentrail.core.protocol.hooks import FileText, FileWritten, Found, ModelAnswer, RequestFailed
+from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import Chunk, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
 from agentrail.core.protocol.signals import ChildPublished, ChunksArrived, Respond, ResponseCompleted, Signal
 from agentrail.core.values.toolbox import ToolSpec, read_call
@@ -23,6 +27,7 @@ from agentrail.events import AbortReceipt, LeftBehind, MessageDelta, StatusUpdat
 from agentrail.messages import (
     AssistantBlock,
     AssistantMessage,
+    Image,
     Message,
     Text,
     Thinking,
@@ -47,29 +52,36 @@ from agentrail.testing.scenario_words import (
 SCRIPTED_MODEL: Final = "scripted:model"
 
 _GRAMMAR: Final = """
-    Prompt             ref+signal_id @content reply= client_id=
-    Steer              ref+signal_id "text" client_id=
-    Abort              signal_id "reason" kill=kill_tools clear_queue= wait=
+    Prompt             ref+signal_id @content reply= client_id= via= request=request_id digest= settings=
+    GoOn               ref+signal_id client_id= via= request=request_id digest= settings=
+    Steer              ref+signal_id "text" client_id= via= request=request_id
+    Abort              signal_id "reason" kill=kill_tools clear_queue= wait= children=
     AbortTool          signal_id call_id "reason"
     Stop               signal_id "reason"
     ReplyQuery         signal_id
     StatusQuery        signal_id
     MessagesQuery      signal_id
     SnapshotQuery      signal_id
+    ReceiptQuery       signal_id client_id= digest=
     Approve            signal_id approval_id how= arguments= resume=auto_resume
     Reject             signal_id approval_id "reason" resume=auto_resume
     Respond            signal_id ref @response
-    ToolAsked          signal_id effect_id "question" @options timeout=timeout_ms
+    Decline            signal_id ref "reason"
+    AnswerCall         signal_id ref "text" [error:is_error] details=
+    ToolAsked          signal_id effect_id "question" @options timeout=timeout_ms schema= url=
     ToolWantsChild     signal_id effect_id "prompt" system_prompt= @tools max_turns=
     SwitchModel        signal_id model opts_changed=
     ChangeTools        signal_id attach= detach= replace= generation=
+    ToolSourceReported signal_id source state "reason"
     UpdatePluginOpts   signal_id plugin options=
-    ChangePlugins      signal_id change name
+    ChangePlugins      signal_id change name entry=
     Compact            signal_id "reason"
     Started
     Restarted          incarnation "reason"
+    Recovered          cause= open= attempt=
     Parked             "reason"
     StepCrashed        signal_kind @crash asked_by= owed_by=
+    BudgetLent         budget=
     PluginLagged       plugin hook ms=milliseconds
     StreamStarted      effect_id
     ChunksArrived      effect_id @chunks
@@ -79,9 +91,14 @@ _GRAMMAR: Final = """
     ChildStarted       effect_id child_id "description"
     ChildPublished     effect_id @event child=child_id
     ToolEmitted        effect_id "name" payload=
-    ToolFinished       effect_id "text" [error:is_error] [crashed] details= jitter= started=started_at_ms?@at_ms [late] changes= spent=
+    ToolFinished       effect_id "text" [error:is_error] [crashed] details= jitter= started=started_at_ms?@at_ms [late] changes= spent= images= ran=ran_ms
+    HostJudged         effect_id "deny" arguments= by=
+    HostTold           effect_id
+    AgentIdled         effect_id outcome "text" turns= spent=
+    AgentEnded         effect_id "reason" [lost:is_lost] spent= @receipt
     TimerFired         effect_id jitter= pinged=pinged_at_ms
     ErrandFinished     effect_id @result
+    ContextGathered    effect_id count= digest= tokens=
     TeardownFinished   effect_id @receipt
 """
 
@@ -194,7 +211,24 @@ def _left_word(left: LeftBehind) -> str:
     return f"{left.name}@{left.age_ms}" if left.age_ms else left.name
 
 
+def _plugin_record(written: object) -> PluginRecord:
+    try:
+        return msgspec.convert(written, PluginRecord)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+
+
 _USAGE: Final = WordForm("read/written or read/written/usd", _usage_of, _usage_word, TokenUsage())
+
+
+def _image_of(word: str) -> Image:
+    media_type, colon, data = word.partition(":")
+    if not colon:
+        message = "expected image/png:BASE64"
+        raise ValueError(message)
+    return Image(media_type=media_type, data=data)
+
+
 _ENTRIES: Final = option("entries", LIST, ())
 _USED: Final = option("usage", _USAGE, TokenUsage())
 FORMS: Final[Mapping[Any, WordForm]] = MappingProxyType(
@@ -204,17 +238,31 @@ FORMS: Final[Mapping[Any, WordForm]] = MappingProxyType(
         Spent: WordForm(
             _USAGE.expected, lambda s: spent_of(_usage_of(s), None), lambda one: _usage_word(one.usage)
         ),
+        Budget: WordForm(
+            "a number of tokens",
+            lambda text: Budget(max_total_tokens=int(text)),
+            lambda one: str(one.max_total_tokens),
+        ),
         ModelFacts: WordForm("a model", lambda name: ModelFacts(model=name), attrgetter("model")),
         ToolSpec: WordForm("a tool", plain_tool, attrgetter("name")),
         LeftBehind: WordForm("name@milliseconds@pid", _left_behind, _left_word),
+        Image: WordForm("image/png:BASE64", _image_of, lambda one: f"{one.media_type}:{one.data}"),
         tuple[Change, ...]: WordForm(
             "changes", decode_changes, lambda changes: JSON.encode(encode_changes(changes))
         ),
-        # A plugin that is attached is an object, and has no word.
-        Literal["attach", "detach", "reload"]: WordForm("detach", {"detach": "detach"}.__getitem__, str),
+        PromptSettings: WordForm(
+            "a JSON object of settings", settings_of, lambda one: JSON.encode(msgspec.to_builtins(one))
+        ),
+        PluginRecord | None: WordForm(
+            "what stands for a plugin",
+            _plugin_record,
+            lambda record: JSON.encode(msgspec.to_builtins(record)),
+        ),
     }
 )
 """How values of these types stand in a word."""
+
+SETTINGS_FORM: Final = FORMS[PromptSettings]
 
 
 # --- parts that only one line has
@@ -254,12 +302,17 @@ def _write_chunks(signal: ChunksArrived) -> Iterator[str]:
 
 
 def _read_answer(words: LineWords) -> Mapping[str, Any]:
-    chosen = words.take_option("option")
+    chosen, filled = words.take_option("option"), words.take_option("form")
+    if filled is not None:
+        return {"response": filled.value}
     return {"response": int(chosen.value) if chosen else words.take_text() or ""}
 
 
 def _write_answer(signal: Respond) -> Iterator[str]:
-    yield quote(signal.response) if isinstance(signal.response, str) else f"option={signal.response}"
+    if isinstance(signal.response, Mapping):
+        yield f"form={json.dumps(signal.response, ensure_ascii=False)}"
+    else:
+        yield quote(signal.response) if isinstance(signal.response, str) else f"option={signal.response}"
 
 
 def _read_published(words: LineWords) -> Mapping[str, Any]:
@@ -349,7 +402,7 @@ _RESULTS: Final = {
 }
 _SPECIAL: Final[Mapping[str, Part | Line | Mapping[str, Line]]] = {
     "content": _TEXTS,
-    "response": free('"text"|option=…', _read_answer, _write_answer),
+    "response": free('"text"|option=…|form={…}', _read_answer, _write_answer),
     "options": option("options", LIST, ()),
     "tools": option("tools", LIST, None),
     "crash": within("error", Line(ErrorInfo, '"message"', fixed={"code": "internal"})),

@@ -14,8 +14,8 @@ from hypothesis.strategies import SearchStrategy
 
 from agentrail.core.protocol.signals import SessionBegan, Signal
 from agentrail.core.session.state import Phase
-from agentrail.testing import strategies
-from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of
+from agentrail.testing import open_places, strategies
+from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of, waits_for_host
 from agentrail.testing.runs import CounterExample, Invariant, Run, Setup
 
 Strategies: TypeAlias = Mapping[str, SearchStrategy[Signal]]
@@ -28,6 +28,7 @@ _LONG: Final = 40
 PLAIN_STRATEGIES: Final[Strategies] = MappingProxyType(
     {
         "prompt": strategies.prompts(),
+        "go_on": strategies.goings_on(),
         "steer": strategies.steers(),
         "decide": strategies.decisions(),
         "wake": strategies.timers(),
@@ -36,9 +37,10 @@ PLAIN_STRATEGIES: Final[Strategies] = MappingProxyType(
         "call": strategies.responses().filter(lambda response: bool(response.message.calls)),
         "respond": strategies.responses(),
         "tool": strategies.tool_outcomes(),
+        "host": strategies.host_outcomes(),
         "plugin_request": strategies.plugin_request_outcomes(),
         "abort": strategies.aborts(),
-        "settle": strategies.teardown_outcomes(),
+        "settle": strategies.teardown_outcomes() | strategies.contexts(),
         "end": strategies.stops() | strategies.notices(),
         "noise": st.one_of(
             strategies.questions(),
@@ -49,6 +51,7 @@ PLAIN_STRATEGIES: Final[Strategies] = MappingProxyType(
             strategies.aborts(),
             strategies.stream_outcomes(),
             strategies.tool_outcomes(),
+            strategies.host_outcomes(),
             strategies.teardown_outcomes(),
             strategies.notices(parked=False),
         ),
@@ -98,13 +101,19 @@ class SessionMachine(RuleBasedStateMachine):
         """A caller says something into the cycle, or into the silence."""
         self.say(signal)
 
+    @precondition(lambda self: open_places.can_go_on(self.session_run.state))
+    @rule(signal=_said("go_on"))
+    def go_on(self, signal: Signal) -> None:
+        """A caller wants the model to answer what is there."""
+        self.say(signal)
+
     @precondition(lambda self: bool(self.session_run.state.data.interactions))
     @rule(signal=_said("decide"))
     def decide(self, signal: Signal) -> None:
         """A caller answers a question."""
         self.say(signal)
 
-    @precondition(lambda self: bool(strategies.timers_of(self.session_run.state)))
+    @precondition(lambda self: bool(open_places.timers_of(self.session_run.state)))
     @rule(signal=_said("wake"))
     def wake(self, signal: Signal) -> None:
         """No answer came in time, or a pause is over."""
@@ -142,6 +151,12 @@ class SessionMachine(RuleBasedStateMachine):
     @rule(signal=_said("tool"))
     def tool(self, signal: Signal) -> None:
         """A tool says something."""
+        self.say(signal)
+
+    @precondition(lambda self: waits_for_host(self.session_run.state))
+    @rule(signal=_said("host"))
+    def host(self, signal: Signal) -> None:
+        """The host says what it thinks of a call, or has heard of one."""
         self.say(signal)
 
     @precondition(lambda self: bool(plugin_requests_of(self.session_run.state)))

@@ -7,16 +7,18 @@ state has there; so it is with what people decide, and with the calls that they 
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final, TypeVar, get_args
 
 import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.core.policy.budget import spent_of
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.changes import Change, RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.protocol.hooks import HOOKS, FileText, RequestFailed
+from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import (
     Chunk,
     EffectId,
@@ -26,21 +28,21 @@ from agentrail.core.protocol.request import (
     UsageUpdate,
 )
 from agentrail.core.session import machine
-from agentrail.core.session.open_calls import CallState
-from agentrail.core.session.owners import OfChild, owned_by
 from agentrail.core.session.state import SessionState
 from agentrail.core.values.toolbox import ToolSpec, read_call
 from agentrail.errors import ErrorInfo, InternalError
-from agentrail.events import AbortReceipt, Todo
+from agentrail.events import AbortReceipt, StatusUpdate, Todo, ToolSourceState
 from agentrail.messages import (
     ApprovalId,
     AssistantMessage,
     CallId,
+    ClientCallRef,
     FileRef,
     Image,
     Message,
     PromptRef,
     QuestionRef,
+    SessionId,
     SteerRef,
     StopReason,
     Text,
@@ -51,18 +53,22 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.testing.plugins import PUPPET_ACTIONS, PuppetPlugin, PuppetRule
-from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of
+from agentrail.testing.coming_back import fitting_recovery, recoveries
+from agentrail.testing.forms import FILLED, FORM
+from agentrail.testing.open_places import call_at, id_at, interaction_at, open_ids
+from agentrail.testing.plugins import PUPPET_ACTIONS, PUPPET_ORIGIN, PuppetPlugin, PuppetRule
 
 S = TypeVar("S", bound=s.Signal)
+T = TypeVar("T")
 
-TOOL_NAMES: Final = ("read", "read", "watch", "deploy", "ask", "raed")
+TOOL_NAMES: Final = ("read", "read", "watch", "deploy", "ask", "front", "raed")
 MODEL: Final = "scripted:model"
 
 # Few ids, so that they meet; an empty one, one that no vendor should send, and one that looks like ours.
-_CALL_IDS: Final = ("c1", "c2", "c3", "", "c/1", "call_r1_1")
+CALL_IDS: Final = ("c1", "c2", "c3", "", "c/1", "call_r1_1")
 _ARGUMENTS: Final = (
     *("{}", "{}", "{}", '{"path": "a"}', '{"question": "?", "options": ["left", "right"]}'),
+    '{"question": "?", "schema": {"type": "object", "properties": {"name": {"type": "string"}}}}',
     *('{"path": 3}', '{"path": ', "[]", ""),
 )
 _PLACES: Final = ("0", "0", "0", "1", "2", "late")
@@ -70,6 +76,18 @@ _PLACES: Final = ("0", "0", "0", "1", "2", "late")
 _words: Final = st.sampled_from(("a", "b", "It is", "…", "word " * 20))
 _spoken: Final = _words | st.sampled_from(("<title>A fox</title>", "<status>", "</status>", "`", "<"))
 _JITTERS: Final = st.sampled_from((0.0, 0.5, 0.999))
+_doors: Final = st.sampled_from((None, None, "http", "acp"))
+_request_ids: Final = st.sampled_from((None, None, "req-1", "req-2"))
+_digests: Final = st.sampled_from((None, None, "0" * 64, "f" * 64))
+_settings: Final = st.sampled_from(
+    (
+        None,
+        None,
+        None,
+        PromptSettings(temperature=0.5, max_output_tokens=7),
+        PromptSettings(response_format={"type": "object"}),
+    )
+)
 _client_ids: Final = st.sampled_from((None, None, None, "web-1", "web-2"))
 
 
@@ -95,7 +113,7 @@ def tool_calls(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[ToolCall]:
         names: What the model calls; take names that are not there among them.
     """
     return st.builds(
-        read_call, st.sampled_from(_CALL_IDS), st.sampled_from(list(names)), st.sampled_from(_ARGUMENTS)
+        read_call, st.sampled_from(CALL_IDS), st.sampled_from(list(names)), st.sampled_from(_ARGUMENTS)
     )
 
 
@@ -113,6 +131,7 @@ def messages() -> SearchStrategy[Message]:
         name=st.sampled_from(TOOL_NAMES),
         text=st.text(min_size=1),
         is_error=st.booleans(),
+        images=_tuples(images, max_size=2),
     )
     return st.one_of(
         st.builds(UserMessage, content=_tuples(texts | images | files, min_size=1)),
@@ -171,13 +190,35 @@ def prompts() -> SearchStrategy[s.Prompt]:
     """Prompts that want a receipt, or the text of their own cycle."""
     return _asked(
         s.Prompt, ref=st.just(""), content=_tuples(st.builds(Text, text=_words), min_size=1, max_size=2),
-        reply=st.sampled_from(("receipt", "text")), client_id=_client_ids,
+        reply=st.sampled_from(("receipt", "text")), client_id=_client_ids, via=_doors, request_id=_request_ids,
+        digest=_digests,
+        settings=_settings,
     )  # fmt: skip
+
+
+def goings_on() -> SearchStrategy[s.GoOn]:
+    """Turns without new words; most come where there is nothing to go on with."""
+    return _asked(
+        s.GoOn,
+        ref=st.just(PromptRef("")),
+        client_id=_client_ids,
+        via=_doors,
+        request_id=_request_ids,
+        digest=_digests,
+        settings=_settings,
+    )
 
 
 def steers() -> SearchStrategy[s.Steer]:
     """What people say into a running cycle."""
-    return _asked(s.Steer, ref=st.just(SteerRef("")), text=_words, client_id=_client_ids)
+    return _asked(
+        s.Steer,
+        ref=st.just(SteerRef("")),
+        text=_words,
+        client_id=_client_ids,
+        via=_doors,
+        request_id=_request_ids,
+    )
 
 
 def decisions() -> SearchStrategy[s.Signal]:
@@ -194,6 +235,14 @@ def decisions() -> SearchStrategy[s.Signal]:
         _asked(s.Reject, approval_id=approvals, reason=st.none() | _words, auto_resume=st.booleans()),
         _answers(),
         _answers(),
+        _asked(
+            s.AnswerCall,
+            ref=st.sampled_from(_PLACES).map(ClientCallRef),
+            text=_words,
+            is_error=st.booleans(),
+            details=st.sampled_from((None, {"a": [1.5, None]})),
+        ),
+        _asked(s.Decline, ref=st.sampled_from(_PLACES).map(QuestionRef), reason=st.none() | _words),
     )
 
 
@@ -203,7 +252,7 @@ def tool_aborts() -> SearchStrategy[s.AbortTool]:
 
 
 def changes() -> SearchStrategy[s.Signal]:
-    """Another model; other tools, of names that are there and of names that are not; plugins that are not there."""
+    """Another model; other tools, of names that are there and of names that are not; other plugins."""
     names = ("read", "watch", "grep", "glob")
     specs = st.lists(st.sampled_from(names), max_size=2, unique=True).map(
         lambda chosen: tuple(map(_plain_tool, chosen))
@@ -218,8 +267,36 @@ def changes() -> SearchStrategy[s.Signal]:
             replace=st.sampled_from((False, False, True)),
             generation=st.just(0),
         ),
+        _asked(
+            s.ToolSourceReported,
+            source=st.sampled_from(("mcp:files", "mcp:tracker")),
+            state=st.sampled_from(get_args(ToolSourceState)),
+            reason=st.none() | _words,
+        ),
         _asked(s.UpdatePluginOpts, plugin=st.just("unknown"), options=st.just({"strict": True})),
-        _asked(s.ChangePlugins, change=st.just("detach"), name=st.just("unknown")),
+        plugin_changes(),
+    )
+
+
+def plugin_changes() -> SearchStrategy[s.ChangePlugins]:
+    """Plugins that come, go and are loaded anew; some are there already, and the code of some is not to be found."""
+    records = st.builds(
+        PluginRecord,
+        name=st.sampled_from(_PLUGIN_NAMES),
+        version=st.just("1"),
+        origin=st.sampled_from((PUPPET_ORIGIN, PUPPET_ORIGIN, "gone.away:Plugin")),
+        options=st.sampled_from((None, None, {}, {"unknown": 1})),
+    )
+    return st.one_of(
+        _asked(s.ChangePlugins, change=st.just("detach"), name=st.sampled_from((*_PLUGIN_NAMES, "unknown"))),
+        records.flatmap(
+            lambda record: _asked(
+                s.ChangePlugins,
+                change=st.sampled_from(("attach", "reload")),
+                name=st.just(record.name),
+                entry=st.sampled_from((record, record, record, None)),
+            )
+        ),
     )
 
 
@@ -247,6 +324,8 @@ def questions() -> SearchStrategy[s.Signal]:
         _asked(s.StatusQuery),
         _asked(s.MessagesQuery),
         _asked(s.SnapshotQuery),
+        goings_on(),
+        _asked(s.ReceiptQuery, client_id=st.sampled_from(("web-1", "web-3")), digest=_digests),
         _asked(s.Compact, reason=st.none() | _words),
     )
 
@@ -265,13 +344,15 @@ def stream_outcomes(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[s.Signa
     )
 
 
-def responses(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[s.ResponseCompleted]:
+def responses(
+    names: Sequence[str] = TOOL_NAMES, calls: SearchStrategy[ToolCall] | None = None
+) -> SearchStrategy[s.ResponseCompleted]:
     """Complete responses: nothing, text, thoughts and calls in any order, also cut by the output limit."""
     blocks = st.one_of(
         st.builds(Text, text=_words),
         st.builds(Thinking, text=_words, provider=st.just("scripted")),
-        tool_calls(names),
-        tool_calls(names),
+        tool_calls(names) if calls is None else calls,
+        tool_calls(names) if calls is None else calls,
     )
     stop_reasons: SearchStrategy[StopReason] = st.sampled_from(("end", "tool_use", "max_tokens"))
     return stop_reasons.flatmap(
@@ -298,6 +379,10 @@ def tool_outcomes() -> SearchStrategy[s.Signal]:
         is_error=st.booleans(),
         started_at_ms=st.just(0),
         spent=st.none() | _usages().map(lambda usage: spent_of(usage, None)),
+        images=_tuples(
+            st.builds(Image, media_type=st.just("image/png"), data=st.just("iVBORw0KGgo=")), max_size=2
+        ),
+        ran_ms=st.none() | st.integers(0, 9),
     )
     crashed = _outcome(
         s.ToolFinished,
@@ -323,6 +408,8 @@ def tool_outcomes() -> SearchStrategy[s.Signal]:
             question=_words,
             options=_tuples(_words, max_size=2),
             timeout_ms=st.none() | st.just(1_000),
+            schema=st.sampled_from((None, None, FORM)),
+            url=st.sampled_from((None, None, "https://example.org/consent")),
         ),
         _asked(
             s.ToolWantsChild,
@@ -332,6 +419,53 @@ def tool_outcomes() -> SearchStrategy[s.Signal]:
         ),
     )
     return st.one_of(spoken, finished, finished, finished, crashed, crashed, changing)
+
+
+def host_outcomes() -> SearchStrategy[s.Signal]:
+    """What comes of what the host is asked and told: it lets calls run, denies them, and changes them, well and badly."""
+    return st.one_of(host_verdicts(), host_verdicts(), _outcome(s.HostTold))
+
+
+def host_verdicts() -> SearchStrategy[s.HostJudged]:
+    """What a host says of a call."""
+    written: SearchStrategy[Mapping[str, object]] = st.sampled_from(
+        ({"path": "h"}, {"path": "i"}, {"path": 3}, {})
+    )
+    return _outcome(
+        s.HostJudged,
+        deny=st.sampled_from((None, None, None, "no", "")),
+        arguments=st.none() | written,
+        by=st.sampled_from(("host", "audit")),
+    )
+
+
+def contexts() -> SearchStrategy[s.ContextGathered]:
+    """What was gathered for the requests of a turn: nothing, little, and more than is left to spend."""
+    return _outcome(
+        s.ContextGathered,
+        count=st.integers(0, 2),
+        digest=st.sampled_from(("", "abc")),
+        tokens=st.sampled_from((0, 5, 5_000)),
+    )
+
+
+def agent_outcomes() -> SearchStrategy[s.Signal]:
+    """What comes of an agent in the background: it begins, says something, is idle, is gone."""
+    spent = _usages().map(lambda usage: spent_of(usage, None))
+    published = st.builds(StatusUpdate, text=_words)
+    return st.one_of(
+        _outcome(s.ChildStarted, child_id=st.just(SessionId("s.agent-1"))),
+        _outcome(s.ChildPublished, event=published),
+        _outcome(
+            s.AgentIdled,
+            outcome=st.sampled_from(("finished", "aborted", "failed")),
+            text=_words,
+            turns=st.integers(0, 3),
+            spent=spent,
+        ),
+        _outcome(s.AgentIdled, outcome=st.just("finished"), text=_words, turns=st.just(1), spent=spent),
+        _outcome(s.AgentEnded, reason=_words, is_lost=st.booleans(), spent=st.none() | spent),
+    )
 
 
 def session_changes() -> SearchStrategy[Change]:
@@ -362,12 +496,12 @@ def plugin_request_outcomes() -> SearchStrategy[s.PluginRequestFinished]:
 
 
 def notices(*, parked: bool = True) -> SearchStrategy[s.Signal]:
-    """What a supervisor says: crashes of the actor, crashes of a step, slow plugins; and the last word, unless `parked` is false."""
+    """What a supervisor says: crashes of the actor and of a step, lives in another process, slow plugins; the last word, unless `parked` is false."""
     restarted = st.builds(s.Restarted, at_ms=st.just(0), reason=_words, incarnation=st.just(2))
     crashed = st.builds(
         s.StepCrashed,
         at_ms=st.just(0),
-        signal_kind=st.just("Prompt"),
+        signal_kind=st.sampled_from(("Prompt", "Prompt", "Recovered")),
         error=st.just(ErrorInfo(code="internal", message="a bug")),
         asked_by=st.sampled_from((None, s.SignalId("caller"))),
     )
@@ -379,7 +513,8 @@ def notices(*, parked: bool = True) -> SearchStrategy[s.Signal]:
         milliseconds=st.just(80),
     )
     last = st.builds(s.Parked, at_ms=st.just(0), reason=_words)
-    return st.one_of(restarted, crashed, lagged, last) if parked else st.one_of(restarted, crashed, lagged)
+    others = (restarted, recoveries(), crashed, lagged)
+    return st.one_of(*others, last) if parked else st.one_of(*others)
 
 
 def signals(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[s.Signal]:
@@ -391,11 +526,11 @@ def signals(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[s.Signal]:
         stream_outcomes(names),
         tool_outcomes(),
         tool_outcomes(),
-        teardown_outcomes(),
+        teardown_outcomes() | contexts(),
         timers(),
         steers(),
         decisions(),
-        st.one_of(questions(), tool_aborts(), changes(), plugin_request_outcomes()),
+        st.one_of(questions(), tool_aborts(), changes(), plugin_request_outcomes(), host_outcomes()),
         aborts(),
         st.one_of(notices(parked=False), stops(), notices()),
     )
@@ -414,26 +549,28 @@ def fit(signal: S, state: SessionState, number: int) -> S:
         case s.Asked():
             changes["signal_id"] = s.SignalId(f"s{number}")
         case s.EffectOutcome():
-            changes["effect_id"] = _id_at(signal, state)
+            changes["effect_id"] = id_at(signal, state)
         case s.Restarted():
             changes["incarnation"] = state.data.incarnation + 1
-        case s.StepCrashed(asked_by=asked_by) if asked_by is not None:
-            changes["asked_by"] = s.SignalId(f"s{number}")
+        case s.Recovered():
+            changes |= fitting_recovery(signal, state, number)
         case _:
             pass
     match signal:
-        case s.Prompt():
+        case s.Prompt() | s.GoOn():
             changes["ref"] = PromptRef(f"s{number}")
         case s.Steer():
             changes["ref"] = SteerRef(f"s{number}")
         case s.Approve(approval_id=place) | s.Reject(approval_id=place):
-            changes["approval_id"] = ApprovalId(_interaction_at(place, state))
+            changes["approval_id"] = ApprovalId(interaction_at(place, state))
         case s.ToolAsked() | s.ToolWantsChild():
-            changes["effect_id"] = _id_at(signal, state)
-        case s.Respond(ref=place):
-            changes["ref"] = QuestionRef(_interaction_at(place, state))
+            changes["effect_id"] = id_at(signal, state)
+        case s.AnswerCall(ref=place):
+            changes["ref"] = ClientCallRef(interaction_at(place, state))
+        case s.Respond(ref=place) | s.Decline(ref=place):
+            changes["ref"] = QuestionRef(interaction_at(place, state))
         case s.AbortTool(call_id=place):
-            changes["call_id"] = _call_at(place, state)
+            changes["call_id"] = call_at(place, state)
         case s.ChangeTools():
             changes["generation"] = number
         case _:
@@ -451,7 +588,7 @@ def scripts(
     # The length is drawn first, because lists that are only bounded are short: five signals, as a rule.
     lengths = st.integers(0, max_size)
     for drawn in draw(lengths.flatmap(lambda n: st.lists(signals(names), min_size=n, max_size=n))):
-        if isinstance(drawn, s.EffectOutcome) and drawn.effect_id != "late" and not _open_ids(drawn, state):
+        if isinstance(drawn, s.EffectOutcome) and drawn.effect_id != "late" and not open_ids(drawn, state):
             continue  # late ones are drawn on purpose; more of them would keep sessions from getting anywhere
         signal = fit(drawn, state, len(script) + 1)
         script.append(signal)
@@ -462,75 +599,11 @@ def scripts(
     return tuple(script)
 
 
-def _id_at(outcome: s.EffectOutcome | s.ToolAsked | s.ToolWantsChild, state: SessionState) -> EffectId:
-    ids = _open_ids(outcome, state)
-    if outcome.effect_id == "late" or not ids:
-        match outcome:
-            case s.ToolFinished() | s.ToolProgressed() | s.ToolEmitted() | s.ToolAsked() | s.ToolWantsChild():
-                prefix = "t"
-            case s.TeardownFinished():
-                prefix = "d"
-            case s.TimerFired():
-                prefix = "w"
-            case s.PluginRequestFinished():
-                prefix = "e"
-            case _:
-                prefix = "r"
-        return EffectId(f"{prefix}{max(state.data.minted - 1, 0)}")
-    return ids[int(outcome.effect_id) % len(ids)]
-
-
-def _open_ids(
-    outcome: s.EffectOutcome | s.ToolAsked | s.ToolWantsChild, state: SessionState
-) -> list[EffectId]:
-    data = state.data
-    match outcome:
-        case s.ToolFinished() | s.ToolProgressed() | s.ToolEmitted() | s.ToolAsked() | s.ToolWantsChild():
-            ends_some_time = {"running", "stopping"}
-            running = _ids_of(call for call in (*data.batch, *data.survivors) if call.stage in ends_some_time)
-            of_tools = [effect_id for effect_id, _ in owned_by(data.open, OfChild)]
-            return [*running, *of_tools] if isinstance(outcome, s.ToolFinished) else running
-        case s.TeardownFinished():
-            return teardowns_of(state)
-        case s.TimerFired():
-            return timers_of(state)
-        case s.PluginRequestFinished():
-            return plugin_requests_of(state)
-        case _:
-            return [data.stream.effect_id] if data.stream and not data.stream.pausing else []
-
-
-def timers_of(state: SessionState) -> list[EffectId]:
-    """Give the ids of all timers that a session has set: of what waits for people, of what pauses, of a hook that waits."""
-    data = state.data
-    waiting = [interaction.timer for interaction in data.interactions if interaction.timer is not None]
-    pausing = _ids_of(call for call in data.batch if call.stage == "pausing")
-    between = [data.stream.effect_id] if data.stream is not None and data.stream.pausing else []
-    holding = [data.held.timer] if data.held is not None else []
-    return [*waiting, *pausing, *between, *holding]
-
-
-def _ids_of(calls: Iterable[CallState]) -> list[EffectId]:
-    return [call.effect_id for call in calls if call.effect_id is not None]
-
-
-def _interaction_at(place: str, state: SessionState) -> str:
-    """Name what waits at this place; without one, or for `late`, what was decided last, or what never was."""
-    ids = [str(interaction.id) for interaction in state.data.interactions]
-    if place == "late" or not ids:
-        ids = [resolved.id for resolved in state.data.resolved[-1:]] or ["unknown/a0"]
-        return ids[0]
-    return ids[int(place) % len(ids)]
-
-
-def _call_at(place: str, state: SessionState) -> CallId:
-    calls = [call.call.call_id for call in (*state.data.batch, *state.data.survivors)]
-    return calls[int(place) % len(calls)] if calls and place != "late" else CallId("c0")
-
-
 def _answers() -> SearchStrategy[s.Respond]:
     return _asked(
-        s.Respond, ref=st.sampled_from(_PLACES).map(QuestionRef), response=_words | st.integers(0, 2)
+        s.Respond,
+        ref=st.sampled_from(_PLACES).map(QuestionRef),
+        response=_words | st.integers(0, 2) | st.sampled_from(FILLED),
     )
 
 
@@ -540,9 +613,6 @@ def _plain_tool(name: str) -> ToolSpec:
 
 def _usages() -> SearchStrategy[TokenUsage]:
     return st.builds(TokenUsage, input=st.integers(0, 9), output=st.integers(0, 9))
-
-
-T = TypeVar("T")
 
 
 def _tuples(

@@ -5,20 +5,25 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from agentrail.abc import NO_HOST, HostHooks
 from agentrail.errors import ModelNotFound
-from agentrail.runtime.supervisor import SessionSupervisor, open_sessions
+from agentrail.runtime.keeper import open_sessions
+from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
 from agentrail.sandboxes.local import LocalSandbox
 
 
-def open_nameless(make_sandbox: MakeSandbox | None = None) -> AbstractAsyncContextManager[SessionSupervisor]:
+def open_nameless(
+    make_sandbox: MakeSandbox | None = None, *, host: HostHooks = NO_HOST
+) -> AbstractAsyncContextManager[SessionSupervisor]:
     """Open a supervisor whose models are objects, such as a `ScriptedModel`.
 
     Args:
         make_sandbox: Makes the sandboxes of sessions that bring none of their own; by default a `LocalSandbox` on their
             `working_dir`.
+        host: What is asked about the calls of its sessions, and told of them.
     """
-    return open_sessions(_refuse_names, make_sandbox or _make_sandbox)
+    return open_sessions(_refuse_names, make_sandbox or _make_sandbox, host=host)
 
 
 def _make_sandbox(_name: str, working_dir: Path) -> LocalSandbox:

@@ -39,7 +39,7 @@ class _Fake:
     killable: bool = True
     effect_class: EffectClass = "once"
     timeout_seconds: float | None = None
-    answered_by: Literal["code", "user"] = "code"
+    answered_by: Literal["code", "user", "client"] = "code"
     started: trio.Event = field(factory=trio.Event, init=False)
     calls: list[JsonObject] = field(factory=list, init=False)
     contexts: list[ToolContext] = field(factory=list, init=False)

@@ -10,9 +10,11 @@ from typing import Any
 from attrs import frozen
 
 from agentrail.core.protocol.hooks import HookEvent
+from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.stack.loading import Member
 from agentrail.core.stack.plugin import Context
 from agentrail.core.values.foreign import attempt
+from agentrail.testing.plugins import puppet_of
 from agentrail.testing.purity import side_effects
 
 
@@ -64,6 +66,11 @@ class StackWatch:
             )
         self.askings.append(AskedPlugin(member=member, event=event, state=state, ctx=ctx, answer=answer))
         return answer
+
+    def find(self, change: str, record: PluginRecord) -> object:
+        """Give a plugin that comes while the session lives: a puppet, where its record says so."""
+        del change
+        return puppet_of(record)
 
     def take(self) -> tuple[tuple[AskedPlugin, ...], tuple[str, ...]]:
         """Give what was seen since the last time."""

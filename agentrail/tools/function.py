@@ -9,7 +9,6 @@ import inspect
 import logging
 import math
 import re
-import time
 import typing
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
@@ -18,6 +17,7 @@ import msgspec
 import trio
 from attrs import define, field, frozen
 
+from agentrail import outside
 from agentrail.abc import MAX_RESULT_BYTES, Error, Reconciled, ToolContext, ToolListing, ToolOutcome
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolDefinitionError
@@ -72,7 +72,7 @@ class FunctionTool(Generic[P, R]):
         max_result_bytes: Of a longer text the middle is left out.
         thread: Whether a `def` runs in a worker thread; says nothing about an `async def`.
         abandonable: Whether a thread whose call was stopped is left behind.
-        answered_by: `user` for a tool whose calls are questions; it is never executed.
+        answered_by: `user` for a tool whose calls are questions, `client` for one that the client runs; it is never executed.
         reconcile: Finds out what became of an operation; None unless it is `reconcilable`.
     """
 
@@ -87,7 +87,7 @@ class FunctionTool(Generic[P, R]):
     max_result_bytes: int
     thread: bool
     abandonable: bool
-    answered_by: Literal["code", "user"]
+    answered_by: Literal["code", "user", "client"]
     reconcile: Reconcile | None = field(repr=False)
     _label: Label | None = field(repr=False)
     _signature: Signature = field(repr=False)
@@ -150,11 +150,11 @@ class FunctionTool(Generic[P, R]):
         return to_outcome(self.name, value)
 
     def _call_inline(self, call: Callable[[], object]) -> object:
-        began_at = time.perf_counter()
+        began_at = outside.stopwatch()
         try:
             return call()
         finally:
-            self._look_at_time(began_at, time.perf_counter())
+            self._look_at_time(began_at, outside.stopwatch())
 
     def _look_at_time(self, began_at: float, now: float) -> None:
         """Name a tool that kept all sessions of the process from going on, once a minute."""
@@ -190,7 +190,7 @@ def tool(
     max_result_bytes: int = MAX_RESULT_BYTES,
     thread: bool = True,
     abandonable: bool = False,
-    answered_by: Literal["code", "user"] = "code",
+    answered_by: Literal["code", "user", "client"] = "code",
     reconcile: Reconcile | None = None,
     label: Label | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
@@ -210,7 +210,7 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
     max_result_bytes: int = MAX_RESULT_BYTES,
     thread: bool = True,
     abandonable: bool = False,
-    answered_by: Literal["code", "user"] = "code",
+    answered_by: Literal["code", "user", "client"] = "code",
     reconcile: Reconcile | None = None,
     label: Label | None = None,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
@@ -233,7 +233,7 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
         thread: False runs a `def` in the event loop, which stands still meanwhile: for short pure functions.
         abandonable: True leaves the thread of a call that was stopped behind, instead of waiting for it.
         answered_by: `user` makes each call a question to the user: `question` and perhaps `options` are its arguments,
-            the answer is its result, and the function is never called.
+            the answer is its result. `client` leaves each call to the client. Neither ever calls the function.
         reconcile: Finds out what became of an operation, before it is run again: `await reconcile(operation_id, ctx)`
             gives `Done(result)`, `NotDone()` or `Unknown()`. Required by `reconcilable`.
         label: Says in a few words, for people, what a call with these arguments does; by default the name.

@@ -36,7 +36,7 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
             without quotes; sets are sorted.
 
     Returns:
-        `Ok`, `Error` or `ToolUpdate`, whose text is never empty and whose details are plain JSON.
+        `Ok`, `Error` or `ToolUpdate`, whose text is never empty, unless it has pictures, and whose details are plain JSON.
 
     Raises:
         ToolContractError: The tool author's move: anything else, or something inside that JSON has no word for.
@@ -49,6 +49,12 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
         case ToolUpdate(changes=changes, text=text, details=details):
             _check_text(name, text)
             return ToolUpdate(*changes, text=text or NO_OUTPUT, details=_details(name, details))
+        case Ok(text=text, details=details, images=images) if images:
+            _check_text(name, text)
+            plain = _details(
+                name, details
+            )  # where that is what it was nothing is made anew: pictures are looked at again
+            return value if plain is details else Ok(text=text, details=plain, images=images)
         case Ok(text=text, details=details) | Error(text=text, details=details):
             _check_text(name, text)
             return type(value)(text=text or NO_OUTPUT, details=_details(name, details))

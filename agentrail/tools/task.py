@@ -1,11 +1,12 @@
 """The tool `task`: give a piece of work to a session of its own, which begins without this conversation."""
 
+from collections.abc import Callable
 from typing import Final
 
 from attrs import field, frozen
 
-from agentrail.abc import ToolContext, ToolOutcome
-from agentrail.core.session.children import KINDS_OF_CHILD
+from agentrail.abc import ToolContext, ToolListing, ToolOutcome
+from agentrail.core.session.agent_state import GENERAL_PURPOSE
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolContractError
 from agentrail.messages import JsonObject
@@ -27,13 +28,23 @@ _PARAMETERS: Final[JsonObject] = {
         },
         "subagent_type": {
             "type": "string",
-            "default": KINDS_OF_CHILD[0],
+            "default": GENERAL_PURPOSE,
             "description": "The kind of sub-agent.",
         },
     },
     "required": ["description"],
     "additionalProperties": False,
 }
+
+
+def _describe(listing: ToolListing) -> str:
+    """List the agents that there are, where there are more than the general one."""
+    if not listing.agents:
+        return _DESCRIPTION
+    lines = [f"- {name}: {description}" for name, description in listing.agents]
+    if GENERAL_PURPOSE not in dict(listing.agents):
+        lines.append(f"- {GENERAL_PURPOSE}: has the same tools as you")
+    return "\n".join((_DESCRIPTION, "Values of `subagent_type`:", *lines))
 
 
 @frozen(kw_only=True, eq=False)
@@ -48,7 +59,7 @@ class TaskTool:
     max_depth: int = 1
     timeout_seconds: float = TIMEOUT_SECONDS
     name: str = field(default="task", init=False)
-    description: str = field(default=_DESCRIPTION, init=False)
+    description: Callable[[ToolListing], str] = field(default=_describe, init=False)
     parameters: JsonObject = field(factory=lambda: dict(_PARAMETERS), init=False)
     killable: bool = field(default=True, init=False)
     effect_class: EffectClass = field(default="once", init=False)

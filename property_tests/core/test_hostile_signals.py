@@ -19,6 +19,7 @@ import msgspec
 from hypothesis import given, reject, settings, strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.signals import (
     Approve,
     Asked,
@@ -42,14 +43,15 @@ from agentrail.errors import AgentrailError, ErrorInfo, InternalError
 from agentrail.events import AgentStart, Event, PluginEvent
 from agentrail.frozen import MAX_LEVELS
 from agentrail.messages import PromptRef
-from agentrail.testing import strategies
+from agentrail.testing import open_places, strategies
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
-from agentrail.testing.plugins import PuppetPlugin
+from agentrail.testing.plugins import PUPPET_ORIGIN
 from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of
 from agentrail.testing.runs import Run, Setup
 from property_tests.vandal import portrait
-from tests.core.worlds import TOOLS, config
+from tests.core.worlds import WITH_CLIENT as TOOLS, config
 
+HOOKS: Final = st.sets(st.sampled_from(("before_tool", "after_tool"))).map(frozenset)
 ROUNDS: Final = settings(max_examples=max(settings().max_examples // 3, 10))
 TEXTS: Final = (
     "",
@@ -171,7 +173,7 @@ def aimed(draw: st.DrawFn, kind: type[Any], run: Run, wrong: bool = False) -> An
         changes |= {"asked_by": None, "error": ErrorInfo(code="x", message="\ud800")}
         changes["owed_by"] = draw(st.sampled_from((None, *_open_ids(run))))
     if isinstance(signal, ChangePlugins) and not wrong:
-        changes["entry"] = draw(st.sampled_from((None, object(), PuppetPlugin((), name="puppet"))))
+        changes["entry"] = draw(st.sampled_from((None, object(), _record("puppet"), _record("\ud800"))))
     if draw(st.integers(0, 3)):
         if isinstance(signal, EffectOutcome | ToolAsked | ToolWantsChild):
             changes["effect_id"] = draw(st.sampled_from((*_open_ids(run), "late")))
@@ -180,12 +182,16 @@ def aimed(draw: st.DrawFn, kind: type[Any], run: Run, wrong: bool = False) -> An
     return msgspec.structs.replace(signal, **changes)
 
 
+def _record(name: str) -> PluginRecord:
+    return PluginRecord(name=name, version="1", origin=PUPPET_ORIGIN, options=None)
+
+
 def _open_ids(run: Run) -> list[str]:
     data = run.state.data
     calls = [call.effect_id for call in (*data.batch, *data.survivors) if call.effect_id is not None]
     streams = [data.stream.effect_id] if data.stream is not None else []
     teardowns, plugin_requests = teardowns_of(run.state), plugin_requests_of(run.state)
-    return [*calls, *data.loans, *streams, *teardowns, *plugin_requests, *strategies.timers_of(run.state)]
+    return [*calls, *data.loans, *streams, *teardowns, *plugin_requests, *open_places.timers_of(run.state)]
 
 
 def _go_on(data: st.DataObject, run: Run) -> None:
@@ -199,7 +205,9 @@ def test_hostile_values_break_no_promise(data, plugins):
     """Of the right types and as bad as those allow: no step raises, every promise holds, and the session comes to rest."""
     # Drawn plugins answer what means nothing where they are asked: that is what those promises look for.
     about_plugins = frozenset(promise.__name__ for promise in PLUGIN_PROMISES)
-    run = Run(Setup(tools=TOOLS, config=config(), entries=plugins, without=about_plugins))
+    run = Run(
+        Setup(tools=TOOLS, config=config(host_hooks=data.draw(HOOKS)), entries=plugins, without=about_plugins)
+    )
     run.hear(SessionBegan(at_ms=0))
     for _ in range(data.draw(st.integers(1, 16))):
         _go_on(data, run)
@@ -214,7 +222,7 @@ def test_hostile_values_break_no_promise(data, plugins):
 @given(data=st.data())
 def test_values_of_wrong_types_are_put_aside(data):
     """With a value of a wrong type in it, a step raises `InternalError` or nothing, and the run that was can go on."""
-    run = Run(Setup(tools=TOOLS, config=config()))
+    run = Run(Setup(tools=TOOLS, config=config(host_hooks=data.draw(HOOKS))))
     run.hear(SessionBegan(at_ms=0))
     for _ in range(data.draw(st.integers(1, 16))):
         signal = data.draw(aimed(data.draw(st.sampled_from(KINDS)), run, wrong=True))

@@ -11,21 +11,25 @@ from hypothesis import given, settings, strategies as st
 
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.session import machine
+from agentrail.core.session.legality import is_late_ephemeral
 from agentrail.testing import strategies
 from agentrail.testing.promises import comparable
 from agentrail.testing.runs import Run, Setup
 from agentrail.testing.session_machine import PLAIN_STRATEGIES, SessionMachine
-from tests.core.worlds import TOOLS, config, walk
+from tests.core.worlds import WITH_CLIENT as TOOLS, config, walk
 
+HOOKS = st.sets(st.sampled_from(("before_tool", "after_tool"))).map(frozenset)
 # What lets a session get far stands first: Hypothesis likes the beginning of a list, and shrinks towards it.
 CONFIGS = st.builds(
     config,
     max_turns=st.sampled_from((3, 2, 4, 1)),
+    on_max_turns=st.sampled_from(("answer", "stop", "abort")),
     max_parallel_tools=st.sampled_from((2, 1, 3)),
     max_prompt_queue=st.sampled_from((2, 1, 3)),
     max_steering_queue=st.sampled_from((2, 1, 3)),
     max_retries=st.sampled_from((1, 0, 2)),
     tool_max_retries=st.sampled_from((1, 0, 2)),
+    host_hooks=HOOKS,
     fallbacks=st.sampled_from(
         ((), (ModelFacts(model="scripted:second"),), (ModelFacts(model="scripted:second"),) * 2)
     ),
@@ -82,7 +86,8 @@ def test_late_outcomes_can_be_left_out(data, start):
     kept = [
         seen.signal
         for seen in run
-        if seen.after.data.dropped == seen.before.data.dropped or getattr(seen.signal, "late", False)
+        if (seen.after.data.dropped == seen.before.data.dropped or getattr(seen.signal, "late", False))
+        and not is_late_ephemeral(seen.before, seen.signal)
     ]
     without = list(walk(kept, start))
     if without:

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 from agentrail.core.session import machine
 from agentrail.testing import strategies
 from tests.core.outside import OpenFromOutside
-from tests.core.worlds import TOOLS, config, walk
+from tests.core.worlds import WITH_CLIENT as TOOLS, config, walk
 
 CONFIGS = st.builds(
     config,

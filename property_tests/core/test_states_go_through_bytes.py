@@ -22,7 +22,8 @@ from agentrail.core.session.state import (
 from agentrail.core.session.state_codec import decode_session, encode_session
 from agentrail.core.session.state_shapes import SHAPES, SPECS, Reading, Writing
 from agentrail.core.stack.outcome import Decisive, Outcome
-from agentrail.core.wire.shapes import Fields, read_json, written
+from agentrail.core.wire.json_text import read_json
+from agentrail.core.wire.shapes import Fields, written
 from agentrail.errors import AgentrailError, CodecError, PluginError
 from agentrail.testing import strategies
 from agentrail.testing.runs import Run, Setup
@@ -30,7 +31,7 @@ from tests.core.anything import values_of
 from tests.core.drawn_lives import steps, text_of
 from tests.core.stored_lives import live_in_bytes, plugins_of, through_bytes
 from tests.core.test_state_codec import spoilt_tree
-from tests.core.worlds import TOOLS, config
+from tests.core.worlds import WITH_CLIENT as TOOLS, config
 
 SEEDS: Final = st.integers(0, 2**32)
 FEW: Final = settings(max_examples=max(settings().max_examples // 4, 5))
@@ -40,14 +41,15 @@ FEW: Final = settings(max_examples=max(settings().max_examples // 4, 5))
 @given(seed=SEEDS)
 def test_a_drawn_life_in_bytes_is_the_same_life(seed):
     """Suspended cycles, open calls, held hooks, compactions, budgets, children, queues: effect for effect."""
-    live_in_bytes(seed, 60)
+    live_in_bytes(seed, 60, has_host=seed % 2 == 0)
 
 
 @FEW
 @given(data=st.data(), plugins=strategies.stacks(max_size=2))
 def test_any_script_in_bytes_is_the_same_script(data, plugins):
     """With plugins that answer anything, and signals in any order: the same states, the same effects."""
-    run = Run(Setup(tools=TOOLS, config=config(), entries=plugins))
+    hooks = data.draw(st.sampled_from((frozenset(), frozenset({"before_tool", "after_tool"}))))
+    run = Run(Setup(tools=TOOLS, config=config(host_hooks=hooks), entries=plugins))
     state = run.state
     for signal in data.draw(strategies.scripts(run.state)):
         before = through_bytes(state)

@@ -18,7 +18,8 @@ class Followed:
 
     group_id: str | None = None
 
-    def __init__(self, keep: int, name: str = "s") -> None:
+    def __init__(self, keep: int, name: str = "s", scope: str = "") -> None:
+        self.scope = scope
         self.bus = EventBus(Envelope(SessionId(name), 0, 0, (SessionId(name),)), keep=keep)
 
     def take_snapshot(self) -> TakenSnapshot:

@@ -265,6 +265,7 @@ async def test_max_children_counts_those_that_are_restarting(stage):
             await supervisor.start_instance()
 
 
+@pytest.mark.check
 @pytest.mark.scenario("S-096")
 @on_virtual_time
 async def test_ten_thousand_children(stage):

@@ -46,10 +46,10 @@ TOLD = [
         events.ApprovalRequired(approval=APPROVAL),
         "may shell run with {'command': 'git push'}? (it leaves this machine) /approve or /reject",
     ),
-    (events.AskUser(ref=ASKED, question="Which?"), "Which? /answer"),
+    (events.AskUser(ref=ASKED, question="Which?"), "Which? /answer or /decline"),
     (
         events.AskUser(ref=ASKED, question="Which?", options=("left", "right")),
-        "Which? 1) left 2) right /answer",
+        "Which? 1) left 2) right /answer or /decline",
     ),
     (
         events.CompactEnd(removed=40, tokens_before=9, tokens_after=1, saved_to=None),
@@ -62,6 +62,16 @@ TOLD = [
     (
         events.BudgetWarning(spent=Amount(value=0.8, unit="usd"), limit=Amount(value=1, unit="usd")),
         "$0.80 of $1.00 are spent",
+    ),
+    (
+        events.ToolSourceChanged(
+            source="mcp:tracker", state="needs_login", reason="agentrail mcp login tracker"
+        ),
+        "mcp:tracker wants a login: agentrail mcp login tracker",
+    ),
+    (
+        events.ToolSourceChanged(source="mcp:files", state="parked"),
+        "mcp:files went away too often, and its tools are gone",
     ),
     (
         events.PluginFailed(plugin="Audit", hook="BeforeTool", error=BUSY, policy="open"),

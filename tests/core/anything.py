@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from agentrail.core.policy.budget import Price
+from agentrail.core.policy.budget import Budget, Price
 from agentrail.core.protocol.changes import UpdateContext, UpdateTodos
 from agentrail.events import Envelope, Event, EventBase, MessageDelta, SubagentEvent, Todo, ToolExecutionEnd
 from agentrail.messages import SessionId
@@ -89,6 +89,10 @@ def _values(hint: Any) -> SearchStrategy[Any]:
     if hint is Price:  # it refuses what is no price
         amounts = st.floats(0, 1e6)
         return st.builds(Price, input=amounts, output=amounts, cache_read=st.none() | amounts)
+    if hint is Budget:  # it refuses one that limits nothing
+        return st.builds(
+            Budget, max_total_tokens=st.integers(1, 2**62), max_cost_usd=st.none() | st.floats(0.01, 1e6)
+        )
     if hint is UpdateTodos:  # it refuses todos without a name, a content, or with a name that another has
         todos = st.builds(Todo, id=st.text(min_size=1).filter(str.strip), content=st.just("do it"))
         return st.builds(

@@ -6,10 +6,10 @@ stands in a file. Whoever changes how lives are drawn writes the file anew, on t
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 from attrs import frozen
@@ -29,15 +29,26 @@ from agentrail.core.protocol.effects import (
 from agentrail.core.protocol.hooks import HOOKS, FileText, FileWritten, RequestFailed
 from agentrail.core.protocol.request import EffectId, ModelFacts, TextDelta
 from agentrail.core.protocol.signals import (
+    AgentEnded,
+    AgentIdled,
+    AnswerCall,
     Approve,
+    BudgetLent,
     ChangePlugins,
     ChildPublished,
     ChildStarted,
     ChunksArrived,
+    ContextGathered,
+    Decline,
     EffectOutcome,
+    GoOn,
+    HostJudged,
+    HostTold,
     Parked,
     PluginRequestFinished,
     Prompt,
+    ReceiptQuery,
+    Recovered,
     Reject,
     Respond,
     SessionBegan,
@@ -47,6 +58,7 @@ from agentrail.core.protocol.signals import (
     StopSession,
     TimerFired,
     ToolFinished,
+    ToolSourceReported,
     ToolWantsChild,
     UpdatePluginOpts,
 )
@@ -58,7 +70,7 @@ from agentrail.core.wire.codec import SIGNAL_KINDS, encode_event
 from agentrail.errors import ErrorInfo
 from agentrail.events import AgentStart, Todo
 from agentrail.messages import ApprovalId, PromptRef, SessionId, SteerRef, Text, TokenUsage
-from agentrail.testing.plugins import PuppetPlugin, PuppetRule
+from agentrail.testing.plugins import PluginShelf, PuppetPlugin, PuppetRule
 from agentrail.testing.scenario_out import GROUPS, encode_effect
 from agentrail.testing.scenario_words import scenario_name
 from tests.core import worlds
@@ -78,6 +90,19 @@ _ACTIONS: Final = (
 )
 _TEXTS: Final = {"args": '{"path": "z"}', "model": 'scripted:other?{"a": 1}', "messages": "2"}
 _MOST_CALLS: Final = 24
+_LATER: Final = (
+    ToolWantsChild,
+    Recovered,
+    ToolSourceReported,
+    ReceiptQuery,
+    GoOn,
+    Decline,
+    AnswerCall,
+    AgentIdled,
+    AgentEnded,
+    BudgetLent,
+)
+"""The signals that the recorded lives do not know."""
 _ANYTHING: Final = 0.12
 _PEOPLE: Final = 0.35
 
@@ -110,12 +135,29 @@ def live(seed: int, signals: int) -> Iterator[Told]:
         yield Told(signal, phase, tuple(map(text_of, effects)))
 
 
-def steps(
-    seed: int, signals: int, *, ask: Ask = plainly
+def steps(  # noqa: PLR0913 - what is in play
+    seed: int,
+    signals: int,
+    *,
+    ask: Ask = plainly,
+    has_host: bool = False,
+    gathers_context: bool = False,
+    is_new: bool = False,
 ) -> Iterator[tuple[Signal, SessionState, tuple[Effect, ...]]]:
-    """Live a life, and show every step; `ask` is how its plugins are called."""
-    draw = _Draw(seed)
-    state = _new_session(draw, ask)
+    """Live a life, and show every step; `ask` is how its plugins are called, and `has_host` whether a host is asked and told.
+
+    A new one has what older ones do not know.
+    """
+    draw = _Draw(seed, ask, has_host=has_host, is_new=is_new)
+    state = _new_session(draw)
+    if has_host:
+        config = msgspec.structs.replace(
+            state.data.config, host_hooks=frozenset({"before_tool", "after_tool"})
+        )
+        state = msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, config=config))
+    if gathers_context:
+        config = msgspec.structs.replace(state.data.config, gathers_context=True)
+        state = msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, config=config))
     signal: Signal = SessionBegan(at_ms=0)
     for number in range(signals):
         state, effects = machine.step(state, signal)
@@ -146,7 +188,7 @@ def text_of(effect: Effect) -> str:
             return encode_effect(effect, GROUPS) or ""
 
 
-def _new_session(draw: "_Draw", ask: Ask) -> SessionState:
+def _new_session(draw: "_Draw") -> SessionState:
     session_id = SessionId("s")
     options: dict[str, Any] = dict(worlds.SMALL)
     if draw.chance(0.7):
@@ -176,14 +218,17 @@ def _new_session(draw: "_Draw", ask: Ask) -> SessionState:
         immune_tools=frozenset({"deploy"}),
         **options,
     )
-    stack, states = load_stack(draw.stack(), ask=ask)
+    stack, states = load_stack(draw.stack(), ask=draw.shelf)
     return machine.new_session(config, TOOLS, stack, states)
 
 
 class _Draw:
     """Draws what happens next, from a seed and from what is open."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, ask: Ask, *, has_host: bool = False, is_new: bool = False) -> None:
+        self._is_new = is_new
+        self.shelf = PluginShelf(ask)
+        self._has_host = has_host
         self._random = Random(seed)  # noqa: S311 - a test is to draw the same again
         self._numbers = count(1)
         self._now_ms = 0
@@ -207,8 +252,12 @@ class _Draw:
         """Draw a signal: mostly one that means something in this state."""
         self._now_ms += self.among((0, 1, 7, 500, 20_000))
         every = [*worlds.everything(state, self._numbers), *self._more(state)]
-        # The lives of the file were drawn before tools had sessions of their own.
-        every = [one for one in every if not isinstance(one, ToolWantsChild)]
+        if not self._has_host:
+            every = [one for one in every if not isinstance(one, HostJudged | HostTold)]
+        if not state.data.config.gathers_context:
+            every = [one for one in every if not isinstance(one, ContextGathered)]
+        if not self._is_new:  # the lives of the file were drawn before there were these, or a host
+            every = [one for one in every if not isinstance(one, _LATER)]
         if is_young:  # not to be lost to an early end
             every = [one for one in every if not isinstance(one, StopSession | Parked)]
         outcomes = [one for one in every if isinstance(one, EffectOutcome) and not _is_late(one)]
@@ -253,6 +302,10 @@ class _Draw:
     def _by(self) -> dict[str, Any]:
         return {"at_ms": 0, "signal_id": SignalId(f"s{next(self._numbers)}")}
 
+    def _change(self, change: Literal["attach", "reload"], make: Callable[[], PuppetPlugin]) -> ChangePlugins:
+        by = self._by()
+        return ChangePlugins(**by, change=change, entry=self.shelf.put(by["signal_id"], make()))
+
     def _more(self, state: SessionState) -> Iterator[Signal]:
         """What the small world does not say."""
         data = state.data
@@ -262,8 +315,8 @@ class _Draw:
             **self._by(), ref=PromptRef(f"p{next(self._numbers)}"), content=(Text(text=text),), client_id=name
         )
         yield Steer(**self._by(), ref=SteerRef(f"p{next(self._numbers)}"), text=text, client_id=name)
-        yield ChangePlugins(**self._by(), change="attach", entry=self._puppet(f"later-{next(self._numbers)}"))
-        yield ChangePlugins(**self._by(), change="reload", entry=self._puppet("plugin-0"))
+        yield self._change("attach", lambda: self._puppet(f"later-{next(self._numbers)}"))
+        yield self._change("reload", lambda: self._puppet("plugin-0"))
         yield ChangePlugins(**self._by(), change="detach", name=f"plugin-{self.among('0123')}")
         yield UpdatePluginOpts(**self._by(), plugin="plugin-0", options={})
         for interaction in data.interactions:
@@ -285,7 +338,7 @@ class _Draw:
             RequestCompaction(reason="long"),
         )
         for call in (*data.batch, *data.survivors):
-            if call.effect_id is not None:
+            if call.effect_id is not None and call.stage not in {"checking", "reporting"}:
                 yield ToolFinished(
                     at_ms=0,
                     effect_id=call.effect_id,
@@ -293,6 +346,7 @@ class _Draw:
                     started_at_ms=0,
                     changes=(self.among(changes),),
                     late=self.chance(0.2),
+                    ran_ms=3 if self._has_host else None,
                 )
 
     def _responses(self, effect_id: EffectId) -> Iterator[Signal]:

@@ -7,7 +7,7 @@ session whose signals go through it shows in which order a step has to come out,
 from agentrail.core.protocol.effects import Effect, End
 from agentrail.core.protocol.signals import Signal
 from agentrail.core.session import cycle, teardown
-from agentrail.core.session.legality import Verdict, verdict
+from agentrail.core.session.legality import Verdict, is_ephemeral_signal, verdict
 from agentrail.core.session.machine import TAKERS, settle_step
 from agentrail.core.session.state import Phase, SessionData, SessionState
 from agentrail.core.session.step_context import StepContext
@@ -40,12 +40,13 @@ class SessionMachine:
                 return statem.Stop(Shutdown(data.stopping))
 
     def _judge(self, signal: Signal, phase: Phase, data: SessionData) -> Transition:
-        step = StepContext(data, self.at_ms)
+        suspended = phase is Phase.IDLE and data.cycle is not None
+        step = StepContext(data, self.at_ms, suspended=suspended)
         match verdict(phase, data, signal):
             case Verdict.TAKE:
                 return _transition(step, settle_step(step, TAKERS[type(signal)](step, phase, signal)))
             case Verdict.DROP:
-                step.data.dropped += 1
+                step.data.dropped += not is_ephemeral_signal(signal)
                 return statem.Keep(step.close())
             case _:
                 return statem.Keep(actions=[statem.Postpone()])

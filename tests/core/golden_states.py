@@ -10,45 +10,30 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from agentrail.core.policy.budget import Bound, Budget, Ledger, Price, ReservationId
+from agentrail.core.policy.budget import Bound, Budget, Ledger, Price, ReservationId, Spent
 from agentrail.core.policy.compaction import CompactionPlan, CompactionWatch
 from agentrail.core.policy.estimates import TokenCount
 from agentrail.core.policy.loops import FileSeen, LoopHistory
 from agentrail.core.policy.outgoing import Outgoing
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.policy.retries import Attempts
 from agentrail.core.policy.stalls import StallClock, StallOptions
 from agentrail.core.policy.tags import TagReader
 from agentrail.core.protocol.actions import Abort, CallModel, Hints, ReadFile, Search, WriteFile
 from agentrail.core.protocol.hooks import BeforePrompt
+from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId, ModelFacts
 from agentrail.core.protocol.signals import ChangePlugins, Prompt, SignalId, ToolWantsChild
-from agentrail.core.session.open_calls import CallState, OpenCalls
-from agentrail.core.session.owners import (
-    OfCall,
-    OfChild,
-    OfDrain,
-    OfHeldHook,
-    OfHoldTimer,
-    OfInteraction,
-    OfLoan,
-    OfPause,
-    OfPluginRequest,
-    OfRetry,
-    OfStallTimer,
-    OfStoppedCall,
-    OfStream,
-    OfSummary,
-    OfSummaryTimer,
-    OfSurvivor,
-    OfTeardown,
-    OfTranscript,
-)
+from agentrail.core.session import owners
+from agentrail.core.session.agent_state import AgentLimits, Agents, AgentSpec, AgentState, AgentWait
+from agentrail.core.session.open_calls import CallState, HostCheck, OpenCalls, WantedApproval
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.core.session.state import (
     Compaction,
     Cycle,
     Ended,
+    GatheredContext,
     Interaction,
     OptsUpdate,
     Phase,
@@ -93,7 +78,7 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
-from agentrail.testing.plugins import PuppetPlugin
+from agentrail.testing.plugins import PUPPET_ORIGIN, PuppetPlugin
 from tests.core.drawn_lives import steps
 from tests.core.golden_values import GOLDEN, as_stored
 
@@ -133,7 +118,14 @@ _SAID = AssistantMessage(
     model="scripted:model",
     stop_reason="tool_use",
 )
-_RESULT = ToolResult(call_id=CallId("call_2"), name="grep", text="no", is_error=True, details={"lines": 1})
+_RESULT = ToolResult(
+    call_id=CallId("call_2"),
+    name="grep",
+    text="no",
+    is_error=True,
+    details={"lines": 1},
+    images=(Image(media_type="image/png", data="iVBORw0KGgo="),),
+)
 
 
 def everything() -> SessionState:
@@ -192,6 +184,24 @@ def everything() -> SessionState:
         inline_tags=False,
         budget=budget,
         response_format=ResponseFormat({"type": "object", "required": ["answer"]}),
+        scope="tenant@a",
+        agents=(
+            AgentSpec(
+                name="scout",
+                description="Finds files.",
+                digest="hash",
+                background=True,
+                wake=True,
+                handoff=True,
+                budget=Budget(max_total_tokens=100),
+                system_prompt="You look.",
+                model=ModelFacts(model="scripted:small"),
+                tools=Toolbox([gone]),
+            ),
+        ),
+        host_hooks=frozenset({"before_tool", "after_tool"}),
+        gathers_context=True,
+        agent_limits=AgentLimits(max_depth=2, max_agents=3, max_agents_total=4),
     )
     history = History.of((UserMessage(content=_ASKED, ref=_P), _SAID))
     shown: JsonObject = {"command": "ls", "again": 1}
@@ -210,6 +220,12 @@ def everything() -> SessionState:
         began_at_ms=5,
         child_ids=(SessionId("root/child/one"),),
         effect_id=EffectId("t4"),
+        check=HostCheck(
+            wanted=WantedApproval(hint="Sure?", timeout_ms=9, options=("approve", "reject")),
+            always=True,
+            changed_by="audit",
+            rounds=2,
+        ),
     )
     done = CallState(call=_SAID.calls[1], arguments={}, stage="done", result=_RESULT)
     survivor = CallState(
@@ -241,7 +257,14 @@ def everything() -> SessionState:
         expires_at_ms=7,
         path=(root, child),
     )
-    prompt = QueuedPrompt(ref=PromptRef("p2"), content=(Text(text="next"),), askers=(SignalId("s9"),))
+    prompt = QueuedPrompt(
+        ref=PromptRef("p2"),
+        content=(Text(text="next"),),
+        askers=(SignalId("s9"),),
+        via="http",
+        request_id="req-2",
+        settings=PromptSettings(reasoning="low", response_format={"type": "object"}),
+    )
     wanted = PluginRequest(
         effect=CallModel(prompt="?", system="s", model="m", max_output_tokens=5), tag="ask", by="notes"
     )
@@ -281,6 +304,7 @@ def everything() -> SessionState:
     call_ids: GrowingSet[CallId] = GrowingSet()
     for call_id in ("call_0", "call_1", "call_2"):
         call_ids = call_ids.added(CallId(call_id))
+    names = GrowingSet[str]().added("agent-1").added("anna")
     data = SessionData(
         config=config,
         model=ModelFacts(model="scripted:other"),
@@ -288,7 +312,7 @@ def everything() -> SessionState:
         history=history,
         repairs=(Repair(code="missing_result", position=1, call_id=_CALL),),
         queue=(prompt,),
-        steers=(QueuedSteer(ref=SteerRef("p3"), text="left"),),
+        steers=(QueuedSteer(ref=SteerRef("p3"), text="left", via="acp", request_id="req-3"),),
         cycle=Cycle(
             ref=_P,
             first_message=1,
@@ -307,6 +331,14 @@ def everything() -> SessionState:
             resume=False,
             cache_points=("system", 1),
             handed=(UserMessage(content=(Text(text="instead"),), origin="intervention"),),
+            context=GatheredContext(
+                effect_id=EffectId("g9"), is_open=False, count=2, digest="9f86d081884c7d65", tokens=120
+            ),
+            request_id="req-1",
+            goes_on=True,
+            settings=PromptSettings(
+                temperature=0.5, top_p=0.9, max_output_tokens=7, stop=("END",), reasoning=1_024
+            ),
         ),
         held=SuspendedHook(
             effect_id=EffectId("e5"),
@@ -367,12 +399,12 @@ def everything() -> SessionState:
             Remembered(
                 client_id="web-1",
                 digest="d",
-                receipt=PromptReceipt(ref=_P, queued=True, position=1, seq=4),
+                receipt=PromptReceipt(ref=_P, queued=True, position=1, seq=4, request_id="req-1"),
             ),
             Remembered(
                 client_id="web-2",
                 digest="e",
-                receipt=SteerReceipt(ref=SteerRef("p3"), status="queued", seq=5),
+                receipt=SteerReceipt(ref=SteerRef("p3"), status="queued", seq=5, request_id="req-3"),
             ),
         ),
         usage=_USAGE,
@@ -387,25 +419,71 @@ def everything() -> SessionState:
         wishes=(ToolWantsChild(at_ms=8, signal_id=SignalId("s8"), effect_id=EffectId("t4"), prompt="look"),),
         open=MappingProxyType(
             {
-                EffectId("r3"): OfStream(),
-                EffectId("w4"): OfStallTimer(),
-                EffectId("w9"): OfPause(),
-                EffectId("r7"): OfSummary(),
-                EffectId("w7"): OfSummaryTimer(),
-                EffectId("e8"): OfTranscript(),
-                EffectId("t4"): OfCall(_CALL),
-                EffectId("t1"): OfSurvivor(CallId("call_0")),
-                EffectId("t2"): OfStoppedCall(CallId("call_0")),
-                EffectId("c1"): OfChild(EffectId("t4")),
-                EffectId("c2"): OfLoan(),
-                EffectId("w8"): OfRetry(_CALL),
-                EffectId("w5"): OfInteraction(ApprovalId("a1")),
-                EffectId("e5"): OfPluginRequest("notes", "ask"),
-                EffectId("e6"): OfHeldHook(),
-                EffectId("w6"): OfHoldTimer(),
-                EffectId("d1"): OfDrain(),
-                EffectId("d2"): OfTeardown(),
+                EffectId("r3"): owners.OfStream(),
+                EffectId("w4"): owners.OfStallTimer(),
+                EffectId("w9"): owners.OfPause(),
+                EffectId("r7"): owners.OfSummary(),
+                EffectId("w7"): owners.OfSummaryTimer(),
+                EffectId("e8"): owners.OfTranscript(),
+                EffectId("t4"): owners.OfCall(_CALL),
+                EffectId("t1"): owners.OfSurvivor(CallId("call_0")),
+                EffectId("t2"): owners.OfStoppedCall(CallId("call_0")),
+                EffectId("c1"): owners.OfChild(EffectId("t4")),
+                EffectId("c2"): owners.OfLoan(),
+                EffectId("h1"): owners.OfHostCheck(_CALL),
+                EffectId("h2"): owners.OfHostReport(_CALL),
+                EffectId("w8"): owners.OfRetry(_CALL),
+                EffectId("w5"): owners.OfInteraction(ApprovalId("a1")),
+                EffectId("e5"): owners.OfPluginRequest("notes", "ask"),
+                EffectId("e6"): owners.OfHeldHook(),
+                EffectId("g4"): owners.OfContext(),
+                EffectId("w6"): owners.OfHoldTimer(),
+                EffectId("d1"): owners.OfDrain(),
+                EffectId("d2"): owners.OfTeardown(),
             }
+        ),
+        agents=Agents(
+            states=(
+                AgentState(
+                    name="agent-1",
+                    agent="scout",
+                    task="Look.",
+                    call_id=_CALL,
+                    effect_id=EffectId("g8"),
+                    child_id=SessionId("root/child.agent-1"),
+                    status="working",
+                    outcome="failed",
+                    answer="It broke",
+                    turns=2,
+                    spent=Spent(usage=_USAGE, tokens=3, nano_usd=4, is_cost_known=False),
+                    loan=EffectId("g8"),
+                    inputs=("And here.",),
+                    seen=9,
+                ),
+                AgentState(
+                    name="anna",
+                    agent="scout",
+                    task="Look.",
+                    call_id=_CALL,
+                    effect_id=EffectId("g9"),
+                    status="ended",
+                    reason="closed",
+                ),
+            ),
+            waits=(
+                AgentWait(
+                    call_id=_CALL,
+                    names=("agent-1", "anna"),
+                    match="any",
+                    until="closed",
+                    timer=EffectId("w9"),
+                    expires_at_ms=99,
+                ),
+            ),
+            names=names,
+            cycle=_P,
+            started=2,
+            notes=("[anna is ended]",),
         ),
         tokens=TokenCount(fixed=1, tokens=2, messages=3),
         seq=40,
@@ -418,12 +496,26 @@ def everything() -> SessionState:
     )
     by: dict[str, Any] = {"at_ms": 8, "signal_id": SignalId("s7")}
     postponed = (
-        Prompt(**by, ref=PromptRef("p4"), content=(Text(text="later"),), client_id="web-3"),
-        ChangePlugins(**by, change="reload", entry=(PuppetPlugin((), name="notes"), {})),
-        ChangePlugins(**by, change="attach", entry=PuppetPlugin((), name="new")),
+        Prompt(
+            **by,
+            ref=PromptRef("p4"),
+            content=(Text(text="later"),),
+            reply="text",
+            client_id="web-3",
+            via="http",
+            request_id="req-4",
+            digest="0" * 64,
+            settings=PromptSettings(temperature=1.0),
+        ),
+        ChangePlugins(**by, change="reload", entry=_record("notes", {})),
+        ChangePlugins(**by, change="attach", entry=_record("new", None)),
         ChangePlugins(**by, change="detach", name="guard"),
     )
     return SessionState(phase=Phase.EXECUTING_TOOLS, data=data, postponed=postponed, ended=True)
+
+
+def _record(name: str, options: JsonObject | None) -> PluginRecord:
+    return PluginRecord(name=name, version="0", origin=PUPPET_ORIGIN, options=options)
 
 
 def state_of(name: str) -> SessionState:

@@ -13,10 +13,12 @@ from typing import Any, Final
 import msgspec
 
 from agentrail import events as e
-from agentrail.core.policy.budget import Spent
+from agentrail.core.policy.budget import Budget, Spent
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.changes import RequestCompaction, UpdateContext, UpdateTodos
 from agentrail.core.protocol.hooks import FileText
+from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import (
     ArgumentsDelta,
     Completed,
@@ -34,8 +36,10 @@ from agentrail.messages import (
     ApprovalId,
     AssistantMessage,
     CallId,
+    ClientCallRef,
     FileRef,
     Image,
+    JsonObject,
     Opaque,
     PromptRef,
     QuestionRef,
@@ -117,6 +121,16 @@ _APPROVAL = e.Approval(
     expires_at_ms=1_700_000_120_100,
     path=(_ROOT, _CHILD),
 )
+_FORM: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "title": "Your name"},
+        "age": {"type": "integer", "minimum": 0},
+        "side": {"enum": ["left", "right"], "default": "left"},
+        "sure": {"type": "boolean"},
+    },
+    "required": ["name"],
+}
 _PLAN = e.Plan(
     steps=(e.PlanStep(index=0, content="Read the code", done=True), e.PlanStep(index=1, content="Change it"))
 )
@@ -151,6 +165,12 @@ _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
     e.AgentAbort(reason="changed my mind"),
     e.AbortSettled(receipt=_RECEIPT),
     e.AgentError(error=_ERROR),
+    e.AgentSuspended(
+        waiting=(
+            e.WaitingFor(kind="approval", id=ApprovalId("a-1"), call_id=_CALL),
+            e.WaitingFor(kind="question", id=QuestionRef("q-1"), call_id=CallId("call_2")),
+        )
+    ),
     e.AgentResumed(trigger="tool_approved"),
     e.MaxTurnsReached(turns=100),
     e.SignalQuarantined(signal_kind="Prompt", error=_ERROR),
@@ -185,6 +205,7 @@ _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
     e.ToolAttached(name="grep"),
     e.ToolDetached(name="grep"),
     e.ToolsUpdated(attached=("grep",), detached=("glob", "shell")),
+    e.ToolSourceChanged(source="mcp:tracker", state="needs_login", reason="agentrail mcp login tracker"),
     e.LoopDetected(type="file_loop_warn", name="edit_file", count=2),
     e.LargeResultOffloaded(name="shell", call_id=_CALL, path=".agentrail/output/call_1.txt", bytes=1_234_567),
     # --- people, steering, context
@@ -193,6 +214,10 @@ _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
     e.ToolApprovedAlways(tool="shell", command_family="git status"),
     e.AskUser(ref=QuestionRef("q-1"), question="Which one?", options=("left", "right")),
     e.UserResponded(ref=QuestionRef("q-1"), response="left"),
+    e.ClientCall(
+        ref=ClientCallRef("s-root/a7"), name="show_map", call_id=_CALL, arguments={"place": "Lisbon", "zoom": 3}
+    ),
+    e.UserDeclined(ref=QuestionRef("q-1"), reason="not your business"),
     e.SteeringReceived(ref=SteerRef("st-1"), text="Only the tests", queued_at_ms=1_700_000_000_000, status="queued"),
     e.SteeringApplied(refs=(SteerRef("st-1"), SteerRef("st-2")), count=2),
     e.CompactDue(reason="threshold", messages=40, tokens=171_000),
@@ -231,12 +256,14 @@ _AT = 1_700_000_000_000
 
 _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
     s.Prompt(at_ms=_AT, signal_id=_ASKED_BY, ref=_P, content=_ASKED, reply="text", client_id="web-7"),
+    s.GoOn(at_ms=_AT, signal_id=_ASKED_BY, ref=_P, client_id="web-7", via="http", request_id="req-1", digest="9f86d081884c7d65" * 4),
     s.AbortCycle(at_ms=_AT, signal_id=_ASKED_BY, reason="changed my mind", kill_tools="all", clear_queue=True, wait=False),
     s.StopSession(at_ms=_AT, signal_id=_ASKED_BY, reason="enough"),
     s.ReplyQuery(at_ms=_AT, signal_id=_ASKED_BY),
     s.StatusQuery(at_ms=_AT, signal_id=_ASKED_BY),
     s.MessagesQuery(at_ms=_AT, signal_id=_ASKED_BY),
     s.SnapshotQuery(at_ms=_AT, signal_id=_ASKED_BY),
+    s.ReceiptQuery(at_ms=_AT, signal_id=_ASKED_BY, client_id="web-7", digest="9f86d081884c7d65" * 4),
     s.Steer(at_ms=_AT, signal_id=_ASKED_BY, ref=SteerRef("st-1"), text="Only the tests", client_id="web-8"),
     s.AbortTool(at_ms=_AT, signal_id=_ASKED_BY, call_id=_CALL, reason="it takes too long"),
     s.Approve(
@@ -249,6 +276,16 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
     ),
     s.Reject(at_ms=_AT, signal_id=_ASKED_BY, approval_id=ApprovalId("a-1"), reason="not today", auto_resume=True),
     s.Respond(at_ms=_AT, signal_id=_ASKED_BY, ref=QuestionRef("q-1"), response=1),
+    s.AnswerCall(
+        at_ms=_AT,
+        signal_id=_ASKED_BY,
+        ref=ClientCallRef("s-root/a7"),
+        text="shown",
+        is_error=True,
+        details={"tiles": 4},
+        images=(Image(media_type="image/png", data="iVBORw0KGgo=", name="a.png"),),
+    ),
+    s.Decline(at_ms=_AT, signal_id=_ASKED_BY, ref=QuestionRef("q-1"), reason="not your business"),
     s.ChangeModel(
         at_ms=_AT,
         signal_id=_ASKED_BY,
@@ -285,11 +322,13 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
         at_ms=_AT, signal_id=_ASKED_BY, effect_id=EffectId("t1"), prompt="Count the files.", system_prompt="Be brief.",
         tools=("glob",), max_turns=3,
     ),
+    s.ToolSourceReported(at_ms=_AT, signal_id=_ASKED_BY, source="mcp:files", state="restarting", reason="exit code 1"),
     s.UpdatePluginOpts(at_ms=_AT, signal_id=_ASKED_BY, plugin="CostGuard", options={"max_usd": 2.5, "strict": True}),
     s.ChangePlugins(at_ms=_AT, signal_id=_ASKED_BY, change="detach", name="CostGuard"),
     s.Compact(at_ms=_AT, signal_id=_ASKED_BY, reason="too long"),
     s.SessionBegan(at_ms=_AT),
     s.Restarted(at_ms=_AT, reason="ValueError: bad city", incarnation=2),
+    s.Recovered(at_ms=_AT, cause="gone", open=(_EFFECT,), attempt=2),
     s.Parked(at_ms=_AT, reason="ValueError: bad city"),
     s.StepCrashed(at_ms=_AT, signal_kind="ToolFinished", error=_ERROR, asked_by=_ASKED_BY, owed_by=_EFFECT),
     s.PluginLagged(at_ms=_AT, plugin="CostGuard", hook="BeforeRequest", milliseconds=73),
@@ -322,12 +361,26 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
         late=True,
         spent=Spent(usage=_USAGE, tokens=412, nano_usd=1_500_000),
     ),
+    s.HostJudged(
+        at_ms=_AT, effect_id=EffectId("h1"), deny="not for this tenant", arguments={"path": "src/b.py"}, by="audit"
+    ),
+    s.HostTold(at_ms=_AT, effect_id=EffectId("h2")),
     s.ChildStarted(at_ms=_AT, effect_id=EffectId("t1"), child_id=_CHILD),
     s.ChildPublished(
         at_ms=_AT, effect_id=EffectId("t1"), event=_published(e.AgentStart(ref=PromptRef("p-2")), _ROOT, _CHILD)
     ),
+    s.AgentIdled(
+        at_ms=_AT, effect_id=EffectId("g1"), outcome="failed", text="It broke", turns=3,
+        spent=Spent(usage=_USAGE, tokens=412, nano_usd=1_500_000),
+    ),
+    s.AgentEnded(
+        at_ms=_AT, effect_id=EffectId("g1"), reason="closed", is_lost=True,
+        spent=Spent(usage=_USAGE, tokens=412, nano_usd=1_500_000), receipt=_RECEIPT,
+    ),
+    s.BudgetLent(at_ms=_AT, budget=Budget(max_cost_usd=0.5, max_total_tokens=100, allow_unknown_prices=True)),
     s.TimerFired(at_ms=_AT, effect_id=EffectId("w1"), jitter=0.75, pinged_at_ms=_AT - 500),
     s.PluginRequestFinished(at_ms=_AT, effect_id=EffectId("e1"), result=FileText(path="AGENTS.md", text="Run the tests.")),
+    s.ContextGathered(at_ms=_AT, effect_id=EffectId("g7"), count=2, digest="9f86d081884c7d65", tokens=120),
     s.TeardownFinished(at_ms=_AT, effect_id=EffectId("d1"), receipt=_RECEIPT),
 )  # fmt: skip
 
@@ -337,9 +390,116 @@ FIELDS: Final[Mapping[str, e.Event]] = {
             approval=msgspec.structs.replace(_APPROVAL, permission_options=("approve", "reject"))
         ),
         _ROOT,
-    )
+    ),
+    "tool_execution_end_images": _published(
+        e.ToolExecutionEnd(
+            name="read_file",
+            call_id=_CALL,
+            result=msgspec.structs.replace(
+                _RESULT, images=(Image(media_type="image/png", data="iVBORw0KGgo="),)
+            ),
+        ),
+        _ROOT,
+    ),
+    "ask_user_form": _published(
+        e.AskUser(
+            ref=QuestionRef("q-1"), question="Who are you?", schema=_FORM, url="https://example.org/who"
+        ),
+        _ROOT,
+    ),
+    "user_responded_form": _published(
+        e.UserResponded(ref=QuestionRef("q-1"), response={"name": "Ada", "age": 36}), _ROOT
+    ),
+    "prompt_received_via": _published(
+        e.PromptReceived(ref=_P, content=_ASKED, via="http", request_id="req-1"), _ROOT
+    ),
+    "prompt_queued_via": _published(
+        e.PromptQueued(ref=_P, content=_ASKED, position=3, via="http", request_id="req-1"), _ROOT
+    ),
+    "agent_start_request": _published(e.AgentStart(ref=_P, request_id="req-1"), _ROOT),
+    "agent_start_goes_on": _published(
+        e.AgentStart(ref=_P, request_id="req-1", goes_on=True, via="http"), _ROOT
+    ),
+    "agent_end_ref": _published(
+        e.AgentEnd(messages=_CYCLE, usage=_USAGE, stop_reason="max_turns", ref=_P), _ROOT
+    ),
+    "agent_abort_ref": _published(e.AgentAbort(reason="changed my mind", ref=_P), _ROOT),
+    "agent_error_ref": _published(e.AgentError(error=_ERROR, ref=_P), _ROOT),
 }
 """Events with fields that came later, and that are only written when they do not hold their defaults."""
+
+SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
+    "prompt_via": s.Prompt(
+        at_ms=_AT, signal_id=_ASKED_BY, ref=_P, content=_ASKED, via="http", request_id="req-1"
+    ),
+    "prompt_settings": s.Prompt(
+        at_ms=_AT,
+        signal_id=_ASKED_BY,
+        ref=_P,
+        content=_ASKED,
+        settings=PromptSettings(
+            temperature=0.5,
+            top_p=0.9,
+            max_output_tokens=500,
+            stop=("END",),
+            reasoning=1_024,
+            response_format={"type": "object", "required": ["answer"]},
+        ),
+    ),
+    "go_on_settings": s.GoOn(
+        at_ms=_AT, signal_id=_ASKED_BY, ref=_P, settings=PromptSettings(reasoning="low")
+    ),
+    "prompt_digest": s.Prompt(
+        at_ms=_AT,
+        signal_id=_ASKED_BY,
+        ref=_P,
+        content=_ASKED,
+        client_id="web-7",
+        digest="9f86d081884c7d65" * 4,
+    ),
+    "steer_via": s.Steer(
+        at_ms=_AT,
+        signal_id=_ASKED_BY,
+        ref=SteerRef("st-1"),
+        text="Only the tests",
+        via="http",
+        request_id="req-1",
+    ),
+    "change_plugins_entry": s.ChangePlugins(
+        at_ms=_AT,
+        signal_id=_ASKED_BY,
+        change="reload",
+        name="CostGuard",
+        entry=PluginRecord(
+            name="CostGuard", version="2", origin="shop.guards:CostGuard", options={"max_usd": 2.5}
+        ),
+    ),
+    "tool_finished_images": s.ToolFinished(
+        at_ms=_AT,
+        effect_id=EffectId("t1"),
+        text="a picture",
+        started_at_ms=_AT - 12,
+        images=(Image(media_type="image/png", data="iVBORw0KGgo=", name="a.png"),),
+    ),
+    "tool_finished_ran_ms": s.ToolFinished(
+        at_ms=_AT, effect_id=EffectId("t1"), text="done", started_at_ms=_AT - 12, ran_ms=9
+    ),
+    "tool_asked_form": s.ToolAsked(
+        at_ms=_AT,
+        signal_id=_ASKED_BY,
+        effect_id=EffectId("t1"),
+        question="Who?",
+        schema=_FORM,
+        url="https://example.org/who",
+    ),
+    "respond_form": s.Respond(
+        at_ms=_AT,
+        signal_id=_ASKED_BY,
+        ref=QuestionRef("q-1"),
+        response={"name": "Ada", "age": 36, "sure": None},
+    ),
+}
+"""Signals with such fields, and with what the one file of their kind leaves empty."""
 
 SIGNALS: Final[Mapping[str, s.Signal]] = {SIGNAL_KINDS[type(signal)]: signal for signal in _ALL_SIGNALS}
 
@@ -360,6 +520,7 @@ def golden_files() -> Iterator[tuple[Path, bytes]]:
     folders: tuple[tuple[str, Mapping[str, Any], Callable[[Any], bytes]], ...] = (
         ("events", EVENTS, encode_event),
         ("fields", FIELDS, encode_event),
+        ("fields", SIGNAL_FIELDS, encode_signal),
         ("signals", SIGNALS, encode_signal),
     )
     for folder, values, encode in folders:

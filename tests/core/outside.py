@@ -3,32 +3,42 @@
 The one thing that it looks up there is which teardown is that of an abort, because a drain looks the same.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from agentrail.core.protocol.actions import WriteFile
 from agentrail.core.protocol.effects import (
+    AskHost,
     CancelPluginRequest,
     CancelStream,
     ClearTimer,
     Effect,
     End,
+    GatherContext,
     KillTools,
     Publish,
+    ResumeChild,
     RunPluginRequest,
     RunTool,
     SetTimer,
     SpawnChild,
+    StartAgent,
     StartStream,
     Teardown,
+    TellHost,
     stall_timer_of,
 )
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
+    AgentEnded,
     ChildStarted,
+    ContextGathered,
     EffectOutcome,
+    HostJudged,
+    HostTold,
     Parked,
     PluginRequestFinished,
+    Recovered,
     ResponseCompleted,
     Restarted,
     Signal,
@@ -40,16 +50,24 @@ from agentrail.core.protocol.signals import (
 )
 from agentrail.core.session.compaction import DIRECTORY
 from agentrail.core.session.state import SessionState
-from agentrail.events import CompactEnd
+from agentrail.events import CompactEnd, SessionRecovered
 
 _ENDS: Final[dict[type[Effect], tuple[type[EffectOutcome], ...]]] = {
     StartStream: (ResponseCompleted, StreamFailed),
     RunTool: (ToolFinished,),
     SpawnChild: (ToolFinished,),
+    AskHost: (HostJudged,),
+    TellHost: (HostTold,),
+    StartAgent: (AgentEnded,),
     SetTimer: (TimerFired,),
     RunPluginRequest: (PluginRequestFinished,),
+    GatherContext: (ContextGathered,),
     Teardown: (TeardownFinished,),
 }
+
+
+def _is_recovered(effect: Effect) -> bool:
+    return isinstance(effect, Publish) and isinstance(effect.event, SessionRecovered)
 
 
 class OpenFromOutside:
@@ -67,10 +85,14 @@ class OpenFromOutside:
         self._drains: set[EffectId] = set()
         self._compaction: EffectId | None = None
 
-    def saw(self, signal: Signal, after: SessionState, effects: Iterable[Effect]) -> None:
+    def saw(self, signal: Signal, after: SessionState, effects: Sequence[Effect]) -> None:
         """Note a step."""
         match signal:
             case Restarted() | Parked():  # whatever ran died with the actor
+                self._clear()
+            case Recovered() if any(_is_recovered(effect) for effect in effects):  # in another process
+                self._clear()
+            case StepCrashed(signal_kind="Recovered"):
                 self._clear()
             case StepCrashed(owed_by=effect_id) if effect_id is not None:  # it stands for the outcome
                 self._ended(effect_id)
@@ -93,12 +115,16 @@ class OpenFromOutside:
                 RunTool(effect_id=effect_id)
                 | SetTimer(effect_id=effect_id)
                 | RunPluginRequest(effect_id=effect_id)
+                | AskHost(effect_id=effect_id)
+                | TellHost(effect_id=effect_id)
+                | GatherContext(effect_id=effect_id)
+                | StartAgent(effect_id=effect_id)
             ):
                 self.open[effect_id] = type(effect)
                 wanted = getattr(effect, "wanted", None)
                 if isinstance(wanted, WriteFile) and wanted.path.startswith(f"{DIRECTORY}/"):
                     self._compaction = effect_id
-            case SpawnChild(effect_id=effect_id):
+            case SpawnChild(effect_id=effect_id) | ResumeChild(effect_id=effect_id):
                 self.open[effect_id] = SpawnChild
                 self._lent.add(effect_id)
             case KillTools(effect_ids=effect_ids):
@@ -135,7 +161,8 @@ class OpenFromOutside:
 
     def _give_up(self, effect_ids: Iterable[EffectId]) -> None:
         for effect_id in effect_ids:
-            if effect_id not in self._lent:
+            # An agent is waited for until it has ended.
+            if effect_id not in self._lent and self.open.get(effect_id) is not StartAgent:
                 self._close(effect_id)
 
     def _close(self, effect_id: EffectId) -> None:

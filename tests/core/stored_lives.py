@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from agentrail.core.protocol.signals import ChangePlugins
+from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.session.machine import step
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.state_codec import decode_session, encode_session
-from agentrail.core.session.state_shapes import PluginRecord, Resolve
+from agentrail.core.session.state_shapes import Resolve
 from agentrail.core.stack.plugin import Plugin
 from agentrail.frozen import FrozenDict, FrozenList
 from tests.core.drawn_lives import steps, text_of
@@ -21,9 +21,7 @@ _MORE_FROZEN = frozenset({(MappingProxyType, dict), (FrozenDict, dict), (FrozenL
 
 def plugins_of(state: SessionState) -> Resolve:
     """Give the very plugins of a state back, in the order in which they are asked for; several may have one name."""
-    entries = [one.entry for one in state.postponed if isinstance(one, ChangePlugins) and one.entry]
-    given = [entry[0] if isinstance(entry, tuple) else entry for entry in entries]
-    waiting: list[Any] = [*(member.plugin for member in state.data.stack.members), *given]
+    waiting: list[Any] = [member.plugin for member in state.data.stack.members]
 
     def resolve(record: PluginRecord) -> Plugin:
         plugin: Plugin = waiting.pop(0)
@@ -45,11 +43,11 @@ def through_bytes(state: SessionState) -> SessionState:
     return back
 
 
-def live_in_bytes(seed: int, signals: int) -> int:
+def live_in_bytes(seed: int, signals: int, *, has_host: bool = False) -> int:
     """Live a drawn life, and beside it the same one whose state goes through bytes at every step; count the steps."""
     mirror: SessionState | None = None
     number = 0
-    for signal, state, effects in steps(seed, signals):
+    for signal, state, effects in steps(seed, signals, has_host=has_host):
         number += 1
         if mirror is not None:
             mirror, again = step(mirror, signal)

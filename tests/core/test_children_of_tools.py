@@ -242,8 +242,8 @@ def test_events_of_a_session_belong_to_the_call_of_its_tool():
     [
         ({"tools": ("gone", "read")}, OptionError, "tools has ['gone']: expected names of ask, deploy, read, task, watch"),
         ({"max_turns": 0}, OptionError, "max_turns is 0: expected 1 or more"),
-        ({"max_turns": "many", "tools": ("gone",)}, OptionError,
-         "tools has ['gone']: expected names of ask, deploy, read, task, watch; max_turns is 'many': expected 1 or more"),
+        ({"max_turns": -1, "tools": ("gone",)}, OptionError,
+         "tools has ['gone']: expected names of ask, deploy, read, task, watch; max_turns is -1: expected 1 or more"),
         ({"attempt": "t9"}, CycleAborted, "the cycle was aborted: the call that asks was stopped"),
     ],
 )  # fmt: skip

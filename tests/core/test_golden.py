@@ -7,7 +7,16 @@ from jsonschema import Draft202012Validator
 
 from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, decode_signal, encode_event
 from agentrail.events import KINDS, UnknownEvent
-from tests.core.golden_values import EVENTS, FIELDS, GOLDEN, NEWER, SIGNALS, as_stored, golden_files
+from tests.core.golden_values import (
+    EVENTS,
+    FIELDS,
+    GOLDEN,
+    NEWER,
+    SIGNAL_FIELDS,
+    SIGNALS,
+    as_stored,
+    golden_files,
+)
 
 SCHEMA = json.loads((GOLDEN.parents[2] / "docs" / "reference" / "events.json").read_text(encoding="utf-8"))
 STORED_EVENTS = sorted((GOLDEN / "events").rglob("*.json"))
@@ -42,6 +51,12 @@ def test_a_field_that_came_later_is_read_and_is_in_the_schema(name):
     stored = (GOLDEN / "fields" / f"{name}.json").read_bytes()
     assert decode_event(stored) == FIELDS[name]
     Draft202012Validator(SCHEMA).validate(json.loads(stored))
+
+
+@pytest.mark.parametrize("name", SIGNAL_FIELDS)
+def test_a_field_of_a_signal_that_came_later_is_read(name):
+    """As of events: in a file of its own, and in no file of the kind; also what that one leaves empty."""
+    assert decode_signal((GOLDEN / "fields" / f"{name}.json").read_bytes()) == SIGNAL_FIELDS[name]
 
 
 @pytest.mark.parametrize("file", STORED_SIGNALS, ids=lambda file: f"{file.parent.name}-{file.stem}")

@@ -1,13 +1,14 @@
 """What is legal is decided for every pair of signal and phase, and the cells that people would argue about are these."""
 
 from itertools import product
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from msgspec import structs
 
+from agentrail.core.protocol import signals
 from agentrail.core.protocol.effects import Refuse, ReplyToCaller
-from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.request import EffectId, TextDelta
 from agentrail.core.protocol.signals import (
     AbortCycle,
     Asked,
@@ -18,9 +19,12 @@ from agentrail.core.protocol.signals import (
     SignalId,
     StreamStarted,
 )
-from agentrail.core.session.legality import LEGALITY, Verdict, is_awaited, verdict
+from agentrail.core.session import machine
+from agentrail.core.session.legality import LEGALITY, Verdict, is_awaited, is_late_ephemeral, verdict
 from agentrail.core.session.owners import OfStream
 from agentrail.core.session.state import Phase
+from agentrail.core.session.state_codec import encode_session
+from agentrail.events import MessageDelta, StatusUpdate
 from tests.core.worlds import new_session, small_world
 
 PAIRS = tuple(product(get_args(Signal), Phase))
@@ -95,5 +99,34 @@ def test_the_small_world_meets_every_cell():
 def test_only_awaited_outcomes_are_taken():
     """In all of the small world no outcome is taken of which the state does not say that it is awaited."""
     for seen in small_world():
-        if isinstance(seen.signal, EffectOutcome) and seen.after.data.dropped == seen.before.data.dropped:
+        is_taken = seen.after.data.dropped == seen.before.data.dropped
+        if (
+            isinstance(seen.signal, EffectOutcome)
+            and is_taken
+            and not is_late_ephemeral(seen.before, seen.signal)
+        ):
             assert is_awaited(seen.before.data, seen.signal) or seen.before.ended
+
+
+def test_what_is_not_recorded_is_counted_by_the_shell_alone():
+    """Late progress, late chunks and a late word of a child leave the very bytes; a late result and a late event count."""
+    state = new_session()
+    by: dict[str, Any] = {"at_ms": 1, "effect_id": EffectId("t9")}
+    passing = (
+        signals.ToolProgressed(**by, text="on it"),
+        signals.ChunksArrived(**by, chunks=(TextDelta("a"),)),
+        signals.ChildPublished(**by, event=MessageDelta(delta="a")),
+    )
+    for signal in passing:
+        assert is_late_ephemeral(state, signal)
+        after, effects = machine.step(state, signal)
+        assert (encode_session(after), effects) == (encode_session(state), ())
+    counted = (
+        signals.ToolEmitted(**by, name="a"),
+        signals.TimerFired(**by),
+        signals.ChildPublished(**by, event=StatusUpdate(text="a")),
+    )
+    for signal in counted:
+        assert not is_late_ephemeral(state, signal)
+        assert machine.step(state, signal)[0].data.dropped == 1
+    assert not is_late_ephemeral(machine.step(state, signals.Parked(at_ms=1, reason="a"))[0], passing[0])

@@ -12,6 +12,9 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
+    ContextGathered,
+    HostJudged,
+    HostTold,
     PluginRequestFinished,
     Prompt,
     Signal,
@@ -42,7 +45,7 @@ from agentrail.events import AbortReceipt, SignalQuarantined
 from agentrail.messages import CallId, PromptRef, Text, ToolCall
 from tests.core.drawn_lives import steps
 from tests.core.outside import OpenFromOutside
-from tests.core.worlds import completed, new_session, run, small_world
+from tests.core.worlds import agents_session, completed, new_session, run, small_world
 
 LIVES = 60
 SIGNALS = 80
@@ -53,7 +56,7 @@ PROMPT = Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=(T
 def test_exactly_the_open_ids_have_an_owner(seed):
     """What was asked for, less what has ended, was cancelled or given up: counted from outside, it is what the state says."""
     outside: OpenFromOutside | None = None
-    for signal, state, effects in steps(20_000 + seed, SIGNALS):
+    for signal, state, effects in steps(20_000 + seed, SIGNALS, has_host=seed % 3 == 0):
         outside = outside or OpenFromOutside(has_budget=state.data.config.budget is not None)
         outside.saw(signal, state, effects)
         assert {effect_id for effect_id, _ in state.data.open.items()} == set(outside.open), signal
@@ -64,12 +67,18 @@ def states_by_owner() -> dict[type, tuple[SessionState, EffectId]]:
     """For each kind of owner a state in which it waits, and for what: of those lives, and of a tool that wants a session."""
     met: dict[type, tuple[SessionState, EffectId]] = {}
     for seed in range(2 * LIVES):
-        for _, state, _ in steps(20_000 + seed, SIGNALS):
+        for _, state, _ in steps(20_000 + seed, SIGNALS, has_host=seed % 3 == 0):
             met |= {type(owner): (state, effect_id) for effect_id, owner in state.data.open.items()}
     wish = ToolWantsChild(
         at_ms=5, signal_id=SignalId("w1"), effect_id=EffectId("t2"), prompt="Count the files."
     )
     state = run([PROMPT, completed("r1", read_call("c1", "read", "{}")), wish], new_session())
+    met |= {type(owner): (state, effect_id) for effect_id, owner in state.data.open.items()}
+    gathers = run([PROMPT], new_session(gathers_context=True))
+    met |= {type(owner): (gathers, effect_id) for effect_id, owner in gathers.data.open.items()}
+    start = read_call("c1", "spawn_agent", '{"agent": "scout", "task": "Look."}')
+    wait = read_call("c2", "wait_agents", "{}")
+    state = run([PROMPT, completed("r1", start, wait)], agents_session())
     return met | {type(owner): (state, effect_id) for effect_id, owner in state.data.open.items()}
 
 
@@ -131,7 +140,10 @@ def _endings(effect_id: EffectId) -> tuple[Signal, ...]:
         ToolFinished(at_ms=1, effect_id=effect_id, text="x", started_at_ms=0),
         TimerFired(at_ms=1, effect_id=effect_id),
         PluginRequestFinished(at_ms=1, effect_id=effect_id, result=FileText(path="a", text="b")),
+        ContextGathered(at_ms=1, effect_id=effect_id),
         TeardownFinished(at_ms=1, effect_id=effect_id, receipt=AbortReceipt()),
+        HostJudged(at_ms=1, effect_id=effect_id),
+        HostTold(at_ms=1, effect_id=effect_id),
     )
 
 

@@ -21,6 +21,7 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
+from agentrail.testing.plugins import PluginShelf
 from tests.core.plugin_rig import CTX
 from tests.core.worlds import completed, config
 
@@ -136,7 +137,8 @@ class RefusesToMigrate(Counts):
 
 def reloaded(entry):
     """Reload a plugin in a session that has had one cycle: its state, and what it answered."""
-    stack, states = load_stack([Counts])
+    shelf = PluginShelf()
+    stack, states = load_stack([Counts], ask=shelf)
     state = machine.new_session(config(), Toolbox(), stack, states)
     script = [
         SessionBegan(at_ms=0),
@@ -145,7 +147,7 @@ def reloaded(entry):
     ]
     for signal in script:
         state, _ = machine.step(state, signal)
-    reload = ChangePlugins(at_ms=9, signal_id=SignalId("x1"), change="reload", name="", entry=entry)
+    reload = ChangePlugins(at_ms=9, signal_id=SignalId("x1"), change="reload", entry=shelf.put("x1", entry))
     before, (after, effects) = state, machine.step(state, reload)
     return before, after, effects
 

@@ -20,7 +20,7 @@ FILES = sorted((Path(__file__).parent.parent / "scenarios").glob("*.txt"))
 EVENTS_OF_LATER_PARTS = {
     name: part
     for part, names in {
-        "journal and recovery": "SessionRecovered EventsLost",
+        "journal and recovery": "EventsLost",
     }.items()
     for name in names.split()
 }

@@ -32,7 +32,7 @@ from agentrail.core.wire.codec import encode_event
 from agentrail.events import SubagentStart, ToolExecutionEnd
 from agentrail.frozen import MAX_LEVELS, frozen_json, same_json
 from agentrail.messages import CallId, PromptRef, SessionId, Text, TokenUsage, ToolResult
-from agentrail.testing.plugins import PuppetPlugin, read_rule
+from agentrail.testing.plugins import PluginShelf, PuppetPlugin, read_rule
 from tests.core.worlds import TOOLS, completed, config, new_session, run, walk
 
 SAID = (Text(text="go"),)
@@ -103,9 +103,12 @@ def test_half_a_character_is_remembered_like_any_text():
 
 def test_a_plugin_is_attached_between_two_cycles():
     """It is in the stack then, behind the signal."""
-    entry = (PuppetPlugin((), name="late"), {})
+    shelf = PluginShelf()
+    stack, states = load_stack((), ask=shelf)
+    entry = shelf.put("c1", (PuppetPlugin((), name="late"), {}))
     change = ChangePlugins(at_ms=1, signal_id=SignalId("c1"), change="attach", entry=entry)
-    assert [member.name for member in run([change], new_session()).data.stack.members] == ["late"]
+    state = machine.new_session(config(), TOOLS, stack, states)
+    assert [member.name for member in run([change], state).data.stack.members] == ["late"]
 
 
 def test_a_short_patience_is_looked_at_in_time():

@@ -78,8 +78,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="calls are answered by sessions without end",
         breaks="sessions do not stand on one another without end",
         file="core/session/batch.py",
-        old="    if too_deep is not None:\n",
-        new="    if too_deep is not None and False:\n",
+        old="    if fault is not None:\n",
+        new="    if fault is not None and False:\n",
         killed_by=f"{_CORE}::test_no_session_stands_too_deep[8]",
     ),
 )

@@ -65,7 +65,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a bug in step is not logged",
         breaks=_READ,
         file="runtime/session.py",
-        old='            log_crash(f"session {self.ports.session_id}: {quarantine.error.message}", error, scrub)\n',
+        old='            log_crash(f"session {self.ports.key}: {quarantine.error.message}", error, scrub)\n',
         new="",
         killed_by=f"{_RECORDS}::test_a_bug_in_step",
     ),
@@ -80,7 +80,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a tool may wait for its own plugins",
         breaks=_WAITS,
-        file="runtime/handle.py",
+        file="runtime/changing.py",
         old='        self._cell.pending_calls.refuse_self(f"{change}_plugin")\n',
         new="",
         killed_by="tests/runtime/test_handle.py::test_a_tool_may_not_wait_for_its_own_session[attach_plugin]",

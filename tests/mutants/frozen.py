@@ -15,7 +15,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="an approval is bound by what is there when it is given",
         breaks=_APPROVED,
-        file="core/session/decisions.py",
+        file="core/session/interactions.py",
         old='stage="waiting", bound_to=asked.arguments_hash)',
         new='stage="waiting", bound_to=hash_arguments(state.arguments))',
         killed_by=f"{_FORCED}[once]",
@@ -31,9 +31,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="what a guard makes of an edit runs unseen",
         breaks=_APPROVED,
-        file="core/session/batch.py",
-        old="outcome.abort is None and not same_json(as_seen, state.arguments):\n",
-        new="outcome.abort is not None:\n",
+        file="core/session/call_gates.py",
+        old="    return _show_again(step, state, wanted, changed_by) if changed_by else state, None\n",
+        new="    return msgspec.structs.replace(state, bound_to=hash_arguments(state.arguments)), None\n",
         killed_by="property_tests/core/test_what_is_shown_runs.py::test_nothing_runs_that_nobody_was_shown",
     ),
     Mutant(

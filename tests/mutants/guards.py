@@ -95,8 +95,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a rule answers what does not take always",
         breaks=_CHAT,
-        file="core/session/batch.py",
-        old='if "always" in options and interactions',
+        file="core/session/call_gates.py",
+        old='if "always" in wanted.options and interactions',
         new="if interactions",
         killed_by="tests/core/test_approvals.py::test_a_rule_only_answers_where_always_is_offered",
     ),
@@ -128,8 +128,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a sub-agent does something else than was shown",
         breaks=_CHAT,
         file="core/session/batch.py",
-        old="    if state.bound_to not in (None, hash_arguments(state.arguments)):\n",
-        new="    if False:\n",
+        old="    if state.bound_to not in (None, hash_arguments(state.arguments)):\n        return calls.answer(step, state, CHANGED)[0]\n    kind",
+        new="    kind",
         killed_by="tests/runtime/test_what_is_approved_runs.py::"
         "test_a_sub_agent_is_not_sent_to_do_something_else_than_was_shown",
     ),

@@ -46,8 +46,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="each turn makes a second request to see whether a compaction is due",
         breaks="a compaction that is not due costs nothing",
         file="core/session/compaction.py",
-        old='    if reason == "due" and not is_due(sent, limits):\n        return False\n',
-        new='    request_of(data, EffectId(""), last_turn=False)\n    if reason == "due" and not is_due(sent, limits):\n        return False\n',
+        old='    if reason == "due" and not is_due(sent + added, limits):\n        return False\n',
+        new='    request_of(data, EffectId(""), last_turn=False)\n    if reason == "due" and not is_due(sent + added, limits):\n        return False\n',
         killed_by=f"{_STEP}::test_a_compaction_that_is_not_due_makes_no_request",
     ),
     Mutant(

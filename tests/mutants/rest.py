@@ -45,8 +45,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a question without a time waits for ever",
         breaks=_OUTCOME,
         file="core/session/batch.py",
-        old="if seconds is not None else default_ms)",
-        new="if seconds is not None else None)",
+        old="step.data.config.question_timeout_ms if seconds is None",
+        new="None if seconds is None",
         killed_by=scenario("question_default_deadline"),
     ),
     Mutant(
@@ -68,9 +68,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="what would not end below is lost",
         breaks="after an abort nothing is left, and its receipt is true",
-        file="runtime/supervisor.py",
-        old="                usage.add(AbortReceipt(stuck=cell.interpreter.left_behind()))\n",
-        new="                pass\n",
+        file="runtime/ending.py",
+        old="        usage.add(AbortReceipt(stuck=cell.interpreter.left_behind()))\n",
+        new="        pass\n",
         killed_by="tests/runtime/test_children.py::test_what_would_not_end_below_is_in_the_receipt",
     ),
     Mutant(

@@ -29,7 +29,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="of a key that stands twice the last one counts",
         breaks=_WHOLE,
-        file="core/wire/shapes.py",
+        file="core/wire/json_text.py",
         old="        if msgspec.json.encode(plain) != given:\n",
         new="        if False:\n",
         killed_by=f"{_CODEC}::test_text_that_is_no_such_json_is_refused",

@@ -46,7 +46,8 @@ class GuardedSession(Guarded):  # type: ignore[misc]  # a class that was just ma
     def no_prompt_starts_before_its_judge_has_spoken(self, session):
         """A cycle begins in the step that brings the verdict, or the word that there is none; never in the one that asks for it."""
         step = session.run[-1]
-        if any(type(event) is AgentStart for event in step.events):
+        # A turn without new words has no prompt that could be refused.
+        if any(isinstance(event, AgentStart) and not event.goes_on for event in step.events):
             was = step.before.data.held
             assert was is not None
             assert was.prompt is not None

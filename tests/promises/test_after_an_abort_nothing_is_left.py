@@ -3,17 +3,19 @@
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
-from agentrail.abc import ExecuteOptions, Ok
+from agentrail.abc import ExecuteOptions, HostCall, HostCallEnd, HostHooks, HostVerdict, Ok
 from agentrail.events import (
     AbortSettled,
     AgentAbort,
     AgentEnd,
     AgentError,
     LeftBehind,
+    ToolCalls,
     ToolExecutionEnd,
     ToolExecutionMetrics,
     ToolKilled,
@@ -327,6 +329,85 @@ async def immune_tool(stage):
 async def test_at_every_step(scenario, mode):
     """Struck at its n-th step, for every n: nothing is left, and all that was begun has an end."""
     assert await cancel_everywhere(scenario, mode=mode) > 10
+
+
+# --- a host
+
+
+async def called_twice(stage):
+    """Two calls of which the host has something to say, and one more turn."""
+    model = FunctionModel(
+        lambda request: (
+            says("done") if len(request.messages) > 1 else calls(("record", {}), ("record", {"path": "a"}))
+        )
+    )
+    session = await stage.start_session(model=model, tools=[RecordingTool()])
+    await session.ask("Hi", timeout_seconds=5)
+
+
+async def called_and_aborted(stage):
+    """The host hangs over two calls, until they are aborted."""
+    model = FunctionModel(
+        lambda request: (
+            says("done") if len(request.messages) > 1 else calls(("record", {}), ("record", {"path": "a"}))
+        )
+    )
+    session = await stage.start_session(model=model, tools=[RecordingTool()])
+    async with session.subscribe(kinds=[ToolCalls, AgentAbort, AgentError]) as events:
+        await session.prompt("Hi")
+        await anext(events)
+        await trio.lowlevel.checkpoint()
+        await session.abort()
+
+
+def _hanging() -> HostHooks:
+    async def hang(call: HostCall) -> HostVerdict:
+        await trio.Event().wait()
+        return HostVerdict(deny=call.tool_name)
+
+    return HostHooks(before_tool=hang)
+
+
+def _denying() -> HostHooks:
+    async def deny(call: HostCall) -> HostVerdict:
+        await trio.lowlevel.checkpoint()
+        return HostVerdict(deny="no")
+
+    return HostHooks(before_tool=deny)
+
+
+def _rewriting() -> HostHooks:
+    async def rewrite(call: HostCall) -> HostVerdict:
+        await trio.lowlevel.checkpoint()
+        return HostVerdict(input={**call.input, "by": "host"})
+
+    async def told(call: HostCallEnd) -> None:
+        await trio.lowlevel.checkpoint()
+
+    return HostHooks(before_tool=rewrite, after_tool=told)
+
+
+def _crashing() -> HostHooks:
+    async def crash(call: HostCall) -> Any:
+        await trio.lowlevel.checkpoint()
+        raise ValueError(call.tool_name)
+
+    return HostHooks(before_tool=crash, after_tool=crash)
+
+
+@pytest.mark.parametrize("mode", ["cancel", "close", "abort", "steer", "crash"])
+@pytest.mark.parametrize(
+    ("scenario", "host"),
+    [
+        (called_and_aborted, _hanging),
+        (called_twice, _denying),
+        (called_twice, _rewriting),
+        (called_twice, _crashing),
+    ],
+)
+async def test_at_every_step_with_a_host(scenario, host, mode):
+    """A host that hangs, denies, rewrites and tells, crashes: as without one nothing is left, and every call has its end (8.16)."""
+    assert await cancel_everywhere(scenario, mode=mode, make_host=host) > 10
 
 
 async def test_an_abort_of_one_session_leaves_the_others_alone():

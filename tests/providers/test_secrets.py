@@ -149,7 +149,15 @@ async def test_a_fault_in_an_option_does_not_repeat_the_key(model, opts):
         assert CANARY not in str(caught.value) + repr(caught.value)
 
 
-@pytest.mark.parametrize("command", [("doctor",), ("run", "--json", "Hi"), ("run", "Hi")])
+# One repeat shows what is said of repeats, and three would wait ten seconds.
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("doctor",),
+        ("run", "--max-retries", "1", "--json", "Hi"),
+        ("run", "--max-retries", "1", "Hi"),
+    ],
+)
 @pytest.mark.parametrize("number", range(3))
 async def test_the_command_prints_no_key(command, number):
     """Whatever a server echoes of it, in what is found, in events, and in errors."""

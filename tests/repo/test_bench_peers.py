@@ -81,6 +81,7 @@ def test_every_line_of_the_table_is_measured():
     assert {line.workload for line in LINES} == set(WORK)
 
 
+@pytest.mark.check
 def test_a_peer_that_cannot_be_installed_is_left_out(tmp_path):
     """Without an index the run says who is missing and why, and goes on with the others."""
     environment = {**os.environ, "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": ""}

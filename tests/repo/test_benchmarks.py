@@ -58,6 +58,7 @@ def test_a_quick_run_prints_its_table_and_writes_its_json(tmp_path):
     assert "collector: on, thresholds " in told
 
 
+@pytest.mark.check
 def test_an_unknown_workload_is_refused_with_the_names_that_there_are():
     """A wrong name is wrong usage, and the message lists the right ones."""
     command = [sys.executable, "-m", "benchmarks", "--only", "cycles"]

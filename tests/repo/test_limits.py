@@ -52,6 +52,11 @@ LIMITS: Final[Mapping[str, Paths]] = {
         "the handle": "tests/runtime/test_handle.py::test_a_full_queue_refuses",
         "ten thousand at once": "tests/runtime/test_crowds.py::test_ten_thousand_prompts_at_once",
     },
+    "max_agents": {"spawn_agent": "scenario agents_bad_input"},
+    "max_agents_total": {"spawn_agent": "scenario agents_bad_input"},
+    "max_agent_depth": {
+        "the tools of an agent": "tests/runtime/test_background_agents.py::test_agents_do_not_start_agents_unless_that_is_allowed",
+    },
     "max_steering_queue": {
         "a steer": "scenario steer_queue_full",
         "the handle": "tests/runtime/test_people.py::test_steers_beyond_the_limit_are_refused",

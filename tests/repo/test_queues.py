@@ -36,6 +36,15 @@ QUEUES: Final = {
         "tests/actors/test_registry.py",
     ),
     "otp/turns.py:_queue": ("postponed events, `max_postponed`", "tests/otp/test_statem_order.py"),
+    "runtime/fan_in.py:_snapshots": (
+        "one for each `EventsLost` of `_replay`",
+        "tests/runtime/test_scopes.py",
+    ),
+    "runtime/last_words.py:_due": ("MAX_HANDLES", "tests/runtime/test_last_words.py"),
+    "runtime/session_reports.py:channel": (
+        "buffer",
+        "tests/runtime/test_session_reports.py",
+    ),
     "runtime/subscription.py:_replay": ("event_buffer_size", "tests/runtime/test_subscriptions.py"),
     "runtime/subscription.py:_buffer": ("buffer", "tests/runtime/test_subscriptions.py"),
     "runtime/subscription.py:kept": ("a part of `_buffer`", "tests/runtime/test_subscriptions.py"),

@@ -33,7 +33,7 @@ TASK = calls(("task", {"description": "Count the files."}))
 
 def find_cell(supervisor, session_id):
     """What of a session survives a crash of its actor: where its state and its ports are."""
-    return supervisor._find_cell(session_id)  # noqa: SLF001 - nobody outside may see the ports of a session
+    return supervisor._find_cell("", session_id)  # noqa: SLF001 - nobody outside may see the ports of a session
 
 
 def first_words(request) -> str:

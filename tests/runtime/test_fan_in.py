@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.errors import OptionError, SessionDown, SubscriberTooSlow
+from agentrail.errors import CursorAhead, OptionError, SessionDown, SubscriberTooSlow
 from agentrail.events import AgentEnd, AgentStart, EventsLost, SessionEnd, SessionStart
 from agentrail.testing.expectations import check_events
 from agentrail.testing.orphans import no_orphans
@@ -177,8 +177,9 @@ async def test_numbers_beyond_the_last_are_refused_together(supervisor):
     sessions = [await supervisor.start_session(model=saying("a"), session_id=name) for name in "abc"]
     last = [await last_seq(session) for session in sessions]
     subscription = supervisor.subscribe_all(after={"a": 9, "b": last[1], "c": 8})
-    with pytest.raises(OptionError) as caught:
+    with pytest.raises(CursorAhead) as caught:
         await subscription.__aenter__()
+    assert caught.value.positions == {"a": last[0], "c": last[2]}
     assert caught.value.faults == (
         f"after is 9: expected at most {last[0]}, the last event of session 'a'",
         f"after is 8: expected at most {last[2]}, the last event of session 'c'",

@@ -460,6 +460,7 @@ CALLS = {
     "attach_tools": lambda session: session.attach_tools(RecordingTool()),
     "detach_tools": lambda session: session.detach_tools("record"),
     "compact": lambda session: session.compact(),
+    "report_tool_source": lambda session: session.report_tool_source("mcp:files", "ready"),
     "status": lambda session: session.status(),
     "messages": lambda session: session.messages(),
     "snapshot": lambda session: session.snapshot(),

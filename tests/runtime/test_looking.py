@@ -7,7 +7,7 @@ from agentrail.actors.supervisor import render_tree
 from agentrail.errors import SessionDown
 from agentrail.events import SessionRestarted
 from agentrail.runtime.monitoring import SessionGone
-from agentrail.runtime.supervisor import SupervisorStatistics
+from agentrail.runtime.statistics import SupervisorStatistics
 from agentrail.testing.cancelling import crash
 from agentrail.testing.models import ScriptedModel
 from agentrail.testing.tools import HangingTool, StubbornTool

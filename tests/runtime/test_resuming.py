@@ -4,7 +4,7 @@ import attrs
 import pytest
 import trio
 
-from agentrail.errors import OptionError, SessionDown, SubscriberTooSlow, YourMove
+from agentrail.errors import CursorAhead, OptionError, SessionDown, SubscriberTooSlow, YourMove
 from agentrail.events import (
     EPHEMERAL,
     AgentAbort,
@@ -195,9 +195,11 @@ async def test_a_number_beyond_the_last_is_refused(supervisor):
     last = await last_seq(session)
     subscription = session.subscribe(after=last + 1)
     with pytest.raises(
-        OptionError, match=rf"^after is 2: expected at most {last}, the last event of session 's-1'$"
-    ):
+        CursorAhead, match=rf"^after is 2: expected at most {last}, the last event of session 's-1'$"
+    ) as caught:
         await subscription.__aenter__()
+    assert isinstance(caught.value, OptionError)
+    assert (caught.value.code, caught.value.positions) == ("cursor_ahead", {"s-1": last})
     await session.ask("Hi")
     async with subscription as events:
         assert numbers(await until(events, AgentEnd))[0] == last + 2
@@ -230,7 +232,7 @@ async def test_a_session_that_has_ended_still_gives_the_rest(supervisor):
     assert whole[-1] == SessionEnd(reason="enough")
     with pytest.raises(SessionDown, match="enough"):
         await session.subscribe().__aenter__()
-    with pytest.raises(OptionError, match=f"expected at most {len(whole)}"):
+    with pytest.raises(CursorAhead, match=f"expected at most {len(whole)}"):
         await session.subscribe(after=len(whole) + 1).__aenter__()
 
 

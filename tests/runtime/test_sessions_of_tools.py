@@ -8,7 +8,14 @@ import trio
 
 from agentrail.abc import ToolContext
 from agentrail.core.policy.budget import Budget
-from agentrail.errors import CycleAborted, CycleFailed, SessionDown
+from agentrail.errors import (
+    AgentrailError,
+    CycleAborted,
+    CycleFailed,
+    OptionError,
+    PromptError,
+    SessionDown,
+)
 from agentrail.events import (
     AgentEnd,
     SubagentEnd,
@@ -69,7 +76,7 @@ async def start(supervisor, model, tools, limit: int = LIMIT, **options):
 
 async def check_settled(supervisor, session, limit: int = LIMIT) -> None:
     """Nothing is promised and nothing waits; what was used and what is left is the limit; no session is left below."""
-    cell = supervisor._find_cell(session.session_id)  # noqa: SLF001 - nobody outside may see the ledger of a session
+    cell = supervisor._find_cell("", session.session_id)  # noqa: SLF001 - nobody outside may see the ledger of a session
     data = cell.state.data
     assert (data.loans, data.wishes, data.ledger.open) == ((), (), ())
     status = await session.status()
@@ -93,6 +100,42 @@ async def test_a_session_of_a_tool_works_under_a_budget(supervisor):
         assert (await anext(events)).usage.total == 4 * TURN
     assert seen == [LIMIT - 2 * TURN]
     assert (await session.status()).usage.total == 4 * TURN
+    await check_settled(supervisor, session)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"prompt": 7}, PromptError, "expected text, got 7"),
+        ({"prompt": " "}, PromptError, "the prompt is empty"),
+        ({"system_prompt": 7}, OptionError, "system_prompt is 7: expected text"),
+        ({"tools": 5}, OptionError, "tools is 5: expected several names of tools"),
+        ({"tools": "work"}, OptionError, "tools is 'work': expected several names of tools"),
+        ({"tools": [tool]}, OptionError, "tools is [<function tool"),
+        ({"max_turns": True}, OptionError, "max_turns is True: expected a whole number, 1 or more"),
+        ({"max_turns": "many"}, OptionError, "max_turns is 'many': expected a whole number, 1 or more"),
+        ({"max_turns": 0}, OptionError, "max_turns is 0: expected 1 or more"),
+        ({"system_prompt": b"", "max_turns": 1.0}, OptionError,
+         "system_prompt is b'': expected text; max_turns is 1.0: expected a whole number, 1 or more"),
+    ],
+)  # fmt: skip
+async def test_what_no_session_can_be_made_of_is_said_to_the_tool(supervisor, arguments, error, message):
+    """Before anything is lent or started; the session goes on."""
+    wanted: dict[str, Any] = {"prompt": "one"} | arguments
+    refusals = []
+
+    async def work(ctx):
+        try:
+            await ctx.run_session(**wanted)
+        except AgentrailError as refusal:
+            refusals.append(refusal)
+        return "refused"
+
+    session = await start(supervisor, answering(echo), [tool_of(work)])
+    assert await session.ask("go") == "done"
+    (refusal,) = refusals
+    assert type(refusal) is error
+    assert message in str(refusal)
     await check_settled(supervisor, session)
 
 
@@ -321,7 +364,7 @@ async def test_a_session_that_will_not_end_does_not_hold_its_parent(supervisor, 
     await stubborn.started.wait()
     receipt = await session.abort()
     assert [left.name for left in receipt.stuck] == ["stubborn"]
-    data = supervisor._find_cell("boss").state.data  # noqa: SLF001 - as above
+    data = supervisor._find_cell("", "boss").state.data  # noqa: SLF001 - as above
     assert (data.loans, data.ledger.open) == ((), ())
 
 
@@ -337,7 +380,7 @@ async def test_both_origins_give_the_same(supervisor):
 
         def child(request, lent=lent, name=name):
             below = next(one for one in supervisor.sessions() if one.session_id != name)
-            lent.append(supervisor._find_cell(below.session_id).state.data.config.budget)  # noqa: SLF001 - as above
+            lent.append(supervisor._find_cell("", below.session_id).state.data.config.budget)  # noqa: SLF001 - as above
             return echo(request)
 
         session = await start(
@@ -387,7 +430,7 @@ async def test_nothing_of_them_stays_over_many_cycles(supervisor):
     with trio.fail_after(60):
         for _ in range(50):
             assert await session.ask("go") == "ok"
-            cell = supervisor._find_cell("boss")  # noqa: SLF001 - as above
+            cell = supervisor._find_cell("", "boss")  # noqa: SLF001 - as above
             data = cell.state.data
             assert (data.loans, data.wishes, data.ledger.open) == ((), (), ())
             assert len(supervisor.sessions()) == 1

@@ -143,7 +143,7 @@ def test_four_members_make_a_tool():
         (
             "answered_by",
             "model",
-            "tool 'search' has answered_by 'model': expected one of 'code', 'user', 'child'",
+            "tool 'search' has answered_by 'model': expected one of 'code', 'user', 'child', 'client', 'machine'",
         ),
         ("max_result_bytes", 0, "tool 'search' has max_result_bytes 0: expected a whole number above 0"),
         ("max_result_bytes", raises(), "reading 'max_result_bytes' of tool 'search' raised"),

@@ -6,9 +6,11 @@ import math
 import pytest
 import trio
 
+from agentrail.abc import Ok
 from agentrail.errors import OptionError, PluginError, PromptError, SessionDown
 from agentrail.runtime.handle import Session
 from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.plugins import PuppetPlugin
 from agentrail.testing.tools import RecordingTool
 from tests.runtime.rig import open_bare, saying
 
@@ -22,9 +24,54 @@ WRONG = {
     ],
     "prompt": [
         (lambda s: s.prompt("Hi", client_id=5), "client_id is 5: expected a text of 1 to 256 characters"),
+        (lambda s: s.prompt("Hi", digest=5), "digest is 5: expected a SHA-256 in hexadecimal, 64 of 0-9 a-f, or None"),
+        (lambda s: s.prompt("Hi", digest="F" * 64), f"digest is {'F' * 64!r}: expected a SHA-256"),
+        (lambda s: s.prompt("Hi", digest="0" * 63), f"digest is {'0' * 63!r}: expected a SHA-256"),
+        (lambda s: s.prompt("Hi", settings=5), "settings is 5: expected PromptSettings, or a mapping such as {'temperature': 0.2}"),
+        (lambda s: s.prompt("Hi", settings={"temprature": 1}), "there is no setting 'temprature', did you mean 'temperature'"),
+        (lambda s: s.prompt("Hi", settings={7: 1}), "there is no setting 7, settings are max_output_tokens, reasoning,"),
+        (lambda s: s.prompt("Hi", settings={"temperature": "hot"}), "settings: temperature is 'hot': expected a number from 0 to 2"),
+        (lambda s: s.prompt("Hi", settings={"temperature": math.nan}), "settings: temperature is nan: expected a number from 0 to 2"),
+        (lambda s: s.prompt("Hi", settings={"temperature": True}), "settings: temperature is True: expected a number from 0 to 2"),
+        (lambda s: s.prompt("Hi", settings={"top_p": 1.5}), "settings: top_p is 1.5: expected a number from 0 to 1"),
+        (lambda s: s.prompt("Hi", settings={"max_output_tokens": 0}), "settings: max_output_tokens is 0: expected a whole number from 1"),
+        (lambda s: s.prompt("Hi", settings={"stop": ["a", ""]}), "settings: stop is ['a', '']: expected a text or up to 16 of them"),
+        (lambda s: s.prompt("Hi", settings={"reasoning": "much"}), "settings: reasoning is 'much': expected off, low, medium, high or a number of tokens"),
+        (lambda s: s.prompt("Hi", settings={"response_format": "json"}), "settings: response_format is 'json': expected a JSON Schema as a dict, or None"),
+        (lambda s: s.prompt("Hi", settings={"response_format": {"type": "objekt"}}), "settings: response_format "),
+        (
+            lambda s: s.prompt("Hi", settings={"temperature": 3, "top_p": -1}),
+            "settings: temperature is 3: expected a number from 0 to 2; settings: top_p is -1: expected a number from 0 to 1",
+        ),
+        (lambda s: s.prompt("Hi", via=5), "via is 5: expected a name such as 'http', 1 to 32 of a-z 0-9 . _ -, or None"),
+        (lambda s: s.prompt("Hi", via=""), "via is '': expected a name such as 'http'"),
+        (lambda s: s.prompt("Hi", via="h" * 33), f"via is {'h' * 33!r}: expected a name such as 'http'"),
+        (lambda s: s.prompt("Hi", via="http\n"), "via is 'http\\n': expected a name such as 'http'"),
+        (
+            lambda s: s.prompt("Hi", request_id=b"r"),
+            "request_id is b'r': expected 1 to 128 of A-Z a-z 0-9 . _ : @ + -, the first a letter or digit, without '..', or None",
+        ),
+        (lambda s: s.prompt("Hi", request_id="-r"), "request_id is '-r': expected 1 to 128"),
+        (lambda s: s.prompt("Hi", request_id="r..s"), "request_id is 'r..s': expected 1 to 128"),
+        (lambda s: s.prompt("Hi", request_id="r" * 129), f"request_id is {'r' * 129!r:.80}: expected 1 to 128"),
+        (lambda s: s.prompt("Hi", via=1, request_id=2), "via is 1: expected a name such as 'http', 1 to 32 of a-z 0-9 . _ -, or None; request_id is 2: expected 1"),
+    ],
+    "go_on": [
+        (lambda s: s.go_on(settings=["temperature"]), "settings is ['temperature']: expected PromptSettings"),
+        (lambda s: s.go_on(client_id=5), "client_id is 5: expected a text of 1 to 256 characters"),
+        (lambda s: s.go_on(via="HTTP"), "via is 'HTTP': expected a name such as 'http'"),
+        (lambda s: s.go_on(request_id=5), "request_id is 5: expected 1 to 128"),
+        (lambda s: s.go_on(digest=b""), "digest is b'': expected a SHA-256 in hexadecimal"),
+    ],
+    "receipt_of": [
+        (lambda s: s.receipt_of(None), "client_id is None: expected a text of 1 to 256 characters"),
+        (lambda s: s.receipt_of("c" * 257), f"client_id is {'c' * 257!r:.80}: expected a text of 1 to 256 characters"),
+        (lambda s: s.receipt_of("c", digest="no"), "digest is 'no': expected a SHA-256 in hexadecimal, 64 of 0-9 a-f, or None"),
     ],
     "steer": [
         (lambda s: s.steer("Hi", client_id=""), "client_id is '': expected a text of 1 to 256 characters"),
+        (lambda s: s.steer("Hi", via=True), "via is True: expected a name such as 'http'"),
+        (lambda s: s.steer("Hi", request_id=""), "request_id is '': expected 1 to 128"),
     ],
     "collect_reply": [
         (lambda s: s.collect_reply(timeout_seconds=[1]), "timeout_seconds is [1]: expected a number from 0, or None"),
@@ -54,8 +101,16 @@ WRONG = {
     ],
     "respond": [
         (lambda s: s.respond(5, "yes"), "ref is 5: expected a text"),
-        (lambda s: s.respond("a1", 1.0), "response is 1.0: expected a text, or which of the options, from 0"),
-        (lambda s: s.respond("a1", response=True), "response is True: expected a text, or which of the options, from 0"),
+        (lambda s: s.respond("a1", 1.0), "response is 1.0: expected a text, which of the options, from 0, or a dict for a form"),
+        (lambda s: s.respond("a1", response=True), "response is True: expected a text, which of the options, from 0, or a dict for a form"),
+    ],
+    "decline": [
+        (lambda s: s.decline(5), "ref is 5: expected a text"),
+        (lambda s: s.decline("a1", 5), "reason is 5: expected a text"),
+    ],
+    "answer": [
+        (lambda s: s.answer(5, Ok(text="yes")), "ref is 5: expected a text"),
+        (lambda s: s.answer("a1", "yes"), "outcome is 'yes': expected"),
     ],
     "switch_model": [
         (lambda s: s.switch_model(None), "model is None: expected a model string or a provider"),
@@ -82,6 +137,21 @@ WRONG = {
     "update_plugin_opts": [(lambda s: s.update_plugin_opts(5), "plugin is 5: expected a text")],
     "detach_plugin": [(lambda s: s.detach_plugin({}), "name is {}: expected a text")],
     "compact": [(lambda s: s.compact(5), "reason is 5: expected a text")],
+    "report_tool_source": [
+        (lambda s: s.report_tool_source("", "ready"), "source is '': expected a name of 1 to 200 characters"),
+        (lambda s: s.report_tool_source("s" * 201, "ready"), "source is 'sss"),
+        (lambda s: s.report_tool_source(None, "ready"), "source is None: expected a name of 1 to 200 characters"),
+        (
+            lambda s: s.report_tool_source("mcp:files", "broken"),
+            "state is 'broken': expected one of connecting, ready, restarting, parked, needs_login, changed, closed",
+        ),
+        (lambda s: s.report_tool_source("mcp:files", ["ready"]), "state is ['ready']: expected one of connecting"),
+        (lambda s: s.report_tool_source("mcp:files", "ready", reason=5), "reason is 5: expected a text"),
+        (
+            lambda s: s.report_tool_source("mcp:files", "closed", reason="x" * 1_001),
+            "reason has 1,001 characters: expected at most 1,000, so say it shorter",
+        ),
+    ],
     "stop": [
         (lambda s: s.stop(None), "reason is None: expected a text"),
         (lambda s: s.stop(timeout_seconds="5"), "timeout_seconds is '5': expected a number from 0, or None"),
@@ -102,7 +172,7 @@ TAKES_PLUGINS = {"attach_plugin": Session.attach_plugin, "reload_plugin": Sessio
 
 def calls_of_a_handle():
     """Give the names of all public calls, with their parameters."""
-    methods = {name: value for name, value in vars(Session).items() if inspect.isfunction(value)}
+    methods = dict(inspect.getmembers(Session, inspect.isfunction))
     return {name: inspect.signature(value).parameters for name, value in methods.items() if name[0] != "_"}
 
 
@@ -182,6 +252,8 @@ async def test_an_id_is_text(supervisor, wrong):
 # --- after the end
 
 AFTER = {
+    "go_on": lambda s: s.go_on(),
+    "receipt_of": lambda s: s.receipt_of("web-1"),
     "prompt": lambda s: s.prompt("Hi"),
     "ask": lambda s: s.ask("Hi"),
     "collect_reply": lambda s: s.collect_reply(),
@@ -193,15 +265,18 @@ AFTER = {
     "approve": lambda s: s.approve("a1"),
     "reject": lambda s: s.reject("a1"),
     "respond": lambda s: s.respond("a1", "yes"),
+    "decline": lambda s: s.decline("a1"),
+    "answer": lambda s: s.answer("a1", Ok(text="yes")),
     "switch_model": lambda s: s.switch_model(saying("x")),
     "attach_tools": lambda s: s.attach_tools(RecordingTool(name="more")),
     "detach_tools": lambda s: s.detach_tools("record"),
     "replace_tools": lambda s: s.replace_tools(),
     "update_plugin_opts": lambda s: s.update_plugin_opts("planning"),
-    "attach_plugin": lambda s: s.attach_plugin(object),
+    "attach_plugin": lambda s: s.attach_plugin(PuppetPlugin((), name="a")),
     "detach_plugin": lambda s: s.detach_plugin("planning"),
-    "reload_plugin": lambda s: s.reload_plugin(object),
+    "reload_plugin": lambda s: s.reload_plugin(PuppetPlugin((), name="a")),
     "compact": lambda s: s.compact(),
+    "report_tool_source": lambda s: s.report_tool_source("mcp:files", "ready"),
     "snapshot": lambda s: s.snapshot(),
     "stop": lambda s: s.stop(),
     "subscribe": lambda s: s.subscribe().__aenter__(),

@@ -14,12 +14,15 @@ from agentrail.core.protocol.hooks import FileText, FileWritten, Found, ModelAns
 from agentrail.core.protocol.request import ModelFacts, UsageUpdate
 from agentrail.core.protocol.signals import (
     AbortCycle,
+    AnswerCall,
     Approve,
     ChildPublished,
     ChildStarted,
     ChunksArrived,
+    Decline,
     PluginRequestFinished,
     Prompt,
+    Respond,
     ResponseCompleted,
     SessionBegan,
     Signal,
@@ -94,7 +97,7 @@ def test_rewrite_stores_what_came_out(tmp_path):
     ("line", "complaint"),
     [
         ("@0 Dance d1", r"line 1, '@0 Dance d1': 'Dance d1' is no command"),
-        ("@0 Dance d1", "expected one of Prompt, Steer, Abort"),
+        ("@0 Dance d1", "expected one of Prompt, GoOn, Steer, Abort"),
         ("@0 Started now", "Started takes no now; it is written Started"),
         (
             "@0 Approve y1",
@@ -103,7 +106,11 @@ def test_rewrite_stores_what_came_out(tmp_path):
         ("@0 Approve y1 a resume=maybe", r"expected resume=yes\|no, got 'maybe'"),
         ("@0 Restarted soon", "expected incarnation: a whole number, got 'soon'"),
         ("@0 TimerFired w1 jitter={}", "expected jitter=a number, got {}"),
-        ("@0 ChangePlugins u1 attach Guard", "expected change: detach, got 'attach'"),
+        ("@0 ChangePlugins u1 swap Guard", "expected change: attach|detach|reload, got 'swap'"),
+        (
+            '@0 ChangePlugins u1 attach a entry={"name": "a"}',
+            "expected entry=what stands for a plugin, got {'name': 'a'}",
+        ),
         ("@0 ErrandFinished e1 eaten", "expected file, written, answer, found or failed"),
         ('@0 ReplyQuery q1 "why"', 'ReplyQuery takes no "why"'),
         ("@0 Abort a1 kill=some", r"expected kill=killable\|all\|none, got 'some'"),
@@ -208,7 +215,18 @@ MORE = st.one_of(
     ),
     st.builds(Approve, **CALL, approval_id=st.just("a1"), arguments=st.none() | OBJECTS),
     st.builds(UpdatePluginOpts, **CALL, plugin=st.just("guard"), options=OBJECTS),
-    st.builds(ToolAsked, **CALL, effect_id=st.just("t1"), question=TEXTS, options=st.lists(TEXTS).map(tuple)),
+    st.builds(
+        ToolAsked,
+        **CALL,
+        effect_id=st.just("t1"),
+        question=TEXTS,
+        options=st.lists(TEXTS).map(tuple),
+        schema=st.none() | OBJECTS,
+        url=st.none() | TEXTS,
+    ),
+    st.builds(Respond, **CALL, ref=st.just("s/a1"), response=OBJECTS | st.integers(0, 9)),
+    st.builds(AnswerCall, **CALL, ref=st.just("s/a1"), text=TEXTS, is_error=st.booleans(), details=JSON),
+    st.builds(Decline, **CALL, ref=st.just("s/a1"), reason=st.none() | TEXTS),
     st.builds(
         ToolWantsChild,
         **CALL,
@@ -320,7 +338,7 @@ def test_the_head_is_written_so_that_it_reads_back():
             "approval_timeout_ms": st.none() | st.integers(1),
             "immune_tools": st.sets(st.sampled_from(("read", "watch", "deploy"))).map(frozenset),
             "inline_tags": st.booleans(),
-            "on_max_turns": st.sampled_from(("answer", "abort")),
+            "on_max_turns": st.sampled_from(("answer", "abort", "stop")),
             "budget": st.none() | st.integers(1).map(lambda tokens: Budget(max_total_tokens=tokens)),
             "response_format": st.none() | st.just({"type": "object"}).map(ResponseFormat),
             "fallbacks": st.just((ModelFacts(model="scripted:a"), ModelFacts(model="scripted:b"))),
@@ -357,7 +375,7 @@ def test_any_session_line_is_read_back(changes):
         timeout_seconds=st.none() | st.just(1.5),
         max_retries=st.none() | st.integers(0, 9),
         polling=st.booleans(),
-        answered_by=st.sampled_from(("code", "user", "child")),
+        answered_by=st.sampled_from(("code", "user", "child", "client")),
     )
 )
 def test_any_tool_line_is_read_back(spec):

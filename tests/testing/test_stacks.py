@@ -23,6 +23,7 @@ IN_VAIN = min(EXAMPLES, 8 * settings().max_examples)
 LIVES = min(40, 2 * settings().max_examples)
 
 
+@pytest.mark.check  # like the mutants: what is planted is found
 @pytest.mark.parametrize("bug", planted.BUGS)
 def test_a_planted_bug_is_found_and_told_in_six_signals(bug):
     """Each bug is found within a few hundred sessions, by the promise that it breaks, with six signals at most."""
@@ -141,6 +142,7 @@ def test_tools_of_ones_own_are_called_with_arguments_that_fit():
     assert "RuntimeError: pay" in found.why
 
 
+@pytest.mark.check
 def test_a_plugin_may_show_the_model_less_than_the_conversation():
     """A window over the conversation breaks no promise: the request is whole with what was handed on in its place."""
     handed = []
@@ -158,6 +160,7 @@ def test_a_plugin_may_show_the_model_less_than_the_conversation():
     assert max(handed) > 0, "no request went out with less than the conversation"
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("pair", pairs.COMMUTE)
 def test_two_that_commute(pair):
     """No conversation shows a difference between the two orders."""

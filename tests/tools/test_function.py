@@ -3,7 +3,6 @@
 import datetime
 import functools
 import threading
-import time
 from typing import cast
 
 import msgspec
@@ -11,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from agentrail import outside
 from agentrail.abc import Error, NotDone, Ok, Tool, ToolContext, ToolListing, ToolUpdate
 from agentrail.core.protocol.changes import UpdateContext
 from agentrail.core.values.toolbox import EffectClass
@@ -140,7 +140,7 @@ async def test_an_inline_function_is_a_checkpoint_as_well():
 async def test_an_inline_function_that_blocks_the_loop_is_named(caplog, monkeypatch):
     """Over 50 ms, once a minute, also when it raises: all other sessions waited meanwhile."""
     clock = iter([0.0, 0.04, 1.0, 1.06, 2.0, 2.2, 70.0, 70.1])
-    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(outside, "stopwatch", lambda: next(clock))
 
     @tool(thread=False)
     def blocks(fails: bool = False) -> str:  # noqa: FBT001, FBT002 - an argument of the tool

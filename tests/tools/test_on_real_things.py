@@ -149,6 +149,7 @@ async def test_a_file_of_two_hundred_megabytes(workspace, tmp_path):
     assert written.text == "Wrote 1 line (6 bytes) to huge.log."
 
 
+@pytest.mark.check
 async def test_fifty_thousand_files(workspace, tmp_path):
     """Each answer is bounded, and says that there is more."""
     for number in range(50):

@@ -286,6 +286,62 @@ def lend(ledger: Ledger, reservation_id: ReservationId, shares: int) -> tuple[Le
     return msgspec.structs.replace(ledger, open=(*ledger.open, (reservation_id, bound))), share
 
 
+def lend_at_most(
+    ledger: Ledger, reservation_id: ReservationId, most: Budget
+) -> tuple[Ledger, Budget] | BudgetRefusal:
+    """Promise a child what it is to have, or all that is left where that is less; as `lend` does."""
+    decided = lend(ledger, reservation_id, 1)
+    if isinstance(decided, BudgetRefusal):
+        return decided
+    _, share = decided
+    cost, tokens = share.max_cost_usd, share.max_total_tokens
+    if most.max_cost_usd is not None and cost is not None:
+        cost = min(cost, most.max_cost_usd)
+    if most.max_total_tokens is not None and tokens is not None:
+        tokens = min(tokens, most.max_total_tokens)
+    bound = Bound(tokens=tokens or 0, nano_usd=round((cost or 0) * _NANO))
+    kept = Budget(
+        max_cost_usd=cost if cost is not None else most.max_cost_usd,
+        max_total_tokens=tokens if tokens is not None else most.max_total_tokens,
+        allow_unknown_prices=share.allow_unknown_prices,
+    )
+    return msgspec.structs.replace(ledger, open=(*ledger.open, (reservation_id, bound))), kept
+
+
+def raised(ledger: Ledger, more: Budget) -> Ledger:
+    """Let as much be spent from now on as this says, beside what is booked and promised already."""
+    nano_usd = ledger.spent_nano_usd + sum(bound.nano_usd for _, bound in ledger.open)
+    tokens = ledger.spent_tokens + sum(bound.tokens for _, bound in ledger.open)
+    budget = Budget(
+        max_cost_usd=None if more.max_cost_usd is None else nano_usd / _NANO + more.max_cost_usd,
+        max_total_tokens=None if more.max_total_tokens is None else tokens + more.max_total_tokens,
+        allow_unknown_prices=more.allow_unknown_prices,
+    )
+    return msgspec.structs.replace(ledger, budget=budget)
+
+
+def spent_since(now: Spent, before: Spent) -> Spent:
+    """Say what was used between two counts; a total that fell, because a session was not what it was, counts as nothing."""
+    usage, was = now.usage, before.usage
+    cost = None
+    if usage.cost_usd is not None and was.cost_usd is not None:
+        cost = max(usage.cost_usd - was.cost_usd, 0.0)
+    return Spent(
+        usage=TokenUsage(
+            input=usage.input - was.input,
+            output=usage.output - was.output,
+            cache_read=usage.cache_read - was.cache_read,
+            cache_write=usage.cache_write - was.cache_write,
+            reasoning=usage.reasoning - was.reasoning,
+            cost_usd=cost,
+            estimated=usage.estimated,
+        ),
+        tokens=max(now.tokens - before.tokens, 0),
+        nano_usd=max(now.nano_usd - before.nano_usd, 0),
+        is_cost_known=now.is_cost_known,
+    )
+
+
 def take_back(ledger: Ledger, reservation_id: ReservationId, spent: Spent | None) -> Ledger:
     """Book what a child used of its share; the rest is free again. A share is taken back once; a second time does nothing.
 

@@ -31,6 +31,7 @@ from agentrail.messages import (
 BYTES_PER_TOKEN: Final = 4
 IMAGE_TOKENS: Final = 1_600
 """Vendors count pixels, not bytes, and scale down what is larger than this."""
+_IMAGE_SIZE: Final = IMAGE_TOKENS * BYTES_PER_TOKEN
 
 
 class TokenCount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -46,16 +47,17 @@ class TokenCount(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tokens: int = 0
     messages: int = 0
 
-    def reported(self, usage: TokenUsage, messages: int) -> "TokenCount":
+    def reported(self, usage: TokenUsage, messages: int, *, added_tokens: int = 0) -> "TokenCount":
         """Take a vendor's word in place of all that was known before.
 
         Args:
             usage: Of a response. One that we estimated ourselves, or that says nothing, changes nothing.
             messages: The length of the history with that response in it.
+            added_tokens: Of what was read besides the history, estimated; it is taken off.
         """
         if usage.estimated or not usage.input:
             return self
-        return TokenCount(fixed=self.fixed, tokens=usage.total, messages=messages)
+        return TokenCount(fixed=self.fixed, tokens=max(usage.total - added_tokens, 0), messages=messages)
 
     def grown(self, messages: Sequence[Message]) -> "TokenCount":
         """Count what was added since; a conversation that has become shorter is counted anew.
@@ -93,7 +95,7 @@ def _size_of(message: Message) -> int:
         case AssistantMessage(content=blocks):
             return sum([_block_size(block) for block in blocks])
         case ToolMessage(results=results):
-            return sum([_size(result.text) for result in results])
+            return sum([_size(result.text) + len(result.images) * _IMAGE_SIZE for result in results])
         case _ as never:
             assert_never(never)
 
@@ -110,7 +112,7 @@ def _block_size(block: UserBlock | AssistantBlock) -> int:
         case Opaque(payload=payload):
             return len(canonical_json(payload))
         case Image():
-            return IMAGE_TOKENS * BYTES_PER_TOKEN
+            return _IMAGE_SIZE
         case FileRef(path=path):
             return _size(path)
         case _ as never:

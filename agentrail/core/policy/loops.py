@@ -61,7 +61,7 @@ class CallSeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         name: The tool.
         arguments_hash: Of the canonical arguments; of what the model wrote where those are no JSON object.
-        text: What the model reads as the result.
+        text: What the model reads as the result; behind it what tells the pictures of the result from others.
         is_error: Whether it failed, or never ran.
         is_pure: Whether the tool promises to change nothing.
         polling: Whether repeats are the nature of the tool: then the watch does not look.

@@ -34,7 +34,7 @@ from agentrail.core.protocol.hooks import (
     SessionStarted,
 )
 from agentrail.core.protocol.request import CachePoint
-from agentrail.core.values.history import fault_of_messages
+from agentrail.core.values.history import fault_of_images, fault_of_messages
 from agentrail.events.plugins import Announcement
 from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.frozen import not_json
@@ -218,7 +218,8 @@ class ReplaceToolResult(_Said, Generic[S_co], frozen=True, gc=False):
     """What the model will see instead of this result; the raw one stays in the journal. The last one wins.
 
     Attributes:
-        result: A result, of which call and name are kept as they were; or its text alone.
+        result: A result, of which call and name are kept as they were; or its text alone, beside which details and pictures
+            stay. What is not to be seen in them goes with a result that has none.
     """
 
     result: ToolResult | str
@@ -462,6 +463,8 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
             return not_json(arguments) if _is_object(arguments) else f"needs a JSON object, got {arguments!r}"
         case ReplaceToolResult(result=said) | ReplaceResponse(text=said):
             text = said.text if isinstance(said, ToolResult) else said
+            if isinstance(said, ToolResult) and said.images and (fault := fault_of_images(said.images)):
+                return fault
             return None if _is_words(text) else f"needs a text that is not empty, got {text!r}"
         case ReplaceMessages(messages=messages):
             return fault_of_messages(messages, shown)

@@ -4,6 +4,7 @@ Effects are imperative and frozen. None of them edits the state: what carrying o
 signal with its id.
 """
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -14,7 +15,7 @@ from agentrail.core.protocol.request import EffectId, ModelRequest
 from agentrail.core.protocol.signals import SignalId, ToolWantsChild
 from agentrail.errors import AgentrailError, ErrorInfo
 from agentrail.events import Event, Todo
-from agentrail.messages import CallId, JsonObject, JsonValue, SessionId
+from agentrail.messages import CallId, JsonObject, JsonValue, Message, SessionId, ToolResult
 
 
 class StartStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -30,11 +31,14 @@ class StartStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         request: The whole request.
         look_at_ms: When the timer fires first.
         is_quiet: Whether the session wants to hear only of its end: then no `StreamStarted` and no `ChunksArrived` comes.
+        context: The gathering whose messages go along, in front of the conversation and behind it; None for none. The shell has
+            them by this id, and the request here is without them.
     """
 
     request: ModelRequest
     look_at_ms: int
     is_quiet: bool = False
+    context: EffectId | None = None
 
 
 def stall_timer_of(attempt: EffectId) -> EffectId:
@@ -103,6 +107,7 @@ class SpawnChild(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         effect_id: This child; where it answers the call, this attempt at the call.
         call_id: The call.
         name: The tool.
+        agent: Which agent works.
         arguments: What the child is to do, in `description`; of a call all of its arguments, validated.
         budget: What the child may spend: its share of what is left; None without a budget.
         wish: What the tool asked for that has the child, and is answered by this; None where it answers the call.
@@ -111,9 +116,128 @@ class SpawnChild(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     effect_id: EffectId
     call_id: CallId
     name: str
+    agent: str
     arguments: JsonObject
     budget: Budget | None = None
     wish: ToolWantsChild | None = None
+
+
+class ResumeChild(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Let a session go on working for a call: it was at work when the process stopped, and has come back from its own journal.
+
+    Owes what the `SpawnChild` of the same id owed, except for a `ChildStarted` that was heard: exactly one `ToolFinished` in
+    the end, also where there is no such session any more.
+
+    Attributes:
+        effect_id: This child, and this attempt at the call.
+        call_id: The call.
+        name: The tool.
+        child_ids: The session; empty where it had not said that it started.
+    """
+
+    effect_id: EffectId
+    call_id: CallId
+    name: str
+    child_ids: tuple[SessionId, ...]
+
+
+class AskHost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Ask the host whether a call may run, before it does. Only where the host has such a hook.
+
+    Owes exactly one `HostJudged` with this id, unless a `CancelPluginRequest` comes first. Calls of one batch reach the host
+    in the order of these effects; how long it takes over each is its own affair.
+
+    Attributes:
+        effect_id: This question.
+        call_id: The call.
+        name: The tool.
+        arguments: As they would run: validated, with defaults filled in, and as the plugins left them.
+        path: The chain of sessions from the root to this one.
+    """
+
+    effect_id: EffectId
+    call_id: CallId
+    name: str
+    arguments: JsonObject
+    path: tuple[SessionId, ...]
+
+
+class TellHost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Tell the host what a call came to whose code has ended. Only where the host has such a hook. It changes nothing.
+
+    Owes exactly one `HostTold` with this id. Nothing stops it but the end of the session: an abort does not wait for it.
+
+    Attributes:
+        effect_id: This report.
+        call_id: The call.
+        name: The tool.
+        arguments: What ran.
+        result: What the call was answered with, as it was published.
+        ran_ms: How long the code of the last attempt took, in milliseconds.
+        path: The chain of sessions from the root to this one.
+    """
+
+    effect_id: EffectId
+    call_id: CallId
+    name: str
+    arguments: JsonObject
+    result: ToolResult
+    ran_ms: int
+    path: tuple[SessionId, ...]
+
+
+class StartAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Let a session work in the background, which outlives the call and the cycle that start it; or go on with one.
+
+    Owes, whatever happens: one `ChildStarted` at most, any number of `ChildPublished`, an `AgentIdled` at the end of each of its
+    cycles, and then exactly one `AgentEnded`. A `CloseAgent` or a `KillTools` stops it and all below it. A crash of the session
+    that asked leaves it alone: the next incarnation asks for it once more, under another id.
+
+    Attributes:
+        effect_id: This agent.
+        call_id: The call that started it.
+        name: What it is called.
+        agent: Which agent it is.
+        task: What it is to do.
+        budget: What its first cycle may spend; None without a budget.
+        child_id: The session to go on with, which is alive; None for a new one.
+        after: Of that session: the number of the last event that was passed on.
+    """
+
+    effect_id: EffectId
+    call_id: CallId
+    name: str
+    agent: str
+    task: str
+    budget: Budget | None = None
+    child_id: SessionId | None = None
+    after: int = 0
+
+
+class PromptAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Let an agent that is idle work on. Owes nothing by itself: its `StartAgent` owes the `AgentIdled`.
+
+    Attributes:
+        effect_id: The agent, by its `StartAgent`.
+        text: What it is told.
+        budget: What this cycle may spend; None without a budget.
+    """
+
+    effect_id: EffectId
+    text: str
+    budget: Budget | None = None
+
+
+class CloseAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """End an agent, and all that it has at work. Its `StartAgent` owes the `AgentEnded`.
+
+    Attributes:
+        effect_id: The agent, by its `StartAgent`.
+        reason: For people.
+    """
+
+    effect_id: EffectId
+    reason: str
 
 
 class KillTools(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -167,13 +291,28 @@ class RunPluginRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class CancelPluginRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Stop what is being done for a plugin. What it still says comes late and is dropped.
+    """Stop what is being done for a plugin, a question to the host, or the gathering of context. What it still says is dropped.
 
     Attributes:
-        effect_id: Which request.
+        effect_id: Which request, or which `AskHost`.
     """
 
     effect_id: EffectId
+
+
+class GatherContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Ask those who add something to each request of a turn what that is this time.
+
+    Owes exactly one `ContextGathered` with this id, unless a `CancelPluginRequest` comes first. The messages stay in the shell, by
+    this id, until the next gathering: what stands in a signal stands in the journal, and these are to stand nowhere.
+
+    Attributes:
+        effect_id: This gathering.
+        messages: The conversation that they are asked about.
+    """
+
+    effect_id: EffectId
+    messages: Sequence[Message]
 
 
 class SetProviderOpts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -195,7 +334,7 @@ class Teardown(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         effect_id: This teardown.
-        stopped: The streams, tools and plugin requests that were told to stop.
+        stopped: The streams, tools, plugin requests and questions to the host that were told to stop.
         survivors: Calls that run on by policy, for the receipt.
         committed: Calls that had ended before, for the receipt.
         unknown: Those of the calls that may have taken effect, for the receipt.
@@ -257,11 +396,18 @@ Effect: TypeAlias = (
     | CancelStream
     | RunTool
     | SpawnChild
+    | AskHost
+    | TellHost
+    | ResumeChild
+    | StartAgent
+    | PromptAgent
+    | CloseAgent
     | KillTools
     | SetTimer
     | ClearTimer
     | RunPluginRequest
     | CancelPluginRequest
+    | GatherContext
     | SetProviderOpts
     | Teardown
     | Publish
@@ -277,11 +423,31 @@ Effect: TypeAlias = (
 - A `ReplyToCaller` that tells of a change comes after the change; `End` is always the last.
 """
 
-Awaited: TypeAlias = RunTool | SpawnChild | SetTimer | RunPluginRequest | Teardown
+Awaited: TypeAlias = (
+    RunTool
+    | SpawnChild
+    | StartAgent
+    | AskHost
+    | TellHost
+    | SetTimer
+    | RunPluginRequest
+    | GatherContext
+    | Teardown
+)
 """Those that owe an outcome, besides `StartStream`, with which a timer comes."""
 
 Cancel: TypeAlias = CancelStream | ClearTimer | CancelPluginRequest
 """Those after which an outcome that was owed means nothing any more."""
 
-Plain: TypeAlias = KillTools | SetProviderOpts | Publish | ReplyToCaller | Refuse | End
-"""Those that owe nothing, and end no debt: what a `KillTools` stops still says when it has ended."""
+Plain: TypeAlias = (
+    ResumeChild
+    | PromptAgent
+    | CloseAgent
+    | KillTools
+    | SetProviderOpts
+    | Publish
+    | ReplyToCaller
+    | Refuse
+    | End
+)
+"""Those that owe nothing new, and end no debt: what a `KillTools` stops still says when it has ended."""

@@ -10,6 +10,7 @@ from typing import Literal, NewType, TypeAlias
 import msgspec
 
 from agentrail.core.policy.budget import Price
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.policy.stalls import StallOptions
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.messages import AssistantMessage, JsonObject, Message, StopReason, TokenUsage
@@ -57,6 +58,8 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         response_format: JSON Schema of the answer, or None.
         cache_points: Where the vendor's prompt cache should end, in order; a provider whose vendor finds that out by
             itself does nothing with them.
+        settings: What the caller of this cycle wants, over the options of the provider; None: nothing. What of it stands in a
+            field of its own here (`max_output_tokens`, `response_format`) is in that already.
     """
 
     attempt: EffectId
@@ -68,6 +71,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_output_tokens: int | None = None
     response_format: JsonObject | None = None
     cache_points: tuple[CachePoint, ...] = ()
+    settings: PromptSettings | None = None
 
     @property
     def model_name(self) -> str:

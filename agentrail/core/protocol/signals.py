@@ -7,102 +7,78 @@ One is made for every chunk of every stream, and ten thousand sessions of them a
 through again and again, if it could see them: see `structs`.
 """
 
-from typing import Any, Literal, NewType, TypeAlias
+from typing import Literal, TypeAlias
 
+import msgspec
 from msgspec.structs import force_setattr
 
 from agentrail.core.policy.budget import Spent
+from agentrail.core.protocol.agent_signals import (
+    AgentEnded as AgentEnded,
+    AgentIdled as AgentIdled,
+    BudgetLent as BudgetLent,
+)
 from agentrail.core.protocol.changes import Change
 from agentrail.core.protocol.hooks import RequestResult
+from agentrail.core.protocol.plugin_record import PluginRecord
+from agentrail.core.protocol.prompt_signals import (
+    GoOn as GoOn,
+    Prompt as Prompt,
+    ReceiptQuery as ReceiptQuery,
+    Steer as Steer,
+)
 from agentrail.core.protocol.request import Chunk, EffectId, ModelFacts
+from agentrail.core.protocol.stamped import (
+    Asked as Asked,
+    EffectOutcome as EffectOutcome,
+    Final as Final,
+    SignalId as SignalId,
+    Stamped as Stamped,
+)
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import ErrorInfo
-from agentrail.events import AbortReceipt, Event
+from agentrail.events import AbortReceipt, Event, ToolSourceState
 from agentrail.frozen import frozen_json, frozen_or_none, frozen_value
 from agentrail.messages import (
     ApprovalId,
     AssistantMessage,
     CallId,
+    ClientCallRef,
+    Image,
     JsonObject,
     JsonValue,
-    PromptRef,
     QuestionRef,
     SessionId,
-    SteerRef,
     StopReason,
     TokenUsage,
-    UserBlock,
 )
-from agentrail.structs import TaggedValue
 
-SignalId = NewType("SignalId", str)
 KillMode: TypeAlias = Literal["killable", "all", "none"]
 
 
-class Stamped(TaggedValue, frozen=True, kw_only=True):
-    """What every signal carries.
-
-    Attributes:
-        at_ms: When it arrived, in milliseconds since 1970.
-    """
-
-    at_ms: int
+def _nothing() -> None:
+    """Make the default of a field that is written also where it is None. See `ToolFinished`."""
 
 
-class Asked(Stamped, frozen=True, kw_only=True):
-    """A call from outside, whose caller waits for exactly one `ReplyToCaller`.
-
-    Attributes:
-        signal_id: What the reply is addressed to.
-    """
-
-    signal_id: SignalId
+def _no_options() -> tuple[str, ...]:
+    """Make the default of a field that is written also where it is empty. See `ToolAsked`."""
+    return ()
 
 
-class EffectOutcome(Stamped, frozen=True, kw_only=True):
-    """What became of an effect. One whose id is no longer open is dropped and counted.
+def _yes() -> bool:
+    """Make a default that is always written."""
+    return True
 
-    Attributes:
-        effect_id: The effect.
-    """
 
-    effect_id: EffectId
+def _killable() -> KillMode:
+    """Make a default that is always written."""
+    return "killable"
 
 
 # --- calls from outside
 
 
-class Prompt(Asked, frozen=True, kw_only=True):
-    """The user says something.
-
-    Attributes:
-        ref: Its name in all that follows from it.
-        content: What was said; at least one block, within the limits (the shell checked).
-        reply: Whether the caller wants the receipt, or waits for the text of this prompt's own cycle.
-        client_id: The caller's own name of this message: sent again, it gives the first receipt again.
-    """
-
-    ref: PromptRef
-    content: tuple[UserBlock, ...]
-    reply: Literal["receipt", "text"] = "receipt"
-    client_id: str | None = None
-
-
-class Steer(Asked, frozen=True, kw_only=True):
-    """The user speaks into a running cycle.
-
-    Attributes:
-        ref: Its name; that of the prompt which it becomes when nothing runs.
-        text: What was said; not empty, within the limits (the shell checked).
-        client_id: As of `Prompt`.
-    """
-
-    ref: SteerRef
-    text: str
-    client_id: str | None = None
-
-
-class AbortCycle(Asked, frozen=True, kw_only=True, tag="abort"):
+class AbortCycle(Asked, frozen=True, kw_only=True, tag="abort", omit_defaults=True):
     """Stop the cycle, now.
 
     Attributes:
@@ -110,12 +86,15 @@ class AbortCycle(Asked, frozen=True, kw_only=True, tag="abort"):
         kill_tools: Which running tools are stopped.
         clear_queue: Whether the prompts that wait are thrown away.
         wait: Whether the reply comes when the teardown is over, or at once.
+        children: Whether agents in the background are stopped too.
     """
 
-    reason: str | None = None
-    kill_tools: KillMode = "killable"
-    clear_queue: bool = False
-    wait: bool = True
+    # `children` came later, and is left out where it is the default; a default that a function makes is always written.
+    reason: str | None = msgspec.field(default_factory=_nothing)
+    kill_tools: KillMode = msgspec.field(default_factory=_killable)
+    clear_queue: bool = msgspec.field(default_factory=bool)
+    wait: bool = msgspec.field(default_factory=_yes)
+    children: bool = True
 
 
 class AbortTool(Asked, frozen=True, kw_only=True):
@@ -195,29 +174,77 @@ class Respond(Asked, frozen=True, kw_only=True):
 
     Attributes:
         ref: The question, or the approval.
-        response: The answer in words, or which of the options, from 0.
+        response: The answer in words; which of the options, from 0; or what was filled in, where the question is a form.
     """
 
     ref: QuestionRef | ApprovalId
-    response: str | int
+    response: str | int | JsonObject
+
+    def __post_init__(self) -> None:
+        """Freeze what was filled in: the person goes on with theirs."""
+        force_setattr(self, "response", frozen_value(self.response))  # type: ignore[arg-type]  # a text, a number or an object
 
 
-class ToolAsked(Asked, frozen=True, kw_only=True):
+class Decline(Asked, frozen=True, kw_only=True):
+    """A person does not want to answer a question.
+
+    Attributes:
+        ref: The question.
+        reason: For the model, or for the tool that asks.
+    """
+
+    ref: QuestionRef
+    reason: str | None = None
+
+
+class AnswerCall(Asked, frozen=True, kw_only=True):
+    """The client gives the result of a call that it ran.
+
+    Attributes:
+        ref: Which call: of `ClientCall`.
+        text: What the model may read.
+        is_error: Whether the tool failed.
+        details: JSON for people.
+        images: Pictures that the model is shown, too.
+    """
+
+    ref: ClientCallRef
+    text: str
+    is_error: bool = False
+    details: JsonValue = None
+    images: tuple[Image, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Freeze the details: the client goes on with theirs."""
+        force_setattr(self, "details", frozen_value(self.details))
+
+
+class ToolAsked(Asked, frozen=True, kw_only=True, omit_defaults=True):
     """A running tool has a question to the user, and waits for the answer.
 
-    Answered with the text; with None when no answer came in time; refused with `CycleAborted` when its call is over first.
+    Answered with the text, or the object of a form; with None when no answer came in time; refused with `QuestionDeclined` when
+    the user does not want to answer, and with `CycleAborted` when its call is over first.
 
     Attributes:
         effect_id: The attempt that asks.
         question: What it wants to know.
         options: What can be chosen; empty: any text.
         timeout_ms: How long it waits; None: as long as the call does.
+        schema: A form; as in `AskUser`.
+        url: An address for the user; as in `AskUser`.
     """
 
     effect_id: EffectId
     question: str
-    options: tuple[str, ...] = ()
-    timeout_ms: int | None = None
+    # Written also where they hold their defaults, as they were before the other two came.
+    options: tuple[str, ...] = msgspec.field(default_factory=_no_options)
+    timeout_ms: int | None = msgspec.field(default_factory=_nothing)
+    schema: JsonObject | None = None
+    url: str | None = None
+
+    def __post_init__(self) -> None:
+        """Freeze the form: the tool goes on with its own."""
+        force_setattr(self, "schema", frozen_or_none(self.schema))
 
 
 class ToolWantsChild(Asked, frozen=True, kw_only=True):
@@ -272,6 +299,20 @@ class ChangeTools(Asked, frozen=True, kw_only=True):
     generation: int
 
 
+class ToolSourceReported(Asked, frozen=True, kw_only=True):
+    """What gives a session tools says how it stands. Nothing of the session changes by it: tools come and go by `ChangeTools`.
+
+    Attributes:
+        source: Its name.
+        state: How it stands now.
+        reason: Why, for people.
+    """
+
+    source: str
+    state: ToolSourceState
+    reason: str | None = None
+
+
 class UpdatePluginOpts(Asked, frozen=True, kw_only=True):
     """A plugin gets other options when the session is idle.
 
@@ -293,13 +334,14 @@ class ChangePlugins(Asked, frozen=True, kw_only=True):
 
     Attributes:
         change: What to do.
-        name: Of the plugin to detach.
-        entry: The plugin to attach, or the new code of one that is there; an object, so this signal is for one process.
+        name: Of the plugin to detach; of another one its name too, or empty.
+        entry: What stands for the plugin to attach, or for the new code of one that is there. The code stays in the shell,
+            which finds it by the id of this signal, or by where it comes from: `find_code`.
     """
 
     change: Literal["attach", "detach", "reload"]
     name: str = ""
-    entry: Any = None
+    entry: PluginRecord | None = None
 
 
 class Compact(Asked, frozen=True, kw_only=True):
@@ -329,6 +371,24 @@ class Restarted(Stamped, frozen=True, kw_only=True):
 
     reason: str
     incarnation: int
+
+
+class Recovered(Stamped, frozen=True, kw_only=True):
+    """The session came back from its journal in another process; nothing of the old one runs. The first signal of that life.
+
+    The core decides of each effect that is open, and says so in `SessionRecovered`. Where this signal crashes it, all that was
+    open ends as behind a crash. Sessions that worked for calls are back by now; one that no effect waits for any more is ended.
+
+    Attributes:
+        cause: Why the session has a new owner: its own start, the time of the old one was over, it was gone, or it gave it up.
+        open: The effects that may have begun: those that a durable record names. An open one that is not among them never
+            ran; one that is not open means nothing.
+        attempt: How many recoveries there were since the last record that was none, this one included. The journal counts.
+    """
+
+    cause: Literal["start", "lease_over", "gone", "drain"] = "start"
+    open: tuple[EffectId, ...] = ()
+    attempt: int = 1
 
 
 class Parked(Stamped, frozen=True, kw_only=True):
@@ -372,10 +432,6 @@ class PluginLagged(Stamped, frozen=True, kw_only=True):
 
 
 # --- outcomes of effects
-
-
-class Final(EffectOutcome, frozen=True, kw_only=True):
-    """The one outcome that an effect owes; nothing comes after it."""
 
 
 class StreamStarted(EffectOutcome, frozen=True, kw_only=True):
@@ -472,7 +528,11 @@ class ToolEmitted(EffectOutcome, frozen=True, kw_only=True):
         force_setattr(self, "payload", frozen_value(self.payload))
 
 
-class ToolFinished(Final, frozen=True, kw_only=True):
+def _no_changes() -> tuple[Change, ...]:
+    return ()
+
+
+class ToolFinished(Final, frozen=True, kw_only=True, omit_defaults=True):
     """A tool is done, well or badly, or was stopped; or a session that worked for a call or for its tool.
 
     Attributes:
@@ -485,22 +545,50 @@ class ToolFinished(Final, frozen=True, kw_only=True):
         changes: What the tool wants changed in its session.
         late: Whether the tool gave a value although it had been stopped; that value is not in here.
         spent: Of a session that worked for a call or for its tool, what it has used; None of a tool, or where that is unknown.
+        images: Pictures that the model may see.
+        ran_ms: How long the code of this attempt took, in milliseconds; None where none ran. Not what lies between its beginning
+            and this signal, which comes when its processes are gone as well.
     """
 
     text: str
-    is_error: bool = False
-    details: JsonValue = None
+    # `images` and `ran_ms` came later, and are left out where there are none; see `ToolResult`.
+    is_error: bool = msgspec.field(default_factory=bool)
+    details: JsonValue = msgspec.field(default_factory=_nothing)
     started_at_ms: int
-    crashed: bool = False
-    jitter: float = 0.0
-    changes: tuple[Change, ...] = ()
-    late: bool = False
-    spent: Spent | None = None
+    crashed: bool = msgspec.field(default_factory=bool)
+    jitter: float = msgspec.field(default_factory=float)
+    changes: tuple[Change, ...] = msgspec.field(default_factory=_no_changes)
+    late: bool = msgspec.field(default_factory=bool)
+    spent: Spent | None = msgspec.field(default_factory=_nothing)
+    images: tuple[Image, ...] = ()
+    ran_ms: int | None = None
 
     def __post_init__(self) -> None:
         """Freeze the details, which every subscriber will be given."""
         if self.details is not None:
             force_setattr(self, "details", frozen_value(self.details))
+
+
+class HostJudged(Final, frozen=True, kw_only=True):
+    """The host has said whether a call may run.
+
+    Attributes:
+        deny: Why it may not, for the model; None where it may.
+        arguments: What shall run instead, JSON; None for what was asked about. Validated again, and judged again by the guards.
+        by: Who denied or changed it, such as the name of a host plugin.
+    """
+
+    deny: str | None = None
+    arguments: JsonObject | None = None
+    by: str = "host"
+
+    def __post_init__(self) -> None:
+        """Freeze the arguments: the host goes on with theirs."""
+        force_setattr(self, "arguments", frozen_or_none(self.arguments))
+
+
+class HostTold(Final, frozen=True, kw_only=True):
+    """The host knows what a call came to, or failed over it."""
 
 
 class TimerFired(Final, frozen=True, kw_only=True):
@@ -525,6 +613,22 @@ class PluginRequestFinished(Final, frozen=True, kw_only=True, tag="errand_finish
     result: RequestResult
 
 
+class ContextGathered(Final, frozen=True, kw_only=True):
+    """What is added to the requests of one turn is known. The messages themselves stay in the shell, by this id.
+
+    A gathering that fails gives nothing, and that is no error.
+
+    Attributes:
+        count: How many messages.
+        digest: SHA-256 of them, hexadecimal; empty when there are none.
+        tokens: How long they are, estimated.
+    """
+
+    count: int = 0
+    digest: str = ""
+    tokens: int = 0
+
+
 class TeardownFinished(Final, frozen=True, kw_only=True):
     """All that an abort stopped is gone, or its time is over.
 
@@ -537,6 +641,7 @@ class TeardownFinished(Final, frozen=True, kw_only=True):
 
 Signal: TypeAlias = (
     Prompt
+    | GoOn
     | Steer
     | AbortCycle
     | AbortTool
@@ -545,21 +650,27 @@ Signal: TypeAlias = (
     | StatusQuery
     | MessagesQuery
     | SnapshotQuery
+    | ReceiptQuery
     | Approve
     | Reject
     | Respond
+    | Decline
+    | AnswerCall
     | ToolAsked
     | ToolWantsChild
     | ChangeModel
     | ChangeTools
+    | ToolSourceReported
     | UpdatePluginOpts
     | ChangePlugins
     | Compact
     | SessionBegan
     | Restarted
+    | Recovered
     | Parked
     | StepCrashed
     | PluginLagged
+    | BudgetLent
     | StreamStarted
     | ChunksArrived
     | ResponseCompleted
@@ -569,7 +680,12 @@ Signal: TypeAlias = (
     | ChildPublished
     | ToolEmitted
     | ToolFinished
+    | HostJudged
+    | HostTold
+    | AgentIdled
+    | AgentEnded
     | TimerFired
     | PluginRequestFinished
+    | ContextGathered
     | TeardownFinished
 )

@@ -11,32 +11,35 @@ import msgspec
 
 from agentrail.core.policy.gates import Passed, Refused, hash_arguments, operation_id_of, validate_call
 from agentrail.core.policy.retries import decide_tool_retry, tool_retries
-from agentrail.core.protocol.actions import BlockTool, RequireApproval
-from agentrail.core.protocol.effects import ClearTimer, RunTool, SetTimer, SpawnChild
-from agentrail.core.protocol.hooks import AfterTool, AfterToolBatch, BeforeTool, OnToolError
+from agentrail.core.protocol.effects import CancelPluginRequest, ClearTimer, RunTool, SetTimer, SpawnChild
+from agentrail.core.protocol.hooks import AfterTool, AfterToolBatch, OnToolError
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import AbortTool, ToolAsked, ToolEmitted, ToolFinished, ToolProgressed
-from agentrail.core.session import calls, children, interactions
+from agentrail.core.protocol.signals import (
+    AbortTool,
+    AgentEnded,
+    AgentIdled,
+    HostJudged,
+    HostTold,
+    ToolAsked,
+    ToolEmitted,
+    ToolFinished,
+    ToolProgressed,
+)
+from agentrail.core.session import agent_calls, agents, call_gates, calls, children, interactions
 from agentrail.core.session.applying import apply_changes
 from agentrail.core.session.budget import lend_to_child, settle_loan
-from agentrail.core.session.cycle import MAX_ASKERS, begin_turn, finish, is_last_turn
+from agentrail.core.session.cycle import MAX_ASKERS, begin_turn, finish, is_last_turn, stops_after_calls
 from agentrail.core.session.hooking import ask_plugins, has_listeners
 from agentrail.core.session.loops import look_for_loops, tell
 from agentrail.core.session.open_calls import NO_CALLS, CallState, OpenCalls, Stage
 from agentrail.core.session.owners import OfCall, OfDrain, OfRetry, OfStoppedCall, owned_by
 from agentrail.core.session.state import BreakOff, Next, Phase
 from agentrail.core.session.step_context import StepContext
-from agentrail.core.stack.outcome import Outcome, Unfit
-from agentrail.core.stack.pipeline import Fit
 from agentrail.core.stack.plugin_events import plugin_event
-from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, UnknownCall
+from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, ToolContractError, UnknownCall
 from agentrail.events import (
-    AgentResumed,
-    Approval,
     Event,
-    PermissionOption,
     ResumeTrigger,
-    ToolBlocked,
     ToolCalls,
     ToolCallUnknown,
     ToolKilled,
@@ -44,10 +47,18 @@ from agentrail.events import (
     ToolRetry,
     ToolSkippedForSteering,
 )
-from agentrail.frozen import EMPTY, same_json
-from agentrail.messages import CallId, JsonObject, StopReason, ToolResult
+from agentrail.frozen import EMPTY
+from agentrail.messages import CallId, StopReason, ToolResult
 
-GOES_ON_BY_ITSELF: Final[frozenset[Stage]] = frozenset({"waiting", "pausing", "running", "stopping"})
+GOES_ON_BY_ITSELF: Final[tuple[Stage, ...]] = (
+    "checking",
+    "awaiting",
+    "waiting",
+    "pausing",
+    "running",
+    "stopping",
+    "reporting",
+)
 """The stages in which a call needs no person."""
 
 STOPPED: Final = "[Stopped: aborted by the user]"
@@ -63,8 +74,8 @@ def begin_batch(step: StepContext, stop_reason: StopReason, *, withheld: bool) -
         match validate_call(state.call, step.data.tools, stop_reason, withheld=withheld):
             case Passed(arguments=arguments):
                 passed = msgspec.structs.replace(state, arguments=arguments)
-                judged, abort = run_before_tool(step, passed)
-                calls.put(step, _asked_first(step, judged))
+                judged, abort = call_gates.check_call(step, passed)
+                calls.put(step, put_to_people(step, judged))
                 if abort is not None:
                     return BreakOff(abort)
             case Refused() as refusal:
@@ -89,82 +100,6 @@ def open_batch(step: StepContext) -> None:
     )
 
 
-def run_before_tool(
-    step: StepContext, state: CallState, *, edited: Approval | None = None
-) -> tuple[CallState, str | None]:
-    """Ask the plugins about a call whose arguments fit its tool.
-
-    Args:
-        step: The step.
-        state: The call.
-        edited: The approval in which a person changed the arguments. Then only the safety plugins look again; the person
-            is not asked twice about what it wrote, and once more about what a safety plugin made of that.
-
-    Returns:
-        The call: as it will run, answered with a refusal, or waiting for a person. And why plugins abort the cycle, if they do.
-    """
-    if not has_listeners(step, BeforeTool):
-        return state, None
-    call = state.call
-    event = BeforeTool(name=call.name, arguments=state.arguments, call_id=call.call_id)
-    outcome = ask_plugins(step, event, fit=_fit_of(state), edited_by="user" if edited else None)
-    return _as_judged(step, state, outcome, edited), outcome.abort
-
-
-def _as_judged(step: StepContext, state: CallState, outcome: Outcome, edited: Approval | None) -> CallState:
-    call = state.call
-    as_seen = state.arguments
-    if outcome.arguments is not None:
-        state = msgspec.structs.replace(state, arguments=outcome.arguments)
-    decision = outcome.decision
-    match decision and decision.action:
-        case BlockTool(reason=reason):
-            assert decision is not None  # noqa: S101 - it has an action
-            blocked = ToolBlocked(name=call.name, call_id=call.call_id, reason=reason, by=decision.by)
-            return calls.answer(step, state, reason, blocked)[0]
-        case Unfit(text=text):
-            return calls.answer(step, state, f'Invalid arguments for "{call.name}": {text}')[0]
-        case RequireApproval() as asked if edited is None:
-            seconds, options = asked.expires_seconds, asked.permission_options
-            timeout_ms = (
-                step.data.config.approval_timeout_ms if seconds is None else round(seconds * 1000) or None
-            )
-            return _wait_for_approval(step, state, asked.hint, timeout_ms, options)
-        case _ if edited is not None and outcome.abort is None and not same_json(as_seen, state.arguments):
-            hint = f"{outcome.rewritten_by[-1]} changed what you wrote"
-            expires_at_ms = edited.expires_at_ms
-            waits_ms = None if expires_at_ms is None else expires_at_ms - edited.requested_at_ms
-            return _wait_for_approval(step, state, hint, waits_ms, edited.permission_options)
-        case _:
-            return state
-
-
-def _wait_for_approval(
-    step: StepContext,
-    state: CallState,
-    hint: str | None,
-    timeout_ms: int | None,
-    options: tuple[PermissionOption, ...],
-) -> CallState:
-    """Let a call wait for a person, unless one has always allowed what it is."""
-    # A rule is an answer too, and only stands where it would be taken.
-    if "always" in options and interactions.is_allowed(step.data.rules, state.call.name, state.arguments):
-        return state
-    interactions.require_approval(step, state, hint, timeout_ms, options)
-    return msgspec.structs.replace(state, stage="asking")
-
-
-def _fit_of(state: CallState) -> Fit:
-    spec = state.spec
-    assert spec is not None  # noqa: S101 - a call without a tool is refused before anybody is asked
-
-    def fit(arguments: JsonObject) -> JsonObject | str:
-        completed = spec.with_defaults(arguments)
-        return "; ".join(spec.faults(completed)) or completed
-
-    return fit
-
-
 def tool_progressed(step: StepContext, signal: ToolProgressed) -> None:
     """Pass on what a running tool says."""
     owner = step.data.open.get(signal.effect_id)
@@ -187,6 +122,8 @@ def tool_asked(step: StepContext, signal: ToolAsked) -> None:
         step.refuse(
             signal.signal_id, MailboxFull(f"{MAX_ASKERS} questions of tools wait for the user already")
         )
+    elif (fault := interactions.fault_of_question(signal.schema, signal.url)) is not None:
+        step.refuse(signal.signal_id, ToolContractError(f"ask_user: {fault}"))
     else:
         interactions.ask_for_tool(step, calls.one_of_batch(step, owner.call_id), signal)
 
@@ -203,12 +140,28 @@ def call_finished(step: StepContext, phase: Phase, signal: ToolFinished, call_id
             _fill_slots(step)  # its slot is free meanwhile
             return phase
     apply_changes(step, signal.changes)
-    result, also = _after_tool(step, calls.finished_result(state, signal))
+    result, also = after_tool(step, calls.finished_result(state, signal))
     abort = also if abort is None else abort  # the first counts
     calls.publish_end(step, state, result)
     calls.publish_metrics(step, state, signal)
-    calls.put(step, msgspec.structs.replace(state, stage="done", effect_id=None, result=result))
+    calls.put(step, call_gates.report_call(step, state, result, signal))
     return continue_batch(step) if abort is None else BreakOff(abort)
+
+
+def host_judged(step: StepContext, signal: HostJudged, call_id: CallId) -> Next:
+    """Go on with a call of which the host has said whether it may run."""
+    judged, abort = call_gates.take_verdict(step, calls.one_of_batch(step, call_id), signal)
+    calls.put(step, put_to_people(step, judged))
+    return continue_batch(step) if abort is None else BreakOff(abort)
+
+
+def host_told(step: StepContext, phase: Phase, signal: HostTold, call_id: CallId) -> Next:
+    """Let the batch go on that waited until the host was told of a call; one that was broken off did not wait."""
+    state = calls.find_call(step, call_id)
+    if state is None or state.effect_id != signal.effect_id:
+        return phase
+    calls.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
+    return continue_batch(step)
 
 
 def stopped_call_ended(step: StepContext, phase: Phase, signal: ToolFinished, call_id: CallId) -> Next:
@@ -216,7 +169,7 @@ def stopped_call_ended(step: StepContext, phase: Phase, signal: ToolFinished, ca
     _settle(step, signal)
     state = calls.find_call(step, call_id)
     if state is None:
-        _survivor_left(step, call_id)
+        survivor_left(step, call_id)
         return _fill_freed_slots(step, phase)
     calls.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
     return continue_batch(step)
@@ -230,10 +183,11 @@ def survivor_finished(step: StepContext, phase: Phase, signal: ToolFinished, cal
     result = calls.finished_result(state, signal)
     calls.publish_end(step, state, result)
     calls.publish_metrics(step, state, signal)
+    call_gates.report_call(step, state, result, signal)
     _take_note(
-        step, f"[The call of {state.call.name} that was still running at the abort has ended: {result.text}]"
+        step, f"[The call of {state.call.name} that was still running at the abort has ended: {result.words}]"
     )
-    _survivor_left(step, call_id)
+    survivor_left(step, call_id)
     return _fill_freed_slots(step, phase)
 
 
@@ -250,13 +204,31 @@ def child_ended(step: StepContext, phase: Phase, signal: ToolFinished) -> Phase:
     return phase
 
 
+def agent_idled(step: StepContext, phase: Phase, signal: AgentIdled, name: str) -> Next:
+    """Take the end of a cycle of an agent, for which a call of the batch may have waited."""
+    agents.idled(step, name, signal)
+    return _fill_freed_slots(step, phase)
+
+
+def agent_ended(step: StepContext, phase: Phase, signal: AgentEnded, name: str) -> Next:
+    """Take the end of an agent, for which a call of the batch may have waited."""
+    agents.ended(step, name, signal)
+    return _fill_freed_slots(step, phase)
+
+
+def wait_is_over(step: StepContext, call_id: CallId) -> Next:
+    """Answer a call that has waited for agents long enough."""
+    agents.expire_wait(step, call_id)
+    return continue_batch(step)
+
+
 def _settle(step: StepContext, signal: ToolFinished) -> None:
     if signal.late:
         step.data.dropped += 1
     settle_loan(step, signal.effect_id, signal.spent)
 
 
-def _after_tool(step: StepContext, result: ToolResult) -> tuple[ToolResult, str | None]:
+def after_tool(step: StepContext, result: ToolResult) -> tuple[ToolResult, str | None]:
     """Let plugins look at a result, and perhaps give the model another; gives that, and why they abort the cycle."""
     if not has_listeners(step, AfterTool):
         return result, None
@@ -267,9 +239,28 @@ def _after_tool(step: StepContext, result: ToolResult) -> tuple[ToolResult, str 
 def pause_is_over(step: StepContext, call_id: CallId) -> Next:
     """Let a call that raised wait for a slot again."""
     state = calls.one_of_batch(step, call_id)
-    again = msgspec.structs.replace(state, stage="waiting", effect_id=None, attempt=state.attempt + 1)
+    again = msgspec.structs.replace(
+        state, stage="waiting", effect_id=None, attempt=state.attempt + 1, due_at_ms=0
+    )
     calls.put(step, again)
     return continue_batch(step)
+
+
+def pause_call_anew(step: StepContext, state: CallState) -> None:
+    """Set the timer of a pause anew, whose shell is gone; one that is over by now fires at once."""
+    assert state.effect_id is not None  # noqa: S101 - it pauses
+    step.ended(state.effect_id)
+    _wait_to_retry(step, state)
+
+
+def run_anew(step: StepContext, state: CallState, *, has_begun: bool) -> CallState:
+    """Run a call anew whose tool ran when the process stopped: the same operation, and another attempt where one has begun.
+
+    Returns:
+        The call; answered where it cannot run any more.
+    """
+    attempt = state.attempt + 1 if has_begun else state.attempt
+    return _run(step, msgspec.structs.replace(state, attempt=attempt))
 
 
 def drained(step: StepContext, phase: Phase) -> Next:
@@ -310,36 +301,45 @@ def abort_tool(step: StepContext, phase: Phase, signal: AbortTool) -> Next:
     killed = ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=reason)
     calls.drain(step, stop_call(step, state, text, killed))
     step.reply(signal.signal_id, None)
-    return decided(step, phase, "tool_rejected", resume=step.cycle.resume)
+    return decided(step, "tool_rejected", resume=step.cycle.resume)
 
 
-def decided(step: StepContext, phase: Phase, trigger: ResumeTrigger, *, resume: bool) -> Next:
+def decided(step: StepContext, trigger: ResumeTrigger, *, resume: bool) -> Next:
     """Go on as far as a decision about one call allows; say so when the cycle was suspended.
 
     Args:
         step: The step.
-        phase: In which the decision met the session.
         trigger: What it was.
         resume: Whether the model gets another turn when all calls are answered.
     """
     step.data.cycle = msgspec.structs.replace(step.cycle, resume=resume)
+    # One that was approved just now may be a question, or the client's: it needs no slot, and the next wait begins with it.
+    released = [state for state in step.data.batch if state.stage == "waiting" and state.is_put_to_people]
+    if released:
+        interactions.end_wait(step, trigger)
+    for state in released:
+        calls.put(step, put_to_people(step, state))
     batch = step.data.batch
-    said = step.data.steers or step.data.interventions
-    goes_on = batch.count(*GOES_ON_BY_ITSELF) or (batch.count("done") == len(batch) and (resume or said))
-    if phase is Phase.IDLE and goes_on:
-        step.publish(AgentResumed(trigger=trigger))
+    if step.suspended and (batch.count(*GOES_ON_BY_ITSELF) or batch.count("done") == len(batch)):
+        interactions.end_wait(step, trigger)
     return continue_batch(step)
 
 
 def stop_call(step: StepContext, state: CallState, text: str, *between: Event) -> tuple[EffectId, ...]:
-    """Answer a call that is open, wherever it stands; returns the attempt that has to be stopped, if one runs.
+    """Answer a call that is open, wherever it stands; returns what of it ends behind that: its attempt, or the host's hook.
 
-    One that runs is `stopping` from now on, all others are done.
+    One that runs is `stopping` from now on, and its attempt has to be stopped; all others are done.
     """
     if state.stage == "pausing" and state.effect_id is not None:
         step.cancel(ClearTimer(effect_id=state.effect_id))
     interactions.withdraw(step, state.call.call_id)
+    if state.stage == "awaiting":
+        agents.withdraw_wait(step, state.call.call_id)
     done, _ = calls.answer(step, state, text, *between)
+    if state.stage == "checking" and state.effect_id is not None:
+        step.cancel(CancelPluginRequest(effect_id=state.effect_id))
+        calls.put(step, done)
+        return (state.effect_id,)
     if state.stage != "running" or state.effect_id is None:
         calls.put(step, done)
         return ()
@@ -369,7 +369,7 @@ def skip_for_steering(step: StepContext) -> None:
         if state.stage == "asking":
             interaction = interactions.of_call(step, state.call.call_id)
             interactions.close_interaction(step, interaction, "superseded", "superseded")
-        elif state.result is not None or calls.is_immune(step, state):
+        elif state.stage == "awaiting" or state.result is not None or calls.is_immune(step, state):
             continue
         name, call_id = state.call.name, state.call.call_id
         skipped = ToolSkippedForSteering(name=name, call_id=call_id, reason=SKIPPED)
@@ -394,7 +394,8 @@ def _close(step: StepContext) -> Next:
     if abort is not None:
         return BreakOff(abort)
     cycle = step.cycle
-    if is_last_turn(step.data):  # the calls were refused, because tools are withheld on the last turn
+    # Either they were refused, because tools are withheld on the last turn, or they were what the cycle was for.
+    if is_last_turn(step.data) or stops_after_calls(step.data):
         return finish(step, "max_turns")
     if not cycle.resume and not step.data.steers and not step.data.interventions:
         return finish(step, "not_resumed")
@@ -403,15 +404,28 @@ def _close(step: StepContext) -> Next:
     return begin_turn(step)
 
 
-def _asked_first(step: StepContext, state: CallState) -> CallState:
-    """Let a call that is a question wait for its answer; any other waits for a slot."""
+def put_to_people(step: StepContext, state: CallState) -> CallState:
+    """Let a call that has passed the gates wait for an answer, if it is a question or is the client's to run; others wait for a slot."""
     spec = state.spec
-    if spec is None or spec.answered_by != "user" or state.stage != "waiting":
+    if spec is None or not state.is_put_to_people or state.stage != "waiting":
         return state
+    is_as_shown = state.bound_to in (None, hash_arguments(state.arguments))
+    if not is_as_shown:
+        return calls.answer(step, state, CHANGED)[0]
+    for_client = spec.answered_by == "client"
+    misfit = None
+    if not for_client:
+        arguments = state.arguments
+        misfit = interactions.fault_of_question(arguments.get("schema"), arguments.get("url"))
+    if misfit is not None:
+        return calls.answer(step, state, f'Invalid arguments for "{state.call.name}": {misfit}')[0]
     started = calls.publish_start(step, state)
     seconds = spec.timeout_seconds
-    default_ms = step.data.config.question_timeout_ms
-    interactions.wait_for_answer(step, started, round(seconds * 1000) if seconds is not None else default_ms)
+    timeout_ms = step.data.config.question_timeout_ms if seconds is None else round(seconds * 1000)
+    if for_client:
+        interactions.wait_for_client(step, started, timeout_ms)
+    else:
+        interactions.wait_for_answer(step, started, timeout_ms)
     return msgspec.structs.replace(started, stage="asking")
 
 
@@ -432,10 +446,29 @@ def _fill_slots(step: StepContext) -> None:
     if running == 0:
         # Survivors take slots, but may not starve a batch: an immune tool can run for hours.
         free = max(free, 1)
-    while free > 0 and (state := step.data.batch.next_waiting()) is not None:
-        begun = _spawn(step, state) if state.wants_child else _run(step, state)
+    while (state := step.data.batch.next_waiting()) is not None:
+        if state.is_of_machine:
+            calls.put(step, _answer_ourselves(step, state))
+            continue
+        if free <= 0:
+            return
+        begun = _begin(step, state)
         calls.put(step, begun)
         free -= begun.stage == "running"
+
+
+def _begin(step: StepContext, state: CallState) -> CallState:
+    put = put_to_people(step, state)  # one that a rule has let run while it waited for a person
+    if put.stage != "waiting":
+        return put
+    return _spawn(step, state) if state.wants_child else _run(step, state)
+
+
+def _answer_ourselves(step: StepContext, state: CallState) -> CallState:
+    """Answer a call of what the session knows, or let it wait for agents: it takes no slot."""
+    if state.bound_to not in (None, hash_arguments(state.arguments)):
+        return calls.answer(step, state, CHANGED)[0]
+    return agent_calls.take_call(step, state)
 
 
 def _run(step: StepContext, state: CallState) -> CallState:
@@ -461,7 +494,7 @@ def _run(step: StepContext, state: CallState) -> CallState:
             arguments_hash=arguments_hash,
             operation_id=operation_id,
             attempt=state.attempt,
-            turn=step.cycle.turn,
+            turn=step.data.cycle.turn if step.data.cycle is not None else 0,
             model=step.data.model.model,
             path=config.path,
             total_tokens=step.data.usage.total,
@@ -485,9 +518,10 @@ def _spawn(step: StepContext, state: CallState) -> CallState:
     """Start the session that works for a call, with its share of the budget; where nothing is left it is answered at once."""
     if state.bound_to not in (None, hash_arguments(state.arguments)):
         return calls.answer(step, state, CHANGED)[0]
-    too_deep = children.depth_fault(step)
-    if too_deep is not None:
-        return calls.answer(step, state, too_deep)[0]
+    kind = children.kind_of_child(state)
+    fault = children.kind_fault(step, kind) or children.depth_fault(step)
+    if fault is not None:
+        return calls.answer(step, state, fault)[0]
     effect_id = step.mint("t")
     budget = lend_to_child(step, effect_id, children.shares(step))
     if isinstance(budget, ErrorInfo):
@@ -500,6 +534,7 @@ def _spawn(step: StepContext, state: CallState) -> CallState:
             effect_id=effect_id,
             call_id=call.call_id,
             name=call.name,
+            agent=kind,
             arguments=state.arguments,
             budget=budget,
         ),
@@ -531,10 +566,14 @@ def _pause(step: StepContext, state: CallState, signal: ToolFinished) -> tuple[b
         if outcome.hints.pause_ms is not None:
             pause_ms = outcome.hints.pause_ms
     step.publish(ToolRetry(name=call.name, call_id=call.call_id, attempt=state.attempt, error=error))
-    timer = step.mint("w")
-    step.start(SetTimer(effect_id=timer, at_ms=step.at_ms + pause_ms), OfRetry(call.call_id))
-    calls.put(step, msgspec.structs.replace(state, stage="pausing", effect_id=timer))
+    _wait_to_retry(step, msgspec.structs.replace(state, stage="pausing", due_at_ms=step.at_ms + pause_ms))
     return True, None
+
+
+def _wait_to_retry(step: StepContext, state: CallState) -> None:
+    timer = step.mint("w")
+    step.start(SetTimer(effect_id=timer, at_ms=state.due_at_ms), OfRetry(state.call.call_id))
+    calls.put(step, msgspec.structs.replace(state, effect_id=timer))
 
 
 def _stop_survivor(step: StepContext, state: CallState, text: str, reason: str) -> None:
@@ -554,5 +593,15 @@ def _take_note(step: StepContext, note: str) -> None:
     step.data.notes = (*step.data.notes, note)
 
 
-def _survivor_left(step: StepContext, call_id: CallId) -> None:
+def survivor_ended(step: StepContext, state: CallState, result: ToolResult) -> None:
+    """Publish the end of a call that an abort had spared; it becomes a note in front of the next prompt."""
+    calls.publish_end(step, state, result)
+    _take_note(
+        step, f"[The call of {state.call.name} that was still running at the abort has ended: {result.text}]"
+    )
+    survivor_left(step, state.call.call_id)
+
+
+def survivor_left(step: StepContext, call_id: CallId) -> None:
+    """Forget a call that an abort had spared."""
     step.data.survivors = tuple(call for call in step.data.survivors if call.call.call_id != call_id)

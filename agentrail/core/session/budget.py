@@ -15,6 +15,8 @@ from agentrail.core.policy.budget import (
     Spent,
     bound_of,
     lend,
+    lend_at_most,
+    raised,
     reserve,
     settle,
     take_back,
@@ -22,6 +24,7 @@ from agentrail.core.policy.budget import (
 from agentrail.core.policy.estimates import BYTES_PER_TOKEN, TokenCount, fixed_tokens_of, tokens_of
 from agentrail.core.protocol.actions import CallModel
 from agentrail.core.protocol.request import EffectId, ModelFacts, ModelRequest
+from agentrail.core.session.context import context_tokens
 from agentrail.core.session.projection import model_of, models_of, system_prompt_of
 from agentrail.core.session.state import Known, Phase
 from agentrail.core.session.step_context import StepContext
@@ -31,7 +34,12 @@ from agentrail.messages import Message, Text, TokenUsage, UserMessage
 
 
 def reserve_request(
-    step: StepContext, request: ModelRequest, *, notes: int = 0, is_handed: bool = False
+    step: StepContext,
+    request: ModelRequest,
+    *,
+    notes: int = 0,
+    is_handed: bool = False,
+    added_tokens: int = 0,
 ) -> ErrorInfo | None:
     """Promise a request what it may use at most.
 
@@ -40,6 +48,7 @@ def reserve_request(
         request: The request.
         notes: How many of its last messages are none of the history's.
         is_handed: Whether plugins handed its messages on, in place of the history's.
+        added_tokens: Of what was gathered for it, which is not in it.
 
     Returns:
         None when it may go out; else the error that ends the cycle.
@@ -49,7 +58,8 @@ def reserve_request(
         return None
     facts = model_of(step.data)
     limit = request.max_output_tokens or facts.max_output_tokens
-    bound = bound_of(count_tokens(step, request, notes=notes, is_handed=is_handed), limit, facts.price)
+    sent = count_tokens(step, request, notes=notes, is_handed=is_handed) + added_tokens
+    bound = bound_of(sent, limit, facts.price)
     decided = reserve(ledger, _reservation_of(step.data, request.attempt), bound)
     if isinstance(decided, BudgetRefusal):
         return decided.error
@@ -127,6 +137,46 @@ def lend_to_child(step: StepContext, effect_id: EffectId, shares: int) -> Budget
     return share
 
 
+def lend_to_agent(
+    step: StepContext, loan: EffectId, shares: int, own: Budget | None
+) -> Budget | ErrorInfo | None:
+    """Lend an agent in the background what its next cycle may spend.
+
+    Args:
+        step: The step.
+        loan: What it is lent under.
+        shares: In how many parts what is left is divided; more than there are agents, so that the session can ask on.
+        own: What each of its cycles is to have; None for a share.
+
+    Returns:
+        What it may spend; None without a budget; or the error that answers the call.
+    """
+    ledger = step.data.ledger
+    if ledger is None:
+        return own
+    reservation = _reservation_of(step.data, loan)
+    decided = lend(ledger, reservation, shares) if own is None else lend_at_most(ledger, reservation, own)
+    if isinstance(decided, BudgetRefusal):
+        return decided.error
+    step.data.ledger, share = decided
+    return share
+
+
+def settle_agent(step: StepContext, loan: EffectId | None, spent: Spent | None) -> None:
+    """Count what an agent has used since it was last counted, and take back what it was lent; None: unknown."""
+    if spent is not None:
+        _count(step, spent.usage)
+    ledger = step.data.ledger
+    if ledger is not None and loan is not None:
+        step.data.ledger = take_back(ledger, _reservation_of(step.data, loan), spent)
+
+
+def raise_budget(step: StepContext, more: Budget) -> None:
+    """Let as much be spent from now on; without a ledger nothing is limited, and nothing changes."""
+    if step.data.ledger is not None:
+        step.data.ledger = raised(step.data.ledger, more)
+
+
 def settle_loan(step: StepContext, effect_id: EffectId, spent: Spent | None) -> None:
     """Count what a child has used, however its call ended; None: unknown.
 
@@ -159,11 +209,15 @@ def spend_on_abort(step: StepContext) -> None:
     spend(step, lost_usage(step))
 
 
-def spend_what_is_out(step: StepContext) -> None:
-    """Book all that is reserved, because it will not be heard of again: the actor crashed, or the session ends."""
+def spend_what_is_out(step: StepContext, *, keep: Sequence[EffectId] = ()) -> None:
+    """Book all that is reserved, because it will not be heard of again: the actor crashed, or the session ends.
+
+    Not what is lent to agents that a crash leaves alive: `keep`.
+    """
     ledger = step.data.ledger
     if ledger is not None:
-        for reservation, _ in ledger.open:
+        kept = {_reservation_of(step.data, loan) for loan in keep}
+        for reservation in [one for one, _ in ledger.open if one not in kept]:
             ledger = settle(ledger, reservation, None)
         step.data.ledger = ledger
     step.data.loans = ()
@@ -174,7 +228,8 @@ def learn_from(step: StepContext, usage: TokenUsage) -> None:
     data = step.data
     if step.cycle.handed is not None:  # it has read something else
         return
-    step.data.tokens = data.tokens.reported(usage, len(data.history))
+    # What was gathered for this turn is counted by it too, and is not there in the next one.
+    step.data.tokens = data.tokens.reported(usage, len(data.history), added_tokens=context_tokens(data))
 
 
 def count_tokens(step: StepContext, request: ModelRequest, *, notes: int = 0, is_handed: bool = False) -> int:
@@ -215,7 +270,7 @@ def lost_usage(step: StepContext) -> TokenUsage:
     What its server has said by then counts; only the text that came since may be missing in it.
     """
     said = sum(len(text.encode("utf-8", "surrogatepass")) for text in step.stream.text)
-    known = step.stream.usage or TokenUsage(input=step.data.tokens.tokens)
+    known = step.stream.usage or TokenUsage(input=step.data.tokens.tokens + context_tokens(step.data))
     usage = replace(
         known, output=max(known.output, -(-said // BYTES_PER_TOKEN)), cost_usd=None, estimated=True
     )

@@ -8,33 +8,39 @@ import msgspec
 
 from agentrail.core.protocol.effects import KillTools, Teardown
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import ToolFinished
+from agentrail.core.protocol.signals import AnswerCall, ToolFinished
 from agentrail.core.session.open_calls import CallState
-from agentrail.core.session.owners import OfDrain
+from agentrail.core.session.owners import OfDrain, OfStoppedCall
 from agentrail.core.session.step_context import StepContext
 from agentrail.events import Event, SubagentEnd, ToolExecutionEnd, ToolExecutionMetrics, ToolExecutionStart
 from agentrail.frozen import canonical_json
-from agentrail.messages import CallId, ToolResult
+from agentrail.messages import CallId, JsonValue, ToolResult
 
 
-def result_of(state: CallState, text: str, *, is_error: bool = True) -> ToolResult:
+def result_of(state: CallState, text: str, *, is_error: bool = True, details: JsonValue = None) -> ToolResult:
     """Make the result of a call that its tool does not answer."""
-    return ToolResult(call_id=state.call.call_id, name=state.call.name, text=text, is_error=is_error)
+    return ToolResult(
+        call_id=state.call.call_id, name=state.call.name, text=text, is_error=is_error, details=details
+    )
 
 
-def finished_result(state: CallState, signal: ToolFinished) -> ToolResult:
-    """Make the result of a call from what its tool gave; it says so when a person had changed the arguments."""
-    text = signal.text
-    if state.edited:
-        ran = canonical_json(state.arguments).decode()
-        text = f"[The user changed the arguments. What ran: {ran}]\n{text}"
+def finished_result(state: CallState, signal: ToolFinished | AnswerCall) -> ToolResult:
+    """Make the result of a call from what its tool gave, here or at the client; it says so when a person had changed the arguments."""
     return ToolResult(
         call_id=state.call.call_id,
         name=state.call.name,
-        text=text,
+        text=_with_edit(state, signal.text),
         is_error=signal.is_error,
         details=signal.details,
+        images=signal.images,
     )
+
+
+def _with_edit(state: CallState, text: str) -> str:
+    if not state.edited:
+        return text
+    ran = canonical_json(state.arguments).decode()
+    return f"[The user changed the arguments. What ran: {ran}]\n{text}"
 
 
 def publish_start(step: StepContext, state: CallState) -> CallState:
@@ -68,7 +74,12 @@ def publish_metrics(step: StepContext, state: CallState, signal: ToolFinished) -
 
 
 def answer(
-    step: StepContext, state: CallState, text: str, *between: Event, is_error: bool = True
+    step: StepContext,
+    state: CallState,
+    text: str,
+    *between: Event,
+    is_error: bool = True,
+    details: JsonValue = None,
 ) -> tuple[CallState, ToolResult]:
     """Answer a call that is not going to answer itself. One that never began gets its start event here.
 
@@ -78,6 +89,7 @@ def answer(
         text: What the model reads.
         between: What happened to it, published between start and end.
         is_error: Whether the model should take it as a failure.
+        details: JSON for people.
 
     Returns:
         The call as done, and its result.
@@ -85,7 +97,7 @@ def answer(
     started = publish_start(step, state)
     for event in between:
         step.publish(event)
-    result = result_of(state, text, is_error=is_error)
+    result = result_of(state, text, is_error=is_error, details=details)
     publish_end(step, started, result)
     return msgspec.structs.replace(started, stage="done", effect_id=None, result=result), result
 
@@ -123,8 +135,20 @@ def is_doubtful(state: CallState) -> bool:
     return state.spec is None or state.spec.effect_class not in {"pure", "idempotent"}
 
 
+def in_doubt(state: CallState, why: str) -> str:
+    """Say that no answer came from the client, and what may have become of the call there all the same."""
+    return f"{why} It may have taken effect; check before repeating." if is_doubtful(state) else why
+
+
+def kill(step: StepContext, effect_ids: tuple[EffectId, ...]) -> None:
+    """Stop those that are running attempts, whose calls are answered; the others were told already."""
+    killed = tuple(one for one in effect_ids if isinstance(step.data.open.get(one), OfStoppedCall))
+    if killed:
+        step.ask(KillTools(effect_ids=killed))
+
+
 def drain(step: StepContext, effect_ids: tuple[EffectId, ...]) -> None:
     """Stop running attempts whose calls are answered, and bound how long their tasks may still take."""
     if effect_ids:
-        step.ask(KillTools(effect_ids=effect_ids))
+        kill(step, effect_ids)
         step.start(Teardown(effect_id=step.mint("d"), stopped=effect_ids), OfDrain())

@@ -5,25 +5,23 @@ their one outcome. A call that is answered by a child waits for its slot in the 
 where all that is left is lent or promised, as soon as something of it comes back.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from agentrail.core.protocol.effects import SpawnChild
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChildPublished, ChildStarted, ToolWantsChild
-from agentrail.core.session import calls
+from agentrail.core.session import agents, calls
+from agentrail.core.session.agent_state import GENERAL_PURPOSE, kinds_of
 from agentrail.core.session.budget import lend_to_child
 from agentrail.core.session.cycle import MAX_ASKERS
 from agentrail.core.session.open_calls import CallState
-from agentrail.core.session.owners import OfCall, OfChild, OfSurvivor
+from agentrail.core.session.owners import OfAgent, OfCall, OfChild, OfSurvivor
 from agentrail.core.session.step_context import StepContext
 from agentrail.errors import AgentrailError, ChildRefused, CycleAborted, ErrorInfo, OptionError
 from agentrail.events import SubagentEvent, SubagentStart
 from agentrail.frozen import frozen_json
-
-KINDS_OF_CHILD: Final = ("general-purpose",)
-"""What `subagent_type` may be."""
 
 MAX_SESSION_DEPTH: Final = 8
 """How many sessions may stand above one another; a tool that asks for a session would else be in that one too, and so on."""
@@ -78,6 +76,17 @@ def shares(step: StepContext) -> int:
     return step.data.batch.waiting_children + len(step.data.wishes)
 
 
+def kind_of_child(state: CallState) -> str:
+    """Say which agent a call wants; that there is one is not said."""
+    return str(state.arguments.get("subagent_type", GENERAL_PURPOSE))
+
+
+def kind_fault(step: StepContext, kind: str) -> str | None:
+    """Say that no agent has this name; None where one has."""
+    kinds = kinds_of(step.data.config.agents)
+    return None if kind in kinds else f"There is no sub-agent of type {kind!r}. Types: {', '.join(kinds)}."
+
+
 def depth_fault(step: StepContext) -> str | None:
     """Say why no session may stand below this one; None where one may."""
     if len(step.data.config.path) < MAX_SESSION_DEPTH:
@@ -86,7 +95,11 @@ def depth_fault(step: StepContext) -> str | None:
 
 
 def child_started(step: StepContext, signal: ChildStarted) -> None:
-    """Note which session works for a call."""
+    """Note which session works for a call, or is an agent."""
+    owner = step.data.open.get(signal.effect_id)
+    if isinstance(owner, OfAgent):
+        _agent_started(step, owner.name, signal)
+        return
     state = _of(step, signal)
     called = msgspec.structs.replace(state, child_ids=(*state.child_ids, signal.child_id))
     if step.data.batch.find(state.call.call_id) is state:
@@ -100,11 +113,36 @@ def child_started(step: StepContext, signal: ChildStarted) -> None:
 
 def child_published(step: StepContext, signal: ChildPublished) -> None:
     """Pass on what a child published, and what it passed on itself."""
+    owner = step.data.open.get(signal.effect_id)
+    if isinstance(owner, OfAgent):
+        _agent_published(step, owner.name, signal)
+        return
     state = _of(step, signal)
     child_id = signal.child_id or state.child_ids[0]  # it says that it started before it says anything else
     inner = signal.event
     depth = inner.depth + 1 if isinstance(inner, SubagentEvent) else 1
     step.publish(SubagentEvent(call_id=state.call.call_id, child_id=child_id, depth=depth, event=inner))
+
+
+def _agent_started(step: StepContext, name: str, signal: ChildStarted) -> None:
+    state = step.data.agents.find(name)
+    if (
+        state is not None and state.child_id is None
+    ):  # one that a crash of this session left alive began before
+        agents.put_agent(step, msgspec.structs.replace(state, child_id=signal.child_id))
+        step.publish(SubagentStart(child_id=signal.child_id, call_id=state.call_id, description=state.task))
+
+
+def _agent_published(step: StepContext, name: str, signal: ChildPublished) -> None:
+    state = step.data.agents.find(name)
+    if state is None or state.child_id is None:
+        return
+    inner = signal.event
+    # What goes on after a crash of this session goes on behind this.
+    if inner.meta is not None and inner.meta.seq > state.seen:
+        agents.put_agent(step, msgspec.structs.replace(state, seen=inner.meta.seq))
+    depth = inner.depth + 1 if isinstance(inner, SubagentEvent) else 1
+    step.publish(SubagentEvent(call_id=state.call_id, child_id=state.child_id, depth=depth, event=inner))
 
 
 def _spawn(step: StepContext, wish: ToolWantsChild) -> ErrorInfo | None:
@@ -116,13 +154,14 @@ def _spawn(step: StepContext, wish: ToolWantsChild) -> ErrorInfo | None:
     is_beside = isinstance(step.data.open.get(wish.effect_id), OfSurvivor)
     budget = lend_to_child(step, effect_id, shares(step) + is_beside)
     if isinstance(budget, ErrorInfo):
-        step.data.minted = step.data.minted - 1  # nothing was asked for under this id
+        step.unmint()
         return budget
     step.start(
         SpawnChild(
             effect_id=effect_id,
             call_id=state.call.call_id,
             name=state.call.name,
+            agent=GENERAL_PURPOSE,
             arguments=frozen_json({"description": wish.prompt}),
             budget=budget,
             wish=wish,
@@ -148,10 +187,8 @@ def _refusal(step: StepContext, signal: ToolWantsChild) -> AgentrailError | None
     faults = (
         [f"tools has {unknown}: expected names of {', '.join(data.tools.names) or 'none'}"] if unknown else []
     )
-    given: Any = signal  # what the tool said was not checked yet, and a compiled module would take its type at its word
-    max_turns = given.max_turns
-    if max_turns is not None and not (isinstance(max_turns, int) and max_turns >= 1):
-        faults.append(f"max_turns is {max_turns!r}: expected 1 or more")
+    if signal.max_turns is not None and signal.max_turns < 1:
+        faults.append(f"max_turns is {signal.max_turns}: expected 1 or more")
     return OptionError(faults) if faults else None
 
 

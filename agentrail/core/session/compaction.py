@@ -33,6 +33,7 @@ from agentrail.core.protocol.effects import CancelStream, RunPluginRequest, Star
 from agentrail.core.protocol.hooks import BeforeCompact, FileWritten, RequestResult
 from agentrail.core.protocol.request import EffectId, ModelRequest
 from agentrail.core.session.budget import book, count_handed, count_history, fixed_of, reserve_request
+from agentrail.core.session.context import context_tokens
 from agentrail.core.session.hooking import ask_plugins, has_listeners
 from agentrail.core.session.owners import OfSummary, OfSummaryTimer, OfTranscript
 from agentrail.core.session.projection import model_of, request_of
@@ -79,7 +80,10 @@ def begin_compaction(step: StepContext, *, error: ErrorInfo | None = None) -> bo
     if handed is not None:
         sent = count_handed(step, fixed, handed)
         estimate = max(estimate, sent)
-    if reason == "due" and not is_due(sent, limits):
+    # What is added to the request of this turn is no part of what a summary stands for, and the request is as long with it.
+    added = context_tokens(data)
+    estimate += added
+    if reason == "due" and not is_due(sent + added, limits):
         return False
     plan = decide_compaction(data.history, data.compaction_watch, reason, estimate, limits)
     if not isinstance(plan, CompactionPlan):
@@ -89,10 +93,21 @@ def begin_compaction(step: StepContext, *, error: ErrorInfo | None = None) -> bo
         return False
     request = request_of(data, EffectId(""), last_turn=False, messages=handed)
     step.publish(CompactDue(reason=said, messages=plan.cut, tokens=estimate))
+    wanted = _request_summary(step, plan, request)
+    if wanted is None:
+        return False
+    step.publish(CompactStart(reason=said))
+    _send(step, wanted, Compaction(effect_id=wanted.attempt, plan=plan, error=error))
+    return True
+
+
+def _request_summary(step: StepContext, plan: CompactionPlan, request: ModelRequest) -> ModelRequest | None:
+    """Make the request for a summary, and promise it what it may use; None where plugins or the budget keep it back."""
+    data = step.data
     outcome = _asked(step, plan)
     if outcome is not None and outcome.decision is not None and isinstance(outcome.decision.action, Skip):
         step.publish(CompactSkipped(by=outcome.decision.by))
-        return False
+        return None
     shown = outcome.messages if outcome is not None else None
     attempt = step.mint("c")
     removed = unrefused(shown or data.history.messages, len(shown) if shown else plan.cut, data.refused)
@@ -101,14 +116,29 @@ def begin_compaction(step: StepContext, *, error: ErrorInfo | None = None) -> bo
     if reserve_request(step, wanted, is_handed=shown is not None) is not None:
         step.unmint()
         step.publish(CompactSkipped(by=BY_SESSION, reason="budget"))
-        return False
-    step.publish(CompactStart(reason=said))
-    step.data.compaction = Compaction(effect_id=attempt, plan=plan, error=error)
+        return None
+    return wanted
+
+
+def _send(step: StepContext, wanted: ModelRequest, compaction: Compaction) -> None:
+    step.data.compaction = compaction
     look_at_ms = step.at_ms + model_of(step.data).stalls.timeout_ms
     step.start_stream(
         StartStream(request=wanted, look_at_ms=look_at_ms, is_quiet=True), OfSummary(), OfSummaryTimer()
     )
-    return True
+
+
+def summarise_anew(step: StepContext) -> bool:
+    """Ask for the summary anew that was asked for when the process stopped; say whether the session is busy with it now."""
+    compaction, data = _running(step), step.data
+    step.ended(compaction.effect_id)
+    book(step, compaction.effect_id, None)
+    handed = data.cycle.handed if data.cycle is not None else None
+    request = request_of(data, EffectId(""), last_turn=False, messages=handed)
+    wanted = _request_summary(step, compaction.plan, request)
+    if wanted is not None:
+        _send(step, wanted, msgspec.structs.replace(compaction, effect_id=wanted.attempt))
+    return wanted is not None
 
 
 def summary_request(request: ModelRequest, plan: CompactionPlan, removed: Sequence[Message]) -> ModelRequest:
@@ -126,6 +156,7 @@ def summary_request(request: ModelRequest, plan: CompactionPlan, removed: Sequen
         tool_choice="none",
         max_output_tokens=min(request.max_output_tokens or SUMMARY_TOKENS, SUMMARY_TOKENS),
         response_format=None,
+        settings=None,
     )
 
 
@@ -148,12 +179,28 @@ def summarised(step: StepContext, text: str, usage: TokenUsage) -> None:
     """Take the summary, and write away what it stands for."""
     compaction = _running(step)
     book(step, compaction.effect_id, usage)
+    _save(step, msgspec.structs.replace(compaction, summary=text))
+
+
+def save_anew(step: StepContext) -> None:
+    """Write the full text away anew: the process stopped while it was written, under another name."""
+    compaction = _running(step)
+    step.ended(compaction.effect_id)
+    _save(step, compaction)
+
+
+def _save(step: StepContext, compaction: Compaction) -> None:
     plugin_request = step.mint("e")
-    step.data.compaction = msgspec.structs.replace(compaction, effect_id=plugin_request, summary=text)
+    step.data.compaction = msgspec.structs.replace(compaction, effect_id=plugin_request)
     removed = step.data.history.messages[: compaction.plan.cut]
     path = f"{DIRECTORY}/{step.data.config.session_id}-{plugin_request}.md"
     wanted = WriteFile(path=path, text=transcript_of(removed))
     step.start(RunPluginRequest(effect_id=plugin_request, wanted=wanted), OfTranscript())
+
+
+def give_up(step: StepContext) -> ErrorInfo | None:
+    """Go on without a summary that was not asked for; gives the error of the request that did not fit, if there was one."""
+    return _unchanged(step)
 
 
 def saved(step: StepContext, result: RequestResult) -> ErrorInfo | None:

@@ -13,9 +13,10 @@ from agentrail.core.policy.response_format import Rejected, RepairTurn
 from agentrail.core.protocol.actions import ResolveApproval
 from agentrail.core.protocol.hooks import AfterTurn, BeforeFinish, BeforePrompt, BeforeRequest
 from agentrail.core.protocol.request import CachePoint
-from agentrail.core.protocol.signals import SignalId
+from agentrail.core.protocol.signals import ContextGathered, GoOn, SignalId
 from agentrail.core.session import compaction, holding
 from agentrail.core.session.budget import reserve_request
+from agentrail.core.session.context import begin_gathering, context_tokens, digest_with, take_context
 from agentrail.core.session.hooking import ask_plugins, has_listeners
 from agentrail.core.session.open_calls import NO_CALLS
 from agentrail.core.session.projection import (
@@ -29,6 +30,7 @@ from agentrail.core.session.response_format import answer_of, ask_for_repair, ch
 from agentrail.core.session.stalls import start_stream
 from agentrail.core.session.state import BreakOff, Cycle, Ended, Known, Next, Phase, QueuedPrompt, Stream
 from agentrail.core.session.step_context import StepContext
+from agentrail.core.session.waiting_prompts import prompt_of_steer, say_queued
 from agentrail.core.stack.outcome import Outcome
 from agentrail.errors import (
     AgentrailError,
@@ -48,7 +50,6 @@ from agentrail.events import (
     Intervention,
     MaxTurnsReached,
     PromptDropped,
-    PromptQueued,
     PromptRejected,
     RequestStart,
     SteeringApplied,
@@ -90,19 +91,51 @@ def start_checked(step: StepContext, prompt: QueuedPrompt, outcome: Outcome | No
         abort = f"no call waits for a decision, so there is none to {decision.action.decision}"
     if abort is not None:
         return reject_prompt(step, prompt, abort)
-    step.publish(AgentStart(ref=prompt.ref))
-    history = step.data.history
-    cycle = Cycle(ref=prompt.ref, first_message=len(history), started_at_ms=step.at_ms, askers=prompt.askers)
-    if step.data.notes:
-        notes = tuple(Text(text=note) for note in step.data.notes)
-        history = history.with_user(UserMessage(content=notes, origin="note"))
-    history = history.with_user(UserMessage(content=prompt.content, ref=prompt.ref))
-    step.data.history = history
-    step.data.notes = ()
-    step.data.cycle = cycle
+    step.publish(AgentStart(ref=prompt.ref, request_id=prompt.request_id))
+    step.data.cycle = Cycle(
+        ref=prompt.ref,
+        first_message=len(step.data.history),
+        started_at_ms=step.at_ms,
+        askers=prompt.askers,
+        request_id=prompt.request_id,
+        settings=prompt.settings,
+    )
+    _say_notes(step)
+    prompted = UserMessage(content=prompt.content, ref=prompt.ref)
+    step.data.history = step.data.history.with_user(prompted)
     if outcome is not None and outcome.interventions:
         step.data.interventions = outcome.interventions
     return begin_turn(step)
+
+
+def start_without_words(step: StepContext, signal: GoOn) -> Next:
+    """Begin a cycle that answers what the conversation ends with. Plugins judge its requests; there is no prompt to judge."""
+    step.data.cycle = Cycle(
+        ref=signal.ref,
+        first_message=len(step.data.history),
+        started_at_ms=step.at_ms,
+        request_id=signal.request_id,
+        goes_on=True,
+        settings=signal.settings,
+    )
+    _say_notes(step)
+    return begin_turn(step)
+
+
+def _say_notes(step: StepContext) -> None:
+    """Let the model hear what survivors of an abort said since."""
+    if step.data.notes or step.data.agents.notes:
+        notes = tuple(Text(text=note) for note in (*step.data.notes, *take_notes(step)))
+        step.data.history = step.data.history.with_user(UserMessage(content=notes, origin="note"))
+        step.data.notes = ()
+
+
+def take_notes(step: StepContext) -> tuple[str, ...]:
+    """Take the notes of agents, which the model reads now."""
+    notes = step.data.agents.notes
+    if notes:
+        step.data.agents = msgspec.structs.replace(step.data.agents, notes=())
+    return notes
 
 
 def reject_prompt(step: StepContext, prompt: QueuedPrompt, reason: str) -> Phase:
@@ -143,13 +176,21 @@ def begin_turn(step: StepContext) -> Next:
     turn = before.turn + 1
     if turn > config.max_turns:
         return BreakOff(f"{config.max_turns} turns were not enough")
+    if step.data.agents.notes:
+        content = tuple(Text(text=note) for note in take_notes(step))
+        step.data.history = step.data.history.with_user(UserMessage(content=content, origin="note"))
     _apply_steers(step)
     _apply_interventions(step)
     if turn == config.max_turns:
         step.publish(MaxTurnsReached(turns=config.max_turns))
     step.data.cycle = msgspec.structs.replace(
-        before, turn=turn, attempts=before.attempts.next_turn(), handed=None
+        before, turn=turn, attempts=before.attempts.next_turn(), handed=None, context=None
     )
+    return ask_and_send(step)
+
+
+def ask_and_send(step: StepContext) -> Next:
+    """Ask the plugins about the next request, and send it, or shorten the conversation first."""
     if has_listeners(step, BeforeRequest):
         abort = _ask_about_request(step)
         if abort is not None:
@@ -194,8 +235,18 @@ def go_on_after_compaction(step: StepContext, error: ErrorInfo | None) -> Next:
     return send_request(step)
 
 
+def go_on_with_context(step: StepContext, signal: ContextGathered) -> Phase:
+    """Send the request that waited for what is added to it; with that it may be too long, and then a summary comes first."""
+    context = take_context(step, signal)
+    if context.tokens or step.data.compact_asked is not None:
+        return Phase.RUNNING if compaction.begin_compaction(step) else send_request(step)
+    return send_request(step)
+
+
 def send_request(step: StepContext) -> Phase:
-    """Ask the model: the first attempt of a turn, or one more."""
+    """Ask the model: the first attempt of a turn, or one more. Before the first one it is asked what is added to all of them."""
+    if begin_gathering(step):
+        return Phase.RUNNING
     data, cycle = step.data, step.cycle
     last_turn = is_last_turn(data)
     attempt = step.mint("r")
@@ -210,20 +261,24 @@ def send_request(step: StepContext) -> Phase:
     if kept.refused:  # plugins have seen the whole conversation: the places they named are those in there
         request = msgspec.structs.replace(request, cache_points=_moved(request.cache_points, kept))
     notes = (LAST_TURN_NOTE,) if last_turn else ()
-    refusal = reserve_request(step, request, notes=len(notes), is_handed=cycle.handed is not None)
+    context = cycle.context
+    added = 0 if context is None else context.count
+    refusal = reserve_request(
+        step, request, notes=len(notes), is_handed=cycle.handed is not None, added_tokens=context_tokens(data)
+    )
     if refusal is not None:
         step.unmint()
         return fail(step, refusal)
     step.publish(
         RequestStart(
             model=request.model,
-            messages=len(request.messages),
-            context_messages=len(notes),
-            context_digest=digest_of(notes),
+            messages=len(request.messages) + added,
+            context_messages=len(notes) + added,
+            context_digest=digest_with(digest_of(notes), context),
             attempt=cycle.attempts.number,
         )
     )
-    start_stream(step, request)
+    start_stream(step, request, None if context is None or not added else context.effect_id)
     return Phase.RUNNING
 
 
@@ -236,6 +291,12 @@ def is_last_turn(data: Known) -> bool:
     """Say whether tools are withheld on this turn, because the cycle may have no other."""
     turn = data.cycle.turn if data.cycle is not None else 0
     return turn >= data.config.max_turns and data.config.on_max_turns == "answer"
+
+
+def stops_after_calls(data: Known) -> bool:
+    """Say whether the calls of this turn are the last thing that the cycle does, because no model is to react to them."""
+    turn = data.cycle.turn if data.cycle is not None else 0
+    return turn >= data.config.max_turns and data.config.on_max_turns == "stop"
 
 
 def finish(step: StepContext, stop_reason: EndReason) -> Next:
@@ -285,7 +346,7 @@ def _finish_well(step: StepContext, stop_reason: EndReason) -> Phase:
     cycle = step.cycle
     messages = cycle_messages_of(step.data)
     ended = close_cycle(step, "finished")
-    step.publish(AgentEnd(messages=messages, usage=cycle.usage, stop_reason=stop_reason))
+    step.publish(AgentEnd(messages=messages, usage=cycle.usage, stop_reason=stop_reason, ref=cycle.ref))
     for asker in cycle.askers:
         step.reply(asker, ended.text)
     requeue_steers(step)
@@ -296,13 +357,22 @@ def fail(step: StepContext, error: ErrorInfo) -> Phase:
     """End the cycle with an error. An error is never an empty answer."""
     cycle = step.cycle
     if error.code == "content_refused":
-        step.data.refused = (*step.data.refused, cycle.ref)
+        step.data.refused = (*step.data.refused, _asked_by(step, cycle))
     close_cycle(step, "failed", error=error)
-    step.publish(AgentError(error=error))
+    step.publish(AgentError(error=error, ref=cycle.ref))
     for asker in cycle.askers:
         step.refuse(asker, CycleFailed(error))
     requeue_steers(step)
     return Phase.IDLE
+
+
+def _asked_by(step: StepContext, cycle: Cycle) -> PromptRef:
+    """Give the prompt that a cycle works on; of one without a prompt the last that was said."""
+    if cycle.goes_on:
+        for message in reversed(step.data.history.messages):
+            if isinstance(message, UserMessage) and message.origin == "prompt" and message.ref is not None:
+                return message.ref
+    return cycle.ref
 
 
 def close_cycle(
@@ -352,10 +422,9 @@ def requeue_steers(step: StepContext) -> None:
         return
     first = []
     for position, steer in enumerate(steers):
-        content = (Text(text=steer.text),)
-        ref = PromptRef(steer.ref)
-        first.append(QueuedPrompt(ref=ref, content=content))
-        step.publish(PromptQueued(ref=ref, content=content, position=position))
+        prompt = prompt_of_steer(steer)
+        first.append(prompt)
+        say_queued(step, prompt, position)
     step.data.steers = ()
     step.data.queue = (*first, *step.data.queue)
 

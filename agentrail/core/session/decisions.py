@@ -4,32 +4,39 @@ Each function returns the phase that follows. A suspended cycle goes on in the s
 for, and says so with `AgentResumed`.
 """
 
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Final, Literal, cast
 
 import msgspec
 
 from agentrail.core.policy.gates import hash_arguments
-from agentrail.core.protocol.signals import Approve, Asked, Reject, Respond
-from agentrail.core.session import batch, calls, cycle, interactions
+from agentrail.core.protocol.signals import Approve, Asked, Decline, Reject, Respond
+from agentrail.core.session import batch, call_gates, calls, cycle, interactions
 from agentrail.core.session.open_calls import CallState
-from agentrail.core.session.state import BreakOff, Interaction, Next, Phase, Rule
+from agentrail.core.session.state import BreakOff, Interaction, Next, Phase
 from agentrail.core.session.step_context import StepContext
+from agentrail.core.values.forms import read_form
 from agentrail.errors import (
     AgentrailError,
     AnswerNotOffered,
     InvalidArguments,
     InvalidResponse,
+    QuestionDeclined,
     UnknownApproval,
 )
 from agentrail.events import (
     Approval,
+    PendingClientCall,
     PermissionOption,
     Question,
-    ToolApprovedAlways,
+    UserDeclined,
     UserResponded,
 )
-from agentrail.messages import ApprovalId, JsonObject, QuestionRef
+from agentrail.frozen import canonical_json
+from agentrail.messages import ApprovalId, ClientCallRef, JsonObject, JsonValue, QuestionRef
 
+_OF_CLIENT: Final = "a call of the client: answer it with answer"
+SUPERSEDED_AT_CLIENT: Final = "The user went on with another prompt, and the client did not answer."
 SUPERSEDED: Final = "[Not run: the user went on with another prompt instead of deciding]"
 
 
@@ -50,26 +57,24 @@ def approve(step: StepContext, phase: Phase, signal: Approve) -> Next:
     interactions.close_interaction(step, interaction, "approved", "user")
     asked = interaction.asked
     assert isinstance(asked, Approval)  # noqa: S101 - of a question an approval is never found
-    state = _released(state, interaction)
+    state = interactions.released(state, interaction)
     abort = None
     if arguments is not None:
         state = msgspec.structs.replace(state, arguments=arguments, edited=True)
         calls.put(step, state)
-        state, abort = batch.run_before_tool(step, state, edited=asked)
-        # Bound is what the person wrote; or what is shown to it now, because a guard made something else of that.
-        state = msgspec.structs.replace(state, bound_to=hash_arguments(state.arguments))
+        state, abort = call_gates.check_edit(step, state, asked, always=signal.how == "always")
     calls.put(step, state)
     if signal.how == "always" and state.stage == "waiting":
-        _always(step, state)
+        interactions.allow_always(step, state)
     step.reply(signal.signal_id, None)
     if abort is not None:
+        interactions.end_wait(step, "tool_approved")
         return BreakOff(abort)
-    return batch.decided(step, phase, "tool_approved", resume=signal.auto_resume)
+    return batch.decided(step, "tool_approved", resume=signal.auto_resume)
 
 
 def resolve(
     step: StepContext,
-    phase: Phase,
     interaction: Interaction,
     decision: Literal["approve", "reject", "always"],
 ) -> Next:
@@ -77,13 +82,13 @@ def resolve(
     if decision == "reject":
         interactions.close_interaction(step, interaction, "rejected", "user")
         _answer(step, interaction, "Rejected by the user.")
-        return batch.decided(step, phase, "tool_rejected", resume=True)
+        return batch.decided(step, "tool_rejected", resume=True)
     interactions.close_interaction(step, interaction, "approved", "user")
-    state = _released(_call_of(step, interaction), interaction)
+    state = interactions.released(_call_of(step, interaction), interaction)
     calls.put(step, state)
     if decision == "always":
-        _always(step, state)
-    return batch.decided(step, phase, "tool_approved", resume=True)
+        interactions.allow_always(step, state)
+    return batch.decided(step, "tool_approved", resume=True)
 
 
 def reject_call(step: StepContext, phase: Phase, signal: Reject) -> Next:
@@ -97,7 +102,7 @@ def reject_call(step: StepContext, phase: Phase, signal: Reject) -> Next:
     text = f"Rejected by the user: {signal.reason}" if signal.reason else "Rejected by the user."
     _answer(step, interaction, text)
     step.reply(signal.signal_id, None)
-    return batch.decided(step, phase, "tool_rejected", resume=signal.auto_resume)
+    return batch.decided(step, "tool_rejected", resume=signal.auto_resume)
 
 
 def answer_question(step: StepContext, phase: Phase, signal: Respond) -> Next:
@@ -116,12 +121,41 @@ def answer_question(step: StepContext, phase: Phase, signal: Respond) -> Next:
         step.reply(interaction.asker, response)
         step.reply(signal.signal_id, None)
         return phase
-    _answer(step, interaction, response, responded, is_error=False)
+    if isinstance(response, str):
+        _answer(step, interaction, response, responded, is_error=False)
+    else:
+        text = canonical_json(response).decode()
+        _answer(step, interaction, text, responded, is_error=False, details=cast("JsonValue", response))
     step.reply(signal.signal_id, None)
-    return batch.decided(step, phase, "user_respond", resume=True)
+    return batch.decided(step, "user_respond", resume=True)
 
 
-def time_is_up(step: StepContext, phase: Phase, interaction_id: ApprovalId | QuestionRef) -> Next:
+def decline_question(step: StepContext, phase: Phase, signal: Decline) -> Next:
+    """Take a person's no for an answer: who asked is told that there will be none."""
+    try:
+        interaction = interactions.find_interaction(step, signal.ref)
+        if not isinstance(interaction.asked, Question):
+            is_approval = isinstance(interaction.asked, Approval)
+            way = "an approval: refuse it with reject" if is_approval else f"{_OF_CLIENT}(ref, Error(…))"
+            message = f"{signal.ref!r} is {way}; the call still waits"
+            raise InvalidResponse(message)
+    except AgentrailError as wrong:
+        return _refuse(step, phase, signal, wrong)
+    interactions.close_interaction(step, interaction, "rejected", "user")
+    declined, error = UserDeclined(ref=signal.ref, reason=signal.reason), QuestionDeclined(signal.reason)
+    if interaction.asker is not None:
+        step.publish(declined)
+        step.refuse(interaction.asker, error)
+        step.reply(signal.signal_id, None)
+        return phase
+    _answer(step, interaction, str(error), declined, is_error=False)
+    step.reply(signal.signal_id, None)
+    return batch.decided(step, "user_decline", resume=True)
+
+
+def time_is_up(
+    step: StepContext, phase: Phase, interaction_id: ApprovalId | QuestionRef | ClientCallRef
+) -> Next:
     """Answer a call for which no decision came."""
     interaction = next(one for one in step.data.interactions if one.id == interaction_id)
     interactions.close_interaction(step, interaction, "timeout", "timeout")
@@ -131,27 +165,35 @@ def time_is_up(step: StepContext, phase: Phase, interaction_id: ApprovalId | Que
     asked = interaction.asked
     assert asked.expires_at_ms is not None  # noqa: S101 - it has a timer
     seconds = f"{(asked.expires_at_ms - asked.requested_at_ms) / 1000:g} s"
-    if isinstance(asked, Question):
+    if isinstance(asked, PendingClientCall):
+        why = f"The client did not answer within {seconds}."
+        _answer(step, interaction, calls.in_doubt(_call_of(step, interaction), why))
+    elif isinstance(asked, Question):
         text = f"The user did not answer within {seconds}. Go on with your best assumption and say which one it is."
         _answer(step, interaction, text, is_error=False)
     else:
         _answer(step, interaction, f"Not run: nobody approved this call within {seconds}.")
-    return batch.decided(step, phase, "tool_approval_timeout", resume=True)
+    return batch.decided(step, "tool_approval_timeout", resume=True)
 
 
 def supersede(step: StepContext) -> None:
     """End a suspended cycle because the user said something else; the calls that waited are answered."""
     for interaction in step.data.interactions:
         interactions.close_interaction(step, interaction, "superseded", "superseded")
-        _answer(step, interaction, SUPERSEDED)
+        state = _call_of(step, interaction)
+        is_of_client = isinstance(interaction.asked, PendingClientCall)
+        _answer(
+            step, interaction, calls.in_doubt(state, SUPERSEDED_AT_CLIENT) if is_of_client else SUPERSEDED
+        )
     batch.into_history(step)
+    interactions.end_wait(step, "superseded")
     cycle.finish(step, "superseded")
 
 
-def hear_steer(step: StepContext, phase: Phase) -> Next:
+def hear_steer(step: StepContext) -> Next:
     """Stop what a steer stops, so that the model hears of it soon."""
     batch.skip_for_steering(step)
-    return batch.decided(step, phase, "steering", resume=True)
+    return batch.decided(step, "steering", resume=True)
 
 
 def find_approval(step: StepContext, wanted: str) -> Interaction:
@@ -161,8 +203,10 @@ def find_approval(step: StepContext, wanted: str) -> Interaction:
         InteractionError: Nothing of this id waits, or it is a question.
     """
     interaction = interactions.find_interaction(step, wanted)
-    if isinstance(interaction.asked, Question):
-        message = f"{wanted!r} is a question: answer it with respond"
+    if not isinstance(interaction.asked, Approval):
+        is_question = isinstance(interaction.asked, Question)
+        way = "a question: answer it with respond" if is_question else f"{_OF_CLIENT}(ref, Ok(…) or Error(…))"
+        message = f"{wanted!r} is {way}"
         raise InvalidResponse(message)
     return interaction
 
@@ -211,13 +255,6 @@ def _call_of(step: StepContext, interaction: Interaction) -> CallState:
     return state
 
 
-def _released(state: CallState, interaction: Interaction) -> CallState:
-    """Let a call wait for a slot, bound to what was shown: the hash is that of the moment when it was shown."""
-    asked = interaction.asked
-    assert isinstance(asked, Approval)  # noqa: S101 - the caller has looked
-    return msgspec.structs.replace(state, stage="waiting", bound_to=asked.arguments_hash)
-
-
 def _edited(state: CallState, arguments: JsonObject | None) -> JsonObject | None:
     """Hold edited arguments against the schema; None when nothing was changed."""
     spec = state.spec
@@ -234,7 +271,20 @@ def _edited(state: CallState, arguments: JsonObject | None) -> JsonObject | None
     return None if hash_arguments(completed) == hash_arguments(state.arguments) else completed
 
 
-def _response(interaction: Interaction, given: str | int) -> str:
+def _response(interaction: Interaction, given: str | int | JsonObject) -> str | JsonObject:
+    if isinstance(interaction.asked, PendingClientCall):
+        message = f"{interaction.id!r} is {_OF_CLIENT}(ref, Ok(…) or Error(…)); it still waits"
+        raise InvalidResponse(message)
+    schema = interaction.asked.schema if isinstance(interaction.asked, Question) else None
+    if schema is not None:
+        read = read_form(schema, given)
+        if isinstance(read, str):
+            message = f"{interaction.id!r} is not answered by that: {read}; it still waits"
+            raise InvalidResponse(message)
+        return read
+    if isinstance(given, Mapping):
+        message = f"{interaction.id!r} is no form: expected a text, or an option by its index; it still waits"
+        raise InvalidResponse(message)
     if isinstance(given, str):
         if not given.strip():
             message = "the response is empty: say something, or choose an option by its index"
@@ -252,26 +302,16 @@ def _response(interaction: Interaction, given: str | int) -> str:
 
 
 def _answer(
-    step: StepContext, interaction: Interaction, text: str, *between: UserResponded, is_error: bool = True
+    step: StepContext,
+    interaction: Interaction,
+    text: str,
+    *between: UserResponded | UserDeclined,
+    is_error: bool = True,
+    details: JsonValue = None,
 ) -> None:
-    done, _ = calls.answer(step, _call_of(step, interaction), text, *between, is_error=is_error)
+    state = _call_of(step, interaction)
+    done, _ = calls.answer(step, state, text, *between, is_error=is_error, details=details)
     calls.put(step, done)
-
-
-def _always(step: StepContext, approved: CallState) -> None:
-    """Make a rule of an approval, and judge by it all that waits already; none of arguments that were not shown."""
-    if approved.bound_to != hash_arguments(approved.arguments):
-        return
-    rule = Rule(tool=approved.call.name, family=interactions.family_of(approved.arguments))
-    step.data.rules = step.data.rules | {rule}
-    step.publish(ToolApprovedAlways(tool=rule.tool, command_family=rule.family))
-    for interaction in step.data.interactions:
-        asked = interaction.asked
-        if not isinstance(asked, Approval) or "always" not in asked.permission_options:
-            continue
-        if interactions.is_allowed(step.data.rules, asked.tool, asked.arguments):
-            interactions.close_interaction(step, interaction, "approved", "rule")
-            calls.put(step, _released(_call_of(step, interaction), interaction))
 
 
 def _refuse(step: StepContext, phase: Phase, signal: Asked, error: AgentrailError) -> Phase:

@@ -22,9 +22,10 @@ from agentrail.core.session.hooking import (
 from agentrail.core.session.owners import OfHeldHook, OfHoldTimer
 from agentrail.core.session.state import QueuedPrompt, SuspendedHook
 from agentrail.core.session.step_context import StepContext
+from agentrail.core.session.waiting_prompts import say_queued
 from agentrail.core.stack.outcome import Outcome
 from agentrail.errors import ErrorInfo
-from agentrail.events import EndReason, PromptQueued
+from agentrail.events import EndReason
 
 MAX_HOLD_SECONDS: Final = 120
 """How long a hook waits for one answer. Then the plugin is told that there is none, and decides without."""
@@ -106,6 +107,16 @@ def forget_suspended(step: StepContext) -> None:
         _queue(step, held.prompt)
 
 
+def ask_anew(step: StepContext) -> None:
+    """Have the answer found once more that a hook waits for: the process stopped. Its time begins anew too."""
+    held = now_held(step)
+    assert held.outcome.waiting is not None  # noqa: S101 - it is held
+    step.ended(held.effect_id)
+    step.ended(held.timer)
+    book_plugin_request(step, held.effect_id)
+    _hold(step, held.outcome, prompt=held.prompt, stop_reason=held.stop_reason)
+
+
 def now_held(step: StepContext) -> SuspendedHook:
     """Give what is held, where something is."""
     held = step.data.held
@@ -133,4 +144,4 @@ def _hold(
 def _queue(step: StepContext, prompt: QueuedPrompt | None) -> None:
     if prompt is not None:
         step.data.queue = (prompt, *step.data.queue)
-        step.publish(PromptQueued(ref=prompt.ref, content=prompt.content, position=0))
+        say_queued(step, prompt, 0)

@@ -44,6 +44,15 @@ CANNOT_WAIT = RequestFailed(
 )
 
 
+LOST = RequestFailed(
+    error=ErrorInfo(
+        code="process_stopped",
+        message="the process stopped while this was done, and what it was is not known any more: ask again",
+        retryable=True,
+    )
+)
+
+
 def has_listeners(step: StepContext, hook: Hook) -> bool:
     """Say whether a hook event is worth making."""
     stack = step.data.stack
@@ -121,7 +130,8 @@ def apply_so_far(step: StepContext, outcome: Outcome) -> None:
     for event in outcome.events:
         step.publish(event)
     for plugin_request in outcome.plugin_requests:
-        open_plugin_request(step, plugin_request, OfPluginRequest(plugin_request.by, plugin_request.tag))
+        owner = OfPluginRequest(plugin_request.by, plugin_request.tag, plugin_request.effect)
+        open_plugin_request(step, plugin_request, owner)
 
 
 def apply_decision(step: StepContext, outcome: Outcome) -> None:
@@ -159,6 +169,16 @@ def plugin_request_finished(step: StepContext, asked: OfPluginRequest, signal: P
     """Give a plugin the answer that it asked for."""
     book_plugin_request(step, signal.effect_id, signal.result)
     _tell_plugin(step, asked, signal.result)
+
+
+def request_again(step: StepContext, effect_id: EffectId, asked: OfPluginRequest) -> None:
+    """Have done once more what was being done for a plugin when the process stopped; what it may have used by then is booked."""
+    step.ended(effect_id)
+    book_plugin_request(step, effect_id)
+    if asked.wanted is None:  # stored when owners did not say it
+        _tell_plugin(step, asked, LOST)
+    else:
+        open_plugin_request(step, PluginRequest(by=asked.by, tag=asked.tag, effect=asked.wanted), asked)
 
 
 def plugin_requests_lost(step: StepContext, lost: Iterable[OfPluginRequest], error: ErrorInfo) -> None:

@@ -6,7 +6,9 @@ by the first of these: a person, a rule that a person made, the clock, an abort,
 
 import re
 import shlex
-from typing import Final
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -14,22 +16,31 @@ from agentrail.core.policy.gates import hash_arguments
 from agentrail.core.protocol.effects import ClearTimer, SetTimer
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import SignalId, ToolAsked
+from agentrail.core.session import calls
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.owners import OfInteraction
 from agentrail.core.session.state import Interaction, Resolved, Rule
 from agentrail.core.session.step_context import StepContext
+from agentrail.core.values.forms import fault_of_form, fault_of_url
 from agentrail.errors import AlreadyResolved, ApprovalExpired, CycleAborted, UnknownApproval
 from agentrail.events import (
+    AgentResumed,
+    AgentSuspended,
     Approval,
     ApprovalRequired,
     ApprovalResolved,
     ApprovalStatus,
     AskUser,
+    ClientCall,
     DecidedBy,
+    PendingClientCall,
     PermissionOption,
     Question,
+    ResumeTrigger,
+    ToolApprovedAlways,
+    WaitingFor,
 )
-from agentrail.messages import ApprovalId, CallId, JsonObject, QuestionRef
+from agentrail.messages import ApprovalId, CallId, ClientCallRef, JsonObject, QuestionRef
 
 MAX_RESOLVED: Final = 256
 """How many decided interactions a session remembers, to tell late deciders from wrong ids."""
@@ -118,23 +129,53 @@ def wait_for_answer(step: StepContext, state: CallState, timeout_ms: int | None)
 
     Args:
         step: The step.
-        state: The call; `question` and perhaps `options` are among its arguments.
+        state: The call; `question` and perhaps `options`, `schema` and `url` are among its arguments, which
+            `fault_of_question` has nothing against.
         timeout_ms: How long it waits; None for ever.
     """
-    listed = state.arguments.get("options")
+    arguments = state.arguments
+    listed = arguments.get("options")
     options = tuple(str(option) for option in listed) if isinstance(listed, list) else ()
     expires_at_ms = step.at_ms + timeout_ms if timeout_ms is not None else None
     question = Question(
         ref=QuestionRef(_name(step)),
         call_id=state.call.call_id,
-        question=str(state.arguments.get("question", "")),
+        question=str(arguments.get("question", "")),
         options=options,
+        schema=cast("JsonObject | None", arguments.get("schema")),
+        url=cast("str | None", arguments.get("url")),
         requested_at_ms=step.at_ms,
         expires_at_ms=expires_at_ms,
         path=step.data.config.path,
     )
     _open(step, question, expires_at_ms)
-    step.publish(AskUser(ref=question.ref, question=question.question, options=options))
+    _publish_question(step, question)
+
+
+def wait_for_client(step: StepContext, state: CallState, timeout_ms: int | None) -> None:
+    """Let a call wait for the client, who runs its tool; with the final arguments."""
+    expires_at_ms = step.at_ms + timeout_ms if timeout_ms is not None else None
+    call = state.call
+    pending = PendingClientCall(
+        ref=ClientCallRef(_name(step)),
+        call_id=call.call_id,
+        name=call.name,
+        arguments=state.arguments,
+        requested_at_ms=step.at_ms,
+        expires_at_ms=expires_at_ms,
+        path=step.data.config.path,
+    )
+    _open(step, pending, expires_at_ms)
+    step.publish(ClientCall(ref=pending.ref, name=call.name, call_id=call.call_id, arguments=state.arguments))
+
+
+def fault_of_question(schema: object, url: object) -> str | None:
+    """Say what is wrong with a question: with its form, or with the address that goes with it."""
+    fault = None if schema is None else fault_of_form(schema)
+    if fault is not None:
+        return f"schema {fault}"
+    fault = None if url is None else fault_of_url(url)
+    return None if fault is None else f"url {fault}"
 
 
 def ask_for_tool(step: StepContext, state: CallState, signal: ToolAsked) -> None:
@@ -151,12 +192,22 @@ def ask_for_tool(step: StepContext, state: CallState, signal: ToolAsked) -> None
         call_id=state.call.call_id,
         question=signal.question,
         options=signal.options,
+        schema=signal.schema,
+        url=signal.url,
         requested_at_ms=step.at_ms,
         expires_at_ms=expires_at_ms,
         path=step.data.config.path,
     )
     _open(step, question, expires_at_ms, asker=signal.signal_id)
-    step.publish(AskUser(ref=question.ref, question=question.question, options=question.options))
+    _publish_question(step, question)
+
+
+def _publish_question(step: StepContext, asked: Question) -> None:
+    step.publish(
+        AskUser(
+            ref=asked.ref, question=asked.question, options=asked.options, schema=asked.schema, url=asked.url
+        )
+    )
 
 
 def withdraw(step: StepContext, call_id: CallId) -> None:
@@ -210,17 +261,82 @@ def close_interaction(
         step.publish(ApprovalResolved(approval=interaction.asked, status=status, by=by))
 
 
-def rearm(step: StepContext) -> None:
-    """Set the timers anew after a restart: those of the old actor died with it."""
+def begin_wait(step: StepContext) -> None:
+    """Say that the cycle waits for people and for nothing else."""
+    step.suspended = True
+    step.publish(AgentSuspended(waiting=tuple(map(_waiting_for, step.data.interactions))))
+
+
+def end_wait(step: StepContext, trigger: ResumeTrigger) -> None:
+    """Say that a suspended cycle waits no more; of one that is not suspended there is nothing to say."""
+    if step.suspended:
+        step.suspended = False
+        step.publish(AgentResumed(trigger=trigger))
+
+
+InteractionKind: TypeAlias = Literal["approval", "question", "client_call"]
+_KINDS: Final[Mapping[type, InteractionKind]] = MappingProxyType(
+    {Approval: "approval", Question: "question", PendingClientCall: "client_call"}
+)
+
+
+def kind_of_interaction(interaction: Interaction) -> InteractionKind:
+    """Name what is waited for."""
+    return _KINDS[type(interaction.asked)]
+
+
+def _waiting_for(interaction: Interaction) -> WaitingFor:
+    asked = interaction.asked
+    return WaitingFor(kind=kind_of_interaction(interaction), id=interaction.id, call_id=asked.call_id)
+
+
+def released(state: CallState, interaction: Interaction) -> CallState:
+    """Let a call wait for a slot, bound to what was shown: the hash is that of the moment when it was shown."""
+    asked = interaction.asked
+    assert isinstance(asked, Approval)  # noqa: S101 - the caller has looked
+    return msgspec.structs.replace(state, stage="waiting", bound_to=asked.arguments_hash)
+
+
+def allow_always(step: StepContext, approved: CallState) -> None:
+    """Make a rule of an approval, and judge by it all that waits already; none of arguments that were not shown.
+
+    What became of arguments that a person wrote goes on waiting for that person.
+    """
+    if approved.bound_to != hash_arguments(approved.arguments):
+        return
+    rule = Rule(tool=approved.call.name, family=family_of(approved.arguments))
+    step.data.rules = step.data.rules | {rule}
+    step.publish(ToolApprovedAlways(tool=rule.tool, command_family=rule.family))
+    for interaction in step.data.interactions:
+        asked = interaction.asked
+        if not isinstance(asked, Approval) or "always" not in asked.permission_options:
+            continue
+        state = calls.one_of_batch(step, asked.call_id)
+        # What is shown is not what the person wrote, and no rule stands for that.
+        if state.stage == "asking" and state.bound_to is not None:
+            continue
+        if is_allowed(step.data.rules, asked.tool, asked.arguments):
+            close_interaction(step, interaction, "approved", "rule")
+            calls.put(step, released(state, interaction))
+
+
+def rearm(step: StepContext, expired: Collection[Interaction] = ()) -> None:
+    """Set the timers anew after a restart: those of the old actor died with it. Not of what is expired, and closed next."""
     renewed: list[Interaction] = []
     for interaction in step.data.interactions:
-        timer = _set_timer(step, interaction.id, interaction.asked.expires_at_ms)
+        if interaction.timer is not None:
+            step.ended(interaction.timer)
+        until = None if interaction in expired else interaction.asked.expires_at_ms
+        timer = _set_timer(step, interaction.id, until)
         renewed.append(msgspec.structs.replace(interaction, timer=timer))
     step.data.interactions = tuple(renewed)
 
 
 def _open(
-    step: StepContext, asked: Approval | Question, expires_at_ms: int | None, asker: SignalId | None = None
+    step: StepContext,
+    asked: Approval | Question | PendingClientCall,
+    expires_at_ms: int | None,
+    asker: SignalId | None = None,
 ) -> None:
     opened = Interaction(asked=asked, timer=None, asker=asker)
     timer = _set_timer(step, opened.id, expires_at_ms)
@@ -228,7 +344,7 @@ def _open(
 
 
 def _set_timer(
-    step: StepContext, interaction_id: ApprovalId | QuestionRef, at_ms: int | None
+    step: StepContext, interaction_id: ApprovalId | QuestionRef | ClientCallRef, at_ms: int | None
 ) -> EffectId | None:
     if at_ms is None:
         return None

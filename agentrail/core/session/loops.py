@@ -3,6 +3,8 @@
 What a loop is stands in `loops`.
 """
 
+import hashlib
+
 import msgspec
 
 from agentrail.core.policy.gates import hash_arguments
@@ -10,7 +12,7 @@ from agentrail.core.policy.loops import CallSeen, file_change_in, watched
 from agentrail.core.session.open_calls import CallState, OpenCalls
 from agentrail.core.session.step_context import StepContext
 from agentrail.events import LoopDetected
-from agentrail.messages import JsonObject, Text, UserMessage
+from agentrail.messages import JsonObject, Text, ToolResult, UserMessage
 
 
 def look_for_loops(step: StepContext, batch: OpenCalls) -> tuple[tuple[str, ...], str | None]:
@@ -20,7 +22,8 @@ def look_for_loops(step: StepContext, batch: OpenCalls) -> tuple[tuple[str, ...]
         What the model is to be told before its next turn. Where it has been told in vain, also why the cycle is to be over.
     """
     cycle = step.cycle
-    watch, loops = watched(cycle.loops, [_seen(state) for state in batch])
+    is_at_work = any(state.status == "working" for state in step.data.agents.states)
+    watch, loops = watched(cycle.loops, _seen_of(batch, is_at_work=is_at_work))
     step.data.cycle = msgspec.structs.replace(cycle, loops=watch)
     for loop in loops:
         step.publish(LoopDetected(type=loop.type, name=loop.name, count=loop.count))
@@ -36,6 +39,26 @@ def tell(step: StepContext, notes: tuple[str, ...]) -> None:
         step.data.history = step.data.history.with_user(UserMessage(content=content, origin="note"))
 
 
+def _seen_of(batch: OpenCalls, *, is_at_work: bool) -> list[CallSeen]:
+    """Say what the calls were, as far as they may be a loop.
+
+    Sessions side by side for one and the same are one call. A wait while an agent works is none: it goes on meanwhile.
+    """
+    seen: list[CallSeen] = []
+    side_by_side: set[tuple[str, str, str]] = set()
+    for state in batch:
+        one = _seen(state)
+        if state.is_of_machine and state.call.name == "wait_agents" and is_at_work:
+            continue
+        if state.wants_child:
+            key = (one.name, one.arguments_hash, one.text)
+            if key in side_by_side:
+                continue
+            side_by_side.add(key)
+        seen.append(one)
+    return seen
+
+
 def _seen(state: CallState) -> CallSeen:
     result, spec = state.result, state.spec
     assert result is not None  # noqa: S101 - the batch is answered
@@ -46,9 +69,19 @@ def _seen(state: CallState) -> CallSeen:
     return CallSeen(
         name=state.call.name,
         arguments_hash=state.arguments_hash or hash_arguments(arguments),
-        text=result.text,
+        text=_read(result),
         is_error=result.is_error,
         is_pure=spec is not None and spec.effect_class == "pure",
         polling=spec is not None and spec.polling,
         change=file_change_in(result.details),
     )
+
+
+def _read(result: ToolResult) -> str:
+    """Give what the model reads; two pictures of one size are not the same picture."""
+    if not result.images:
+        return result.text
+    digests = [
+        hashlib.sha256(image.data.encode("utf-8", "surrogatepass")).hexdigest() for image in result.images
+    ]
+    return "\0".join([result.text, *digests])

@@ -25,44 +25,29 @@ import msgspec
 from agentrail.core.policy.budget import Ledger
 from agentrail.core.policy.gates import call_ids_of
 from agentrail.core.protocol import signals
-from agentrail.core.protocol.effects import Effect, End
+from agentrail.core.protocol.effects import Effect, End, KillTools
 from agentrail.core.protocol.hooks import RequestFailed, RequestResult, SessionStarted
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.session import (
+    agents,
     batch,
     children,
+    client_calls,
     compaction,
     cycle,
     decisions,
     holding,
+    interactions,
+    owners,
     prompts,
+    receipts,
+    recovery,
     response,
     settings,
     teardown,
 )
 from agentrail.core.session.hooking import ask_plugins, has_listeners, plugin_request_finished
-from agentrail.core.session.legality import LEGALITY, Verdict, verdict
-from agentrail.core.session.owners import (
-    OfCall,
-    OfChild,
-    OfDrain,
-    OfHeldHook,
-    OfHoldTimer,
-    OfInteraction,
-    OfLoan,
-    OfPause,
-    OfPluginRequest,
-    OfRetry,
-    OfStallTimer,
-    OfStoppedCall,
-    OfStream,
-    OfSummary,
-    OfSummaryTimer,
-    OfSurvivor,
-    OfTeardown,
-    OfTranscript,
-    Owner,
-)
+from agentrail.core.session.legality import LEGALITY, Verdict, is_ephemeral_signal, verdict
 from agentrail.core.session.projection import snapshot_of, status_of
 from agentrail.core.session.state import (
     BreakOff,
@@ -99,8 +84,12 @@ _Ending: TypeAlias = (
     signals.ResponseCompleted
     | signals.StreamFailed
     | signals.ToolFinished
+    | signals.HostJudged
+    | signals.HostTold
+    | signals.AgentEnded
     | signals.TimerFired
     | signals.PluginRequestFinished
+    | signals.ContextGathered
     | signals.TeardownFinished
 )
 """The outcomes that end an effect."""
@@ -151,7 +140,7 @@ def step(state: SessionState, signal: signals.Signal) -> tuple[SessionState, tup
     at_ms = given.at_ms
     if type(at_ms) is not int or not 0 <= at_ms < _FAR_FUTURE_MS:
         _check_time(signal)
-    step = StepContext(state.data, at_ms)
+    step = StepContext(state.data, at_ms, suspended=state.phase is _IDLE and state.data.cycle is not None)
     try:
         phase, postponed, ended = _advance(step, state.phase, state.postponed, signal)
         after = SessionState(phase, step.close(), postponed, ended)
@@ -195,7 +184,7 @@ def _advance(
             if decided is _TAKE:
                 phase = settle_step(step, TAKERS[type(taken)](step, phase, taken))
             elif decided is Verdict.DROP:
-                step.data.dropped += 1
+                step.data.dropped += not is_ephemeral_signal(taken)
             else:
                 postponed = _postponed(step, postponed, taken)
         elif phase is not _IDLE:
@@ -224,6 +213,8 @@ def settle_step(step: StepContext, after: Next) -> Phase:
         children.look_after(step)
     if after is _IDLE:
         settings.apply_updates(step)
+        if step.data.cycle is not None and not step.suspended:
+            interactions.begin_wait(step)
     return after
 
 
@@ -270,48 +261,58 @@ def _ended(step: StepContext, phase: Phase, signal: _Ending) -> Next:
     """Take what an effect came to: it is open no more, and its owner goes on."""
     owner = step.ended(signal.effect_id)
     match owner, signal:
-        case OfStream(), signals.ResponseCompleted():
+        case owners.OfStream(), signals.ResponseCompleted():
             return response.completed(step, phase, signal)
-        case OfCall(call_id), signals.ToolFinished():
+        case owners.OfCall(call_id), signals.ToolFinished():
             return batch.call_finished(step, phase, signal, call_id)
-        case OfStream(), signals.StreamFailed():
+        case owners.OfStream(), signals.StreamFailed():
             return response.response_failed(step, phase, signal)
-        case OfStallTimer(), signals.TimerFired():
+        case owners.OfStallTimer(), signals.TimerFired():
             return response.look_at_silence(step, phase, signal)
-        case OfPause(), signals.TimerFired():
+        case owners.OfPause(), signals.TimerFired():
             return cycle.send_request(step)
-        case OfRetry(call_id), signals.TimerFired():
+        case owners.OfRetry(call_id), signals.TimerFired():
             return batch.pause_is_over(step, call_id)
-        case OfStoppedCall(call_id), signals.ToolFinished():
+        case owners.OfStoppedCall(call_id), signals.ToolFinished():
             return batch.stopped_call_ended(step, phase, signal, call_id)
-        case OfSurvivor(call_id), signals.ToolFinished():
+        case owners.OfSurvivor(call_id), signals.ToolFinished():
             return batch.survivor_finished(step, phase, signal, call_id)
-        case OfChild(), signals.ToolFinished():
+        case owners.OfChild(), signals.ToolFinished():
             return batch.child_ended(step, phase, signal)
-        case OfLoan(), signals.ToolFinished():
+        case owners.OfLoan(), signals.ToolFinished():
             return batch.loan_ended(step, phase, signal)
-        case OfInteraction(interaction_id), signals.TimerFired():
+        case owners.OfHostCheck(call_id), signals.HostJudged():
+            return batch.host_judged(step, signal, call_id)
+        case owners.OfHostReport(call_id), signals.HostTold():
+            return batch.host_told(step, phase, signal, call_id)
+        case owners.OfAgent(name), signals.AgentEnded():
+            return batch.agent_ended(step, phase, signal, name)
+        case owners.OfAgentWait(call_id), signals.TimerFired():
+            return batch.wait_is_over(step, call_id)
+        case owners.OfInteraction(interaction_id), signals.TimerFired():
             return decisions.time_is_up(step, phase, interaction_id)
-        case OfPluginRequest() as asked, signals.PluginRequestFinished():
+        case owners.OfPluginRequest() as asked, signals.PluginRequestFinished():
             plugin_request_finished(step, asked, signal)
             return phase
-        case OfHeldHook(), signals.PluginRequestFinished():
+        case owners.OfContext(), signals.ContextGathered():
+            return cycle.go_on_with_context(step, signal)
+        case owners.OfHeldHook(), signals.PluginRequestFinished():
             return _go_on_held(step, phase, signal.result)
-        case OfHoldTimer(), signals.TimerFired():
+        case owners.OfHoldTimer(), signals.TimerFired():
             # What a model used whose answer is given up is unknown, so all that was reserved for it is booked.
             return _go_on_held(step, phase, RequestFailed(error=holding.TOO_LATE, usage=None), is_late=True)
-        case OfSummary(), signals.ResponseCompleted():
+        case owners.OfSummary(), signals.ResponseCompleted():
             compaction.summarised(step, signal.message.text, signal.usage)
             return phase
-        case OfSummary() | OfTranscript(), signals.StreamFailed():
+        case owners.OfSummary() | owners.OfTranscript(), signals.StreamFailed():
             return cycle.go_on_after_compaction(step, compaction.go_on_without_summary(step, signal.usage))
-        case OfSummaryTimer(), signals.TimerFired():
+        case owners.OfSummaryTimer(), signals.TimerFired():
             return cycle.go_on_after_compaction(step, compaction.stop_waiting(step))
-        case OfTranscript(), signals.PluginRequestFinished():
+        case owners.OfTranscript(), signals.PluginRequestFinished():
             return cycle.go_on_after_compaction(step, compaction.saved(step, signal.result))
-        case OfDrain(), signals.TeardownFinished():
+        case owners.OfDrain(), signals.TeardownFinished():
             return batch.drained(step, phase)
-        case OfTeardown(), signals.TeardownFinished():
+        case owners.OfTeardown(), signals.TeardownFinished():
             teardown.teardown_settled(step, signal.receipt)
             return phase
         case _:
@@ -319,35 +320,71 @@ def _ended(step: StepContext, phase: Phase, signal: _Ending) -> Next:
             raise InternalError(message)
 
 
+def _agent_idled(step: StepContext, phase: Phase, signal: signals.AgentIdled) -> Next:
+    owner = step.data.open.get(signal.effect_id)
+    assert isinstance(owner, owners.OfAgent)  # noqa: S101 - `verdict` dropped the signal otherwise
+    return batch.agent_idled(step, phase, signal, owner.name)
+
+
 def _put_aside(step: StepContext, phase: Phase, signal: signals.StepCrashed) -> Next:
     """Say that a signal was put aside, and stand in for it where it is waited for: its caller, or the cycle itself."""
     step.data.quarantined += 1
     step.publish(SignalQuarantined(signal_kind=signal.signal_kind, error=signal.error))
     step.refuse(signal.asked_by, InternalError(signal.error.message))
+    if signal.signal_kind == signals.Recovered.__name__:  # no task works on what is open: as behind a crash
+        incarnation = step.data.incarnation + 1
+        why = signals.Restarted(at_ms=signal.at_ms, reason=signal.error.message, incarnation=incarnation)
+        return teardown.restarted(step, why)
     if signal.owed_by is None:
         return phase
     owner = step.data.open.get(signal.owed_by)
     if owner is None:
         return phase
+    if isinstance(owner, owners.OfAgent):  # it is at work still, and what it says would not be heard any more
+        step.ask(KillTools(effect_ids=(signal.owed_by,)))
     return _ended(step, phase, _stand_in(owner, signal, signal.owed_by))
 
 
-def _stand_in(owner: Owner, signal: signals.StepCrashed, effect_id: EffectId) -> _Ending:
+def _stand_in(owner: owners.Owner, signal: signals.StepCrashed, effect_id: EffectId) -> _Ending:
     """Make the outcome that stands for the one that crashed the core."""
     at_ms, error = signal.at_ms, signal.error
     match owner:
-        case OfStream() | OfSummary() | OfTranscript():  # no summary: what makes use of one may crash again
+        case (
+            owners.OfStream() | owners.OfSummary() | owners.OfTranscript()
+        ):  # no summary: what makes use of one may crash again
             return signals.StreamFailed(at_ms=at_ms, effect_id=effect_id, error=error)
-        case OfCall() | OfSurvivor() | OfStoppedCall() | OfChild() | OfLoan():
+        case (
+            owners.OfCall()
+            | owners.OfSurvivor()
+            | owners.OfStoppedCall()
+            | owners.OfChild()
+            | owners.OfLoan()
+        ):
             return signals.ToolFinished(
                 at_ms=at_ms, effect_id=effect_id, text=error.message, is_error=True, started_at_ms=at_ms
             )
-        case OfDrain() | OfTeardown():
+        case owners.OfHostCheck():  # what was said is not known, and what is not allowed does not run
+            return signals.HostJudged(at_ms=at_ms, effect_id=effect_id, deny=f"Not run: {error.message}")
+        case owners.OfHostReport():
+            return signals.HostTold(at_ms=at_ms, effect_id=effect_id)
+        case owners.OfContext():  # as of one that failed
+            return signals.ContextGathered(at_ms=at_ms, effect_id=effect_id)
+        case owners.OfAgent():
+            return signals.AgentEnded(at_ms=at_ms, effect_id=effect_id, reason=error.message, is_lost=True)
+        case owners.OfDrain() | owners.OfTeardown():
             return signals.TeardownFinished(at_ms=at_ms, effect_id=effect_id, receipt=AbortReceipt())
-        case OfPluginRequest() | OfHeldHook():
+        case owners.OfPluginRequest() | owners.OfHeldHook():
             result = RequestFailed(error=error, usage=None)
             return signals.PluginRequestFinished(at_ms=at_ms, effect_id=effect_id, result=result)
-        case OfStallTimer() | OfPause() | OfSummaryTimer() | OfRetry() | OfInteraction() | OfHoldTimer():
+        case (
+            owners.OfStallTimer()
+            | owners.OfPause()
+            | owners.OfSummaryTimer()
+            | owners.OfRetry()
+            | owners.OfInteraction()
+            | owners.OfAgentWait()
+            | owners.OfHoldTimer()
+        ):
             return signals.TimerFired(at_ms=at_ms, effect_id=effect_id)
         case _ as never:
             assert_never(never)
@@ -412,6 +449,7 @@ def _telling(kind: type[A], tell: Callable[[Phase, Known, int], object]) -> tupl
 _GIVEN: Final = dict(
     (
         _by(signals.Prompt, prompts.admit),
+        _by(signals.GoOn, prompts.go_on),
         _by(signals.Steer, prompts.steer),
         _in_any(signals.AbortCycle, teardown.abort),
         _by(signals.AbortTool, batch.abort_tool),
@@ -420,20 +458,26 @@ _GIVEN: Final = dict(
         _telling(signals.StatusQuery, status_of),
         _telling(signals.MessagesQuery, _messages_of),
         _telling(signals.SnapshotQuery, snapshot_of),
+        _staying(signals.ReceiptQuery, receipts.tell_receipt),
         _by(signals.Approve, decisions.approve),
         _by(signals.Reject, decisions.reject_call),
         _by(signals.Respond, decisions.answer_question),
+        _by(signals.Decline, decisions.decline_question),
+        _by(signals.AnswerCall, client_calls.answer_call),
         _staying(signals.ToolAsked, batch.tool_asked),
         _staying(signals.ToolWantsChild, children.wanted),
         _staying(signals.ChangeModel, settings.switch_model),
         _by(signals.UpdatePluginOpts, settings.update_plugin_opts),
         _staying(signals.ChangePlugins, settings.change_plugins),
         _staying(signals.ChangeTools, settings.change_tools),
+        _staying(signals.ToolSourceReported, settings.tell_of_tool_source),
         _by(signals.Compact, _compact),
         _by(signals.SessionBegan, _start),
         _in_any(signals.Restarted, teardown.restarted),
+        _by(signals.Recovered, recovery.recovered),
         _in_any(signals.Parked, teardown.parked),
         _by(signals.StepCrashed, _put_aside),
+        _staying(signals.BudgetLent, agents.lent),
         _staying(signals.PluginLagged, _plugin_lagged),
         _in_any(signals.StreamStarted, response.stream_started),
         _by(signals.ChunksArrived, response.arrived),
@@ -444,8 +488,13 @@ _GIVEN: Final = dict(
         _staying(signals.ChildPublished, children.child_published),
         _staying(signals.ToolEmitted, batch.tool_emitted),
         _by(signals.ToolFinished, _ended),
+        _by(signals.HostJudged, _ended),
+        _by(signals.HostTold, _ended),
+        _by(signals.AgentIdled, _agent_idled),
+        _by(signals.AgentEnded, _ended),
         _by(signals.TimerFired, _ended),
         _by(signals.PluginRequestFinished, _ended),
+        _by(signals.ContextGathered, _ended),
         _by(signals.TeardownFinished, _ended),
     )
 )

@@ -14,15 +14,50 @@ import msgspec
 
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.values.toolbox import ToolSpec
+from agentrail.events import PermissionOption
 from agentrail.messages import CallId, JsonObject, SessionId, ToolCall, ToolResult
 from agentrail.otp.tables import Table
 
-Stage: TypeAlias = Literal["asking", "waiting", "pausing", "running", "stopping", "done"]
-"""Where a call stands: `asking` a person; `waiting` for a slot; `pausing` before another attempt; `running`; `stopping`,
-when it is answered already but its task has not ended yet; `done`."""
+Stage: TypeAlias = Literal[
+    "checking", "asking", "awaiting", "waiting", "pausing", "running", "stopping", "reporting", "done"
+]
+"""Where a call stands: `checking`, while the host is asked; `asking` a person; `awaiting` agents; `waiting` for a slot;
+`pausing` before another attempt; `running`; `stopping`, when it is answered already but its task has not ended yet; `reporting`, when it is answered and
+the host is told; `done`."""
 
 
 _A_FEW: Final = 16
+
+
+class WantedApproval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An approval that a call needs, as long as no person is asked for it yet.
+
+    Attributes:
+        hint: Why a person is asked.
+        timeout_ms: How long it waits; None for ever.
+        options: The answers that are taken.
+    """
+
+    hint: str | None
+    timeout_ms: int | None
+    options: tuple[PermissionOption, ...]
+
+
+class HostCheck(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is known of a call while the host is asked about it, and of one that a person is shown again because of the host.
+
+    Attributes:
+        wanted: The approval that is asked for behind the verdict; of arguments that a person wrote only where they are others
+            by then.
+        always: Whether the person who wrote the arguments allows all that is like them; only where they stay as they are.
+        changed_by: Who changed last what the person wrote; empty where they stand as written.
+        rounds: How often the arguments were changed again after they had been judged, or shown.
+    """
+
+    wanted: WantedApproval | None = None
+    always: bool = False
+    changed_by: str = ""
+    rounds: int = 0
 
 
 class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -38,13 +73,16 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         edited: Whether a person changed the arguments.
         attempt: 1 for the first.
         operation_id: The same for all attempts; empty before the first.
-        bound_to: The hash of the arguments that a person decided to let run, taken when they were shown; nothing else runs.
-            None where no person was asked.
+        bound_to: The hash of the arguments that a person decided to let run, taken when they were shown or written; nothing
+            else runs. None where no person was asked.
         arguments_hash: Of what ran, since the first attempt; empty before.
         began_at_ms: When its last attempt was started; 0 before the first.
         child_ids: The sessions that work for it, or did: one where it is answered by one, any number where its tool asks them.
-        effect_id: Of what it waits for: the attempt that runs, or the timer of a pause; None while nothing is open.
-        result: Set exactly when it is stopping or done.
+        effect_id: Of what it waits for: the attempt that runs, the timer of a pause, what the host is asked or told; None
+            while nothing is open.
+        result: Set exactly when it is stopping, reporting or done.
+        check: Set while it is checking; kept where a person is shown again what the host made of an edit.
+        due_at_ms: Of a pause: when it is over; 0 elsewhere.
     """
 
     call: ToolCall
@@ -62,11 +100,23 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     child_ids: tuple[SessionId, ...] = ()
     effect_id: EffectId | None = None
     result: ToolResult | None = None
+    check: HostCheck | None = None
+    due_at_ms: int = 0
 
     @property
     def wants_child(self) -> bool:
         """Whether a session of its own works for it."""
         return self.spec is not None and self.spec.answered_by == "child"
+
+    @property
+    def is_put_to_people(self) -> bool:
+        """Whether it waits for an answer, of the user or of the client, and never for a slot."""
+        return self.spec is not None and self.spec.answered_by in {"user", "client"}
+
+    @property
+    def is_of_machine(self) -> bool:
+        """Whether the session itself answers it: it takes no slot."""
+        return self.spec is not None and self.spec.answered_by == "machine"
 
 
 class OpenCalls(Sequence[CallState]):

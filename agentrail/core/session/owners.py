@@ -13,8 +13,9 @@ from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
+from agentrail.core.protocol.actions import Wanted
 from agentrail.core.protocol.request import EffectId
-from agentrail.messages import ApprovalId, CallId, QuestionRef
+from agentrail.messages import ApprovalId, CallId, ClientCallRef, QuestionRef
 
 
 class OfStream(msgspec.Struct, frozen=True, gc=False):
@@ -85,6 +86,46 @@ class OfLoan(msgspec.Struct, frozen=True, gc=False):
     """A call that is not waited for, and a child of which has spending that is not counted yet."""
 
 
+class OfHostCheck(msgspec.Struct, frozen=True, gc=False):
+    """A call that may run when the host says so.
+
+    Attributes:
+        call_id: Which one.
+    """
+
+    call_id: CallId
+
+
+class OfHostReport(msgspec.Struct, frozen=True, gc=False):
+    """The host's being told of a call that has ended. Its batch waits for that; a cycle that was broken off does not.
+
+    Attributes:
+        call_id: Which one.
+    """
+
+    call_id: CallId
+
+
+class OfAgent(msgspec.Struct, frozen=True, gc=False):
+    """An agent that works in the background, until it has ended.
+
+    Attributes:
+        name: Which one.
+    """
+
+    name: str
+
+
+class OfAgentWait(msgspec.Struct, frozen=True, gc=False):
+    """The timer of a call that waits for agents.
+
+    Attributes:
+        call_id: Which call.
+    """
+
+    call_id: CallId
+
+
 class OfRetry(msgspec.Struct, frozen=True, gc=False):
     """The timer before another attempt at a call.
 
@@ -102,7 +143,7 @@ class OfInteraction(msgspec.Struct, frozen=True, gc=False):
         id: Which interaction.
     """
 
-    id: ApprovalId | QuestionRef
+    id: ApprovalId | QuestionRef | ClientCallRef
 
 
 class OfPluginRequest(msgspec.Struct, frozen=True, gc=False):
@@ -111,10 +152,16 @@ class OfPluginRequest(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         by: The plugin.
         tag: The plugin's name for it.
+        wanted: What is done, so that it can be done again in another process; None in states that were stored without it.
     """
 
     by: str
     tag: str
+    wanted: Wanted | None = None
+
+
+class OfContext(msgspec.Struct, frozen=True, gc=False):
+    """The gathering of what is added to the requests of a turn."""
 
 
 class OfHeldHook(msgspec.Struct, frozen=True, gc=False):
@@ -145,9 +192,14 @@ Owner: TypeAlias = (
     | OfStoppedCall
     | OfChild
     | OfLoan
+    | OfHostCheck
+    | OfHostReport
+    | OfAgent
+    | OfAgentWait
     | OfRetry
     | OfInteraction
     | OfPluginRequest
+    | OfContext
     | OfHeldHook
     | OfHoldTimer
     | OfDrain

@@ -8,10 +8,11 @@ from typing import Final
 from attrs import frozen
 
 from agentrail.core.policy.budget import BudgetLeft, budget_left
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol.request import EffectId, ModelFacts, ModelRequest
 from agentrail.core.session.state import Known, Phase, QueuedPrompt
 from agentrail.core.session.tags import visible_so_far
-from agentrail.events import Approval, Question, Todo
+from agentrail.events import Approval, PendingClientCall, Question, Todo
 from agentrail.messages import (
     CallId,
     JsonObject,
@@ -109,8 +110,9 @@ class Status:
         quarantined_signals: Signals that crashed the core.
         unconfined_commands: Whether commands run with the user's rights, because `shell_fallback` allows that and nothing
             confines them; False until that is known, and where commands are refused. The core does not know of it.
-        children: The sessions that work for its calls, in the order of the calls.
+        children: The sessions that work for its calls, in the order of the calls, and then those in the background.
         plugins: Its plugins, in the order in which they are asked.
+        client_calls: The calls that wait for the client; those of children are in `children`.
     """
 
     session_id: SessionId
@@ -135,6 +137,7 @@ class Status:
     unconfined_commands: bool = False
     children: tuple[ChildSession, ...] = ()
     plugins: tuple[PluginStatus, ...] = ()
+    client_calls: tuple[PendingClientCall, ...] = ()
 
     @property
     def all_approvals(self) -> tuple[Approval, ...]:
@@ -147,6 +150,12 @@ class Status:
         """The questions that wait for a person here and in all sessions below."""
         below = (child.status.all_questions for child in self.children if child.status is not None)
         return (*self.questions, *chain.from_iterable(below))
+
+    @property
+    def all_client_calls(self) -> tuple[PendingClientCall, ...]:
+        """The calls that wait for the client here and in all sessions below."""
+        below = (child.status.all_client_calls for child in self.children if child.status is not None)
+        return (*self.client_calls, *chain.from_iterable(below))
 
 
 @frozen(kw_only=True)
@@ -196,6 +205,7 @@ def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
         running_tools=_running_tools(data),
         approvals=tuple(one for one in asked if isinstance(one, Approval)),
         questions=tuple(one for one in asked if isinstance(one, Question)),
+        client_calls=tuple(one for one in asked if isinstance(one, PendingClientCall)),
         suspended=phase is Phase.IDLE and data.cycle is not None,
         tearing_down=data.teardown is not None,
         messages=len(data.history),
@@ -211,6 +221,11 @@ def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
             for state in (*data.batch, *data.survivors)
             if state.stage in {"running", "stopping"}
             for child_id in state.child_ids
+        )
+        + tuple(
+            ChildSession(session_id=state.child_id, call_id=state.call_id)
+            for state in data.agents.states
+            if state.child_id is not None and state.status != "ended"
         ),
         plugins=tuple(
             PluginStatus(
@@ -307,7 +322,8 @@ def request_of(
     prompt cache begins with it.
     """
     messages = data.history.messages if messages is None else messages
-    wanted = data.config.response_format
+    settings = data.cycle.settings if data.cycle is not None else None
+    bound, schema = _limits_of(data, settings)
     if last_turn:
         messages = (*messages, UserMessage(content=(Text(text=LAST_TURN_NOTE),), origin="note"))
     return ModelRequest(
@@ -317,10 +333,24 @@ def request_of(
         messages=messages,
         tools=data.tools,
         tool_choice="none" if last_turn else "auto",
-        max_output_tokens=data.config.max_output_tokens,
-        response_format=None if wanted is None else wanted.schema,
+        max_output_tokens=bound,
+        response_format=schema,
         cache_points=data.cycle.cache_points if data.cycle is not None else (),
+        settings=settings,
     )
+
+
+def _limits_of(data: Known, settings: PromptSettings | None) -> tuple[int | None, JsonObject | None]:
+    """Give the bound of a response and the schema of the answer: those of the cycle, where it has any, else the session's."""
+    config = data.config
+    bound, schema = (
+        config.max_output_tokens,
+        None if config.response_format is None else config.response_format.schema,
+    )
+    if settings is not None:
+        bound = settings.max_output_tokens or bound
+        schema = schema if settings.response_format is None else settings.response_format
+    return bound, schema
 
 
 def digest_of(notes: Sequence[str]) -> str:

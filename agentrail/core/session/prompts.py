@@ -1,16 +1,16 @@
-"""What the user says: a prompt starts a cycle or waits for one, a steer goes into the cycle that runs.
+"""What the user says: a prompt starts a cycle or waits for one, a steer goes into the cycle that runs; and a cycle without words.
 
 Each function returns the phase that follows. A message that was accepted leaves its queue only in the step that puts it
 into the history, or is thrown away aloud.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from agentrail.core.protocol.actions import ResolveApproval
 from agentrail.core.protocol.hooks import BeforeSteering, RequestResult
-from agentrail.core.protocol.signals import Prompt, Steer
+from agentrail.core.protocol.signals import GoOn, Prompt, Steer
 from agentrail.core.session import cycle, holding
 from agentrail.core.session.decisions import (
     find_approval_in_chat,
@@ -23,8 +23,15 @@ from agentrail.core.session.hooking import ask_plugins, has_listeners
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt, recall, remember
 from agentrail.core.session.state import Known, Next, Phase, QueuedPrompt, QueuedSteer
 from agentrail.core.session.step_context import StepContext
+from agentrail.core.session.waiting_prompts import (
+    prompt_of_steer,
+    say_queued,
+    say_received,
+    waiting_prompt,
+)
 from agentrail.core.stack.outcome import Injected, Outcome
 from agentrail.errors import (
+    CannotGoOn,
     ClientIdReused,
     InteractionError,
     PromptError,
@@ -32,8 +39,11 @@ from agentrail.errors import (
     SessionDown,
     SteeringQueueFull,
 )
-from agentrail.events import PromptQueued, PromptReceived, PromptTaken, SteeringReceived, SteerStatus
-from agentrail.messages import ApprovalId, PromptRef, Text
+from agentrail.events import AgentStart, PromptTaken, SteeringReceived, SteerStatus
+from agentrail.messages import ApprovalId, AssistantMessage
+
+_NO_WORDS: Final = ()
+"""What is said when nothing is: no prompt has this content."""
 
 
 def admit(step: StepContext, phase: Phase, signal: Prompt) -> Next:
@@ -45,7 +55,7 @@ def admit(step: StepContext, phase: Phase, signal: Prompt) -> Next:
     if not signal.content:  # it would wait in the queue, and nothing behind it would ever start
         step.refuse(signal.signal_id, PromptError("the prompt has no content: give one block or more"))
         return phase
-    if _is_answered(step, signal, signal.content, PromptReceipt):
+    if _is_answered(step, signal, _said(signal), PromptReceipt):
         return phase
     position = len(data.queue)
     is_free = phase is Phase.IDLE and data.teardown is None and not position and data.held is None
@@ -54,10 +64,14 @@ def admit(step: StepContext, phase: Phase, signal: Prompt) -> Next:
         step.refuse(signal.signal_id, PromptQueueFull(message))
         return phase
     askers = (signal.signal_id,) if signal.reply == "text" else ()
-    prompt = QueuedPrompt(ref=signal.ref, content=signal.content, askers=askers)
+    prompt = waiting_prompt(signal, askers)
     if is_free:
-        step.publish(PromptReceived(ref=signal.ref, content=signal.content))
-        _give_receipt(step, signal, PromptReceipt(ref=signal.ref, queued=False, seq=step.data.seq))
+        say_received(step, prompt)
+        _give_receipt(
+            step,
+            signal,
+            PromptReceipt(ref=signal.ref, queued=False, seq=step.data.seq, request_id=signal.request_id),
+        )
         return _start(step, phase, prompt)
     if data.cycle is not None and phase is Phase.IDLE:
         if data.held is not None:
@@ -65,11 +79,54 @@ def admit(step: StepContext, phase: Phase, signal: Prompt) -> Next:
         supersede(step)
     position = len(step.data.queue)
     step.data.queue = (*step.data.queue, prompt)
-    step.publish(PromptQueued(ref=signal.ref, content=signal.content, position=position))
+    say_queued(step, prompt, position)
     _give_receipt(
-        step, signal, PromptReceipt(ref=signal.ref, queued=True, position=position, seq=step.data.seq)
+        step,
+        signal,
+        PromptReceipt(
+            ref=signal.ref, queued=True, position=position, seq=step.data.seq, request_id=signal.request_id
+        ),
     )
     return phase
+
+
+def _said(signal: Prompt | GoOn) -> object:
+    """Give what a message is known by, where its sender names no digest: the words, and what was wanted for them."""
+    content = signal.content if isinstance(signal, Prompt) else _NO_WORDS
+    return content if signal.settings is None else (content, signal.settings)
+
+
+def go_on(step: StepContext, phase: Phase, signal: GoOn) -> Next:
+    """Let the model answer what the conversation ends with, if the session is idle and something stands there."""
+    if _is_answered(step, signal, _said(signal), PromptReceipt):
+        return phase
+    fault = _why_not_on(step.data, phase)
+    if fault is not None:
+        step.refuse(signal.signal_id, CannotGoOn(fault))
+        return phase
+    step.publish(AgentStart(ref=signal.ref, request_id=signal.request_id, goes_on=True, via=signal.via))
+    receipt = PromptReceipt(ref=signal.ref, queued=False, seq=step.data.seq, request_id=signal.request_id)
+    remember(step, signal.client_id, _said(signal), receipt, digest=signal.digest)
+    step.reply(signal.signal_id, receipt)
+    return cycle.start_without_words(step, signal)
+
+
+def _why_not_on(data: Known, phase: Phase) -> str | None:
+    """Say why a session cannot go on without new words, if that is so."""
+    if phase is not Phase.IDLE:
+        return "the session is at work: wait for the end of its cycle"
+    if data.cycle is not None:
+        return "the cycle waits for a person: decide what waits, or abort it"
+    if data.teardown is not None or data.queue:
+        return "what an abort stopped is not gone yet: wait for AbortSettled"
+    last = data.history.messages[-1] if len(data.history) else None
+    if last is None:
+        return "there is no conversation yet: prompt instead"
+    if isinstance(last, AssistantMessage):
+        return (
+            "the conversation ends with an answer, and not with results or a user's message: prompt instead"
+        )
+    return None
 
 
 def _start(step: StepContext, phase: Phase, prompt: QueuedPrompt) -> Next:
@@ -78,7 +135,7 @@ def _start(step: StepContext, phase: Phase, prompt: QueuedPrompt) -> Next:
     outcome = cycle.before_prompt(step, prompt)
     if step.data.held is not None:
         return Phase.RUNNING if step.data.cycle is None else phase
-    return _checked_prompt(step, phase, prompt, outcome, waiting)
+    return _checked_prompt(step, prompt, outcome, waiting)
 
 
 def continue_prompt(
@@ -87,12 +144,11 @@ def continue_prompt(
     """Do what a prompt that was held comes to, now that the answer is there, unless it is held once more."""
     waiting = step.data.interventions
     outcome = holding.go_on_asking(step, result, is_late=is_late)
-    return phase if step.data.held is not None else _checked_prompt(step, phase, prompt, outcome, waiting)
+    return phase if step.data.held is not None else _checked_prompt(step, prompt, outcome, waiting)
 
 
 def _checked_prompt(
     step: StepContext,
-    phase: Phase,
     prompt: QueuedPrompt,
     outcome: Outcome | None,
     waiting: tuple[Injected, ...],
@@ -106,14 +162,12 @@ def _checked_prompt(
     if abort is not None:
         return cycle.reject_prompt(step, prompt, abort)
     if decision is not None and isinstance(decision.action, ResolveApproval):
-        return _resolve(step, phase, prompt, decision.action, by=decision.by)
+        return _resolve(step, prompt, decision.action, by=decision.by)
     supersede(step)
     return cycle.start_checked(step, prompt, outcome)
 
 
-def _resolve(
-    step: StepContext, phase: Phase, prompt: QueuedPrompt, action: ResolveApproval[Any], *, by: str
-) -> Next:
+def _resolve(step: StepContext, prompt: QueuedPrompt, action: ResolveApproval[Any], *, by: str) -> Next:
     """Take a prompt as a decision; one about nothing that waits is refused like any prompt, with what does wait."""
     try:
         approval = find_approval_in_chat(step, action.approval_id)
@@ -123,7 +177,7 @@ def _resolve(
     step.publish(PromptTaken(ref=prompt.ref, approval_id=ApprovalId(approval.id), by=by))
     for asker in prompt.askers:
         cycle.wait_for_reply(step, asker)
-    return resolve(step, phase, approval, action.decision)
+    return resolve(step, approval, action.decision)
 
 
 def steer(step: StepContext, phase: Phase, signal: Steer) -> Next:
@@ -141,14 +195,19 @@ def steer(step: StepContext, phase: Phase, signal: Steer) -> Next:
         _say(step, signal, "rejected_full")
         step.refuse(signal.signal_id, SteeringQueueFull(full))
         return phase
-    step.data.steers = (*data.steers, QueuedSteer(ref=signal.ref, text=signal.text))
+    queued = QueuedSteer(ref=signal.ref, text=signal.text, via=signal.via, request_id=signal.request_id)
+    step.data.steers = (*data.steers, queued)
     _say(step, signal, "queued")
-    _give_steer_receipt(step, signal, SteerReceipt(ref=signal.ref, status="queued", seq=step.data.seq))
+    _give_steer_receipt(
+        step,
+        signal,
+        SteerReceipt(ref=signal.ref, status="queued", seq=step.data.seq, request_id=signal.request_id),
+    )
     if step.data.held is not None and phase is Phase.RUNNING and cycle.has_turns_left(step):
         # There will be another turn whatever a plugin says of this answer, so that is not waited for any more.
         holding.decide_without(step)
         return cycle.begin_turn(step)
-    return hear_steer(step, phase) if step.data.batch else phase
+    return hear_steer(step) if step.data.batch else phase
 
 
 def _why_no_steer(data: Known) -> str | None:
@@ -167,7 +226,10 @@ def _why_no_steer(data: Known) -> str | None:
 
 
 def _is_answered(
-    step: StepContext, signal: Prompt | Steer, said: object, kind: type[PromptReceipt] | type[SteerReceipt]
+    step: StepContext,
+    signal: Prompt | GoOn | Steer,
+    said: object,
+    kind: type[PromptReceipt] | type[SteerReceipt],
 ) -> bool:
     """Answer what needs no look at the session: it is ending, or the message came before, and has its receipt."""
     data = step.data
@@ -175,7 +237,8 @@ def _is_answered(
         step.refuse(signal.signal_id, SessionDown(data.config.session_id, data.stopping))
         return True
     try:
-        known = recall(step, signal.client_id, said, kind)
+        digest = None if isinstance(signal, Steer) else signal.digest
+        known = recall(step, signal.client_id, said, kind, digest=digest)
     except ClientIdReused as error:
         step.refuse(signal.signal_id, error)
         return True
@@ -193,7 +256,9 @@ def _checked_steer(step: StepContext, signal: Steer) -> tuple[Steer, bool]:
     step.data.interventions = waiting  # what is said here belongs to the steer, and not to the next request
     if outcome.abort is not None:
         _say(step, signal, "rejected_by_plugin")
-        receipt = SteerReceipt(ref=signal.ref, status="rejected_by_plugin", seq=step.data.seq)
+        receipt = SteerReceipt(
+            ref=signal.ref, status="rejected_by_plugin", seq=step.data.seq, request_id=signal.request_id
+        )
         _give_steer_receipt(step, signal, receipt)
         return signal, True
     if outcome.prompt is not None:
@@ -211,14 +276,17 @@ def _steer_becomes_prompt(step: StepContext, phase: Phase, signal: Steer) -> Nex
         step.refuse(signal.signal_id, PromptQueueFull(message))
         return phase
     _say(step, signal, "became_prompt")
-    _give_steer_receipt(step, signal, SteerReceipt(ref=signal.ref, status="became_prompt", seq=step.data.seq))
-    ref, content = PromptRef(signal.ref), (Text(text=signal.text),)
-    prompt = QueuedPrompt(ref=ref, content=content)
+    _give_steer_receipt(
+        step,
+        signal,
+        SteerReceipt(ref=signal.ref, status="became_prompt", seq=step.data.seq, request_id=signal.request_id),
+    )
+    prompt = prompt_of_steer(signal)
     if is_free:
-        step.publish(PromptReceived(ref=ref, content=content))
+        say_received(step, prompt)
         return cycle.start_cycle(step, prompt)
     step.data.queue = (*data.queue, prompt)
-    step.publish(PromptQueued(ref=ref, content=content, position=position))
+    say_queued(step, prompt, position)
     return phase
 
 
@@ -227,7 +295,7 @@ def _say(step: StepContext, signal: Steer, status: SteerStatus) -> None:
 
 
 def _give_receipt(step: StepContext, signal: Prompt, receipt: PromptReceipt) -> None:
-    remember(step, signal.client_id, signal.content, receipt)
+    remember(step, signal.client_id, _said(signal), receipt, digest=signal.digest)
     if signal.reply == "receipt":
         step.reply(signal.signal_id, receipt)
 

@@ -5,6 +5,7 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
+from agentrail.core.protocol.signals import ReceiptQuery
 from agentrail.core.session.state import Remembered
 from agentrail.core.session.step_context import StepContext
 from agentrail.errors import ClientIdReused
@@ -24,12 +25,14 @@ class PromptReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         queued: Whether it waits.
         position: In the queue, 0 is next; 0 for one that started at once.
         seq: The number of the event that says so.
+        request_id: The request that brought it; of a message that is sent again the first one.
     """
 
     ref: PromptRef
     queued: bool
     position: int = 0
     seq: int = 0
+    request_id: str | None = None
 
 
 class SteerReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -39,11 +42,13 @@ class SteerReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         ref: Its name; that of the prompt which it became.
         status: `queued` until the next gap between two turns; `became_prompt` where no cycle ran; or a plugin said no.
         seq: The number of the event that says so.
+        request_id: As of `PromptReceipt`.
     """
 
     ref: SteerRef
     status: Literal["queued", "became_prompt", "rejected_by_plugin"]
     seq: int = 0
+    request_id: str | None = None
 
 
 class ToolsReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -60,7 +65,9 @@ class ToolsReceipt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     missing: tuple[str, ...] = ()
 
 
-def recall(step: StepContext, client_id: str | None, said: object, kind: type[R]) -> R | None:
+def recall(
+    step: StepContext, client_id: str | None, said: object, kind: type[R], *, digest: str | None = None
+) -> R | None:
     """Find the receipt of a message that came before.
 
     Args:
@@ -68,27 +75,45 @@ def recall(step: StepContext, client_id: str | None, said: object, kind: type[R]
         client_id: The sender's name of the message; None: it has none, and is new.
         said: What it says; must be the same as then.
         kind: What its receipt is.
+        digest: Of the sender's own words, where they are not all that it says.
 
     Raises:
         ClientIdReused: The sender's move: the same name for something else.
     """
     if client_id is None:
         return None
-    known = next((one for one in step.data.remembered if one.client_id == client_id), None)
+    known = _find(step, client_id)
     if known is None:
         return None
-    if known.digest != _digest_of(said) or not isinstance(known.receipt, kind):
-        message = (
-            f"client_id {client_id!r} was used for another message: each message needs a name of its own"
-        )
-        raise ClientIdReused(message)
+    if known.digest != (digest or _digest_of(said)) or not isinstance(known.receipt, kind):
+        raise _used_for_another(client_id)
     return known.receipt
 
 
-def remember(step: StepContext, client_id: str | None, said: object, receipt: object) -> None:
-    """Keep the receipt of a message that has a name of its sender's."""
+def tell_receipt(step: StepContext, signal: ReceiptQuery) -> None:
+    """Answer with the receipt of a message that came before, if it is remembered and is the one that is meant."""
+    known = _find(step, signal.client_id)
+    if known is not None and signal.digest not in (None, known.digest):
+        step.refuse(signal.signal_id, _used_for_another(signal.client_id))
+    else:
+        step.reply(signal.signal_id, None if known is None else known.receipt)
+
+
+def _find(step: StepContext, client_id: str) -> Remembered | None:
+    return next((one for one in step.data.remembered if one.client_id == client_id), None)
+
+
+def _used_for_another(client_id: str) -> ClientIdReused:
+    message = f"client_id {client_id!r} was used for another message: each message needs a name of its own"
+    return ClientIdReused(message)
+
+
+def remember(
+    step: StepContext, client_id: str | None, said: object, receipt: object, *, digest: str | None = None
+) -> None:
+    """Keep the receipt of a message that has a name of its sender's; `said` and `digest` as of `recall`."""
     if client_id is not None:
-        one = Remembered(client_id=client_id, digest=_digest_of(said), receipt=receipt)
+        one = Remembered(client_id=client_id, digest=digest or _digest_of(said), receipt=receipt)
         step.data.remembered = (*step.data.remembered, one)[-MAX_REMEMBERED:]
 
 

@@ -26,8 +26,8 @@ from agentrail.core.protocol.signals import (
 )
 from agentrail.core.session import compaction
 from agentrail.core.session.batch import begin_batch
-from agentrail.core.session.budget import learn_from, lost_usage, spend, spend_on_failure
-from agentrail.core.session.cycle import fail, finish, send_request
+from agentrail.core.session.budget import learn_from, lost_usage, spend, spend_on_abort, spend_on_failure
+from agentrail.core.session.cycle import ask_and_send, fail, finish, send_request
 from agentrail.core.session.hooking import apply_outcome, consult, has_listeners
 from agentrail.core.session.owners import OfPause
 from agentrail.core.session.projection import model_of, models_of
@@ -56,6 +56,9 @@ REFUSED: Final = ErrorInfo(
 )
 _EMPTY_RESPONSE: Final = ErrorInfo(
     code="protocol_error", message="the model sent an empty response", retryable=True
+)
+_STOPPED: Final = ErrorInfo(
+    code="process_stopped", message="the process stopped while the model answered", retryable=True
 )
 
 
@@ -171,10 +174,15 @@ def _try_again(
             step.publish(Retry(attempt=attempts.number, delay_ms=delay_ms, error=error))
             timer = step.mint("w")
             stream = step.stream
+            due_at_ms = step.at_ms + delay_ms
             step.data.stream = Stream(
-                effect_id=timer, model=stream.model, pausing=True, last_turn=stream.last_turn
+                effect_id=timer,
+                model=stream.model,
+                pausing=True,
+                last_turn=stream.last_turn,
+                due_at_ms=due_at_ms,
             )
-            step.start(SetTimer(effect_id=timer, at_ms=step.at_ms + delay_ms), OfPause())
+            step.start(SetTimer(effect_id=timer, at_ms=due_at_ms), OfPause())
             return Phase.RUNNING
         case NextModel(model):
             before = names[cycle.attempts.model]
@@ -193,6 +201,32 @@ def _try_again(
             return fail(step, compaction.overflowed(step, final) if is_overflow else final)
         case _ as never:
             assert_never(never)
+
+
+def send_anew(step: StepContext, phase: Phase) -> Next:
+    """Send a request anew that was out when the process stopped, as another attempt; plugins are asked about it again.
+
+    That is no failure of the model, so none of the retries is used up. What it has used is unknown, and estimated.
+    """
+    spend_on_abort(step)
+    cycle, error = step.cycle, _STOPPED
+    if phase is Phase.STREAMING:
+        step.publish(StreamError(error=error, attempt=cycle.attempts.number, discarded=True))
+    step.ended(step.stream.effect_id)
+    step.data.stream = None
+    attempts = msgspec.structs.replace(cycle.attempts, number=cycle.attempts.number + 1)
+    step.data.cycle = msgspec.structs.replace(step.cycle, attempts=attempts, handed=None)
+    step.publish(Retry(attempt=attempts.number, delay_ms=0, error=error))
+    return ask_and_send(step)
+
+
+def pause_request_anew(step: StepContext) -> None:
+    """Set the timer between two attempts anew, whose shell is gone; one that is over by now fires at once."""
+    stream = step.stream
+    step.ended(stream.effect_id)
+    timer = step.mint("w")
+    step.start(SetTimer(effect_id=timer, at_ms=stream.due_at_ms), OfPause())
+    step.data.stream = msgspec.structs.replace(stream, effect_id=timer)
 
 
 def _publish_thinking(step: StepContext, text: str) -> None:

@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
-from agentrail.core.policy.response_format import Accepted, Rejected, RepairTurn
+from agentrail.core.policy.response_format import Accepted, Rejected, RepairTurn, ResponseFormat
 from agentrail.core.session.projection import cycle_messages_of
+from agentrail.core.session.state import Known
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.session.tags import visible_in, visible_text
 from agentrail.events import EndReason
@@ -24,17 +25,34 @@ def answer_of(step: StepContext) -> str:
     Not all of it there: what the model said between its calls, and the answer before the repair, are no part of the document.
     """
     data, messages = step.data, cycle_messages_of(step.data)
-    if data.config.response_format is None:
+    if not _has_format(data):
         return visible_in(messages, data.config)
     said = [message for message in messages if isinstance(message, AssistantMessage)]
     return visible_text(said[-1].text, data.config) if said else ""
 
 
+def _has_format(data: Known) -> bool:
+    settings = data.cycle.settings if data.cycle is not None else None
+    return data.config.response_format is not None or (
+        settings is not None and settings.response_format is not None
+    )
+
+
+def format_of(data: Known) -> ResponseFormat | None:
+    """Give what the answer of the running cycle is judged by: what its caller wants, else what the session was set up with."""
+    settings = data.cycle.settings if data.cycle is not None else None
+    if settings is not None and settings.response_format is not None:
+        # Compiled when it is needed: once or twice in a cycle.
+        return ResponseFormat(settings.response_format)
+    return data.config.response_format
+
+
 def check_answer(step: StepContext, stop_reason: EndReason) -> RepairTurn | Rejected | None:
     """Judge the answer of a cycle that is about to finish; None when it may."""
-    wanted = step.data.config.response_format
-    if wanted is None or stop_reason in _WITHOUT_AN_ANSWER:
+    if not _has_format(step.data) or stop_reason in _WITHOUT_AN_ANSWER:
         return None
+    wanted = format_of(step.data)
+    assert wanted is not None  # noqa: S101 - it was looked for
     no_turn_left = step.cycle.repaired or step.cycle.turn >= step.data.config.max_turns
     verdict = wanted.check(answer_of(step), repaired=no_turn_left)
     return None if isinstance(verdict, Accepted) else verdict

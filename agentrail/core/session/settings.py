@@ -6,12 +6,19 @@ no hook of an old version, or with old options, runs afterwards.
 
 import msgspec
 
-from agentrail.core.protocol.signals import ChangeModel, ChangePlugins, ChangeTools, UpdatePluginOpts
+from agentrail.core.protocol.signals import (
+    ChangeModel,
+    ChangePlugins,
+    ChangeTools,
+    ToolSourceReported,
+    UpdatePluginOpts,
+)
 from agentrail.core.session.hooking import context_of
 from agentrail.core.session.projection import model_of
 from agentrail.core.session.receipts import ToolsReceipt
 from agentrail.core.session.state import OptsUpdate, Phase
 from agentrail.core.session.step_context import StepContext
+from agentrail.core.stack.loading import PluginEntry
 from agentrail.core.stack.plugin_changes import (
     attach_plugin,
     decide_update,
@@ -19,9 +26,10 @@ from agentrail.core.stack.plugin_changes import (
     find_plugin,
     reload_plugin,
 )
+from agentrail.core.stack.plugin_code import find_code
 from agentrail.core.stack.rehearsal import rehearsal_of
 from agentrail.errors import PluginError
-from agentrail.events import ModelSwitched, ToolAttached, ToolDetached, ToolsUpdated
+from agentrail.events import ModelSwitched, ToolAttached, ToolDetached, ToolSourceChanged, ToolsUpdated
 
 
 def switch_model(step: StepContext, signal: ChangeModel) -> None:
@@ -64,6 +72,12 @@ def change_tools(step: StepContext, signal: ChangeTools) -> None:
     if attached or detached:
         step.publish(ToolsUpdated(attached=attached, detached=detached))
     step.reply(signal.signal_id, ToolsReceipt(attached=attached, detached=detached, missing=missing))
+
+
+def tell_of_tool_source(step: StepContext, signal: ToolSourceReported) -> None:
+    """Tell subscribers how a source of tools stands. The state keeps nothing of it: what tools there are stands in there already."""
+    step.publish(ToolSourceChanged(source=signal.source, state=signal.state, reason=signal.reason))
+    step.reply(signal.signal_id, None)
 
 
 def update_plugin_opts(step: StepContext, phase: Phase, signal: UpdatePluginOpts) -> Phase:
@@ -109,15 +123,25 @@ def change_plugins(step: StepContext, signal: ChangePlugins) -> None:
     try:
         match signal.change:
             case "attach":
-                change = attach_plugin(data.stack, data.plugin_states, signal.entry)
+                change = attach_plugin(data.stack, data.plugin_states, _code_of(step, signal))
             case "detach":
                 change = detach_plugin(data.stack, data.plugin_states, signal.name)
             case _:
                 rehearsal = rehearsal_of(data.history.messages, context_of(step))
-                change = reload_plugin(data.stack, data.plugin_states, signal.entry, rehearsal=rehearsal)
+                entry = _code_of(step, signal)
+                change = reload_plugin(data.stack, data.plugin_states, entry, rehearsal=rehearsal)
     except PluginError as error:
         step.refuse(signal.signal_id, error)
         return
     step.data.stack = change.stack
     step.data.plugin_states = change.states
     step.reply(signal.signal_id, None)
+
+
+def _code_of(step: StepContext, signal: ChangePlugins) -> PluginEntry:
+    """Find what a change brings; without options of its own a plugin that is loaded anew keeps the old ones."""
+    record = signal.entry
+    if record is None:
+        raise PluginError([f"{signal.change} names no plugin: say which one is to come"])
+    plugin = find_code(step.data.stack.ask, signal.signal_id, record)
+    return plugin if record.options is None else (plugin, record.options)

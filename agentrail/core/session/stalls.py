@@ -16,13 +16,14 @@ from agentrail.errors import ErrorInfo
 from agentrail.events import StreamStalled
 
 
-def start_stream(step: StepContext, request: ModelRequest) -> None:
-    """Send a request, and say when to look at it first."""
+def start_stream(step: StepContext, request: ModelRequest, context: EffectId | None = None) -> None:
+    """Send a request, with what was gathered for it, and say when to look at it first."""
     clock = StallClock(heard_at_ms=step.at_ms)
     _, silence = decide_stall(clock, step.at_ms, model_of(step.data).stalls)
     step.data.stream = msgspec.structs.replace(step.stream, clock=clock)
     look_at_ms = silence.look_again_at_ms or step.at_ms
-    step.start_stream(StartStream(request=request, look_at_ms=look_at_ms), OfStream(), OfStallTimer())
+    effect = StartStream(request=request, look_at_ms=look_at_ms, context=context)
+    step.start_stream(effect, OfStream(), OfStallTimer())
 
 
 def note_chunk(step: StepContext) -> None:

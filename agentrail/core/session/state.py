@@ -17,12 +17,14 @@ from agentrail.core.policy.compaction import CompactionPlan, CompactionWatch
 from agentrail.core.policy.estimates import TokenCount
 from agentrail.core.policy.loops import LoopHistory
 from agentrail.core.policy.outgoing import Outgoing
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.policy.retries import Attempts
 from agentrail.core.policy.stalls import StallClock
 from agentrail.core.policy.tags import TagReader
 from agentrail.core.protocol.request import CachePoint, EffectId, ModelFacts
 from agentrail.core.protocol.signals import Signal, SignalId, ToolWantsChild
+from agentrail.core.session.agent_state import NO_AGENTS, AgentLimits, Agents, AgentSpec
 from agentrail.core.session.open_calls import NO_CALLS, CallState, OpenCalls
 from agentrail.core.session.owners import NOTHING_OPEN, OpenEffects
 from agentrail.core.stack.loading import EMPTY_STACK, NO_STATES, PluginStates, Stack
@@ -32,11 +34,12 @@ from agentrail.core.values.history import History
 from agentrail.core.values.importing import Repair
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import ErrorInfo
-from agentrail.events import Approval, ApprovalStatus, DecidedBy, EndReason, Question, Todo
+from agentrail.events import Approval, ApprovalStatus, DecidedBy, EndReason, PendingClientCall, Question, Todo
 from agentrail.frozen import EMPTY, frozen_json
 from agentrail.messages import (
     ApprovalId,
     CallId,
+    ClientCallRef,
     JsonObject,
     JsonValue,
     Message,
@@ -82,6 +85,9 @@ Next: TypeAlias = Phase | BreakOff
 
 PromptMode: TypeAlias = Literal["full", "task", "minimal", "none"]
 
+HostHook: TypeAlias = Literal["before_tool", "after_tool"]
+"""A gate of the host: it is asked about a call before that runs; it is told what a call came to whose code has ended."""
+
 
 class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a session was started with, as far as the core decides by it.
@@ -102,15 +108,21 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         question_timeout_ms: How long a question waits whose tool names no time of its own; None for ever.
         fallbacks: Models that are asked when the one before them has failed for good.
         max_retries: How often a request is sent again to one model.
-        on_max_turns: Whether the last turn asks for an answer without tools, or the cycle is aborted when it wants one more.
+        on_max_turns: Whether the last turn asks for an answer without tools, the cycle is aborted when it wants one more, or it
+            ends well when the calls of the last turn are answered.
         compact_at_tokens: How long the conversation may become, however large the window is.
         prompt_mode: Which sections the system prompt has besides `system_prompt`.
         working_dir: The root of the file tools; plugins see it.
         user_data: The application's own data, frozen; plugins see it.
         group_id: The group that the session belongs to, or None.
+        scope: Where its name is the only one; empty: among those without a scope.
         inline_tags: Whether tags are taken out of what the model says.
         budget: What it may spend, or None.
         response_format: What the last answer of a cycle is judged by, or None.
+        agents: Those that may work for it, beside the general one.
+        host_hooks: Which gates its host has; a session asks and tells at no other.
+        gathers_context: Whether something is asked for what to add, before the first request of each turn.
+        agent_limits: How many of them may work in the background.
     """
 
     session_id: SessionId
@@ -128,7 +140,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     question_timeout_ms: int | None = None
     fallbacks: tuple[ModelFacts, ...] = ()
     max_retries: int = 3
-    on_max_turns: Literal["answer", "abort"] = "answer"
+    on_max_turns: Literal["answer", "abort", "stop"] = "answer"
     compact_at_tokens: int = 170_000
     prompt_mode: PromptMode = "full"
     working_dir: str = "."
@@ -137,6 +149,11 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     inline_tags: bool = True
     budget: Budget | None = None
     response_format: ResponseFormat | None = None
+    scope: str = ""
+    agents: tuple[AgentSpec, ...] = ()
+    host_hooks: frozenset[HostHook] = frozenset()
+    gathers_context: bool = False
+    agent_limits: AgentLimits = AgentLimits()
 
     def __post_init__(self) -> None:
         """Freeze the application's own data: it is shown to plugins and tools, and handed on to children."""
@@ -150,11 +167,17 @@ class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         ref: Its name.
         content: What the user said.
         askers: The callers that wait for the text of its cycle.
+        via: The door that it came through, or None.
+        request_id: The request that brought it, or None.
+        settings: What is wanted of the model for its cycle alone, or None.
     """
 
     ref: PromptRef
     content: tuple[UserBlock, ...]
     askers: tuple[SignalId, ...] = ()
+    via: str | None = None
+    request_id: str | None = None
+    settings: PromptSettings | None = None
 
 
 class QueuedSteer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -163,10 +186,32 @@ class QueuedSteer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         ref: Its name.
         text: What the user said.
+        via: As of `QueuedPrompt`, which it may become.
+        request_id: As of `QueuedPrompt`.
     """
 
     ref: SteerRef
     text: str
+    via: str | None = None
+    request_id: str | None = None
+
+
+class GatheredContext(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What is added to the requests of one turn, as far as the core knows it; all attempts at that turn have the same.
+
+    Attributes:
+        effect_id: Of the gathering.
+        is_open: Whether it goes on; then nothing is known yet, and no request is out.
+        count: How many messages.
+        digest: SHA-256 of them; empty when there are none.
+        tokens: How long they are, estimated.
+    """
+
+    effect_id: EffectId
+    is_open: bool = True
+    count: int = 0
+    digest: str = ""
+    tokens: int = 0
 
 
 class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -187,6 +232,10 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         cache_points: Where plugins want the prompt cache of this turn's request to end.
         handed: What plugins handed on for this turn's request, in place of the conversation; None: nothing. Empty: they have
             to be asked once more, because the conversation that they had seen was compacted since.
+        context: What is added to the requests of this turn; None: it was not asked for yet, or the session has no such thing.
+        request_id: The request that brought the prompt, or None.
+        goes_on: Whether it began without a prompt, behind what the conversation ended with; `ref` is its own name then.
+        settings: What is wanted of the model in it, over what the session was set up with; None: nothing.
     """
 
     ref: PromptRef
@@ -202,6 +251,10 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     resume: bool = True
     cache_points: tuple[CachePoint, ...] = ()
     handed: tuple[Message, ...] | None = None
+    context: GatheredContext | None = None
+    request_id: str | None = None
+    goes_on: bool = False
+    settings: PromptSettings | None = None
 
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -211,6 +264,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         effect_id: Its id; what carries another is late. During a pause that of the timer.
         model: The model string that it was asked for; the session may have another by now.
         pausing: Whether nothing is out, because the next attempt waits for its time.
+        due_at_ms: That time; 0 where nothing pauses.
         text: What it said aloud so far, in pieces, tags and all; an abort keeps it.
         reader: Has read all of that text, and holds back what may still become a tag; untouched without `inline_tags`.
         clock: What was heard of it, and when; of no meaning in a pause.
@@ -228,6 +282,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     thinking: bool = False
     last_turn: bool = False
     usage: TokenUsage | None = None
+    due_at_ms: int = 0
 
 
 class Interaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -239,12 +294,12 @@ class Interaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         asker: The running tool that waits for the answer; None where the call itself does.
     """
 
-    asked: Approval | Question
+    asked: Approval | Question | PendingClientCall
     timer: EffectId | None
     asker: SignalId | None = None
 
     @property
-    def id(self) -> ApprovalId | QuestionRef:
+    def id(self) -> ApprovalId | QuestionRef | ClientCallRef:
         """What people answer to; unique in the session, and no other session has the same."""
         return self.asked.id if isinstance(self.asked, Approval) else self.asked.ref
 
@@ -391,7 +446,7 @@ class _Fields(msgspec.Struct, gc=False):
     updates: tuple[OptsUpdate, ...] = ()
     sections: Mapping[str, str] = NO_SECTIONS  # of the system prompt, beside its own text
     stream: Stream | None = (
-        None  # set in STREAMING and in RUNNING, unless a compaction goes on or a hook waits, and only there
+        None  # set in STREAMING and in RUNNING, unless a compaction goes on, a hook waits or context is gathered, and only there
     )
     compaction: Compaction | None = None  # only in RUNNING
     compaction_watch: CompactionWatch = CompactionWatch()  # when the next ones may be
@@ -424,13 +479,15 @@ class _Fields(msgspec.Struct, gc=False):
     loans: tuple[EffectId, ...] = ()
     # Children that running tools wait for, oldest first; empty without a ledger.
     wishes: tuple[ToolWantsChild, ...] = ()
+    # Those in the background; each that has not ended is open.
+    agents: Agents = NO_AGENTS
     tokens: TokenCount = TokenCount()  # of the last request, where there is a ledger
     open: OpenEffects = NOTHING_OPEN  # who waits for each effect that owes an outcome: exactly those that do
     seq: int = 0  # the number of the last committed event; rises by one with each
     minted: int = 0  # how many effect ids were given out; never falls
     # Of the session so far, those of the history among them; forgotten behind a summary when they are many.
     call_ids: GrowingSet[CallId] = GrowingSet()
-    dropped: int = 0  # late outcomes; never falls
+    dropped: int = 0  # late outcomes, but for ephemeral ones, which the shell counts; never falls
     quarantined: int = 0  # signals that crashed the core; never falls
     incarnation: int = 1  # rises with each restart
     started_at_ms: int = 0  # when the actor first came up

@@ -30,7 +30,8 @@ from agentrail.core.session.state_shapes import (
 )
 from agentrail.core.stack.loading import Ask, PluginStates, Stack, call_handler as plainly
 from agentrail.core.values.toolbox import Toolbox
-from agentrail.core.wire.shapes import Misfit, Shape, brief_of, expected_kind, read_json, step_down, written
+from agentrail.core.wire.json_text import read_json
+from agentrail.core.wire.shapes import Misfit, Shape, brief_of, expected_kind, step_down, written
 from agentrail.errors import CodecError
 
 CODEC_VERSION: Final = 1
@@ -149,7 +150,7 @@ def _write(kind: DocumentKind, hint: Any, value: object) -> bytes:
         raise CodecError(message, path=misfit.path) from error
 
 
-def _read(kind: DocumentKind, hint: Any, text: bytes | str, reading: "Reading") -> object:
+def _read(kind: DocumentKind, hint: Any, text: bytes | str, reading: Reading) -> object:
     try:
         document = expected_kind(dict, read_json(text))
         _check_head(document, kind)
@@ -182,7 +183,7 @@ def _check_head(document: dict[str, Any], kind: DocumentKind) -> None:
             _refuse(name, message, is_news=True)
 
 
-def _part(document: dict[str, Any], name: str, shape: Shape, reading: "Reading") -> Any:
+def _part(document: dict[str, Any], name: str, shape: Shape, reading: Reading) -> Any:
     if name not in document:
         message = f"the part {name!r} is missing"
         raise Misfit(message)

@@ -8,20 +8,19 @@ in lists of their own, and what refers to them has a number or a name. `Writing`
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias, TypeVar, cast, get_args, get_origin
+from typing import Any, Final, TypeAlias, TypeVar, get_args, get_origin
 
 import msgspec
-from msgspec.structs import replace
 
 from agentrail.core.policy.response_format import ResponseFormat, fault_of_format
-from agentrail.core.protocol.signals import ChangePlugins, Signal
+from agentrail.core.protocol.plugin_record import PluginRecord
+from agentrail.core.protocol.signals import Signal
 from agentrail.core.session.open_calls import CallState, OpenCalls
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.core.stack import plugin_state
 from agentrail.core.stack.loading import (
     Ask,
     Member,
-    PluginEntry,
     PluginStates,
     Stack,
     attempt_as,
@@ -32,6 +31,7 @@ from agentrail.core.stack.loading import (
 )
 from agentrail.core.stack.outcome import Decision
 from agentrail.core.stack.plugin import Plugin
+from agentrail.core.stack.plugin_code import checked_code, plugin_origin
 from agentrail.core.values.append_only import GrowingSet, Log
 from agentrail.core.values.foreign import Raised, attempt
 from agentrail.core.values.history import History
@@ -54,23 +54,6 @@ from agentrail.events import KINDS, Event, UnknownEvent
 from agentrail.frozen import frozen_value
 from agentrail.messages import JsonObject, JsonValue, Message
 from agentrail.otp.tables import NO_ENTRIES, Index, Table
-
-
-class PluginRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is stored of a plugin.
-
-    Attributes:
-        name: Unique in its stack.
-        version: Of the code that made its state.
-        origin: Where its class was defined, `package.module:NAME`; for people and resolvers, nothing is imported by it here.
-        options: What it was given; None where it was given none: of code that waits to be taken in, which keeps the old ones.
-    """
-
-    name: str
-    version: str
-    origin: str
-    options: JsonObject | None
-
 
 Resolve: TypeAlias = (
     Mapping[str, Plugin | type[Plugin]] | Callable[[PluginRecord], Plugin | type[Plugin] | None]
@@ -143,17 +126,7 @@ class Reading:
                 "give it to resolve, or read this with the code that had it"
             )
             raise PluginError([message])
-        plugin = attempt_as(self.ask, found) if isinstance(found, type) else found
-        if isinstance(plugin, Raised):
-            raise PluginError(
-                [f"plugin {record.name!r} cannot be made without arguments: {plugin.error.message}"]
-            )
-        name = attempt_as(self.ask, getattr, plugin, "name", None)
-        if name != record.name:
-            raise PluginError(
-                [f"plugin {record.name!r} was looked for, and resolve gave one that is named {name!r}"]
-            )
-        return cast("Plugin", plugin)
+        return checked_code(found, record, self.ask)
 
     def state_of(self, name: str, plain: PlainJson) -> Any:
         """Read the state of a plugin; of another version through its `migrate`."""
@@ -422,27 +395,17 @@ class _Event(Shape):
 
 
 class _Signal(Shape):
-    """A signal, as it is journaled; but for the code of a plugin, which stands there by name."""
+    """A signal, as it is journaled."""
 
     def __init__(self, kind: type[Signal]) -> None:
         self.classes, self.forms = frozenset({kind}), frozenset({dict})
         self.tags = frozenset({("kind", SIGNAL_KINDS[kind])})
 
     def encode(self, value: Any, table: Any) -> PlainJson:
-        if not isinstance(value, ChangePlugins) or value.entry is None:
-            return _kept(value, encode_signal, decode_signal)
-        record = step_down("entry", _entry_record, value.entry)
-        plain = _kept(replace(value, entry=None), encode_signal, decode_signal)
-        return {**plain, "entry": step_down("entry", _PLUGIN.encode, record, table)}
+        return _kept(value, encode_signal, decode_signal)
 
     def decode(self, plain: PlainJson, table: Any) -> Any:
-        entry = plain.get("entry")
-        if ChangePlugins not in self.classes or entry is None:
-            return _given(decode_signal, written(plain))
-        record = step_down("entry", _PLUGIN.decode, entry, table)
-        plugin = table.plugin_of(record)
-        signal = _given(decode_signal, written({**plain, "entry": None}))
-        return replace(signal, entry=plugin if record.options is None else (plugin, record.options))
+        return _given(decode_signal, written(plain))
 
 
 def _kept(value: T, encode: Callable[[T], bytes], decode: Callable[[bytes], object]) -> PlainJson:
@@ -469,30 +432,6 @@ def _record_of(member: Member) -> PluginRecord:
     return PluginRecord(
         name=member.name, version=member.version, origin=plugin_origin(member.plugin), options=member.options
     )
-
-
-def _entry_record(entry: PluginEntry) -> PluginRecord:
-    record = attempt(_look_at_entry, entry)
-    if isinstance(record, PluginRecord):
-        return record
-    message = f"{brief_of(entry)} is no plugin, or says nothing of itself"
-    raise Misfit(message)
-
-
-def _look_at_entry(entry: PluginEntry) -> PluginRecord | None:
-    given, options = entry if isinstance(entry, tuple) else (entry, None)
-    name, version = getattr(given, "name", None), getattr(given, "version", None)
-    if not isinstance(name, str) or not isinstance(version, str):
-        return None
-    return PluginRecord(name=name, version=version, origin=plugin_origin(given), options=options)
-
-
-def plugin_origin(plugin: object) -> str:
-    """Say where a plugin comes from, `package.module:NAME`: its class, or of one made of a function that function."""
-    function = getattr(plugin, "__wrapped__", None)
-    kind = plugin if isinstance(plugin, type) else type(plugin)
-    found: Any = function if hasattr(function, "__qualname__") else kind
-    return f"{found.__module__}:{found.__qualname__}"
 
 
 class _Entries(Shape):
@@ -571,9 +510,35 @@ def _own_shape(shapes: Shapes, hint: Any) -> Shape | None:
     return None if make is None else make(shapes, get_args(hint))
 
 
+LATER_FIELDS: Final = frozenset(
+    {
+        ("CallState", "check"),
+        ("CallState", "due_at_ms"),
+        ("Cycle", "goes_on"),
+        ("Cycle", "request_id"),
+        ("Cycle", "settings"),
+        ("OfPluginRequest", "wanted"),
+        ("PromptReceipt", "request_id"),
+        ("Question", "schema"),
+        ("Question", "url"),
+        ("QueuedPrompt", "request_id"),
+        ("QueuedPrompt", "settings"),
+        ("QueuedPrompt", "via"),
+        ("QueuedSteer", "request_id"),
+        ("QueuedSteer", "via"),
+        ("SessionConfig", "host_hooks"),
+        ("SessionConfig", "scope"),
+        ("SteerReceipt", "request_id"),
+        ("Stream", "due_at_ms"),
+    }
+)
+"""The fields that states did not have when they were stored first, by class and field, sorted: a state that makes no use of them
+is stored as it was before they came. Each has its default in its class."""
+
 SHAPES: Final = Shapes(
     _own_shape,
     {("Remembered", "receipt"): PromptReceipt | SteerReceipt, ("Outgoing", "first"): _First},
+    LATER_FIELDS,
 )
 """How each type that a session holds is written."""
 

@@ -53,16 +53,18 @@ class StepContext:
         data: What the session knows by now. Write its fields; keep the values in it, never the draft itself.
         at_ms: The time of the step, which is that of the signal.
         effects: What was asked for so far.
+        suspended: Whether `AgentSuspended` is out for the cycle, and no `AgentResumed` behind it.
     """
 
-    __slots__ = ("_open", "at_ms", "data", "effects")
+    __slots__ = ("_open", "at_ms", "data", "effects", "suspended")
     __deletable__ = ("_open", "data")  # by `close`; a compiled class has to be told
 
-    def __init__(self, data: SessionData, at_ms: int) -> None:
-        """Begin with the data that the signal met."""
+    def __init__(self, data: SessionData, at_ms: int, *, suspended: bool = False) -> None:
+        """Begin with the data that the signal met, and whether it met a suspended cycle."""
         self.data = Draft(*astuple(data))
         self.at_ms = at_ms
         self.effects: list[Effect] = []
+        self.suspended = suspended
         self._open: dict[EffectId, Owner] | None = None  # that of the draft, once this step may write to it
 
     def close(self) -> SessionData:

@@ -20,9 +20,10 @@ from agentrail.core.protocol.signals import (
     SignalId,
     StopSession,
 )
-from agentrail.core.session import calls, compaction, holding, hooking, interactions
+from agentrail.core.session import agents, calls, compaction, holding, hooking, interactions
 from agentrail.core.session.batch import STOPPED, continue_batch, into_history, open_batch, stop_call
 from agentrail.core.session.budget import spend_on_abort, spend_what_is_out
+from agentrail.core.session.context import cancel_gathering, is_gathering
 from agentrail.core.session.cycle import (
     MAX_ASKERS,
     after_turn,
@@ -44,6 +45,7 @@ from agentrail.events import (
     AbortReceipt,
     AbortSettled,
     AgentAbort,
+    PendingClientCall,
     PromptRejected,
     SessionEnd,
     SessionParked,
@@ -62,11 +64,11 @@ NEVER_RAN: Final = "[Not run: the session crashed before this began]"
 
 def abort(step: StepContext, signal: AbortCycle) -> Phase:
     """Stop the cycle in this step, if there is one, and answer when what was stopped is gone."""
-    committed = _break_off(step, signal.reason, signal.kill_tools)
+    committed, unknown = _break_off(step, signal.reason, signal.kill_tools, children=signal.children)
     requeue_steers(step)
     if signal.clear_queue:
         drop_queue(step, CycleAborted(signal.reason))
-    receipt = AbortReceipt(committed=committed, survivors=calls.survivors_of(step))
+    receipt = AbortReceipt(committed=committed, unknown=unknown, survivors=calls.survivors_of(step))
     if step.data.teardown is None:
         step.publish(AbortSettled(receipt=receipt))
     if not signal.wait:
@@ -86,10 +88,10 @@ def abort_by_plugin(step: StepContext, reason: str) -> Phase:
         return Phase.IDLE
     if step.data.history.open and not step.data.batch:
         open_batch(step)
-    committed = _break_off(step, reason, "killable")
+    committed, unknown = _break_off(step, reason, "killable")
     requeue_steers(step)
     if step.data.teardown is None:
-        receipt = AbortReceipt(committed=committed, survivors=calls.survivors_of(step))
+        receipt = AbortReceipt(committed=committed, unknown=unknown, survivors=calls.survivors_of(step))
         step.publish(AbortSettled(receipt=receipt))
     return Phase.IDLE
 
@@ -114,7 +116,7 @@ def stop_session(step: StepContext, signal: StopSession) -> Phase:
     requeue_steers(step)
     drop_queue(step, SessionDown(data.config.session_id, signal.reason))
     if step.data.teardown is None:
-        _stop_survivors(step)
+        _stop_rest(step)
     return Phase.IDLE
 
 
@@ -127,7 +129,7 @@ def teardown_settled(step: StepContext, receipt: AbortReceipt) -> None:
     for caller in teardown.waiting:
         step.reply(caller, receipt)
     if step.data.stopping is not None:
-        _stop_survivors(step)
+        _stop_rest(step)
 
 
 def is_over(step: StepContext) -> bool:
@@ -144,6 +146,8 @@ def finish_session(step: StepContext) -> None:
     data = step.data
     reason = data.stopping or ""
     spend_what_is_out(step)
+    if data.agents.states:
+        agents.forget_all(step, reason)
     step.give_up_all()
     step.publish(SessionEnd(reason=reason))
     for caller in data.stoppers:
@@ -163,18 +167,20 @@ def restarted(step: StepContext, signal: Restarted) -> Next:
     lost = [asked for _, asked in owned_by(step.data.open, OfPluginRequest)]
     step.give_up_all()
     interactions.rearm(step)
+    if step.data.agents.states:
+        agents.restart_all(step)
     error = ErrorInfo(
         code="session_restarted", message=f"the session crashed: {signal.reason}", retryable=True
     )
     holding.forget_suspended(step)
-    _forget_what_ran(step)
+    _forget_what_ran(step, agents_go_on=True)
     hooking.plugin_requests_lost(step, lost, error)
     if has_listeners(step, SessionStarted):
         abort = ask_plugins(step, SessionStarted(recovered=True)).abort
         if abort is not None:
             reason = f"refused by a plugin: {abort}"
             return _end(step, reason, ErrorInfo(code="aborted", message=reason))
-    if step.data.interactions:
+    if step.data.interactions or step.data.agents.waits:
         _answer_what_ran(step)
         return continue_batch(step)
     _fail_cycle(step, error)
@@ -185,25 +191,33 @@ def parked(step: StepContext, signal: Parked) -> Phase:
     """Say that the session crashed too often, and end it. Nothing runs any more: no teardown is needed."""
     step.publish(SessionParked(reason=signal.reason))
     reason = f"parked: {signal.reason}"
+    return end_at_once(step, reason, ErrorInfo(code="session_parked", message=f"the session is {reason}"))
+
+
+def end_at_once(step: StepContext, reason: str, error: ErrorInfo) -> Phase:
+    """End a session of which nothing runs any more: no teardown is needed."""
     step.give_up_all()
     holding.forget_suspended(step)
     _forget_what_ran(step)
-    return _end(step, reason, ErrorInfo(code="session_parked", message=f"the session is {reason}"))
+    return _end(step, reason, error)
 
 
 def _end(step: StepContext, reason: str, error: ErrorInfo) -> Phase:
     """Let nothing wait any more in a session that is not to go on."""
     for interaction in step.data.interactions:
         interactions.close_interaction(step, interaction, "aborted", "abort")
+    if step.data.agents.states:
+        agents.forget_all(step, reason)
     _fail_cycle(step, error)
     drop_queue(step, SessionDown(step.data.config.session_id, reason))
     step.data.stopping = reason
     return Phase.IDLE
 
 
-def _forget_what_ran(step: StepContext) -> None:
+def _forget_what_ran(step: StepContext, *, agents_go_on: bool = False) -> None:
     """End survivors and teardowns of an actor that is gone, as they will not be heard of again."""
-    spend_what_is_out(step)
+    kept = step.data.agents.alive if agents_go_on else ()
+    spend_what_is_out(step, keep=[state.loan for state in kept if state.loan is not None])
     compaction.forget_compaction(step)
     for state in step.data.survivors:
         if state.result is None:
@@ -218,8 +232,8 @@ def _answer_what_ran(step: StepContext) -> None:
     for state in step.data.batch:
         if state.result is not None:
             calls.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
-        elif state.stage != "asking":
-            text = NEVER_RAN if state.stage == "waiting" else _CRASHED_WHILE_IT_RAN
+        elif state.stage not in {"asking", "awaiting"}:
+            text = NEVER_RAN if state.stage in {"checking", "waiting"} else _CRASHED_WHILE_IT_RAN
             calls.put(step, calls.answer(step, state, text)[0])
 
 
@@ -228,41 +242,50 @@ def _fail_cycle(step: StepContext, error: ErrorInfo) -> None:
         return
     if step.data.batch:
         for state in step.data.batch:
-            if state.stage == "asking":
+            if state.stage in {"asking", "awaiting"}:
                 calls.put(step, calls.answer(step, state, STOPPED)[0])
         _answer_what_ran(step)
         into_history(step)
+    interactions.end_wait(step, "stop")
     fail(step, error)
 
 
-def _break_off(step: StepContext, reason: str | None, kill: KillPolicy) -> tuple[CallId, ...]:
+def _break_off(
+    step: StepContext, reason: str | None, kill: KillPolicy, *, children: bool = True
+) -> tuple[tuple[CallId, ...], tuple[CallId, ...]]:
     """End the cycle as aborted, whatever it was doing, and start the teardown of what was stopped.
 
     Returns:
-        The calls of its batch that had ended before.
+        The calls of its batch that had ended before; and those that were stopped and may have taken effect.
     """
-    committed = _ids_of(tuple(state for state in step.data.batch if state.stage == "done"))
+    committed = _ids_of(tuple(state for state in step.data.batch if state.stage in {"reporting", "done"}))
     stopped: tuple[EffectId, ...] = ()
     unknown: tuple[CallId, ...] = ()
     if step.data.compaction is not None:
         stopped = compaction.cancel_compaction(step)
     elif step.data.stream is not None:
         stopped = _stop_stream(step)
+    elif is_gathering(step.data):
+        stopped = cancel_gathering(step)
     elif step.data.batch:
         stopped, unknown = _stop_batch(step, reason, kill)
     if step.data.held is not None:
         stopped += _stop_holding(step, reason)
-    askers = step.data.cycle.askers if step.data.cycle is not None else ()
-    if step.data.cycle is not None:
+    cycle = step.data.cycle
+    askers, ref = (cycle.askers, cycle.ref) if cycle is not None else ((), None)
+    if cycle is not None:
+        interactions.end_wait(step, "abort" if step.data.stopping is None else "stop")
         close_cycle(step, "aborted", reason=reason)
     else:  # there is nothing to look back on, but plugins see every abort
         after_turn(step, "aborted", reason=reason)
-    step.publish(AgentAbort(reason=reason))
+    step.publish(AgentAbort(reason=reason, ref=ref))
     for asker in askers:
         step.refuse(asker, CycleAborted(reason))
+    if children:
+        stopped += agents.stop_all(step)
     if stopped:
         _begin_teardown(step, stopped, committed, unknown)
-    return committed
+    return committed, unknown
 
 
 def _ids_of(states: tuple[CallState, ...]) -> tuple[CallId, ...]:
@@ -300,8 +323,18 @@ def _stop_stream(step: StepContext) -> tuple[EffectId, ...]:
 def _stop_batch(step: StepContext, reason: str | None, kill: KillPolicy) -> Stopped:
     """Answer every open call, and stop those that the policy does not spare. Gives all whose tasks have not ended."""
     text = f"[Stopped: {reason}]" if reason else STOPPED
-    killed: list[EffectId] = []
+    ended: tuple[EffectId, ...] = ()
     spared: list[CallState] = []
+    of_client = {
+        one.asked.call_id for one in step.data.interactions if isinstance(one.asked, PendingClientCall)
+    }
+    at_client = (
+        tuple(
+            state for state in step.data.batch if state.call.call_id in of_client and calls.is_doubtful(state)
+        )
+        if of_client
+        else ()
+    )
     for interaction in step.data.interactions:
         interactions.close_interaction(step, interaction, "aborted", "abort")
     for state in step.data.batch:
@@ -315,13 +348,14 @@ def _stop_batch(step: StepContext, reason: str | None, kill: KillPolicy) -> Stop
             continue
         call = state.call
         happened = [ToolKilled(name=call.name, call_id=call.call_id, reason=reason or "aborted")]
-        killed += stop_call(step, state, text, *(happened if state.stage == "running" else ()))
+        ended += stop_call(step, state, text, *(happened if state.stage == "running" else ()))
     stopping = tuple(state for state in step.data.batch if state.stage == "stopping")
-    if killed:
-        step.ask(KillTools(effect_ids=tuple(killed)))
+    calls.kill(step, ended)
     step.data.survivors = (*step.data.survivors, *spared)
     into_history(step)
-    return _left_to_teardown(step, stopping)
+    ids, unknown = _left_to_teardown(step, stopping)
+    # Of a call that the host was asked about nothing ran, and its hook is waited for like a tool.
+    return (*ids, *(one for one in ended if one not in ids)), (*unknown, *_ids_of(at_client))
 
 
 def _left_to_teardown(step: StepContext, states: tuple[CallState, ...]) -> Stopped:
@@ -336,9 +370,11 @@ def _is_spared(step: StepContext, state: CallState, kill: KillPolicy) -> bool:
     return kill == "none" or (kill == "killable" and calls.is_immune(step, state))
 
 
-def _stop_survivors(step: StepContext) -> None:
+def _stop_rest(step: StepContext) -> None:
+    """Stop what outlives cycles: survivors, and agents in the background."""
     survivors = step.data.survivors
-    if not survivors:
+    of_agents = agents.stop_all(step)
+    if not survivors and not of_agents:
         return
     ids, unknown = _left_to_teardown(step, survivors)
     for state in survivors:
@@ -349,8 +385,9 @@ def _stop_survivors(step: StepContext) -> None:
         step.publish(ToolKilled(name=call.name, call_id=call.call_id, reason=step.data.stopping or "stopped"))
         calls.publish_end(step, state, calls.result_of(state, "[Stopped: the session ended]"))
     step.data.survivors = ()
-    step.ask(KillTools(effect_ids=ids))
-    _begin_teardown(step, ids, (), unknown)
+    if ids:
+        step.ask(KillTools(effect_ids=ids))
+    _begin_teardown(step, ids + of_agents, (), unknown)
 
 
 def _begin_teardown(
@@ -360,6 +397,9 @@ def _begin_teardown(
     unknown: tuple[CallId, ...],
 ) -> None:
     effect_id = step.mint("d")
+    if step.data.teardown is not None:  # of an abort that spared the agents: those end behind it
+        step.start(Teardown(effect_id=effect_id, stopped=stopped), OfDrain())
+        return
     step.data.teardown = TeardownState(effect_id=effect_id, waiting=())
     step.start(
         Teardown(

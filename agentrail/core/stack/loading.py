@@ -122,6 +122,8 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 EMPTY_STACK: Final = Stack()
 
+_MEMBERS_OF_A_PLUGIN: Final = tuple(name for name in vars(Plugin) if not name.startswith("_"))
+
 
 def load_stack(entries: Sequence[PluginEntry], *, ask: Ask = call_handler) -> tuple[Stack, PluginStates]:
     """Make a stack of what a session was given, and the first state of each plugin.
@@ -162,7 +164,7 @@ def load_plugin(entry: PluginEntry, *, ask: Ask = call_handler) -> tuple[Member,
         PluginError: Your move: it is no plugin, declares what cannot be, its `init` raised, or its state cannot be stored.
     """
     given, options = entry if isinstance(entry, tuple) else (entry, {})
-    plugin = _sound(given, options, ask)
+    plugin = sound_plugin(given, options, ask)
     state = _first_state(plugin, options, ask)
     member = _member(plugin, frozen_json(options), state)
     fault = fault_of_state(member, state) or loses(state, member.state_type)
@@ -184,13 +186,17 @@ def restored_member(plugin: Plugin, options: JsonObject, *, ask: Ask = call_hand
     Raises:
         PluginError: Your move: as of `load_plugin`.
     """
-    sound = _sound(plugin, options, ask)
+    sound = sound_plugin(plugin, options, ask)
     state = _first_state(sound, options, ask) if sound.state_type is None else None
     return _member(sound, frozen_json(options), state)
 
 
-def _sound(given: type[Plugin] | Plugin, options: JsonObject, ask: Ask) -> Plugin:
-    """Make the plugin, where a class was given, and find nothing wrong with it."""
+def sound_plugin(given: type[Plugin] | Plugin, options: JsonObject, ask: Ask) -> Plugin:
+    """Make the plugin, where a class was given, and find nothing wrong with it.
+
+    Raises:
+        PluginError: Your move: it is no plugin, declares what cannot be, or its options are no JSON.
+    """
     plugin = attempt_as(ask, given) if isinstance(given, type) else given
     if isinstance(plugin, Raised):
         raise PluginError([f"{show(given)} cannot be made without arguments: {plugin.error.message}"])
@@ -251,7 +257,8 @@ def fault_of_state(member: Member, state: object) -> str | None:
 
 def _look_at(given: object) -> list[str] | None:
     """Find what is wrong with a plugin; None for something that is none."""
-    return [*_faults_of(given)] if isinstance(given, Plugin) else None
+    # What `isinstance` asks too; but before Python 3.12 that one collects the names anew each time, in each session that starts.
+    return [*_faults_of(given)] if all(hasattr(given, name) for name in _MEMBERS_OF_A_PLUGIN) else None
 
 
 def _faults_of(plugin: Any) -> Iterator[str]:

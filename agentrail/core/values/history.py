@@ -227,6 +227,13 @@ def _fault_of_message(message: Any) -> str | None:
     return next((fault for part in held if (fault := _fault_of_part(part)) is not None), None)
 
 
+def fault_of_images(images: object) -> str | None:
+    """Say what is wrong with the pictures of a result; None for a sound tuple of them."""
+    if not isinstance(images, tuple) or not all(isinstance(image, Image) for image in images):
+        return f"has a result with the pictures {images!r:.200}: expected a tuple of Image"
+    return next((fault for image in images if (fault := _fault_of_part(image)) is not None), None)
+
+
 def _fault_of_part(part: Any) -> str | None:
     texts: tuple[Any, ...]
     values: tuple[Any, ...] = ()
@@ -248,6 +255,9 @@ def _fault_of_part(part: Any) -> str | None:
                 return f"has a call with the arguments {given!r:.200}: expected a JSON object"
         case _:
             texts, values = (part.call_id, part.name, part.text), (part.details,)
+            fault = fault_of_images(part.images)
+            if fault is not None:
+                return fault
     if not all(isinstance(text, str) for text in texts):
         return f"holds {part!r:.200}: expected texts where it has something else"
     fault = next((fault for value in values if (fault := not_json(value)) is not None), None)

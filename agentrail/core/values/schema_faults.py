@@ -103,9 +103,9 @@ _PLAINLY_FINE: Final[Mapping[str, _Check]] = MappingProxyType(
         "required": _are_names,
         **dict.fromkeys(("enum", "examples"), lambda value: isinstance(value, list | tuple)),
         **dict.fromkeys(("const", "default"), lambda _: True),
-        **dict.fromkeys(_ONE, lambda value: isinstance(value, Mapping | bool)),
-        **dict.fromkeys(_LISTS, lambda value: isinstance(value, list | tuple) and len(value) > 0),
-        **dict.fromkeys(_BY_NAME, lambda value: isinstance(value, Mapping)),
+        **dict.fromkeys(sorted(_ONE), lambda value: isinstance(value, Mapping | bool)),
+        **dict.fromkeys(sorted(_LISTS), lambda value: isinstance(value, list | tuple) and len(value) > 0),
+        **dict.fromkeys(sorted(_BY_NAME), lambda value: isinstance(value, Mapping)),
     }
 )
 

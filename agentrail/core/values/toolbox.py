@@ -48,7 +48,8 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True):
         timeout_seconds: Per attempt; None for the session's own. Of a question: how long it waits.
         max_retries: How often a call that raised is made again; None for what its effect class and the session say.
         polling: Whether repeats are its nature, so that no loops are looked for.
-        answered_by: What gives the result: its code; the user, whom the call is a question to; or a session of its own.
+        answered_by: What gives the result: its code; the user, whom the call is a question to; a session of its own; the
+            client, who has the code; or the session that calls it, of what it knows.
     """
 
     name: str
@@ -59,7 +60,7 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True):
     timeout_seconds: float | None = None
     max_retries: int | None = None
     polling: bool = False
-    answered_by: Literal["code", "user", "child"] = "code"
+    answered_by: Literal["code", "user", "child", "client", "machine"] = "code"
 
     def __post_init__(self) -> None:
         """Freeze the schema: the tool goes on with its own."""

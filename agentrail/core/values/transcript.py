@@ -61,4 +61,4 @@ def _block(block: UserBlock | AssistantBlock) -> str:
 
 def _result(result: ToolResult) -> str:
     failed = " (failed)" if result.is_error else ""
-    return f"### Result of {result.call_id}: {result.name}{failed}\n\n{result.text}"
+    return f"### Result of {result.call_id}: {result.name}{failed}\n\n{result.words}"

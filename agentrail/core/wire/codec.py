@@ -23,6 +23,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from agentrail.core.protocol.signals import ChildPublished, Signal
+from agentrail.core.wire.settling import mended_text
 from agentrail.errors import CodecError, OptionError, ToolContractError
 from agentrail.events import KINDS, Envelope, Event, SubagentEvent, UnknownEvent, kind_of
 from agentrail.events.union import SubagentsEvent
@@ -69,7 +70,7 @@ def encode_event(event: Event | UnknownEvent) -> bytes:
         event = replace(event, meta=None)
     if type(event) is SubagentEvent:
         event = replace(event, event=Raw(encode_event(event.event)))
-    # What msgspec writes begins with the kind and an empty `meta`; in its place stands the head.
+    # What msgspec writes begins with the kind and an empty `meta`, if it writes one; in its place stands the head.
     return _encode(_head_of(kind, meta))[:-1] + _encode(event)[length:]
 
 
@@ -94,8 +95,13 @@ def decode_event(text: bytes | str) -> Event | UnknownEvent:
     return _unknown(text)
 
 
+_BEGINS: Final = (
+    b'{"kind":"%b","meta":null',
+    b'{"kind":"%b"',
+)  # the second where what holds its default is left out
 _HEADS: Final[dict[type[Event], tuple[str, int]]] = {
-    event: (kind, len(b'{"kind":"%b","meta":null' % kind.encode())) for event, kind in KINDS.items()
+    event: (kind, len(_BEGINS[event.__struct_config__.omit_defaults] % kind.encode()))
+    for event, kind in KINDS.items()
 }
 """How each kind begins: its name, and how much msgspec writes before its own fields."""
 
@@ -207,7 +213,7 @@ def encode_signal(signal: Signal) -> bytes:
         signal: Any; whether it should be journaled is not decided here.
 
     Returns:
-        UTF-8; `kind` comes first, then the signal's fields, all of them.
+        UTF-8; `kind` comes first, then the signal's fields, all of them; of those that came later the ones that hold no default.
     """
     if isinstance(signal, ChildPublished):
         return _encode(replace(signal, event=Raw(encode_event(signal.event))))
@@ -303,8 +309,7 @@ def _encode(value: Struct) -> bytes:
 def _mended(value: object) -> object:
     match value:
         case str():
-            # Through UTF-16, where two halves that belong together become the one character that they mean.
-            return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+            return mended_text(value)
         case dict():
             return {_mended(name): _mended(item) for name, item in value.items()}
         case list() | tuple():

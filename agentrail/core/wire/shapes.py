@@ -10,9 +10,7 @@ What classes of their own look like (a history, a toolbox) is told by the maker 
 # not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
 
 import enum
-import json
 import math
-import re
 import types
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType, NoneType
@@ -388,9 +386,24 @@ class Fields(Shape):
 
     forms = frozenset({dict})
 
-    def __init__(self, kind: type, fields: Mapping[str, Shape], tag: tuple[str, str] | None) -> None:
-        """Take the class, the shape of each field, and what tells the class apart; None where nothing needs to."""
+    def __init__(
+        self,
+        kind: type,
+        fields: Mapping[str, Shape],
+        tag: tuple[str, str] | None,
+        later: frozenset[str] = frozenset(),
+    ) -> None:
+        """Take a class.
+
+        Args:
+            kind: The class.
+            fields: The shape of each field.
+            tag: What tells the class apart; None where nothing needs to.
+            later: The fields that came after the class was stored first: not written where they hold their default, so that
+                a value which makes no use of them is written as it always was.
+        """
         self._kind = kind
+        self._later = {name: default for name, default in _defaults(kind) if name in later}
         self._fields = tuple(fields.items())
         self._by_name = fields
         self._required = _required(kind)
@@ -410,7 +423,9 @@ class Fields(Shape):
         name = ""
         try:
             for name, shape in self._fields:
-                made[name] = shape.encode(getattr(value, name), table)
+                given = getattr(value, name)
+                if name not in self._later or given != self._later[name]:
+                    made[name] = shape.encode(given, table)
         except Misfit as misfit:
             raise misfit.at(name) from None
         return made
@@ -449,23 +464,33 @@ def _required(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in msgspec.structs.fields(kind) if field.required)
 
 
+def _defaults(kind: Any) -> Iterator[tuple[str, Any]]:
+    if not attrs.has(kind):
+        yield from ((field.name, field.default) for field in msgspec.structs.fields(kind))
+
+
 def _refuse_field(kind: type) -> NoReturn:
     message = f"{kind.__name__} has no field of this name"
     raise Misfit(message, is_news=True)
+
+
+def _in_order(kinds: frozenset[type]) -> list[type]:
+    return sorted(kinds, key=lambda kind: kind.__qualname__)
 
 
 class _OneOf(Shape):
     """A union. What is written says which member it is: by the kind of the value, among objects by a tag."""
 
     def __init__(self, options: tuple[Shape, ...], hint: Any) -> None:
-        self._by_class = {kind: option for option in options for kind in option.classes}
+        self._by_class = {kind: option for option in options for kind in _in_order(option.classes)}
         self._by_tag: dict[tuple[str, Any], Shape] = {
-            tag: option for option in options for tag in option.tags
+            tag: option for option in options for tag in sorted(option.tags)
         }
         self._tag_fields = tuple(dict.fromkeys(field for field, _ in self._by_tag))
-        self._by_form = {form: option for option in options if not option.tags for form in option.forms}
-        loose = [form for option in options if not option.tags for form in option.forms]
-        classes = [kind for option in options for kind in option.classes]
+        untagged = [(form, one) for one in options if not one.tags for form in _in_order(one.forms)]
+        self._by_form = dict(untagged)
+        loose = [form for form, _ in untagged]
+        classes = [kind for option in options for kind in _in_order(option.classes)]
         if max(_most(loose), _most(classes)) > 1 or (dict in loose and self._by_tag):
             message = f"nothing tells the members of {hint} apart once they are written"
             raise TypeError(message)
@@ -551,14 +576,19 @@ class Shapes:
     )
 
     def __init__(
-        self, special: Special, fields: Mapping[tuple[str, str], Any] = MappingProxyType({})
+        self,
+        special: Special,
+        fields: Mapping[tuple[str, str], Any] = MappingProxyType({}),
+        later: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
         """Begin with what stands for classes of their own.
 
         Args:
             special: Gives the shape of an annotation that it knows; None for all others.
             fields: The annotations of fields whose own one says too little, by the names of class and field.
+            later: The fields that are not written where they hold their default, by the same names: see `Fields`.
         """
+        self._later = later
         self._special = special
         self._of_fields = fields
         self._known: dict[Any, Shape] = dict(self._PLAIN)
@@ -600,7 +630,8 @@ class Shapes:
                 raise
         config = getattr(kind, "__struct_config__", None)
         tag = None if config is None or config.tag is None else (config.tag_field, config.tag)
-        return Fields(kind, fields, tag or (("kind", tag_name(kind.__name__)) if must_tell else None))
+        later = frozenset(name for name in names if (kind.__name__, name) in self._later)
+        return Fields(kind, fields, tag or (("kind", tag_name(kind.__name__)) if must_tell else None), later)
 
     def _made(self, hint: Any) -> Shape:
         origin, inner = get_origin(hint), get_args(hint)
@@ -645,49 +676,3 @@ class Shapes:
             for shape, member in by_shape.items()
         ]
         return _OneOf((*told, *((_Words(words),) if words else ())), hint)
-
-
-# --- a text
-
-
-def read_json(text: bytes | str) -> PlainJson:
-    """Read JSON strictly: no key twice in one object, no number that takes long, no half of a character, nothing behind it.
-
-    Raises:
-        Misfit: It is no JSON, or such JSON.
-    """
-    try:
-        given = text.encode() if isinstance(text, str) else text
-        if _LONG.search(given):
-            _read_pairs(given)
-        plain = msgspec.json.decode(given)
-        # What nothing was left out of comes out as it went in. Else it is read once more, by what shows each pair; blanks
-        # and other spellings of a number are no fault.
-        if msgspec.json.encode(plain) != given:
-            _read_pairs(given)
-    except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        message = f"no JSON: {error}"
-        raise Misfit(message) from error
-    return plain
-
-
-_LONG: Final = re.compile(rb"[0-9]{%d}" % (MAX_DIGITS + 1))
-
-
-def _read_pairs(given: bytes) -> None:
-    json.loads(given.decode(), object_pairs_hook=_once, parse_int=_of_some_digits)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> None:
-    names: set[str] = set()
-    for name, _ in pairs:
-        if name in names:
-            message = f"the key {name!r:.60} stands twice in one object"
-            raise Misfit(message)
-        names.add(name)
-
-
-def _of_some_digits(digits: str) -> None:
-    if len(digits) > MAX_DIGITS:
-        message = f"a number of more than {MAX_DIGITS} digits"
-        raise Misfit(message)

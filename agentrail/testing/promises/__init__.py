@@ -17,18 +17,31 @@ from agentrail.testing.promises.of_effects import (
     effect_ids_are_new,
     late_outcomes_change_nothing,
     nothing_started_is_forgotten,
+    requests_have_the_context_of_their_turn,
     tools_run_once_and_only_from_waiting,
+    what_is_not_recorded_leaves_no_trace,
 )
 from agentrail.testing.promises.of_events import (
     cycles_have_one_terminal_event,
     event_numbers_are_dense,
     people_see_what_is_said_without_tags,
+    suspensions_are_said,
     tool_events_come_in_pairs,
 )
+from agentrail.testing.promises.of_hosts import (
+    nothing_runs_that_the_host_has_not_let_run,
+    the_host_hears_of_what_ran,
+)
 from agentrail.testing.promises.of_people import (
+    a_cycle_without_words_answers_what_is_there,
     callers_are_answered_once,
     prompts_are_never_lost,
     steers_are_never_lost,
+    what_a_prompt_came_with_goes_with_it,
+)
+from agentrail.testing.promises.of_recoveries import (
+    a_recovery_decides_all_that_is_open,
+    a_recovery_runs_nothing_twice_that_may_not_be,
 )
 from agentrail.testing.promises.of_steps import (
     steps_follow_the_table,
@@ -42,6 +55,7 @@ from agentrail.testing.promises.of_the_conversation import (
     requests_speak_every_dialect,
 )
 from agentrail.testing.promises.of_the_state import (
+    agents_are_as_written,
     calls_are_as_written,
     cycle_is_as_written,
     hold_is_as_written,
@@ -53,6 +67,7 @@ from agentrail.testing.promises.seen import Seen as Seen, comparable as comparab
 PROMISES: Final[tuple[Callable[[Seen], None], ...]] = (
     state_is_as_written,
     calls_are_as_written,
+    agents_are_as_written,
     cycle_is_as_written,
     hold_is_as_written,
     owners_are_as_written,
@@ -65,15 +80,24 @@ PROMISES: Final[tuple[Callable[[Seen], None], ...]] = (
     requests_speak_every_dialect,
     people_see_what_is_said_without_tags,
     cycles_have_one_terminal_event,
+    suspensions_are_said,
     tool_events_come_in_pairs,
     event_numbers_are_dense,
     tools_run_once_and_only_from_waiting,
+    nothing_runs_that_the_host_has_not_let_run,
+    the_host_hears_of_what_ran,
     effect_ids_are_new,
     nothing_started_is_forgotten,
+    requests_have_the_context_of_their_turn,
     late_outcomes_change_nothing,
+    what_is_not_recorded_leaves_no_trace,
     an_abort_leaves_nothing_open,
+    a_recovery_decides_all_that_is_open,
+    a_recovery_runs_nothing_twice_that_may_not_be,
     prompts_are_never_lost,
     steers_are_never_lost,
+    what_a_prompt_came_with_goes_with_it,
+    a_cycle_without_words_answers_what_is_there,
     callers_are_answered_once,
     the_same_again_gives_the_same,
     steps_follow_the_table,

@@ -5,6 +5,7 @@ from typing import Final
 from agentrail.core.policy.response_format import Accepted
 from agentrail.core.protocol.actions import CallModel
 from agentrail.core.protocol.effects import RunPluginRequest, SpawnChild, StartStream
+from agentrail.core.session.response_format import format_of
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, LoopDetected
 from agentrail.messages import UserMessage
 from agentrail.testing.promises.seen import Seen, newly_said, plugin_requests_of
@@ -17,6 +18,8 @@ def loops_are_told_or_ended(seen: Seen) -> None:
     loops = [event for event in seen.events if isinstance(event, LoopDetected)]
     grown = newly_said(seen)
     notes = [said for said in grown if isinstance(said, UserMessage) and said.origin == "note"]
+    # What agents said meanwhile comes behind it.
+    notes = notes[:1] if seen.before.data.agents.notes else notes
     ends = any(loop.count == _LAST_TIME[loop.type] for loop in loops)
     if ends:
         assert any(isinstance(event, AgentAbort) for event in seen.events)
@@ -28,11 +31,12 @@ def loops_are_told_or_ended(seen: Seen) -> None:
 def answers_have_the_shape_that_was_asked_for(seen: Seen) -> None:
     """No cycle finishes with an answer of another shape; the model has one turn at most to put one right."""
     data, was = seen.after.data, seen.before.data.cycle
-    wanted = data.config.response_format
+    wanted = format_of(data)
     if data.cycle is not None and data.cycle.repaired:
         assert wanted is not None
     if was is not None and was.repaired and data.cycle is not None and data.cycle.ref == was.ref:
         assert data.cycle.repaired
+    wanted = format_of(seen.before.data)
     for end in (event for event in seen.events if isinstance(event, AgentEnd)):
         if wanted is not None and end.stop_reason not in {"not_resumed", "superseded"}:
             assert data.last is not None
@@ -51,7 +55,9 @@ def a_budget_is_never_passed_by_a_promise(seen: Seen) -> None:
         {data.compaction.effect_id} if data.compaction is not None and not data.compaction.summary else set()
     )
     assert out | set(data.loans) <= held
-    assert held <= out | set(data.loans) | set(plugin_requests_of(seen.after))
+    of_agents = {agent.loan for agent in data.agents.states if agent.loan is not None}
+    assert of_agents <= held
+    assert held <= out | set(data.loans) | set(plugin_requests_of(seen.after)) | of_agents
     assert ledger.spent_tokens >= was.spent_tokens
     assert ledger.spent_nano_usd >= was.spent_nano_usd
     assert all(spawned.budget is not None for spawned in seen.of(SpawnChild))

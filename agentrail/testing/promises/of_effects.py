@@ -5,28 +5,35 @@ from collections.abc import Iterator
 import msgspec
 
 from agentrail.core.protocol.effects import (
+    AskHost,
     CancelPluginRequest,
     CancelStream,
     ClearTimer,
+    GatherContext,
     KillTools,
     RunPluginRequest,
     RunTool,
     SetTimer,
     SpawnChild,
+    StartAgent,
     StartStream,
     Teardown,
+    TellHost,
     stall_timer_of,
 )
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import (
     AbortCycle,
+    ChunksArrived,
     EffectOutcome,
     Parked,
+    Recovered,
     ResponseCompleted,
     Restarted,
     StepCrashed,
     ToolFinished,
 )
+from agentrail.core.session.legality import is_ephemeral_signal, is_late_ephemeral
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.events import AgentAbort, AgentStart, PromptRejected
 from agentrail.testing.promises.seen import Seen, open_effects, unstarted_calls
@@ -34,16 +41,29 @@ from agentrail.testing.promises.seen import Seen, open_effects, unstarted_calls
 
 def tools_run_once_and_only_from_waiting(seen: Seen) -> None:
     """Each RunTool is of a call that waited, or came with this response, and that runs now under this very id."""
-    now = {call.effect_id: call for call in seen.after.data.batch}
+    data = seen.after.data
+    now = {call.effect_id: call for call in data.batch}
+    recovered = isinstance(seen.signal, Recovered)  # then it waited for its outcome, also behind an abort
+    if recovered:
+        now |= {call.effect_id: call for call in data.survivors}
     waited = unstarted_calls(seen.before)
     for run in seen.of(RunTool):
         state = now[run.effect_id]
         assert state.stage == "running"
         assert state.call.call_id == run.call_id
         assert (state.call.name, state.arguments) == (run.name, run.arguments)
-        assert run.call_id in waited or isinstance(seen.signal, ResponseCompleted) or run.attempt > 1
-        assert seen.after.data.cycle is not None
-        assert run.turn == seen.after.data.cycle.turn < seen.after.data.config.max_turns
+        assert (
+            run.call_id in waited
+            or isinstance(seen.signal, ResponseCompleted)
+            or run.attempt > 1
+            or recovered
+        )
+        if state in data.survivors:
+            continue
+        assert data.cycle is not None
+        # A last turn that is for an answer has no tools; in any other they run, and then the cycle ends.
+        answers = data.config.on_max_turns == "answer"
+        assert run.turn == data.cycle.turn <= data.config.max_turns - answers
 
 
 def effect_ids_are_new(seen: Seen) -> None:
@@ -73,9 +93,9 @@ def nothing_started_is_forgotten(seen: Seen) -> None:
     # What is asked and superseded in one step is set and cancelled in it.
     assert stopped <= was | set(_started(seen))
     assert now <= was | set(_started(seen))
-    if isinstance(seen.signal, Restarted | Parked) or seen.after.ended:
+    if isinstance(seen.signal, Restarted | Parked) or seen.after.ended or _is_as_a_crash(seen.signal):
         assert not (was & now) or seen.before.ended
-    else:
+    elif not isinstance(seen.signal, Recovered):  # which has a promise of its own
         # What is stopping was told to stop before; an abort stops waiting for it, and its teardown does instead.
         told = _stopping(seen.before)
         assert was - now <= came | stopped | told
@@ -89,17 +109,59 @@ def nothing_started_is_forgotten(seen: Seen) -> None:
         assert killed | streams <= set(teardown.stopped) <= killed | streams | told
 
 
+def requests_have_the_context_of_their_turn(seen: Seen) -> None:
+    """Where context is gathered no request of a turn goes out without that of this turn; nowhere else is any gathered.
+
+    The requests for summaries have none. What was gathered once stays what it is for all attempts at the turn.
+    """
+    gathers = seen.after.data.config.gathers_context
+    assert gathers or not seen.of(GatherContext)
+    before, after = seen.before.data.cycle, seen.after.data.cycle
+    for started in seen.of(StartStream):
+        assert not (started.is_quiet and started.context)
+        if gathers and not started.is_quiet and after is not None and seen.after.data.stream is not None:
+            context = after.context
+            assert context is not None
+            assert not context.is_open
+            assert started.context == (context.effect_id if context.count else None)
+    if before is not None and after is not None and (before.ref, before.turn) == (after.ref, after.turn):
+        known = before.context
+        # In another process nothing of it is kept.
+        is_kept = not isinstance(seen.signal, Recovered)
+        assert known is None or known.is_open or after.context == known or not is_kept
+    if seen.of(GatherContext) and after is not None:
+        assert seen.after.phase is Phase.RUNNING
+        assert seen.after.data.stream is None
+
+
+def _is_as_a_crash(signal: object) -> bool:
+    return isinstance(signal, StepCrashed) and signal.signal_kind == Recovered.__name__
+
+
 def late_outcomes_change_nothing(seen: Seen) -> None:
-    """An outcome of an effect that is not open moves the counter, and nothing else."""
+    """An outcome of an effect that is not open moves the counter, and nothing else; an ephemeral one not even that."""
     if isinstance(seen.signal, EffectOutcome) and not seen.before.ended:
         # To a child whose call is answered: what it used is counted all the same.
         lent = set(seen.before.data.loans)
         if seen.signal.effect_id in open_effects(seen.before) | _looks(seen.before) | lent:
             return
         was = seen.before.data
-        assert seen.after.data == msgspec.structs.replace(was, dropped=was.dropped + 1)
+        counted = not is_ephemeral_signal(seen.signal)
+        assert seen.after.data == msgspec.structs.replace(was, dropped=was.dropped + counted)
         assert seen.after.phase is seen.before.phase
         assert seen.effects == ()
+
+
+def what_is_not_recorded_leaves_no_trace(seen: Seen) -> None:
+    """A journal holds no progress, nothing that a child streams, and no late chunk: without them the state is the same.
+
+    Chunks that are waited for are another thing: they are recorded where something comes of them.
+    """
+    if is_ephemeral_signal(seen.signal):
+        is_late = is_late_ephemeral(seen.before, seen.signal)
+        if is_late or not isinstance(seen.signal, ChunksArrived):
+            assert seen.after == seen.before
+            assert not (is_late and seen.effects)
 
 
 def an_abort_leaves_nothing_open(seen: Seen) -> None:
@@ -135,7 +197,8 @@ def _says_so_once(seen: Seen) -> None:
 def _stopping(state: SessionState) -> set[EffectId | None]:
     """The calls that were told to stop and have not ended yet."""
     calls = (*state.data.batch, *state.data.survivors)
-    return {call.effect_id for call in calls if call.stage == "stopping"}
+    agents = {agent.effect_id for agent in state.data.agents.states if agent.status == "stopping"}
+    return agents | {call.effect_id for call in calls if call.stage == "stopping"}
 
 
 def _looks(state: SessionState) -> set[EffectId]:
@@ -155,7 +218,14 @@ def _started(seen: Seen) -> Iterator[EffectId]:
                 pass  # of a stream that is out: set anew under the same id, and gone with the stream
             case RunTool(effect_id=effect_id) | Teardown(effect_id=effect_id) | SetTimer(effect_id=effect_id):
                 yield effect_id
-            case RunPluginRequest(effect_id=effect_id) | SpawnChild(effect_id=effect_id):
+            case (
+                RunPluginRequest(effect_id=effect_id)
+                | SpawnChild(effect_id=effect_id)
+                | GatherContext(effect_id=effect_id)
+                | StartAgent(effect_id=effect_id)
+            ):
+                yield effect_id
+            case AskHost(effect_id=effect_id) | TellHost(effect_id=effect_id):
                 yield effect_id
             case _:
                 pass
@@ -168,11 +238,15 @@ def _ends_its_effect(seen: Seen) -> bool:
     return (
         type(seen.signal).__name__
         in {
+            "AgentEnded",
             "ResponseCompleted",
             "StreamFailed",
             "TeardownFinished",
             "TimerFired",
             "PluginRequestFinished",
+            "HostJudged",
+            "HostTold",
+            "ContextGathered",
         }
         and seen.after.data.dropped == seen.before.data.dropped
     )

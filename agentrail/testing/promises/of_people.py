@@ -2,11 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from agentrail.core.protocol.effects import Refuse, ReplyToCaller, SpawnChild
 from agentrail.core.protocol.signals import (
     AbortCycle,
+    AgentEnded,
+    AgentIdled,
     Asked,
+    GoOn,
     Parked,
     Prompt,
     SignalId,
@@ -18,6 +22,7 @@ from agentrail.core.session.state import Phase, QueuedPrompt, SessionState
 from agentrail.events import (
     TERMINAL,
     AgentStart,
+    Event,
     PromptDropped,
     PromptQueued,
     PromptReceived,
@@ -26,7 +31,7 @@ from agentrail.events import (
     SteeringApplied,
     SteeringReceived,
 )
-from agentrail.messages import UserMessage
+from agentrail.messages import ToolMessage, UserMessage
 from agentrail.testing.promises.seen import Seen, newly_said, teardowns_of, waiting_prompts
 
 
@@ -38,16 +43,35 @@ def prompts_are_never_lost(seen: Seen) -> None:
     dropped = [event.ref for event in seen.events if isinstance(event, PromptDropped)]
     waiting = list(map(_ref_of, waiting_prompts(seen.after)))
     left = [
-        event.ref for event in seen.events if isinstance(event, PromptRejected | PromptTaken | AgentStart)
+        event.ref
+        for event in seen.events
+        if isinstance(event, PromptRejected | PromptTaken) or _is_of_a_prompt(event)
     ]
     assert came in ([*left, *dropped, *waiting], [*dropped, *left, *waiting])
     # The next one leaves only when the one before it is over, which plugins may bring about in the same step.
     assert len(left) <= 1 + sum(type(event) in TERMINAL for event in seen.events)
-    assert begun == [event.ref for event in seen.events if isinstance(event, AgentStart)]
+    assert begun == [event.ref for event in seen.events if _is_of_a_prompt(event)]
     if dropped:
         assert isinstance(seen.signal, StopSession | Parked) or (
             isinstance(seen.signal, AbortCycle) and seen.signal.clear_queue
         )
+
+
+def _is_of_a_prompt(event: Event) -> TypeGuard[AgentStart]:
+    return isinstance(event, AgentStart) and not event.goes_on
+
+
+def a_cycle_without_words_answers_what_is_there(seen: Seen) -> None:
+    """It begins in idle, when a caller asks for it, behind results or a user's message, and no prompt enters the history."""
+    started = [event for event in seen.events if isinstance(event, AgentStart) and event.goes_on]
+    if not started:
+        return
+    assert isinstance(seen.signal, GoOn)
+    assert [event.ref for event in started] == [seen.signal.ref]
+    assert seen.before.phase is Phase.IDLE
+    assert seen.before.data.cycle is None
+    assert isinstance(seen.before.data.history.messages[-1], UserMessage | ToolMessage)
+    assert seen.after.data.cycle is None or seen.after.data.cycle.goes_on
 
 
 def steers_are_never_lost(seen: Seen) -> None:
@@ -61,6 +85,37 @@ def steers_are_never_lost(seen: Seen) -> None:
     grown = newly_said(seen)
     said = [message for message in grown if isinstance(message, UserMessage) and message.origin == "steer"]
     assert len(said) == bool(applied)
+
+
+def what_a_prompt_came_with_goes_with_it(seen: Seen) -> None:
+    """The door and the request of a prompt, or of a steer that becomes one, are the same wherever it waits and is spoken of."""
+    came = list(_origins(seen.before))
+    if isinstance(seen.signal, Prompt | GoOn | Steer):
+        came.append((seen.signal.ref, seen.signal.via, seen.signal.request_id))
+    # What an agent says when it wakes the session came through no door, and no request asked for it.
+    came += [
+        (ref, None, None) for ref in _new_prompts(seen) if isinstance(seen.signal, AgentIdled | AgentEnded)
+    ]
+    said = [
+        (event.ref, event.via, event.request_id)
+        for event in seen.events
+        if isinstance(event, PromptReceived | PromptQueued)
+    ]
+    assert all(one in came for one in (*said, *_origins(seen.after)))
+    requests = [(ref, request_id) for ref, _, request_id in came]
+    started = [(event.ref, event.request_id) for event in seen.events if isinstance(event, AgentStart)]
+    assert all(one in requests for one in started)
+    was, cycle = seen.before.data.cycle, seen.after.data.cycle
+    if was is not None:
+        requests.append((was.ref, was.request_id))
+    assert cycle is None or (cycle.ref, cycle.request_id) in requests
+
+
+def _origins(state: SessionState) -> Iterator[tuple[str, str | None, str | None]]:
+    for prompt in waiting_prompts(state):
+        yield prompt.ref, prompt.via, prompt.request_id
+    for steer in state.data.steers:
+        yield steer.ref, steer.via, steer.request_id
 
 
 def _ref_of(prompt: QueuedPrompt) -> str:
@@ -82,7 +137,12 @@ def _requeued(seen: Seen) -> list[str]:
 def _new_prompts(seen: Seen) -> list[str]:
     if isinstance(seen.signal, Prompt | Steer):
         said = [str(event.ref) for event in seen.events if isinstance(event, PromptReceived | PromptQueued)]
-        return [ref for ref in said if ref == seen.signal.ref]
+        # A steer that ends the last turn by what it skips is a prompt in its own step: requeued, and not new.
+        again = _requeued(seen)
+        return [ref for ref in said if ref == seen.signal.ref and ref not in again]
+    # An agent wakes the session: what it said is the next prompt.
+    if isinstance(seen.signal, AgentIdled | AgentEnded):
+        return [event.ref for event in seen.events if isinstance(event, PromptQueued)]
     return []
 
 

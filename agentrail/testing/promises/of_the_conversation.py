@@ -1,5 +1,7 @@
 """What was said stays valid, is never lost, and goes to the model whole."""
 
+import msgspec
+
 from agentrail.core.protocol.effects import StartStream
 from agentrail.core.protocol.hooks import BeforeRequest
 from agentrail.events import CompactEnd
@@ -67,4 +69,5 @@ def requests_are_of_a_closed_history(seen: Seen) -> None:
 def requests_speak_every_dialect(seen: Seen) -> None:
     """A request could go to any vendor: whichever model comes next, the conversation so far is one that it takes."""
     for start in seen.of(StartStream):
-        check_dialects(start.request)
+        # What a caller sets for one cycle may be what a format cannot say: that ends the cycle in words of its own.
+        check_dialects(msgspec.structs.replace(start.request, settings=None))

@@ -6,30 +6,10 @@ from collections.abc import Iterator
 from agentrail.core.protocol.effects import RunTool, stall_timer_of
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import StepCrashed
+from agentrail.core.session import owners
 from agentrail.core.session.batch import GOES_ON_BY_ITSELF
+from agentrail.core.session.context import is_gathering
 from agentrail.core.session.interactions import MAX_RESOLVED
-from agentrail.core.session.owners import (
-    OfCall,
-    OfChild,
-    OfDrain,
-    OfHeldHook,
-    OfHoldTimer,
-    OfInteraction,
-    OfLoan,
-    OfPause,
-    OfPluginRequest,
-    OfRetry,
-    OfStallTimer,
-    OfStoppedCall,
-    OfStream,
-    OfSummary,
-    OfSummaryTimer,
-    OfSurvivor,
-    OfTeardown,
-    OfTranscript,
-    Owner,
-    owned_by,
-)
 from agentrail.core.session.receipts import MAX_REMEMBERED
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.messages import CallId, ToolMessage, UserMessage
@@ -49,7 +29,9 @@ def state_is_as_written(seen: Seen) -> None:
     assert data.cycle is None or state.phase is not Phase.IDLE or data.batch
     is_preparing = data.compaction is not None or data.held is not None
     assert data.cycle is not None or state.phase is Phase.IDLE or is_preparing
-    is_asking = state.phase is Phase.STREAMING or (state.phase is Phase.RUNNING and not is_preparing)
+    is_asking = state.phase is Phase.STREAMING or (
+        state.phase is Phase.RUNNING and not is_preparing and not is_gathering(data)
+    )
     assert (data.stream is not None) == is_asking
     assert data.compaction is None or state.phase is Phase.RUNNING
     assert tuple(call.call for call in data.batch) == data.history.open
@@ -75,7 +57,7 @@ def hold_is_as_written(seen: Seen) -> None:
     state, data, held = seen.after, seen.after.data, seen.after.data.held
     if held is not None:
         assert held.outcome.waiting is not None
-        assert isinstance(data.open.get(held.effect_id), OfHeldHook)
+        assert isinstance(data.open.get(held.effect_id), owners.OfHeldHook)
         assert (held.prompt is None) == (held.stop_reason is not None)
         before_one = data.cycle is None and state.phase is Phase.RUNNING
         in_one = data.cycle is not None and state.phase is Phase.RUNNING
@@ -86,43 +68,58 @@ def hold_is_as_written(seen: Seen) -> None:
 def owners_are_as_written(seen: Seen) -> None:
     """Each id in `open` is one that a field names, and its owner says what that field is; and each that one names is in it."""
     data = seen.after.data
-    named: dict[EffectId | None, Owner] = {}
+    named: dict[EffectId | None, owners.Owner] = {}
     if data.stream is not None and data.stream.pausing:
-        named[data.stream.effect_id] = OfPause()
+        named[data.stream.effect_id] = owners.OfPause()
     elif data.stream is not None:
-        named |= {data.stream.effect_id: OfStream(), stall_timer_of(data.stream.effect_id): OfStallTimer()}
+        named |= {
+            data.stream.effect_id: owners.OfStream(),
+            stall_timer_of(data.stream.effect_id): owners.OfStallTimer(),
+        }
     if data.compaction is not None and data.compaction.summary is None:
-        named[data.compaction.effect_id] = OfSummary()
-        named[stall_timer_of(data.compaction.effect_id)] = OfSummaryTimer()
+        named[data.compaction.effect_id] = owners.OfSummary()
+        named[stall_timer_of(data.compaction.effect_id)] = owners.OfSummaryTimer()
     elif data.compaction is not None:
-        named[data.compaction.effect_id] = OfTranscript()
-    named |= {effect_id: OfLoan() for effect_id in data.loans}
-    for effect_id, owner in owned_by(data.open, OfChild):
+        named[data.compaction.effect_id] = owners.OfTranscript()
+    if data.cycle is not None and data.cycle.context is not None and data.cycle.context.is_open:
+        named[data.cycle.context.effect_id] = owners.OfContext()
+    named |= {effect_id: owners.OfLoan() for effect_id in data.loans}
+    for effect_id, owner in owners.owned_by(data.open, owners.OfChild):
         assert effect_id in data.loans
-        assert isinstance(data.open.get(owner.attempt), OfCall | OfSurvivor)
+        assert isinstance(data.open.get(owner.attempt), owners.OfCall | owners.OfSurvivor)
         named[effect_id] = owner
     for call in data.batch:
         call_id = call.call.call_id
         match call.stage:
             case "stopping":
-                named[call.effect_id] = OfStoppedCall(call_id)
+                named[call.effect_id] = owners.OfStoppedCall(call_id)
             case "pausing":
-                named[call.effect_id] = OfRetry(call_id)
+                named[call.effect_id] = owners.OfRetry(call_id)
+            case "checking":
+                named[call.effect_id] = owners.OfHostCheck(call_id)
+            case "reporting":
+                named[call.effect_id] = owners.OfHostReport(call_id)
             case _:
-                named[call.effect_id] = OfCall(call_id)
+                named[call.effect_id] = owners.OfCall(call_id)
     for call in data.survivors:
         call_id = call.call.call_id
         is_stopped = call.stage == "stopping"
-        named[call.effect_id] = OfStoppedCall(call_id) if is_stopped else OfSurvivor(call_id)
-    named |= {one.timer: OfInteraction(one.id) for one in data.interactions}
+        named[call.effect_id] = owners.OfStoppedCall(call_id) if is_stopped else owners.OfSurvivor(call_id)
+    named |= {one.timer: owners.OfInteraction(one.id) for one in data.interactions}
+    named |= {one.timer: owners.OfAgentWait(one.call_id) for one in data.agents.waits}
+    named |= {agent.effect_id: owners.OfAgent(agent.name) for agent in data.agents.alive}
     if data.held is not None:
-        named |= {data.held.effect_id: OfHeldHook(), data.held.timer: OfHoldTimer()}
+        named |= {data.held.effect_id: owners.OfHeldHook(), data.held.timer: owners.OfHoldTimer()}
     if data.teardown is not None:
-        named[data.teardown.effect_id] = OfTeardown()
-    of_nobody = {
-        effect_id for effect_id, owner in data.open.items() if isinstance(owner, OfPluginRequest | OfDrain)
-    }
+        named[data.teardown.effect_id] = owners.OfTeardown()
     known = {effect_id: owner for effect_id, owner in named.items() if effect_id is not None}
+    # Of a call that a batch waits for a report is named by that call; of one that was broken off, or survived, by none.
+    of_nobody = {
+        effect_id
+        for effect_id, owner in data.open.items()
+        if isinstance(owner, owners.OfPluginRequest | owners.OfDrain | owners.OfHostReport)
+        and effect_id not in known
+    }
     assert known == {effect_id: owner for effect_id, owner in data.open.items() if effect_id not in of_nobody}
 
 
@@ -130,16 +127,21 @@ def calls_are_as_written(seen: Seen) -> None:
     """Each line of `CallState`, of `batch` and of `survivors`, and how many may run."""
     data = seen.after.data
     for call in (*data.batch, *data.survivors):
-        assert (call.result is not None) == (call.stage in {"stopping", "done"})
+        assert (call.result is not None) == (call.stage in {"stopping", "reporting", "done"})
         assert call.result is None or call.result.call_id == call.call.call_id
-        assert (call.effect_id is not None) == (call.stage in {"pausing", "running", "stopping"})
-        assert call.started or call.stage in {"asking", "waiting"}
+        assert (call.effect_id is not None) == (call.stage not in {"asking", "awaiting", "waiting", "done"})
+        assert call.started or call.stage in {"checking", "asking", "waiting"}
+        assert call.check is not None or call.stage != "checking"
+        assert call.stage != "checking" or "before_tool" in data.config.host_hooks
+        assert call.stage != "reporting" or "after_tool" in data.config.host_hooks
     assert not data.batch or any(call.stage != "done" for call in data.batch)
     asking = [call.call.call_id for call in data.batch if call.stage == "asking"]
     of_calls = [one.asked.call_id for one in data.interactions if one.asker is None]
     assert Counter(of_calls) == Counter(asking)
     of_tools = {one.asked.call_id for one in data.interactions if one.asker is not None}
     assert of_tools <= {call.call.call_id for call in data.batch if call.stage == "running"}
+    awaiting = [call.call.call_id for call in data.batch if call.stage == "awaiting"]
+    assert Counter(wait.call_id for wait in data.agents.waits) == Counter(awaiting)
     if seen.after.suspended:
         assert {call.stage for call in data.batch} <= {"asking", "done"}
     elif data.batch:
@@ -155,6 +157,34 @@ def calls_are_as_written(seen: Seen) -> None:
         assert taken >= limit
 
 
+def agents_are_as_written(seen: Seen) -> None:
+    """Each line of `AgentState` and `Agents`; and no name is ever given twice, nor does an agent come back that has ended."""
+    state, team, was = seen.after, seen.after.data.agents, seen.before.data.agents
+    names = [agent.name for agent in team.states]
+    assert len(set(names)) == len(names)
+    assert set(names) <= set(team.names)
+    assert set(was.names) <= set(team.names)
+    limits = state.data.config.agent_limits
+    assert len(team.alive) <= limits.max_agents
+    assert team.started <= limits.max_agents_total
+    for agent in team.states:
+        assert not agent.inputs or agent.status == "working"
+        assert (agent.reason is not None) == (agent.status == "ended")
+        assert agent.outcome is not None or agent.status != "idle"
+        assert agent.loan is None or agent.status in {"working", "closing", "stopping"}
+        before = was.find(agent.name)
+        assert before is None or before.status != "ended" or agent == before
+    waited_for = {name for wait in team.waits for name in wait.names}
+    assert waited_for <= set(team.names)
+    assert not state.ended or not team.waits
+    # A wait that is met is answered in the step that meets it.
+    for wait in team.waits:
+        states = [team.find(name) for name in wait.names]
+        done = {"ended"} if wait.until == "closed" else {"ended", "idle"}
+        met = [agent is None or agent.status in done for agent in states]
+        assert not (any(met) if wait.match == "any" else all(met))
+
+
 def cycle_is_as_written(seen: Seen) -> None:
     """Each line of `Cycle` and `Stream`."""
     data = seen.after.data
@@ -163,12 +193,13 @@ def cycle_is_as_written(seen: Seen) -> None:
         # A summary may stand for the beginning of a long cycle.
         mine = (*data.cycle.earlier, *data.history.since(data.cycle.first_message))
         assert [said.ref for said in mine if isinstance(said, UserMessage) and said.origin == "prompt"] == [
-            data.cycle.ref
+            *(() if data.cycle.goes_on else (data.cycle.ref,))
         ]
         assert data.cycle.usage.total <= data.usage.total
         assert data.cycle.resume or data.batch
         if data.stream is not None:
-            assert data.stream.last_turn == (data.cycle.turn == data.config.max_turns)
+            is_last = data.cycle.turn == data.config.max_turns
+            assert data.stream.last_turn == (is_last and data.config.on_max_turns == "answer")
             assert seen.after.phase is Phase.STREAMING or not data.stream.text
             assert seen.after.phase is Phase.RUNNING or not data.stream.pausing
 

@@ -11,6 +11,8 @@ from agentrail.core.session.owners import (
     OfChild,
     OfDrain,
     OfHeldHook,
+    OfHostCheck,
+    OfHostReport,
     OfLoan,
     OfPluginRequest,
     OfStallTimer,
@@ -63,6 +65,11 @@ def plugin_requests_of(state: SessionState) -> list[EffectId]:
     asked = [effect_id for effect_id, _ in owned_by(state.data.open, OfPluginRequest)]
     held = [effect_id for effect_id, _ in owned_by(state.data.open, OfHeldHook)]
     return sorted((*asked, *held), key=lambda effect_id: int(effect_id[1:]))
+
+
+def waits_for_host(state: SessionState) -> bool:
+    """Say whether the host is asked about a call, or told of one."""
+    return any(isinstance(owner, OfHostCheck | OfHostReport) for owner in state.data.open.values())
 
 
 def teardowns_of(state: SessionState) -> list[EffectId]:

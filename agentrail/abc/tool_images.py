@@ -1,0 +1,70 @@
+"""Pictures that a tool gives with its result: how many, how large, and that they are pictures.
+
+Looked at where the result is made, which is the tool author's line, and its thread where the tool has one: base64 of some
+megabytes takes some milliseconds. What got into a conversation goes with every later request, so what no vendor would take
+does not get there.
+"""
+
+import binascii
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from agentrail.errors import ToolContractError
+from agentrail.messages import Image
+
+MAX_RESULT_IMAGES: Final = 10
+MAX_IMAGE_BYTES: Final = 5 << 20
+
+_MEDIA_TYPE: Final = re.compile(r"image/[a-z0-9][a-z0-9.+-]{0,63}")
+
+
+def checked_images(given: object) -> tuple[Image, ...]:
+    """Take the pictures of a result.
+
+    Args:
+        given: Several `Image`s.
+
+    Raises:
+        ToolContractError: The tool author's move: the message says which picture, what was expected and what came.
+    """
+    if isinstance(given, str | bytes | Image) or not isinstance(given, Iterable):
+        message = f"images of a result are {given!r:.80}: expected several Image, images=(Image(…),)"
+        raise ToolContractError(message)
+    images = tuple(given)
+    if len(images) > MAX_RESULT_IMAGES:
+        message = (
+            f"a result has {len(images)} images, at most {MAX_RESULT_IMAGES} are taken: "
+            "write the others to files, and give their paths in the text"
+        )
+        raise ToolContractError(message)
+    for place, image in enumerate(images):
+        fault = _fault_of(image)
+        if fault is not None:
+            message = f"image {place} of a result {fault}"
+            raise ToolContractError(message)
+    return images
+
+
+def _fault_of(image: object) -> str | None:
+    if not isinstance(image, Image):
+        return f"is {image!r:.80}: expected Image(media_type=…, data=…)"
+    media_type: object = image.media_type
+    if not isinstance(media_type, str) or _MEDIA_TYPE.fullmatch(media_type) is None:
+        return f"has the media type {media_type!r:.80}: expected one such as image/png"
+    name: object = image.name
+    if not isinstance(name, str):
+        return f"has the name {name!r:.80}: expected text"
+    data: object = image.data
+    if not isinstance(data, str) or not data:
+        return f"has the data {data!r:.80}: expected its bytes in base64"
+    if image.size_bytes > MAX_IMAGE_BYTES:
+        return (
+            f"has {image.size_bytes:,} bytes, at most {MAX_IMAGE_BYTES:,} are taken: make it smaller, "
+            "or write it to a file and give its path in the text"
+        )
+    try:
+        binascii.a2b_base64(data, strict_mode=True)
+    except ValueError as error:  # no base64, or no ASCII
+        return f"has data that is no base64 without line breaks: {error}; give base64.b64encode(raw).decode()"
+    return None

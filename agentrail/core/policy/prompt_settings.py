@@ -1,0 +1,131 @@
+"""What a caller wants of the model for one cycle alone, beside what the session and its provider were set up with.
+
+It goes with its prompt: into the journal, through the queue, into the cycle, and with that it is over. What is set wins over the
+option of the session and of the provider; what is not set is theirs. Steers, children, summaries and what plugins ask a model know
+nothing of it.
+"""
+
+import difflib
+import math
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec.structs import asdict, force_setattr
+
+from agentrail.core.policy.response_format import fault_of_format
+from agentrail.frozen import TooDeep, frozen_json
+from agentrail.messages import JsonObject
+from agentrail.structs import Value
+
+_Effort: TypeAlias = Literal["off", "low", "medium", "high"]
+
+_EFFORTS: Final = ("off", "low", "medium", "high")
+MAX_STOP_TEXTS: Final = 16
+MAX_STOP_CHARACTERS: Final = 1_000
+
+
+class PromptSettings(Value, frozen=True, kw_only=True, omit_defaults=True):
+    """What a caller wants for one cycle.
+
+    Attributes:
+        temperature: As the vendor defines it, from 0 to 2.
+        top_p: As the vendor defines it, from 0 to 1.
+        max_output_tokens: A bound for each response; a bound of the provider's options that is smaller holds all the same.
+        stop: Texts that end the answer; empty: those of the provider's options.
+        reasoning: `off`, `low`, `medium`, `high`, or a budget in tokens where the format knows one.
+        response_format: JSON Schema of the cycle's last answer, in place of that of the session.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    reasoning: _Effort | int | None = None
+    response_format: JsonObject | None = None
+
+    def __post_init__(self) -> None:
+        """Freeze the schema: the caller goes on with theirs."""
+        if self.response_format is not None:
+            force_setattr(self, "response_format", frozen_json(self.response_format))
+
+
+SETTINGS: Final = PromptSettings.__struct_fields__
+
+
+def faults_of_settings(given: object) -> list[str]:
+    """Say all that is wrong with settings as a caller gave them: `PromptSettings`, or a mapping of the same names."""
+    if isinstance(given, PromptSettings):
+        given = asdict(given)
+    if not isinstance(given, Mapping):
+        return [
+            f"settings is {given!r:.200}: expected PromptSettings, or a mapping such as {{'temperature': 0.2}}"
+        ]
+    faults = [_unknown(name) for name in given if name not in SETTINGS]
+    for name in SETTINGS:
+        value = given.get(name)
+        if value is None or (name == "stop" and value == ()):
+            continue
+        fault = _fault_of_format(value) if name == "response_format" else _fault(name, value)
+        if fault is not None:
+            faults.append(f"settings: {fault}")
+    return faults
+
+
+def settings_of(given: PromptSettings | Mapping[str, Any]) -> PromptSettings:
+    """Make settings of what `faults_of_settings` has nothing against."""
+    values = asdict(given) if isinstance(given, PromptSettings) else dict(given)
+    stop = values.get("stop") or ()
+    values["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
+    for name in ("temperature", "top_p"):
+        if values.get(name) is not None:
+            values[name] = float(values[name])
+    return PromptSettings(**values)
+
+
+def _unknown(name: object) -> str:
+    near = difflib.get_close_matches(str(name), SETTINGS, n=1)
+    guess = f"did you mean {near[0]!r}" if near else f"settings are {', '.join(sorted(SETTINGS))}"
+    return f"there is no setting {name!r:.80}, {guess}"
+
+
+def _fault(name: str, value: object) -> str | None:
+    match name:
+        case "temperature":
+            expected, fits = "a number from 0 to 2", _is_number(value, 2)
+        case "top_p":
+            expected, fits = "a number from 0 to 1", _is_number(value, 1)
+        case "max_output_tokens":
+            expected, fits = "a whole number from 1", _is_count(value)
+        case "stop":
+            expected = (
+                f"a text or up to {MAX_STOP_TEXTS} of them, each of 1 to {MAX_STOP_CHARACTERS} characters"
+            )
+            fits = _is_stop(value)
+        case _:
+            expected = "off, low, medium, high or a number of tokens"
+            fits = _is_count(value) or (isinstance(value, str) and value in _EFFORTS)
+    return None if fits else f"{name} is {value!r:.200}: expected {expected}"
+
+
+def _fault_of_format(value: object) -> str | None:
+    try:
+        value = frozen_json(value) if isinstance(value, Mapping) else value
+    except TooDeep as error:
+        return f"response_format is {error}"
+    return fault_of_format(value)
+
+
+def _is_number(value: object, most: int) -> bool:
+    is_one = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_one and math.isfinite(value) and 0 <= value <= most  # type: ignore[arg-type, operator]  # it is a number
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**53
+
+
+def _is_stop(value: object) -> bool:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or len(texts) > MAX_STOP_TEXTS:
+        return False
+    return all(isinstance(text, str) and 0 < len(text) <= MAX_STOP_CHARACTERS for text in texts)

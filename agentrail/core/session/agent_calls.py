@@ -1,0 +1,232 @@
+"""The calls that the session answers itself: start an agent, tell it more, wait for it, close it.
+
+Each function takes a call that has passed all gates, and gives it back answered, or `awaiting`.
+"""
+
+import re
+from typing import Final
+
+from msgspec.structs import replace
+
+from agentrail.core.protocol.effects import CloseAgent, StartAgent
+from agentrail.core.session import agents, calls
+from agentrail.core.session.agent_state import AgentSpec, AgentState, AgentWait
+from agentrail.core.session.budget import lend_to_agent
+from agentrail.core.session.open_calls import CallState
+from agentrail.core.session.owners import OfAgent
+from agentrail.core.session.step_context import StepContext
+from agentrail.errors import ErrorInfo
+
+MAX_INPUTS: Final = 100
+"""How much may wait for one agent."""
+
+DEFAULT_WAIT_SECONDS: Final = 600.0
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def take_call(step: StepContext, state: CallState) -> CallState:
+    """Carry out a call that the session answers itself."""
+    state = calls.publish_start(step, state)
+    match state.call.name:
+        case "spawn_agent":
+            return _spawn(step, state)
+        case "send_input":
+            return _send(step, state)
+        case "wait_agents":
+            return _wait(step, state)
+        case "close_agent":
+            return _close(step, state)
+        case name:
+            return _refused(step, state, f"No session answers a call of {name!r}.")
+
+
+# --- start
+
+
+def _spawn(step: StepContext, state: CallState) -> CallState:
+    config, team = step.data.config, step.data.agents
+    agent, task, wanted = _text(state, "agent"), _text(state, "task"), _text(state, "name")
+    spec = next((one for one in config.agents if one.name == agent and one.background), None)
+    if spec is None:
+        names = ", ".join([one.name for one in config.agents if one.background]) or "none"
+        return _refused(step, state, f"There is no agent {agent!r} for the background. Agents: {names}.")
+    if not task.strip():
+        return _refused(step, state, "The task is empty: say what the agent is to do.")
+    known = team.find(wanted) if wanted else None
+    if known is not None and known.status != "ended" and (known.agent, known.task) == (agent, task):
+        return _done(step, state, f"{known.name} works on that already ({known.status}).")
+    fault = _name_fault(step, wanted, known) or _limit_fault(step)
+    if fault is not None:
+        return _refused(step, state, fault)
+    return _start(
+        step,
+        state,
+        spec,
+        AgentState(
+            name=wanted or _fresh_name(step),
+            agent=agent,
+            task=task,
+            call_id=state.call.call_id,
+            effect_id=step.mint("g"),
+        ),
+    )
+
+
+def _start(step: StepContext, state: CallState, spec: AgentSpec, new: AgentState) -> CallState:
+    team = step.data.agents
+    budget = lend_to_agent(step, new.effect_id, len(team.alive) + 2, spec.budget)
+    if isinstance(budget, ErrorInfo):
+        step.unmint()
+        return _refused(step, state, budget.message)
+    ref = step.cycle.ref
+    step.data.agents = replace(team, names=team.names.added(new.name), cycle=ref, started=_started(step) + 1)
+    agents.put_agent(step, replace(new, loan=new.effect_id))
+    step.start(
+        StartAgent(
+            effect_id=new.effect_id,
+            call_id=new.call_id,
+            name=new.name,
+            agent=new.agent,
+            task=new.task,
+            budget=budget,
+        ),
+        OfAgent(new.name),
+    )
+    return _done(
+        step, state, f"{new.name} has begun. wait_agents gives its answer, send_input tells it more."
+    )
+
+
+def _name_fault(step: StepContext, wanted: str, known: AgentState | None) -> str | None:
+    if not wanted:
+        return None
+    if not _NAME.fullmatch(wanted):
+        return f"An agent cannot be named {wanted!r:.80}: take 1 to 64 of A-Z a-z 0-9 _ -"
+    if known is not None and known.status != "ended":
+        return f"{wanted!r} is at work on another task: choose another name, or tell it more with send_input."
+    if wanted in step.data.agents.names:
+        return (
+            f"{wanted!r} was the name of an agent that has ended: names are never used twice, choose another."
+        )
+    return None
+
+
+def _limit_fault(step: StepContext) -> str | None:
+    limits, alive = step.data.config.agent_limits, step.data.agents.alive
+    if len(step.data.config.path) > limits.max_depth:
+        return (
+            f"Agents may work {limits.max_depth} deep, and this session is as deep already: do it yourself."
+        )
+    if len(alive) >= limits.max_agents:
+        return f"{len(alive)} agents are alive, at most {limits.max_agents} may be: {agents.standing_of(alive)}. Close one first."
+    if _started(step) >= limits.max_agents_total:
+        return (
+            f"{limits.max_agents_total} agents were started in this cycle, and no more may be. "
+            f"Alive: {agents.standing_of(alive)}."
+        )
+    return None
+
+
+def _started(step: StepContext) -> int:
+    team = step.data.agents
+    return team.started if team.cycle == step.cycle.ref else 0
+
+
+def _fresh_name(step: StepContext) -> str:
+    names = step.data.agents.names
+    number = len(names) + 1
+    while f"agent-{number}" in names:
+        number += 1
+    return f"agent-{number}"
+
+
+# --- tell, wait, close
+
+
+def _send(step: StepContext, state: CallState) -> CallState:
+    name, text = _text(state, "name"), _text(state, "text")
+    agent = step.data.agents.find(name)
+    if agent is None or agent.status in {"closing", "stopping", "ended"}:
+        return _refused(step, state, _not_there(step, name, agent))
+    if not text.strip():
+        return _refused(step, state, "The text is empty: say something.")
+    if agent.status == "working":
+        if len(agent.inputs) >= MAX_INPUTS:
+            return _refused(
+                step, state, f"{MAX_INPUTS} inputs wait for {name} already: wait until it is idle."
+            )
+        agents.put_agent(step, replace(agent, inputs=(*agent.inputs, text)))
+        return _done(step, state, f"{name} is at work, and reads this when it is idle.")
+    refused = agents.prompt_agent(step, agent, text)
+    if refused is not None:
+        return _refused(step, state, refused.message)
+    return _done(step, state, f"{name} works on.")
+
+
+def _wait(step: StepContext, state: CallState) -> CallState:
+    team, arguments = step.data.agents, state.arguments
+    listed = arguments.get("names")
+    given = listed if isinstance(listed, list | tuple) else ()
+    names = tuple(dict.fromkeys(map(str, given))) or tuple([one.name for one in team.alive])
+    unknown = [name for name in names if name not in team.names]
+    if unknown:
+        return _refused(step, state, _not_there(step, unknown[0], None))
+    seconds = arguments.get("timeout_seconds", DEFAULT_WAIT_SECONDS)
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds <= 86_400:  # noqa: PLR2004 - a day
+        return _refused(step, state, "timeout_seconds must be above 0 and at most 86400.")
+    if not names:
+        return _done(step, state, "No agent is alive: there is nothing to wait for.")
+    return _await(
+        step,
+        state,
+        AgentWait(
+            call_id=state.call.call_id,
+            names=names,
+            match="any" if arguments.get("match") == "any" else "all",
+            until="closed" if arguments.get("until") == "closed" else "idle",
+            expires_at_ms=step.at_ms + round(seconds * 1000),
+        ),
+    )
+
+
+def _close(step: StepContext, state: CallState) -> CallState:
+    name = _text(state, "name")
+    agent = step.data.agents.find(name)
+    if agent is None or agent.status == "ended":
+        return _refused(step, state, _not_there(step, name, agent))
+    reason = _text(state, "reason") or "closed"
+    is_now = state.arguments.get("now") is True or agent.status == "idle"
+    if agent.status in {"working", "idle"} or (agent.status == "closing" and is_now):
+        agents.put_agent(step, replace(agent, status="stopping" if is_now else "closing", inputs=()))
+        if is_now:
+            step.ask(CloseAgent(effect_id=agent.effect_id, reason=reason))
+    return _await(step, state, AgentWait(call_id=state.call.call_id, names=(name,), until="closed"))
+
+
+def _await(step: StepContext, state: CallState, wait: AgentWait) -> CallState:
+    """Let the call wait, unless what it waits for is so already."""
+    calls.put(step, replace(state, stage="awaiting"))
+    agents.open_wait(step, wait)
+    agents.decide_waits(step)
+    return calls.one_of_batch(step, state.call.call_id)
+
+
+def _not_there(step: StepContext, name: str, known: AgentState | None) -> str:
+    how = "never was one" if known is None else f"it is {known.status}"
+    if known is None and name in step.data.agents.names:
+        how = "it ended long ago"
+    return f"There is no agent {name!r:.80} to work with, {how}. Alive: {agents.standing_of(step.data.agents.alive)}."
+
+
+def _text(state: CallState, key: str) -> str:
+    value = state.arguments.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _done(step: StepContext, state: CallState, text: str) -> CallState:
+    return calls.answer(step, state, text, is_error=False)[0]
+
+
+def _refused(step: StepContext, state: CallState, text: str) -> CallState:
+    return calls.answer(step, state, text)[0]

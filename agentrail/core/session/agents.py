@@ -1,0 +1,325 @@
+"""Agents in the background: started by a call and outliving it, told more, waited for as data, closed.
+
+They outlive the cycle that starts them, never the session. Each is lent its budget for one cycle at a time, and gives back
+what it has not used when that cycle ends. A call that waits for one holds no task and no slot: it is an `AgentWait`, and
+neither a person nor a prompt nor a steer decides it, only what becomes of the agents, its time, or an abort.
+
+The calls themselves are answered in `agent_calls`.
+"""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from agentrail.core.policy.budget import Spent, spent_since
+from agentrail.core.protocol.effects import (
+    ClearTimer,
+    CloseAgent,
+    KillTools,
+    PromptAgent,
+    SetTimer,
+    StartAgent,
+)
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import AgentEnded, AgentIdled, BudgetLent
+from agentrail.core.session import calls
+from agentrail.core.session.agent_state import AgentSpec, AgentState, AgentWait, find_agent
+from agentrail.core.session.budget import lend_to_agent, raise_budget, settle_agent
+from agentrail.core.session.owners import OfAgent, OfAgentWait
+from agentrail.core.session.state import QueuedPrompt
+from agentrail.core.session.step_context import StepContext
+from agentrail.errors import ErrorInfo
+from agentrail.events import PromptQueued, SubagentEnd
+from agentrail.messages import CallId, PromptRef, Text, ToolResult
+
+MAX_NOTE_CHARACTERS: Final = 2_000
+"""How much of what an agent said is told without being asked for; `wait_agents` gives the rest."""
+
+MAX_ENDED: Final = 64
+"""How many agents that have ended are remembered with what they said."""
+
+MAX_NOTES: Final = 64
+"""How many notes wait for the next turn; the oldest go first."""
+
+_DONE: Final = frozenset({"idle", "ended"})
+
+
+# --- what becomes of them
+
+
+def idled(step: StepContext, name: str, signal: AgentIdled) -> None:
+    """Take the end of a cycle: take back what was lent, give it what waits, and tell what waits for it."""
+    state = _of(step, name)
+    _settle(step, state, spent_since(signal.spent, state.spent))
+    before = state.status
+    state = replace(
+        state,
+        status="idle" if before == "working" else before,
+        outcome=signal.outcome,
+        answer=signal.text,
+        turns=signal.turns,
+        spent=signal.spent,
+        loan=None,
+    )
+    put_agent(step, state)
+    if before == "closing":
+        step.ask(CloseAgent(effect_id=state.effect_id, reason="closed"))
+    elif before == "working" and state.inputs:
+        _drain(step, state)
+    is_waited_for = any(name in wait.names for wait in step.data.agents.waits)
+    decide_waits(step)
+    if before == "working" and not is_waited_for and _of(step, name).status == "idle":
+        _tell(step, state)
+
+
+def ended(step: StepContext, name: str, signal: AgentEnded) -> None:
+    """Take the end of an agent: nothing of it is open any more."""
+    state = _of(step, name)
+    _settle(step, state, None if signal.spent is None else spent_since(signal.spent, state.spent))
+    was_told = state.status in {"closing", "stopping"}
+    state = replace(
+        state,
+        status="ended",
+        loan=None,
+        inputs=(),
+        reason=signal.reason,
+        spent=state.spent if signal.spent is None else signal.spent,
+    )
+    put_agent(step, state)
+    _forget_old(step)
+    if state.child_id is not None:
+        result = ToolResult(
+            call_id=state.call_id,
+            name="spawn_agent",
+            text=state.answer or f"[{signal.reason}]",
+            is_error=signal.is_lost,
+        )
+        step.publish(SubagentEnd(child_id=state.child_id, call_id=state.call_id, result=result))
+    is_waited_for = any(name in wait.names for wait in step.data.agents.waits)
+    decide_waits(step)
+    if not is_waited_for and not was_told:
+        _tell(step, state)
+
+
+def stop_all(step: StepContext) -> tuple[EffectId, ...]:
+    """Stop all agents; gives those that a teardown has to wait for."""
+    ids: list[EffectId] = []
+    for state in step.data.agents.alive:
+        if state.status != "stopping":
+            put_agent(step, replace(state, status="stopping", inputs=()))
+            ids.append(state.effect_id)
+    if ids:
+        step.ask(KillTools(effect_ids=tuple(ids)))
+    return tuple(ids)
+
+
+def restart_all(step: StepContext) -> None:
+    """Go on with the agents that a crash of this session has left alive, behind it; those that were to end are to end still."""
+    for state in step.data.agents.alive:
+        effect_id = step.mint("g")
+        put_agent(step, replace(state, effect_id=effect_id))
+        step.start(
+            StartAgent(
+                effect_id=effect_id,
+                call_id=state.call_id,
+                name=state.name,
+                agent=state.agent,
+                task=state.task,
+                child_id=state.child_id,
+                after=state.seen,
+            ),
+            OfAgent(state.name),
+        )
+        if state.status in {"closing", "stopping"}:
+            step.ask(CloseAgent(effect_id=effect_id, reason="closed"))
+    team = step.data.agents
+    if team.waits:
+        step.data.agents = replace(team, waits=tuple([_armed(step, wait) for wait in team.waits]))
+
+
+def forget_all(step: StepContext, reason: str) -> None:
+    """Note that all agents are gone: the session is not to go on."""
+    for state in step.data.agents.alive:
+        put_agent(step, replace(state, status="ended", loan=None, inputs=(), reason=reason))
+        if step.ended(state.effect_id) is not None:
+            step.ask(CloseAgent(effect_id=state.effect_id, reason=reason))
+    for wait in step.data.agents.waits:
+        _close_wait(step, wait)
+
+
+def lent(step: StepContext, signal: BudgetLent) -> None:
+    """Take what the session above lends for the next cycle."""
+    raise_budget(step, signal.budget)
+
+
+# --- waiting
+
+
+def open_wait(step: StepContext, wait: AgentWait) -> None:
+    """Let a call wait for agents."""
+    team = step.data.agents
+    step.data.agents = replace(team, waits=(*team.waits, _armed(step, wait)))
+
+
+def withdraw_wait(step: StepContext, call_id: CallId) -> None:
+    """Let a call wait no more that is answered otherwise."""
+    for wait in step.data.agents.waits:
+        if wait.call_id == call_id:
+            _close_wait(step, wait)
+
+
+def decide_waits(step: StepContext) -> None:
+    """Answer the calls whose agents are as far as they wait for."""
+    for wait in step.data.agents.waits:
+        states = [step.data.agents.find(name) for name in wait.names]
+        met = [_is_met(wait, state) for state in states]
+        if any(met) if wait.match == "any" else all(met):
+            _close_wait(step, wait)
+            _answer(step, wait, report_of(step, wait.names))
+
+
+def expire_wait(step: StepContext, call_id: CallId) -> None:
+    """Answer a call that has waited long enough, with who is still at work."""
+    wait = next(one for one in step.data.agents.waits if one.call_id == call_id)
+    team = step.data.agents
+    step.data.agents = replace(team, waits=tuple([one for one in team.waits if one is not wait]))
+    late = [name for name in wait.names if not _is_met(wait, step.data.agents.find(name))]
+    _answer(
+        step, wait, f"[The time is up. Still at work: {', '.join(late)}]\n\n{report_of(step, wait.names)}"
+    )
+
+
+def report_of(step: StepContext, names: tuple[str, ...]) -> str:
+    """Say how agents stand, and what each said last."""
+    return "\n\n".join([_report(name, step.data.agents.find(name)) for name in names])
+
+
+def standing_of(states: tuple[AgentState, ...]) -> str:
+    """Name agents, each with where it stands."""
+    return ", ".join([f"{state.name} ({state.status})" for state in states]) or "none"
+
+
+def put_agent(step: StepContext, state: AgentState) -> None:
+    """Put an agent into its place, or behind all others."""
+    team = step.data.agents
+    is_new = team.find(state.name) is None
+    states = (
+        (*team.states, state)
+        if is_new
+        else tuple([state if one.name == state.name else one for one in team.states])
+    )
+    step.data.agents = replace(team, states=states)
+
+
+# --- inside
+
+
+def prompt_agent(step: StepContext, state: AgentState, text: str) -> ErrorInfo | None:
+    """Let an idle agent work on, with a share of what is left; gives why nothing can be lent to it."""
+    budget = lend_to_agent(
+        step, state.effect_id, _others(step, state.name) + 2, agent_spec_of(step, state).budget
+    )
+    if isinstance(budget, ErrorInfo):
+        return budget
+    put_agent(step, replace(state, status="working", loan=state.effect_id, inputs=()))
+    step.ask(PromptAgent(effect_id=state.effect_id, text=text, budget=budget))
+    return None
+
+
+def agent_spec_of(step: StepContext, state: AgentState) -> AgentSpec:
+    """Find what an agent is made of."""
+    return find_agent(step.data.config.agents, state.agent) or AgentSpec(name=state.agent, description="")
+
+
+def _others(step: StepContext, name: str) -> int:
+    return sum([state.name != name for state in step.data.agents.alive])
+
+
+def _drain(step: StepContext, state: AgentState) -> None:
+    """Give an agent all that waits for it, as one prompt."""
+    refused = prompt_agent(step, state, "\n\n".join(state.inputs))
+    if refused is not None:
+        put_agent(step, replace(state, inputs=()))
+        _add_note(step, f"[What was sent to agent {state.name} was dropped: {refused.message}]")
+
+
+def _settle(step: StepContext, state: AgentState, spent: Spent | None) -> None:
+    settle_agent(step, state.loan, spent)
+
+
+def _of(step: StepContext, name: str) -> AgentState:
+    state = step.data.agents.find(name)
+    assert state is not None  # noqa: S101 - one that is open is in its place; the properties hold it
+    return state
+
+
+def _is_met(wait: AgentWait, state: AgentState | None) -> bool:
+    # One that is forgotten has ended long ago.
+    return state is None or state.status == "ended" or (wait.until == "idle" and state.status in _DONE)
+
+
+def _armed(step: StepContext, wait: AgentWait) -> AgentWait:
+    if wait.expires_at_ms is None:
+        return wait
+    timer = step.mint("w")
+    step.start(SetTimer(effect_id=timer, at_ms=wait.expires_at_ms), OfAgentWait(wait.call_id))
+    return replace(wait, timer=timer)
+
+
+def _close_wait(step: StepContext, wait: AgentWait) -> None:
+    team = step.data.agents
+    step.data.agents = replace(team, waits=tuple([one for one in team.waits if one is not wait]))
+    if wait.timer is not None:
+        step.cancel(ClearTimer(effect_id=wait.timer))
+
+
+def _answer(step: StepContext, wait: AgentWait, text: str) -> None:
+    state = calls.one_of_batch(step, wait.call_id)
+    calls.put(step, calls.answer(step, state, text, is_error=False)[0])
+
+
+def _report(name: str, state: AgentState | None) -> str:
+    if state is None:
+        return f"[{name} ended long ago]"
+    used = state.spent.usage
+    cost = "" if not used.cost_usd else f", ${used.cost_usd:.4f}"
+    how = {
+        None: "",
+        "finished": "",
+        "aborted": ", its last cycle was aborted",
+        "failed": ", its last cycle failed",
+    }
+    why = f": {state.reason}" if state.reason else ""
+    head = f"[{name} ({state.agent}) is {state.status}{why}{how[state.outcome]}; {state.turns} turns, {used.total} tokens{cost}]"
+    return f"{head}\n{state.answer}" if state.answer else head
+
+
+def _tell(step: StepContext, state: AgentState) -> None:
+    """Leave a note of what nothing waited for; one that is to wake an idle session is its next prompt."""
+    text = _report(state.name, state)
+    if len(text) > MAX_NOTE_CHARACTERS:
+        more = "… [wait_agents gives the rest]"
+        text = text[: MAX_NOTE_CHARACTERS - len(more)] + more
+    data = step.data
+    wakes = (
+        agent_spec_of(step, state).wake and data.cycle is None and data.stopping is None and not data.queue
+    )
+    if not wakes:
+        _add_note(step, text)
+        return
+    ref = PromptRef(f"wake/{state.name}/{data.seq}")
+    content = (Text(text=text),)
+    step.data.queue = (QueuedPrompt(ref=ref, content=content),)
+    step.publish(PromptQueued(ref=ref, content=content, position=0))
+
+
+def _add_note(step: StepContext, note: str) -> None:
+    team = step.data.agents
+    step.data.agents = replace(team, notes=(*team.notes, note)[-MAX_NOTES:])
+
+
+def _forget_old(step: StepContext) -> None:
+    team = step.data.agents
+    gone = [state for state in team.states if state.status == "ended"]
+    if len(gone) > MAX_ENDED:
+        step.data.agents = replace(team, states=tuple([one for one in team.states if one is not gone[0]]))

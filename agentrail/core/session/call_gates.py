@@ -1,0 +1,273 @@
+"""What a call passes between its arguments and its slot: the plugins, the host, a person. And the host once more behind its end.
+
+The order is that of docs/explanation/tools.md. A late change of arguments sends the call back: what the host rewrites is
+validated again and judged again by the guards; what a guard makes of that the host sees again; and what becomes of arguments
+that a person wrote is shown to that person. So nothing runs that one of them has not seen as it runs.
+
+The host is asked and told only where `SessionConfig.host_hooks` says that it wants to be.
+"""
+
+from typing import Final
+
+import msgspec
+
+from agentrail.core.policy.gates import hash_arguments
+from agentrail.core.protocol.actions import BlockTool, RequireApproval
+from agentrail.core.protocol.effects import AskHost, TellHost
+from agentrail.core.protocol.hooks import BeforeTool
+from agentrail.core.protocol.signals import HostJudged, ToolFinished
+from agentrail.core.session import calls, interactions
+from agentrail.core.session.hooking import ask_plugins, has_listeners
+from agentrail.core.session.open_calls import CallState, HostCheck, WantedApproval
+from agentrail.core.session.owners import OfHostCheck, OfHostReport
+from agentrail.core.session.step_context import StepContext
+from agentrail.core.stack.outcome import Outcome, Unfit
+from agentrail.core.stack.pipeline import Fit
+from agentrail.events import Approval, ToolBlocked
+from agentrail.frozen import same_json
+from agentrail.messages import JsonObject, ToolResult
+
+MAX_LATE_CHANGES: Final = 3
+"""How often the arguments of a call are changed again after they were judged or shown, before it is given up."""
+
+_DENIED: Final = "The host does not allow this call."
+
+
+def check_call(step: StepContext, state: CallState) -> tuple[CallState, str | None]:
+    """Bring a call whose arguments fit its tool before the plugins, the host and a person, as far as each of them wants to see it.
+
+    Returns:
+        The call: as it will run, answered with a refusal, or waiting for the host or for a person. And why plugins abort the
+        cycle, if they do.
+    """
+    wanted = None
+    if has_listeners(step, BeforeTool):
+        outcome = _ask_plugins(step, state)
+        state = _as_judged(step, state, outcome)
+        if state.result is not None or outcome.abort is not None:
+            return state, outcome.abort
+        wanted = _wanted_by(step, outcome)
+    if "before_tool" in step.data.config.host_hooks:
+        return _ask_host(step, state, HostCheck(wanted=wanted)), None
+    return state if wanted is None else _wait_for_approval(step, state, wanted), None
+
+
+def check_edit(
+    step: StepContext, state: CallState, asked: Approval, *, always: bool
+) -> tuple[CallState, str | None]:
+    """Bring a call before the guards and the host whose arguments a person wrote, who has let it run with them.
+
+    The person is not asked twice about what it wrote, and once more about what became of that.
+
+    Args:
+        step: The step.
+        state: The call, with the arguments of the person; they fit its tool.
+        asked: The approval in which the person wrote them.
+        always: Whether the person allows all that is like them.
+
+    Returns:
+        As of `check_call`. It is bound to what the person wrote, or to what is shown to that person now.
+    """
+    state = msgspec.structs.replace(state, bound_to=hash_arguments(state.arguments))
+    changed_by = ""
+    if has_listeners(step, BeforeTool):
+        outcome = _ask_plugins(step, state, by="user")
+        before, state = state, _as_judged(step, state, outcome)
+        if state.result is not None or outcome.abort is not None:
+            return state, outcome.abort
+        if not same_json(before.arguments, state.arguments):
+            changed_by = outcome.rewritten_by[-1]
+    waits_ms = None if asked.expires_at_ms is None else asked.expires_at_ms - asked.requested_at_ms
+    wanted = WantedApproval(hint=asked.hint, timeout_ms=waits_ms, options=asked.permission_options)
+    if "before_tool" in step.data.config.host_hooks:
+        rounds = state.check.rounds if state.check is not None else 0
+        check = HostCheck(wanted=wanted, always=always, changed_by=changed_by, rounds=rounds)
+        return _ask_host(step, state, check), None
+    return _show_again(step, state, wanted, changed_by) if changed_by else state, None
+
+
+def take_verdict(step: StepContext, state: CallState, signal: HostJudged) -> tuple[CallState, str | None]:
+    """Go on with a call of which the host has said whether it may run, and with what.
+
+    Returns:
+        As of `check_call`.
+    """
+    check = state.check
+    assert check is not None  # noqa: S101 - it is checking
+    state = msgspec.structs.replace(state, stage="waiting", effect_id=None, check=None)
+    if signal.deny is not None:
+        reason = signal.deny or _DENIED
+        blocked = ToolBlocked(name=state.call.name, call_id=state.call.call_id, reason=reason, by=signal.by)
+        return calls.answer(step, state, reason, blocked)[0], None
+    wanted_arguments = state.arguments if signal.arguments is None else signal.arguments
+    fitted = wanted_arguments if signal.arguments is None else _fit_of(state)(wanted_arguments)
+    if isinstance(fitted, str):
+        state = msgspec.structs.replace(state, arguments=wanted_arguments)
+        return _unfit(step, state, fitted, signal.by), None
+    if same_json(fitted, state.arguments):
+        return _behind_the_host(step, state, check), None
+    state = msgspec.structs.replace(state, arguments=fitted)
+    check = msgspec.structs.replace(check, changed_by=signal.by)
+    if has_listeners(step, BeforeTool):
+        outcome = _ask_plugins(step, state, by=signal.by)
+        state = _as_judged(step, state, outcome)
+        if state.result is not None or outcome.abort is not None:
+            return state, outcome.abort
+        # Of arguments that a person wrote all that became of them is shown, whether guards want that or not.
+        wanted = check.wanted if state.bound_to is not None else _wanted_by(step, outcome) or check.wanted
+        check = msgspec.structs.replace(check, wanted=wanted, changed_by=outcome.rewritten_by[-1])
+        if not same_json(
+            fitted, state.arguments
+        ):  # a guard made something else of it, which the host has not seen
+            return _ask_host_again(step, state, check), None
+    return _behind_the_host(step, state, check), None
+
+
+def report_call(step: StepContext, state: CallState, result: ToolResult, signal: ToolFinished) -> CallState:
+    """Tell the host what a call came to, where it wants to hear that and the code of the tool has ended.
+
+    Returns:
+        The call as done; or as reporting, when the host is told.
+    """
+    ended = msgspec.structs.replace(state, stage="done", effect_id=None, result=result)
+    if signal.ran_ms is None or "after_tool" not in step.data.config.host_hooks:
+        return ended
+    effect_id = step.mint("h")
+    step.start(
+        TellHost(
+            effect_id=effect_id,
+            call_id=state.call.call_id,
+            name=state.call.name,
+            arguments=state.arguments,
+            result=result,
+            ran_ms=signal.ran_ms,
+            path=step.data.config.path,
+        ),
+        OfHostReport(state.call.call_id),
+    )
+    return msgspec.structs.replace(ended, stage="reporting", effect_id=effect_id)
+
+
+def ask_host_anew(step: StepContext, state: CallState) -> CallState:
+    """Ask the host anew about a call that it was asked about when the process stopped: its verdict is not known."""
+    assert state.effect_id is not None  # noqa: S101 - it is checking
+    assert state.check is not None  # noqa: S101 - as above
+    step.ended(state.effect_id)
+    return _ask_host(step, state, state.check)
+
+
+def _ask_host(step: StepContext, state: CallState, check: HostCheck) -> CallState:
+    effect_id = step.mint("h")
+    step.start(
+        AskHost(
+            effect_id=effect_id,
+            call_id=state.call.call_id,
+            name=state.call.name,
+            arguments=state.arguments,
+            path=step.data.config.path,
+        ),
+        OfHostCheck(state.call.call_id),
+    )
+    return msgspec.structs.replace(state, stage="checking", effect_id=effect_id, check=check)
+
+
+def _ask_host_again(step: StepContext, state: CallState, check: HostCheck) -> CallState:
+    rounds = check.rounds + 1
+    if rounds == MAX_LATE_CHANGES:
+        return _unstable(step, state, check.changed_by)
+    return _ask_host(step, state, msgspec.structs.replace(check, rounds=rounds))
+
+
+def _behind_the_host(step: StepContext, state: CallState, check: HostCheck) -> CallState:
+    """Let a call go on that the host lets run: to its slot, or before a person."""
+    if state.bound_to is None:
+        return state if check.wanted is None else _wait_for_approval(step, state, check.wanted)
+    if hash_arguments(state.arguments) == state.bound_to:
+        if check.always:
+            interactions.allow_always(step, state)
+        return state
+    assert check.wanted is not None  # noqa: S101 - that of the approval in which a person wrote them
+    rounds = check.rounds + 1
+    if rounds == MAX_LATE_CHANGES:
+        return _unstable(step, state, check.changed_by)
+    state = msgspec.structs.replace(state, check=HostCheck(rounds=rounds))
+    return _show_again(step, state, check.wanted, check.changed_by)
+
+
+def _ask_plugins(step: StepContext, state: CallState, *, by: str | None = None) -> Outcome:
+    """Ask the plugins about a call; where its arguments were changed outside of them, only the guards."""
+    call = state.call
+    event = BeforeTool(name=call.name, arguments=state.arguments, call_id=call.call_id)
+    return ask_plugins(step, event, fit=_fit_of(state), edited_by=by)
+
+
+def _as_judged(step: StepContext, state: CallState, outcome: Outcome) -> CallState:
+    """Give a call the arguments that the plugins left it with; answered where they do not let it run."""
+    call = state.call
+    if outcome.arguments is not None:
+        state = msgspec.structs.replace(state, arguments=outcome.arguments)
+    decision = outcome.decision
+    match decision and decision.action:
+        case BlockTool(reason=reason):
+            assert decision is not None  # noqa: S101 - it has an action
+            blocked = ToolBlocked(name=call.name, call_id=call.call_id, reason=reason, by=decision.by)
+            return calls.answer(step, state, reason, blocked)[0]
+        case Unfit(text=text):
+            return calls.answer(step, state, f'Invalid arguments for "{call.name}": {text}')[0]
+        case _:
+            return state
+
+
+def _wanted_by(step: StepContext, outcome: Outcome) -> WantedApproval | None:
+    """Give the approval that plugins want for a call."""
+    asked = outcome.decision.action if outcome.decision is not None else None
+    if not isinstance(asked, RequireApproval):
+        return None
+    seconds = asked.expires_seconds
+    timeout_ms = step.data.config.approval_timeout_ms if seconds is None else round(seconds * 1000) or None
+    return WantedApproval(hint=asked.hint, timeout_ms=timeout_ms, options=asked.permission_options)
+
+
+def _wait_for_approval(step: StepContext, state: CallState, wanted: WantedApproval) -> CallState:
+    """Let a call wait for a person, unless one has always allowed what it is."""
+    # A rule is an answer too, and only stands where it would be taken.
+    if "always" in wanted.options and interactions.is_allowed(
+        step.data.rules, state.call.name, state.arguments
+    ):
+        return state
+    interactions.require_approval(step, state, wanted.hint, wanted.timeout_ms, wanted.options)
+    return msgspec.structs.replace(state, stage="asking")
+
+
+def _show_again(step: StepContext, state: CallState, wanted: WantedApproval, changed_by: str) -> CallState:
+    """Show a person what became of the arguments that it wrote. No rule stands for that: it wanted something else."""
+    hint = f"{changed_by} changed what you wrote"
+    interactions.require_approval(step, state, hint, wanted.timeout_ms, wanted.options)
+    return msgspec.structs.replace(state, stage="asking", bound_to=hash_arguments(state.arguments))
+
+
+def _unstable(step: StepContext, state: CallState, changed_by: str) -> CallState:
+    return _unfit(
+        step,
+        state,
+        f"arguments_unstable, they were changed again in each of {MAX_LATE_CHANGES} rounds",
+        changed_by,
+    )
+
+
+def _unfit(step: StepContext, state: CallState, fault: str, changed_by: str) -> CallState:
+    text = (
+        f'Invalid arguments for "{state.call.name}": {fault} (the arguments were rewritten by {changed_by!r})'
+    )
+    return calls.answer(step, state, text)[0]
+
+
+def _fit_of(state: CallState) -> Fit:
+    spec = state.spec
+    assert spec is not None  # noqa: S101 - a call without a tool is refused before any plugin is asked
+
+    def fit(arguments: JsonObject) -> JsonObject | str:
+        completed = spec.with_defaults(arguments)
+        return "; ".join(spec.faults(completed)) or completed
+
+    return fit

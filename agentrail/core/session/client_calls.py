@@ -1,0 +1,69 @@
+"""Calls that the client answers: a tool of the program that brought the prompt runs there, and its call waits here as data.
+
+Such a call has passed the gates like any other, and waits like a question: it takes no slot, survives a restart, and ends by an
+answer, by the clock, or with its cycle. What the client did meanwhile is not known here, so whatever ends the wait without an answer
+says that the call may have taken effect. Where no client is there at all it is the clock that answers.
+"""
+
+from typing import Final
+
+import msgspec
+
+from agentrail.core.protocol.signals import AnswerCall
+from agentrail.core.session import batch, calls, interactions
+from agentrail.core.session.state import BreakOff, Interaction, Next, Phase
+from agentrail.core.session.step_context import StepContext
+from agentrail.errors import AgentrailError, InvalidResponse
+from agentrail.events import Approval, PendingClientCall
+
+MAX_ANSWER_BYTES: Final = 1 << 20
+"""How long the text of an answer may be, in UTF-8: as long as the result of a tool. More is refused, and the call still waits."""
+
+
+def answer_call(step: StepContext, phase: Phase, signal: AnswerCall) -> Next:
+    """Take the result of a call from the client that ran it; plugins look at it as at the result of any tool."""
+    try:
+        interaction = interactions.find_interaction(step, signal.ref)
+        _check_answer(interaction, signal)
+    except AgentrailError as error:
+        step.refuse(signal.signal_id, error)
+        return phase
+    interactions.close_interaction(step, interaction, "approved", "client")
+    state = calls.one_of_batch(step, interaction.asked.call_id)
+    result, abort = batch.after_tool(step, calls.finished_result(state, signal))
+    calls.publish_end(step, state, result)
+    calls.put(step, msgspec.structs.replace(state, stage="done", result=result))
+    step.reply(signal.signal_id, None)
+    if abort is not None:
+        interactions.end_wait(step, "client_answer")
+        return BreakOff(abort)
+    # A person may have let it run without wanting another turn, and that stands.
+    return batch.decided(step, "client_answer", resume=step.cycle.resume)
+
+
+def _check_answer(interaction: Interaction, signal: AnswerCall) -> None:
+    asked = interaction.asked
+    if not isinstance(asked, PendingClientCall):
+        way = (
+            "an approval: decide it with approve or reject"
+            if isinstance(asked, Approval)
+            else ("a question: answer it with respond, or decline it")
+        )
+        message = f"{signal.ref!r} is {way}"
+        raise InvalidResponse(message)
+    check_size(signal.ref, signal.text)
+
+
+def check_size(ref: str, text: str) -> None:
+    """Refuse a text that is too long for the result of a call.
+
+    Raises:
+        InvalidResponse: It is.
+    """
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_ANSWER_BYTES:
+        message = (
+            f"the answer to {ref!r} has {size:,} bytes, at most {MAX_ANSWER_BYTES:,} are taken: "
+            "give less, or where it is kept; the call still waits"
+        )
+        raise InvalidResponse(message)

@@ -1,0 +1,336 @@
+"""Coming back in another process: of each effect that was open it is decided what becomes of it, once, and said.
+
+The table of decisions is `_decision`, one arm for each owner: the type checker tells the author of a new owner to decide. What
+is carried out stands below it, in an order in which the state is one that the rules of a session know. Nothing of the old process
+is waited for, but for sessions that work for calls, which come back from journals of their own.
+"""
+
+from collections.abc import Iterator
+from typing import Final, assert_never
+
+import msgspec
+
+from agentrail.core.policy.budget import NOTHING_SPENT
+from agentrail.core.protocol.effects import ResumeChild
+from agentrail.core.protocol.hooks import SessionStarted
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import Recovered
+from agentrail.core.session import (
+    agents,
+    batch,
+    call_gates,
+    calls,
+    compaction,
+    cycle,
+    holding,
+    interactions,
+    owners,
+    response,
+)
+from agentrail.core.session.budget import settle_loan
+from agentrail.core.session.context import forget_context
+from agentrail.core.session.decisions import time_is_up
+from agentrail.core.session.hooking import ask_plugins, has_listeners, request_again
+from agentrail.core.session.open_calls import CallState
+from agentrail.core.session.projection import model_of
+from agentrail.core.session.state import BreakOff, Interaction, Known, Next, Phase
+from agentrail.core.session.step_context import StepContext
+from agentrail.core.session.teardown import end_at_once, teardown_settled
+from agentrail.errors import ErrorInfo
+from agentrail.events import AbortReceipt, RecoveryDecision, SessionParked, SessionRecovered
+from agentrail.messages import CallId
+
+MAX_RECOVERIES: Final = 3
+"""How many recoveries without a new record in between it takes for a session to be left as it is: it may be what stops the process."""
+
+OUTCOME_UNKNOWN: Final = "[Outcome unknown: the process stopped while this ran]"
+NEVER_BEGAN: Final = "[Not run: the process stopped before this began]"
+
+
+def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
+    """Go on in another process."""
+    data = step.data
+    if data.open and signal.attempt >= MAX_RECOVERIES:
+        reason = f"{signal.attempt} recoveries in a row, the last one after {signal.cause!r}, and no new record in between"
+        step.publish(SessionParked(reason=reason))
+        return phase
+    begun = frozenset(signal.open)
+    requests = tuple(owners.owned_by(data.open, owners.OfPluginRequest))
+    step.publish(SessionRecovered(decisions=tuple(decisions_of(data, begun, step.at_ms))))
+    if has_listeners(step, SessionStarted):
+        abort = ask_plugins(step, SessionStarted(recovered=True)).abort
+        if abort is not None:
+            reason = f"refused by a plugin: {abort}"
+            return end_at_once(step, reason, ErrorInfo(code="aborted", message=reason))
+    expired = tuple(one for one in data.interactions if _is_expired(one, step.at_ms))
+    _forget_what_stopped(step)
+    for state in data.survivors:
+        _recover_survivor(step, state, begun)
+    for state in data.batch:
+        _recover_call(step, state, begun)
+    _recover_agents(step)
+    if data.teardown is not None:
+        step.ended(data.teardown.effect_id)
+        teardown_settled(step, AbortReceipt())
+    for effect_id, asked in requests:
+        if effect_id in step.data.open:
+            request_again(step, effect_id, asked)
+    interactions.rearm(step, expired)
+    return _go_on(step, phase, expired)
+
+
+def decisions_of(data: Known, begun: frozenset[EffectId], at_ms: int) -> Iterator[RecoveryDecision]:
+    """Say what becomes of all that is open.
+
+    Args:
+        data: What the session knows.
+        begun: The open effects that a durable record names.
+        at_ms: Now.
+    """
+    for effect_id, owner in sorted(data.open.items(), key=lambda entry: int(entry[0][1:])):
+        decision = _decision(data, effect_id, owner, has_begun=effect_id in begun, at_ms=at_ms)
+        if decision is not None:
+            yield decision
+    for interaction in data.interactions:
+        if interaction.timer is None:
+            yield _of_interaction(interaction, at_ms)
+    held = data.held.prompt if data.held is not None else None
+    for prompt in (*(() if held is None else (held,)), *data.queue):
+        yield RecoveryDecision(open="prompt", id=prompt.ref, decision="kept")
+    for steer in data.steers:
+        yield RecoveryDecision(open="steer", id=steer.ref, decision="kept")
+
+
+def _decision(
+    data: Known, effect_id: EffectId, owner: owners.Owner, *, has_begun: bool, at_ms: int
+) -> RecoveryDecision | None:
+    """Read the table; None for a timer that goes with something else, and is decided with it."""
+    match owner:
+        case owners.OfStream():
+            model = data.stream.model if data.stream is not None else ""
+            return RecoveryDecision(open="request", id=effect_id, name=model, decision="sent_again")
+        case owners.OfSummary():
+            name = model_of(data).model
+            return RecoveryDecision(open="request", id=effect_id, name=name, decision="sent_again")
+        case owners.OfStallTimer() | owners.OfSummaryTimer() | owners.OfHoldTimer():
+            return None
+        case owners.OfPause():
+            return RecoveryDecision(open="timer", id=effect_id, decision="kept")
+        case owners.OfRetry(call_id):
+            name = _name_of(data, call_id)
+            return RecoveryDecision(open="timer", id=effect_id, name=name, decision="kept")
+        case owners.OfTranscript():
+            return RecoveryDecision(open="plugin_request", id=effect_id, decision="run_again")
+        case owners.OfPluginRequest(by=by, wanted=wanted):
+            return RecoveryDecision(
+                open="plugin_request",
+                id=effect_id,
+                name=by,
+                decision="given_up" if wanted is None else "run_again",
+            )
+        case owners.OfContext():
+            return RecoveryDecision(open="context", id=effect_id, decision="sent_again")
+        case owners.OfHeldHook():
+            waiting = data.held.outcome.waiting if data.held is not None else None
+            by = waiting.plugin_request.by if waiting is not None else ""
+            return RecoveryDecision(open="plugin_request", id=effect_id, name=by, decision="run_again")
+        case owners.OfCall(call_id):
+            return _of_call(_state_of(data, call_id), has_begun=has_begun)
+        case owners.OfSurvivor(call_id):
+            return _of_survivor(data, _state_of(data, call_id), has_begun=has_begun)
+        case owners.OfStoppedCall(call_id):
+            name = _name_of(data, call_id)
+            return RecoveryDecision(open="tool", id=call_id, name=name, decision="given_up")
+        case owners.OfHostCheck(call_id):
+            name = _name_of(data, call_id)
+            return RecoveryDecision(open="host", id=call_id, name=name, decision="sent_again")
+        case owners.OfHostReport(call_id):
+            name = _name_of(data, call_id)
+            return RecoveryDecision(open="host", id=call_id, name=name, decision="given_up")
+        case owners.OfChild() | owners.OfLoan():
+            return RecoveryDecision(open="child", id=effect_id, decision="given_up")
+        case owners.OfAgent(name):
+            return RecoveryDecision(open="child", id=effect_id, name=name, decision="resumed")
+        case owners.OfAgentWait(call_id):
+            name = _name_of(data, call_id)
+            return RecoveryDecision(open="timer", id=effect_id, name=name, decision="kept")
+        case owners.OfInteraction(interaction_id):
+            asked = next(one for one in data.interactions if one.id == interaction_id)
+            return _of_interaction(asked, at_ms)
+        case owners.OfDrain() | owners.OfTeardown():
+            return RecoveryDecision(open="teardown", id=effect_id, decision="given_up")
+        case _ as never:
+            assert_never(never)
+
+
+def _of_survivor(data: Known, state: CallState, *, has_begun: bool) -> RecoveryDecision:
+    """Decide about a call that an abort had spared: as of any other, unless the session ends; no session begins for one."""
+    if data.stopping is not None or (state.wants_child and not has_begun):
+        call = state.call
+        return RecoveryDecision(open="tool", id=call.call_id, name=call.name, decision="given_up")
+    return _of_call(state, has_begun=has_begun)
+
+
+def _of_call(state: CallState, *, has_begun: bool) -> RecoveryDecision:
+    """Decide about a call that ran: by what its tool promises, if it has begun."""
+    call = state.call
+    if not has_begun:
+        return RecoveryDecision(open="tool", id=call.call_id, name=call.name, decision="begun")
+    if state.wants_child:
+        return RecoveryDecision(open="child", id=call.call_id, name=call.name, decision="resumed")
+    match state.spec.effect_class if state.spec is not None else "once":
+        case "pure" | "idempotent":
+            return RecoveryDecision(open="tool", id=call.call_id, name=call.name, decision="run_again")
+        case "reconcilable":
+            return RecoveryDecision(open="tool", id=call.call_id, name=call.name, decision="asked")
+        case "once":
+            return RecoveryDecision(open="tool", id=call.call_id, name=call.name, decision="unknown")
+        case _ as never:
+            assert_never(never)
+
+
+def _of_interaction(asked: Interaction, at_ms: int) -> RecoveryDecision:
+    """Decide about what waits for a person; the question of a running tool goes with the tool."""
+    if asked.asker is not None:
+        return RecoveryDecision(open="question", id=asked.id, decision="given_up")
+    return RecoveryDecision(
+        open=interactions.kind_of_interaction(asked),
+        id=asked.id,
+        decision="expired" if _is_expired(asked, at_ms) else "kept",
+    )
+
+
+# --- carried out
+
+
+def _forget_what_stopped(step: StepContext) -> None:
+    """Wait for nothing that was told to stop, and for no session of a tool or of a call that is not waited for: it is gone."""
+    data = step.data
+    for effect_id, _ in owners.owned_by(data.open, owners.OfDrain):
+        step.ended(effect_id)
+    gone = (owners.OfStoppedCall, owners.OfHostReport, owners.OfChild, owners.OfLoan)
+    for effect_id, owner in tuple(data.open.items()):
+        if isinstance(owner, gone):
+            step.ended(effect_id)
+            settle_loan(step, effect_id, None)
+    data.survivors = tuple(state for state in data.survivors if state.stage != "stopping")
+    for state in data.batch:
+        if state.stage in {"stopping", "reporting"}:
+            calls.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
+
+
+def _recover_survivor(step: StepContext, state: CallState, begun: frozenset[EffectId]) -> None:
+    if state.stage == "stopping" or state.effect_id is None:
+        return
+    call_id, has_begun = state.call.call_id, state.effect_id in begun
+    decision = _of_survivor(step.data, state, has_begun=has_begun).decision
+    if decision == "resumed":
+        _resume(step, state, state.effect_id)
+        return
+    step.ended(state.effect_id)
+    settle_loan(step, state.effect_id, None if has_begun else NOTHING_SPENT)
+    if decision in {"unknown", "given_up"}:
+        text = OUTCOME_UNKNOWN if has_begun else NEVER_BEGAN
+        batch.survivor_ended(step, state, calls.result_of(state, text))
+        return
+    anew = batch.run_anew(step, state, has_begun=has_begun)
+    if anew.effect_id is None:  # answered: what would run is not what a person had decided about
+        batch.survivor_left(step, call_id)
+        return
+    step.hand_over(anew.effect_id, owners.OfSurvivor(call_id))
+    step.data.survivors = tuple(anew if one is state else one for one in step.data.survivors)
+
+
+def _recover_call(step: StepContext, state: CallState, begun: frozenset[EffectId]) -> None:
+    if state.stage == "pausing":
+        batch.pause_call_anew(step, state)
+    if state.stage == "checking":
+        calls.put(step, call_gates.ask_host_anew(step, state))
+    if state.stage != "running" or state.effect_id is None:
+        return
+    has_begun = state.effect_id in begun
+    decision = _of_call(state, has_begun=has_begun).decision
+    if decision == "resumed":
+        _resume(step, state, state.effect_id)
+        return
+    interactions.withdraw(step, state.call.call_id)
+    step.ended(state.effect_id)
+    settle_loan(step, state.effect_id, None if has_begun else NOTHING_SPENT)
+    if decision == "unknown":
+        calls.put(step, calls.answer(step, state, OUTCOME_UNKNOWN)[0])
+    elif state.wants_child:  # it gets its share where it gets its slot
+        calls.put(step, msgspec.structs.replace(state, stage="waiting", effect_id=None))
+    else:
+        calls.put(step, batch.run_anew(step, state, has_begun=has_begun))
+
+
+def _recover_agents(step: StepContext) -> None:
+    """Go on with all agents, and with what waits for them: each has come back from its own journal before this session did."""
+    for effect_id, owner in tuple(step.data.open.items()):
+        if isinstance(owner, owners.OfAgent | owners.OfAgentWait):
+            step.ended(effect_id)
+    agents.restart_all(step)
+
+
+def _resume(step: StepContext, state: CallState, effect_id: EffectId) -> None:
+    call = state.call
+    step.ask(
+        ResumeChild(effect_id=effect_id, call_id=call.call_id, name=call.name, child_ids=state.child_ids)
+    )
+
+
+def _go_on(step: StepContext, phase: Phase, expired: tuple[Interaction, ...]) -> Next:
+    """Do what the session was about; what was to be decided by people until now is decided by the clock, before anybody is heard."""
+    data = step.data
+    if forget_context(step):
+        return cycle.send_request(step)
+    if data.held is not None:
+        holding.ask_anew(step)
+    if data.compaction is not None:
+        return _compact(step)
+    if data.stream is not None and data.stream.pausing:
+        response.pause_request_anew(step)
+        return phase
+    if data.stream is not None:
+        return response.send_anew(step, phase)
+    after: Next = phase
+    for interaction in expired:
+        if isinstance(after, BreakOff):
+            return after
+        if interaction.id in {one.id for one in step.data.interactions}:
+            after = time_is_up(step, after, interaction.id)
+    if expired or phase is not Phase.EXECUTING_TOOLS:
+        return after
+    return batch.continue_batch(step)
+
+
+def _compact(step: StepContext) -> Next:
+    running = step.data.compaction
+    assert running is not None  # noqa: S101 - the caller looked
+    if running.summary is not None:
+        compaction.save_anew(step)
+        return Phase.RUNNING
+    if compaction.summarise_anew(step):
+        return Phase.RUNNING
+    return cycle.go_on_after_compaction(step, compaction.give_up(step))
+
+
+def _is_expired(interaction: Interaction, at_ms: int) -> bool:
+    until = interaction.asked.expires_at_ms
+    return until is not None and until <= at_ms and interaction.asker is None
+
+
+def _state_of(data: Known, call_id: CallId) -> CallState:
+    found = data.batch.find(call_id)
+    if found is not None:
+        return found
+    return next(one for one in data.survivors if one.call.call_id == call_id)
+
+
+def _name_of(data: Known, call_id: CallId) -> str:
+    """Name the tool of a call; of one whose cycle was broken off while the host was told of it nothing is known any more."""
+    for state in (*data.batch, *data.survivors):
+        if state.call.call_id == call_id:
+            name: str = state.call.name
+            return name
+    return ""

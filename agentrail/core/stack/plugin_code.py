@@ -1,0 +1,91 @@
+"""The code of plugins and what stands for it: a record is made of the one, and the other is found by it.
+
+A session changes its plugins by signals, and a signal is data. So the shell keeps the code that is to come, and gives it to a
+step by the change that brings it, or finds it by where it comes from.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from agentrail.core.protocol.plugin_record import PluginRecord
+from agentrail.core.stack.loading import Ask, PluginEntry, attempt_as, sound_plugin
+from agentrail.core.stack.plugin import Plugin
+from agentrail.core.values.foreign import Raised
+from agentrail.errors import PluginError
+
+
+def plugin_origin(plugin: object) -> str:
+    """Say where a plugin comes from, `package.module:NAME`: its class, or of one made of a function that function."""
+    function = getattr(plugin, "__wrapped__", None)
+    kind = plugin if isinstance(plugin, type) else type(plugin)
+    found: Any = function if hasattr(function, "__qualname__") else kind
+    return f"{found.__module__}:{found.__qualname__}"
+
+
+def part_entry(entry: PluginEntry, ask: Ask) -> tuple[Plugin, PluginRecord]:
+    """Part what a caller gave into the plugin, which is made where a class was given, and what stands for it.
+
+    Args:
+        entry: As of `load_stack`.
+        ask: How its code is called.
+
+    Raises:
+        PluginError: Your move: it is no plugin, declares what cannot be, or its options are no JSON.
+    """
+    given: Any = entry
+    options: Any = None
+    if isinstance(given, tuple):
+        if len(given) != 2 or not isinstance(given[1], Mapping):  # noqa: PLR2004 - a pair
+            message = f"{given!r:.200} is no plugin: expected a plugin, or a pair of a plugin and its options, a dict"
+            raise PluginError([message])
+        given, options = given
+    plugin = sound_plugin(given, options or {}, ask)
+    record = PluginRecord(
+        name=plugin.name, version=plugin.version, origin=plugin_origin(plugin), options=options
+    )
+    return plugin, record
+
+
+def find_code(ask: Ask, change: str, record: PluginRecord) -> Plugin:
+    """Find the code of a plugin that is to come, where the shell's `call_handler` can: by its `find`.
+
+    Args:
+        ask: How handlers are called; its `find`, if it has one, is given the two below, and gives the code, or None.
+        change: The id of the signal that brings it.
+        record: What the signal says of it.
+
+    Raises:
+        PluginError: Your move: there is no such code, it cannot be made, or it is that of another plugin.
+    """
+    find = getattr(ask, "find", None)
+    found = None if find is None else attempt_as(ask, find, change, record)
+    if isinstance(found, Raised):
+        raise PluginError([f"{_shown(record)} was looked for in vain: {found.error.message}"])
+    if found is None:
+        raise PluginError(
+            [f"{_shown(record)} is not there: attach it where its code is, or make its origin importable"]
+        )
+    return checked_code(found, record, ask)
+
+
+def checked_code(found: object, record: PluginRecord, ask: Ask) -> Plugin:
+    """Take what was found for a record: a plugin, or the class of one.
+
+    Raises:
+        PluginError: Your move: it cannot be made without arguments, or has another name.
+    """
+    plugin = attempt_as(ask, found) if isinstance(found, type) else found
+    if isinstance(plugin, Raised):
+        raise PluginError(
+            [f"plugin {record.name!r} cannot be made without arguments: {plugin.error.message}"]
+        )
+    name = attempt_as(ask, getattr, plugin, "name", None)
+    if name != record.name:
+        raise PluginError(
+            [f"plugin {record.name!r} was looked for, and resolve gave one that is named {name!r}"]
+        )
+    return cast("Plugin", plugin)
+
+
+def _shown(record: PluginRecord) -> str:
+    return f"plugin {record.name!r} (version {record.version!r}, from {record.origin})"

@@ -1,0 +1,164 @@
+"""The exceptions of agentrail, arranged by whose move it is. This is the door: each is imported from here.
+
+    AgentrailError
+    ├── YourMove                    the caller asked for something that cannot be: change the call
+    │   ├── OptionError             an option of a session, provider or command
+    │   │   └── CursorAhead             a number of an event that does not exist yet; carries the last one
+    │   ├── PromptError             an empty prompt, one that is too long, a block of unknown type
+    │   ├── PromptQueueFull         as many prompts wait as are allowed
+    │   ├── SteeringQueueFull       as many steers wait as are allowed
+    │   ├── ClientIdReused          one name for two messages
+    │   ├── CannotGoOn              nothing stands there for a model to answer, or the session is not idle
+    │   ├── UnknownCall             no call of this id is open
+    │   ├── UnknownTool             no tool of this name is there; carries those that are
+    │   ├── InteractionError        a decision about something that does not wait
+    │   │   ├── UnknownApproval         nothing of this id ever waited
+    │   │   ├── ApprovalExpired         its time is over
+    │   │   ├── AlreadyResolved         it is decided; carries how, and by whom
+    │   │   ├── InvalidArguments        edited arguments that the tool does not take
+    │   │   ├── AnswerNotOffered        an approval that takes other answers
+    │   │   └── InvalidResponse         an empty answer, an option that is none, or what does not fit the form
+    │   ├── MailboxFull             as many messages wait as are allowed
+    │   ├── AlreadyStarted          a live session of that id exists; carries its handle
+    │   ├── CallingSelf             an actor, or a session's own tool, waits for itself
+    │   ├── ActorError              a call to an actor or a registry that cannot be
+    │   │   ├── NoMailbox               it is a worker, and reads no messages
+    │   │   ├── NotSuspended            its code can only be changed while it is suspended
+    │   │   ├── AlreadyRegistered       the key has an owner; carries its handle
+    │   │   ├── NotOwner                the value of a key is its owner's
+    │   │   ├── RegistryClosed          the registry is gone, and all names with it
+    │   │   ├── NoPartitions            there is no partition left to go to
+    │   │   ├── PoolFull                as many jobs wait for a worker as are allowed
+    │   │   ├── JobWithdrawn            the job was cancelled by its own caller
+    │   │   └── WatcherTooSlow          a watcher that did not read; what it had is given first
+    │   ├── SupervisorError         a call that a supervisor does not take as things stand
+    │   │   ├── InvalidSpec             a child spec, a set of flags, or a call that the strategy does not know
+    │   │   ├── AlreadyPresent          the id has a spec, and no process
+    │   │   ├── ChildNotFound           no child has this id or handle
+    │   │   ├── ChildRunning · ChildRestarting · ChildStuck     stop it first; its process may still be there
+    │   │   ├── ChildStartFailed        the child did not start; carries the reason
+    │   │   ├── WrongChildKey           an id, where children are known by their handles
+    │   │   ├── TooManyChildren         as many children as are allowed
+    │   │   ├── SupervisorStopping      it has begun to stop
+    │   │   └── WouldDeadlock           the call would wait for the start or stop of its own caller
+    │   ├── ToolDefinitionError     a function that cannot be made a tool
+    │   ├── PluginError             a plugin, or a stack of them, that cannot be loaded
+    │   ├── SandboxError            a root that is missing, or no directory
+    │   ├── ProcessRefused          a process that the sandbox did not start; `code` says why
+    │   ├── ChildRefused            a session below this one that a tool cannot have
+    │   ├── CodecError              a text that is no event, signal or state, or a state that no text can hold; says where
+    │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
+    ├── ToolContractError           the tool's author: it returned what a tool may not return
+    ├── ProviderError               the vendor, the network, or the key; one class per row of the error table
+    │   ├── RateLimited · Overloaded · Transport · Timeout · StreamTimeout · ProtocolError
+    │   └── Authentication · ModelNotFound · ContextWindowExceeded · ContentRefused · BadRequest
+    ├── CycleEnded                  how a cycle ended that a caller waited for
+    │   ├── CycleAborted · CycleFailed
+    │   └── ReplyTimeout            it has not ended yet; the session goes on
+    ├── QuestionDeclined            no one's move: the user does not want to answer what a tool asked
+    ├── SessionDown                 no one's move: the session has ended, `reason` says how
+    │   └── SessionRested               it was put to rest, and goes on when it is woken
+    ├── SessionRefused              no one's move: a plugin did not let it begin, `reason` says why
+    ├── ActorDown                   no one's move: the actor has ended without an answer; carries handle and reason
+    ├── CallTimeout                 no one's move: no answer in time; the work goes on
+    ├── JobGivenUp                  no one's move: the job brought down worker after worker; carries how many, and the reason
+    ├── PoolStopped                 no one's move: the pool ended before the job was done; carries the reason
+    ├── SupervisorStartFailed       a child did not start; carries its id and the reason
+    ├── SupervisorGaveUp            it had to restart too often, or was killed; carries the reason
+    ├── HistoryError                ours: our code tried to build a conversation that no provider would take
+    └── InternalError               ours: a bug; the session put the signal aside and went on
+
+Each has a `code`, which is unlike all others and stays. What is published or journaled holds no exception object: there an
+error is an `ErrorInfo` with that code.
+"""
+
+from agentrail.errors.actors import (
+    ActorDown as ActorDown,
+    ActorError as ActorError,
+    AlreadyPresent as AlreadyPresent,
+    AlreadyRegistered as AlreadyRegistered,
+    CallingSelf as CallingSelf,
+    CallTimeout as CallTimeout,
+    ChildNotFound as ChildNotFound,
+    ChildRestarting as ChildRestarting,
+    ChildRunning as ChildRunning,
+    ChildStartFailed as ChildStartFailed,
+    ChildStuck as ChildStuck,
+    InvalidSpec as InvalidSpec,
+    JobGivenUp as JobGivenUp,
+    JobWithdrawn as JobWithdrawn,
+    MailboxFull as MailboxFull,
+    NoMailbox as NoMailbox,
+    NoPartitions as NoPartitions,
+    NotOwner as NotOwner,
+    NotSuspended as NotSuspended,
+    PoolFull as PoolFull,
+    PoolStopped as PoolStopped,
+    RegistryClosed as RegistryClosed,
+    SupervisorError as SupervisorError,
+    SupervisorGaveUp as SupervisorGaveUp,
+    SupervisorStartFailed as SupervisorStartFailed,
+    SupervisorStopping as SupervisorStopping,
+    TooManyChildren as TooManyChildren,
+    WatcherTooSlow as WatcherTooSlow,
+    WouldDeadlock as WouldDeadlock,
+    WrongChildKey as WrongChildKey,
+)
+from agentrail.errors.base import (
+    AgentrailError as AgentrailError,
+    YourMove as YourMove,
+)
+from agentrail.errors.info import (
+    ErrorInfo as ErrorInfo,
+)
+from agentrail.errors.providers import (
+    Authentication as Authentication,
+    BadRequest as BadRequest,
+    ContentRefused as ContentRefused,
+    ContextWindowExceeded as ContextWindowExceeded,
+    ModelNotFound as ModelNotFound,
+    Overloaded as Overloaded,
+    ProtocolError as ProtocolError,
+    ProviderError as ProviderError,
+    RateLimited as RateLimited,
+    StreamTimeout as StreamTimeout,
+    Timeout as Timeout,
+    Transport as Transport,
+)
+from agentrail.errors.sessions import (
+    AlreadyResolved as AlreadyResolved,
+    AlreadyStarted as AlreadyStarted,
+    AnswerNotOffered as AnswerNotOffered,
+    ApprovalExpired as ApprovalExpired,
+    CannotGoOn as CannotGoOn,
+    ChildRefused as ChildRefused,
+    ClientIdReused as ClientIdReused,
+    CodecError as CodecError,
+    CursorAhead as CursorAhead,
+    CycleAborted as CycleAborted,
+    CycleEnded as CycleEnded,
+    CycleFailed as CycleFailed,
+    HistoryError as HistoryError,
+    InteractionError as InteractionError,
+    InternalError as InternalError,
+    InvalidArguments as InvalidArguments,
+    InvalidResponse as InvalidResponse,
+    OptionError as OptionError,
+    PluginError as PluginError,
+    ProcessRefused as ProcessRefused,
+    PromptError as PromptError,
+    PromptQueueFull as PromptQueueFull,
+    QuestionDeclined as QuestionDeclined,
+    ReplyTimeout as ReplyTimeout,
+    SandboxError as SandboxError,
+    SessionDown as SessionDown,
+    SessionRefused as SessionRefused,
+    SessionRested as SessionRested,
+    SteeringQueueFull as SteeringQueueFull,
+    SubscriberTooSlow as SubscriberTooSlow,
+    ToolContractError as ToolContractError,
+    ToolDefinitionError as ToolDefinitionError,
+    UnknownApproval as UnknownApproval,
+    UnknownCall as UnknownCall,
+    UnknownTool as UnknownTool,
+)

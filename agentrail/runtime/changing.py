@@ -1,0 +1,262 @@
+"""What of a session can be changed while it runs: its model, its tools, its plugins. The part of the handle that does it."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from agentrail.abc import Provider, Tool, ToolListing
+from agentrail.core.protocol.signals import (
+    ChangeModel,
+    ChangeTools,
+    ToolSourceReported,
+    UpdatePluginOpts,
+)
+from agentrail.core.session.projection import model_of
+from agentrail.core.session.receipts import ToolsReceipt
+from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
+from agentrail.events import ToolSourceState
+from agentrail.frozen import not_json
+from agentrail.otp.edges import call_guarded
+from agentrail.runtime.arguments import (
+    fault_of_model,
+    fault_of_provider_opts,
+    fault_of_text,
+    faults_of_names,
+    faults_of_source,
+    faults_of_tools,
+    refuse,
+)
+from agentrail.runtime.asking import AskingHandle
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.models import decide_switch, facts_of
+
+
+class ChangingHandle(AskingHandle):
+    """A handle that changes its session."""
+
+    __slots__ = ()
+
+    async def switch_model(
+        self, model: str | Provider, provider_opts: Mapping[str, Any] | None = None
+    ) -> None:
+        """Ask another model from the next request on; one that is out keeps its own.
+
+        For the model that is asked already nothing changes, and nothing is published.
+
+        Args:
+            model: A model string, or a provider object. A session keeps one object that it was switched to, beside those that
+                it still uses, and closes none: an object stays yours.
+            provider_opts: As of `start_session`; None for none, and for the model that is asked already for those it has.
+
+        Raises:
+            ModelNotFound, Authentication, OptionError: As of `start_session`; nothing changed.
+            SessionDown: The session has ended.
+
+        Cancellation: The switch stands.
+        """
+        refuse(fault_of_model(model), fault_of_provider_opts(provider_opts))
+        choice = decide_switch(model, provider_opts, self._cell.state.data.model.model, self._cell.ports)
+        signal = ChangeModel(
+            at_ms=now_ms(),
+            signal_id=self._cell.pending_calls.mint(),
+            model=facts_of(choice.name, choice.provider),
+            opts_changed=choice.opts_changed,
+            described=self._describe_for(choice.name),
+        )
+        self._cell.add_model(choice)
+        await self._ask(signal)
+        self._cell.forget_models(choice.name)
+
+    async def attach_tools(self, *tools: Tool) -> ToolsReceipt:
+        """Give the model more tools, all at once; one of a name that is there takes its place.
+
+        The next request shows them. Calls that are under way keep the tools they began with.
+
+        Args:
+            *tools: What the model may call from now on.
+
+        Returns:
+            The names that are there now.
+
+        Raises:
+            OptionError: Your move: something that is no tool, such as a list of tools; nothing was attached.
+            ToolDefinitionError: Your move: a schema that is none, or two of one name; nothing was attached.
+            SessionDown: The session has ended.
+
+        Cancellation: The change stands.
+        """
+        return await self._change_tools(tools, (), replace=False)
+
+    async def detach_tools(self, *names: str) -> ToolsReceipt:
+        """Take tools away, all at once. Calls that are under way keep theirs.
+
+        Args:
+            *names: Which; those that are not there are listed in the receipt, and are no error.
+
+        Raises:
+            OptionError: Your move: something that is no name, such as a list of names; nothing was detached.
+            SessionDown: The session has ended.
+
+        Cancellation: The change stands.
+        """
+        refuse(*faults_of_names(names))
+        return await self._change_tools((), names, replace=False)
+
+    async def replace_tools(self, *tools: Tool) -> ToolsReceipt:
+        """Give the model these tools and no others, all at once.
+
+        Args, Returns, Raises, Cancellation: As of `attach_tools`.
+        """
+        return await self._change_tools(tools, (), replace=True)
+
+    async def report_tool_source(
+        self, source: str, state: ToolSourceState, *, reason: str | None = None
+    ) -> None:
+        """Let subscribers know how something stands that gives this session tools: a server, a process, a plugin system.
+
+        For who writes such an adapter. It changes no tools, for which there are `attach_tools` and `detach_tools`, and is
+        published as often as it is called: say a state when it begins, and once.
+
+        Args:
+            source: Its name, 1 to 200 characters: the same in all that is said of it.
+            state: `connecting`, `ready`, `restarting`, `parked`, `needs_login`, `changed` or `closed`.
+            reason: Why, for people, of 1,000 characters at most. It is published: no keys.
+
+        Raises:
+            OptionError: Your move: no name, a state that is none of these, a reason that is no text or too long.
+            MailboxFull: Your move: the session has not caught up with what was sent. Try again later.
+            SessionDown: The session has ended.
+
+        Cancellation: It is published all the same.
+        """
+        refuse(*faults_of_source(source, state, reason))
+        signal_id = self._cell.pending_calls.mint()
+        await self._ask(
+            ToolSourceReported(at_ms=now_ms(), signal_id=signal_id, source=source, state=state, reason=reason)
+        )
+
+    async def update_plugin_opts(self, plugin: str, **options: Any) -> None:
+        """Give a plugin other options: at once in idle, else when the session is idle again.
+
+        Of two updates that wait, the last value of a field counts. `PluginOptsUpdated` says what became of it.
+
+        Args:
+            plugin: Its name.
+            **options: Those that change.
+
+        Raises:
+            PluginError: Your move: there is no plugin of this name.
+            OptionError: Your move: a name that is no text.
+            SessionDown: The session has ended.
+
+        Cancellation: The update stands. Returns when it is noted.
+        """
+        refuse(fault_of_text("plugin", plugin), not_json(options, "options"))
+        signal = UpdatePluginOpts(
+            at_ms=now_ms(), signal_id=self._cell.pending_calls.mint(), plugin=plugin, options=options
+        )
+        await self._ask(signal)
+
+    async def attach_plugin(self, plugin: PluginEntry) -> None:
+        """Add a plugin to the stack, between two cycles; among those of its priority it is asked last.
+
+        Args:
+            plugin: A class, an instance, or one of them with its options.
+
+        Raises:
+            PluginError: Your move: it cannot be loaded, one of its name is there, or a cycle waits for a person.
+            CallingSelf: Your move: a tool of this session asked it, and the cycle waits for that tool.
+            SessionDown: The session has ended.
+
+        Cancellation: The change stands. Waits for the end of the running cycle.
+        """
+        await self._change_plugins("attach", entry=plugin)
+
+    async def detach_plugin(self, name: str) -> None:
+        """Take a plugin out of the stack, between two cycles, and its state with it.
+
+        Raises:
+            PluginError: Your move: there is none of this name, or a cycle waits for a person.
+            OptionError: Your move: a name that is no text.
+            CallingSelf: As of `attach_plugin`.
+            SessionDown: The session has ended.
+
+        Cancellation: The change stands. Waits for the end of the running cycle.
+        """
+        refuse(fault_of_text("name", name))
+        await self._change_plugins("detach", name=name)
+
+    async def reload_plugin(self, plugin: PluginEntry) -> None:
+        """Put new code in the place of the plugin of the same name, between two cycles; its state is migrated.
+
+        Args:
+            plugin: The new code; without options those of the old one stay.
+
+        The new code goes through the last 40 messages of the conversation once more, as a dry run whose answers are not
+        carried out; it is let in only if it fails nowhere.
+
+        Raises:
+            PluginError: Your move: there is none of this name, it cannot be loaded, `migrate` refused, it failed in the
+                rehearsal, or a cycle waits for a person. The old one stays.
+            CallingSelf: As of `attach_plugin`.
+            SessionDown: The session has ended.
+
+        Cancellation: The change stands. Waits for the end of the running cycle.
+        """
+        await self._change_plugins("reload", entry=plugin)
+
+    async def _change_plugins(
+        self,
+        change: Literal["attach", "detach", "reload"],
+        *,
+        name: str = "",
+        entry: PluginEntry | None = None,
+    ) -> None:
+        self._cell.pending_calls.refuse_self(f"{change}_plugin")
+        with self._cell.changing_plugins(change, name, entry) as signal:
+            await self._ask(signal)
+
+    async def _change_tools(
+        self, tools: tuple[Tool, ...], names: tuple[str, ...], *, replace: bool
+    ) -> ToolsReceipt:
+        refuse(*faults_of_tools(tools))
+        ports = self._cell.ports
+        listing = self._listing(model_of(self._cell.state.data).model)
+        specs = tuple(ports.spec_of(tool, listing) for tool in tools)
+        Toolbox(specs)  # two of one name are found before anything is changed
+        signal = ChangeTools(
+            at_ms=now_ms(),
+            signal_id=self._cell.pending_calls.mint(),
+            attach=specs,
+            detach=names,
+            replace=replace,
+            generation=self._cell.add_tools(
+                {spec.name: tool for spec, tool in zip(specs, tools, strict=True)}
+            ),
+        )
+        try:
+            return cast("ToolsReceipt", await self._ask(signal))
+        finally:
+            self._cell.forget_tools()
+
+    def _describe_for(self, model: str) -> tuple[ToolSpec, ...]:
+        """Let the tools that describe themselves by a function do it for another model."""
+        ports, box = self._cell.ports, self._cell.state.data.tools
+        tools = [ports.tools[spec.name, box.generation_of(spec.name)] for spec in box]
+        listing = self._listing(model)
+        return tuple(
+            ports.spec_of(tool, listing)
+            for tool in tools
+            if callable(call_guarded(lambda _: None, getattr, tool, "description"))
+        )
+
+    def _listing(self, model: str) -> ToolListing:
+        ports = self._cell.ports
+        return ToolListing(
+            session_id=ports.session_id,
+            model=model,
+            working_dir=ports.working_dir,
+            user_data=ports.user_data,
+            is_unconfined=ports.is_unconfined(),
+            agents=tuple((one.spec.name, one.spec.description) for one in ports.agents.values()),
+        )

@@ -1,0 +1,235 @@
+"""What providers of context add to the requests of a turn: asked one after another, held against the rules, kept by an id.
+
+Nothing that goes wrong here keeps a request back: what a provider gives that may not be added is left out and logged, and so is all of
+one that raises or does not come to an end.
+"""
+
+import hashlib
+import logging
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+import trio
+from attrs import frozen
+
+from agentrail.abc import MAX_CONTEXT_BYTES, AtEnd, ContextProvider, ProviderContext
+from agentrail.core.policy.estimates import tokens_of
+from agentrail.core.protocol.effects import GatherContext
+from agentrail.core.protocol.request import EffectId, ModelRequest
+from agentrail.core.protocol.signals import ContextGathered
+from agentrail.errors import ErrorInfo
+from agentrail.messages import Image, Message, Text, UserBlock, UserMessage
+from agentrail.otp.edges import call_guarded
+from agentrail.otp.exits import keep
+from agentrail.otp.leaving import describe_bug
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.crashes import PortCrashed, crash_edge
+from agentrail.runtime.scrubbing import Scrub
+
+LOGGER: Final = logging.getLogger("agentrail.runtime")
+
+PROVIDER_SECONDS: Final = 10.0
+"""How long one provider is waited for."""
+
+_NOTHING_KEPT: Final = EffectId("")
+
+
+@frozen(kw_only=True)
+class Gathered:
+    """What is added to the requests of one turn.
+
+    Attributes:
+        front: In front of the conversation.
+        end: Behind it.
+    """
+
+    front: tuple[UserMessage, ...] = ()
+    end: tuple[UserMessage, ...] = ()
+
+
+_NO_CONTEXT: Final = Gathered()
+
+
+class ContextGatherer:
+    """Asks the providers of one session, and keeps what they gave the last time."""
+
+    __slots__ = ("_about", "_earlier", "_kept", "_kept_by", "_providers", "_scrub")
+
+    def __init__(
+        self, providers: Sequence[ContextProvider], about: ProviderContext, scrub: Scrub = keep
+    ) -> None:
+        """Begin with nothing.
+
+        Args:
+            providers: In the order in which they are asked.
+            about: For whom.
+            scrub: Takes secrets out of what is said of a crash.
+        """
+        self._providers = tuple(providers)
+        self._about = about
+        self._scrub = scrub
+        self._kept = _NO_CONTEXT
+        self._kept_by = _NOTHING_KEPT
+        self._earlier: dict[UserMessage, UserMessage] = {}
+
+    async def gather(self, effect: GatherContext) -> ContextGathered:
+        """Ask all of them, and keep what they add by the id of the effect; what was kept before is let go of.
+
+        Cancellation: Nothing is kept; the request that would have had it is not sent.
+        """
+        messages = tuple(effect.messages)
+        known = _said_in(messages)
+        front: list[UserMessage] = []
+        end: list[UserMessage] = []
+        for provider in self._providers:
+            name = _name_of(provider)
+            try:
+                returned = await self._ask(provider, name, messages)
+                given, is_end = (
+                    (returned.messages, True) if isinstance(returned, AtEnd) else (returned, False)
+                )
+                with self._edge(name):  # what it gave may be an object of its own
+                    kept, faults = decide_context(given, known)
+            except PortCrashed as crashed:
+                self._report(name, crashed.error.message)
+                continue
+            for fault in faults:
+                self._report(name, fault)
+            (end if is_end else front).extend(kept)
+        return self._keep(effect.effect_id, Gathered(front=tuple(front), end=tuple(end)))
+
+    def join(self, request: ModelRequest, context: EffectId) -> ModelRequest:
+        """Put what was gathered under an id in front of a request's conversation, and behind it."""
+        if context != self._kept_by:  # there is one turn at a time, and its gathering is the last one
+            return request
+        front, end = self._kept.front, self._kept.end
+        points = tuple(
+            point + len(front) if isinstance(point, int) else point for point in request.cache_points
+        )
+        return msgspec.structs.replace(
+            request, messages=(*front, *request.messages, *end), cache_points=points
+        )
+
+    async def _ask(self, provider: ContextProvider, name: str, messages: tuple[Message, ...]) -> Any:
+        with self._edge(name):
+            with trio.move_on_after(PROVIDER_SECONDS):
+                return await provider(self._about, messages)
+        message = f"it gave nothing within {PROVIDER_SECONDS:g} s"
+        raise PortCrashed(ErrorInfo(code="context_provider_timeout", message=message))
+
+    def _edge(self, name: str) -> crash_edge:
+        return crash_edge(partial(_decide_crash, name), scrub=self._scrub)
+
+    def _report(self, name: str, fault: str) -> None:
+        LOGGER.warning("session %s: context provider %s: %s", self._about.session_id, name, fault)
+
+    def _keep(self, effect_id: EffectId, found: Gathered) -> ContextGathered:
+        # The very objects of before where they say the same: what is kept of a message for a wire format goes by the object, and
+        # a new one in front would have the whole conversation encoded anew.
+        front, end = (tuple(self._earlier.get(one, one) for one in part) for part in (found.front, found.end))
+        self._earlier = {one: one for one in (*front, *end)}
+        self._kept, self._kept_by = Gathered(front=front, end=end), effect_id
+        every = (*front, *end)
+        return ContextGathered(
+            at_ms=now_ms(),
+            effect_id=effect_id,
+            count=len(every),
+            digest=digest_of_context(front, end),
+            tokens=tokens_of(every) if every else 0,
+        )
+
+
+def decide_context(
+    given: Any, known: frozenset[tuple[UserBlock, ...]]
+) -> tuple[list[UserMessage], list[str]]:
+    """Say what of a provider's messages is added.
+
+    Args:
+        given: What it gave, or what is in its `AtEnd`.
+        known: What the conversation says in the name of the user.
+
+    Returns:
+        The messages, and for each that is left out why.
+    """
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        return [], [f"it gave {given!r:.80}: expected a list of UserMessage, or AtEnd(messages)"]
+    kept: list[UserMessage] = []
+    faults: list[str] = []
+    left = MAX_CONTEXT_BYTES
+    for place, message in enumerate(given):
+        fault = _fault_of(message, known)
+        if fault is None:
+            size = _size_of(message)
+            if size > left:
+                fault = f"makes it more than {MAX_CONTEXT_BYTES:,} bytes: give less"
+            else:
+                left -= size
+                kept.append(UserMessage(content=message.content, origin="note"))
+        if fault is not None:
+            faults.append(f"message {place} is left out: it {fault}")
+    return kept, faults
+
+
+def _fault_of(message: Any, known: frozenset[tuple[UserBlock, ...]]) -> str | None:
+    if not isinstance(message, UserMessage):
+        kind = type(message).__name__
+        return (
+            f"is of type {kind}: expected UserMessage, because calls and results belong to the conversation"
+        )
+    blocks: Any = message.content
+    if not isinstance(blocks, tuple) or not blocks or not all(map(_is_sound, blocks)):
+        return f"holds {blocks!r:.80}: expected Text and Image"
+    if blocks in known:
+        return "repeats the conversation: give only what is to be added"
+    return None
+
+
+def _is_sound(block: Any) -> bool:
+    match block:
+        case Text(text=str(text)):
+            return bool(text)
+        case Image(media_type=str(), data=str(), name=str()):
+            return True
+        case _:
+            return False
+
+
+def _size_of(message: UserMessage) -> int:
+    return sum(len(_bytes_of(block)) for block in message.content)
+
+
+def _bytes_of(block: UserBlock) -> bytes:
+    text = block.text if isinstance(block, Text) else block.data if isinstance(block, Image) else ""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _said_in(messages: Iterable[Message]) -> frozenset[tuple[UserBlock, ...]]:
+    return frozenset(message.content for message in messages if isinstance(message, UserMessage))
+
+
+def digest_of_context(front: Sequence[UserMessage], end: Sequence[UserMessage]) -> str:
+    """Name what was gathered, so that two requests can be compared; empty where nothing was."""
+    if not front and not end:
+        return ""
+    digest = hashlib.sha256()
+    for side, messages in (("front", front), ("end", end)):
+        for message in messages:
+            for block in message.content:
+                kind = block.media_type if isinstance(block, Image) else "text"
+                said = _bytes_of(block)
+                # With the length in front, so that no text can pass for the beginning of the next part.
+                digest.update(f"{side} {kind} {len(said)}:".encode("utf-8", "surrogatepass"))
+                digest.update(said)
+            digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def _decide_crash(name: str, error: BaseException) -> ErrorInfo:
+    return ErrorInfo(code="context_provider_crashed", message=f"{name} raised {describe_bug(error)}")
+
+
+def _name_of(provider: object) -> str:
+    named = call_guarded(lambda _: None, getattr, provider, "__qualname__", None)
+    return named if isinstance(named, str) else type(provider).__name__

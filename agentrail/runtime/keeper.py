@@ -1,0 +1,99 @@
+"""Holding a supervisor of sessions open: out of reach of the code that cancels the body, and left in order whatever happened there."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+from agentrail.abc import NO_HOST, HostHooks, ResolveProvider
+from agentrail.actors.blocks import open_supervisor
+from agentrail.actors.kept import Kept
+from agentrail.actors.start import worker
+from agentrail.otp.child_specs import ChildSpec
+from agentrail.otp.supervision_types import Report
+from agentrail.runtime.branch import SupervisorLabel
+from agentrail.runtime.supervisor import SESSIONS, SessionSupervisor
+from agentrail.runtime.workspace import MakeSandbox
+
+STOP_WITHIN_SECONDS: Final = 10.0
+"""How long leaving a supervisor waits for its sessions before it cuts what is left."""
+
+
+class _Keeper:
+    """The task that holds the sessions' supervisor open, out of reach for who cancels the body: it is left in order."""
+
+    def __init__(self, resolve_provider: ResolveProvider, make_sandbox: MakeSandbox, host: HostHooks) -> None:
+        self._ports = (resolve_provider, make_sandbox, host)
+        self.up = trio.Event()
+        self.leave = trio.Event()
+        self.body = trio.CancelScope()
+        self.supervisor: SessionSupervisor | None = None
+        self.failure = Kept()
+
+    async def run(self) -> None:
+        """Hold it open until `leave` is set; a `SystemExit` of a session, or its like, ends it sooner.
+
+        Cancellation: Shielded; `open_sessions` sets `leave` whatever happens, and then the stop has its own bounds.
+        """
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                with self.failure:
+                    async with open_supervisor(
+                        SESSIONS, [_TEMPLATE], name=SupervisorLabel("sessions"), observer=self._hear
+                    ) as root:
+                        self.supervisor = SessionSupervisor(root, nursery, *self._ports)
+                        self.up.set()
+                        await self.leave.wait()
+                if self.failure.error is not None:  # it ends the body first, and is raised behind it
+                    self.up.set()
+                    self.body.cancel(reason="the supervisor was ended")
+                if self.supervisor is not None:
+                    await self.supervisor.close_rest()
+                nursery.cancel_scope.cancel(reason="the supervisor was closed")
+
+    def _hear(self, report: Report) -> None:
+        if self.supervisor is not None:
+            self.supervisor.hear(report)
+
+
+@asynccontextmanager
+async def open_sessions(
+    resolve_provider: ResolveProvider, make_sandbox: MakeSandbox, *, host: HostHooks = NO_HOST
+) -> AsyncIterator[SessionSupervisor]:
+    """Open a supervisor over the given adapters; leaving the block ends all its sessions, whatever happened inside.
+
+    Args:
+        resolve_provider: Turns a model string into a provider.
+        make_sandbox: Makes the place where the files of a session are.
+        host: What is asked about the calls of its sessions, and told of them; those of their children too.
+
+    An exception of the body leaves as itself, not in a group, after the ordered stop; so does a `SystemExit` or
+    `KeyboardInterrupt` of a session.
+
+    Cancellation: The stop is shielded and bounded: ten seconds, then what is left is cancelled.
+    """
+    keeper = _Keeper(resolve_provider, make_sandbox, host)
+    failure = Kept()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keeper.run, name="keeper of sessions")
+        try:
+            with failure:
+                await keeper.up.wait()
+                assert keeper.supervisor is not None  # noqa: S101 - it is up
+                with keeper.body:
+                    yield keeper.supervisor
+            if keeper.supervisor is not None:
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + STOP_WITHIN_SECONDS):
+                    await keeper.supervisor.stop_all("the supervisor was closed")
+        finally:  # whatever the stop ran into: the keeper is shielded, and no other code could ever end it
+            keeper.leave.set()
+    keeper.failure.release()
+    failure.release()
+
+
+async def _no_session() -> None:
+    """Stand in the template, which is never started: each session comes with a spec of its own."""
+
+
+_TEMPLATE: Final = ChildSpec("session", worker(_no_session), "temporary")

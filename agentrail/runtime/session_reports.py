@@ -1,0 +1,177 @@
+"""What happens to the sessions of a supervisor, as it happens: one that crashed and is back, one that was given up.
+
+For an operator who wants to see it at once; the log has it too, with the traceback. Nothing waits for a reader.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Literal, Self, TypeAlias
+
+import trio
+from attrs import frozen
+
+from agentrail.errors import OptionError, SessionDown, YourMove
+from agentrail.messages import SessionId
+from agentrail.runtime.fan_in import EVERY
+from agentrail.runtime.scopes import fault_of_scope
+from agentrail.runtime.session import SessionCell
+
+DEFAULT_BUFFER: Final = 256
+
+_Channel: TypeAlias = tuple[
+    trio.MemorySendChannel["SessionReport"], trio.MemoryReceiveChannel["SessionReport"]
+]
+
+
+@frozen(kw_only=True)
+class SessionReport:
+    """What happened to a session.
+
+    Attributes:
+        kind: `restarted`: it crashed, and a new incarnation has begun; `parked`: it crashed too often, and was given up.
+        session_id: Which one.
+        scope: Of which scope; empty for one without.
+        reason: What it crashed with, one line, without its secrets.
+        incarnation: The one that begins, or that was the last.
+        at_ms: When, in milliseconds since 1970.
+    """
+
+    kind: Literal["restarted", "parked"]
+    session_id: SessionId
+    scope: str
+    reason: str
+    incarnation: int
+    at_ms: int
+
+
+class SessionReports:
+    """The reports of one reader: an async context manager to iterate over. Iteration ends when the supervisor closes."""
+
+    def __init__(
+        self,
+        *,
+        buffer: int,
+        scope: str | None,
+        enter: "Callable[[SessionReports], None]",
+        leave: "Callable[[SessionReports], None]",
+    ) -> None:
+        """Made by `SessionSupervisor.reports`."""
+        self._scope = scope
+        self._enter = enter
+        self._leave = leave
+        self._is_entered = False
+        channel: _Channel = trio.open_memory_channel(buffer)
+        self._sender, self._receiver = channel
+        self.dropped = 0
+        """How many reports were left out, the oldest first, because the buffer was full."""
+
+    def offer(self, report: SessionReport) -> None:
+        """Take a report if it is wanted; a full buffer gives up its oldest one."""
+        if self._scope is not None and self._scope != report.scope:
+            return
+        try:
+            self._sender.send_nowait(report)
+        except trio.WouldBlock:
+            # The newest counts most: it says how things are.
+            self._receiver.receive_nowait()
+            self.dropped += 1
+            self._sender.send_nowait(report)
+
+    def end(self) -> None:
+        """Take nothing more; what waits is still read."""
+        self._sender.close()
+
+    async def __aenter__(self) -> Self:
+        """Begin: what happens from now on is reported. Not even a checkpoint lies between.
+
+        Raises:
+            YourMove: It was entered before; ask for reports once more.
+            SessionDown: The supervisor is closed: nothing would ever come.
+        """
+        if self._is_entered:
+            message = "these reports were entered before: call supervisor.reports() once more"
+            raise YourMove(message)
+        self._enter(self)
+        self._is_entered = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Let go of it."""
+        self._leave(self)
+        self._sender.close()
+
+    def __aiter__(self) -> Self:
+        """Iterate over oneself: tasks that share it share the reports."""
+        return self
+
+    async def __anext__(self) -> SessionReport:
+        """Give the next report.
+
+        Raises:
+            YourMove: Its block was not entered, so that nothing would ever come.
+
+        Cancellation: Always a checkpoint, and nothing is lost by it.
+        """
+        if not self._is_entered:
+            message = "these reports were not entered: read them inside of `async with supervisor.reports() as reports:`"
+            raise YourMove(message)
+        try:
+            return await self._receiver.receive()
+        except trio.EndOfChannel:
+            raise StopAsyncIteration from None
+
+
+class ReportBoard:
+    """Who reads the reports of one supervisor. Without a reader nothing is made."""
+
+    def __init__(self) -> None:
+        """Begin without readers."""
+        self._readers: tuple[SessionReports, ...] = ()
+        self._down: str | None = None
+
+    def subscribe(self, *, scope: str | None, buffer: int) -> SessionReports:
+        """Make reports; they come from when their block is entered.
+
+        Raises:
+            OptionError: Your move: a scope that can be none, or a buffer below 1. All faults at once.
+        """
+        faults = [] if scope is None else [fault_of_scope("scope", scope)]
+        if type(buffer) is not int or buffer < 1:
+            faults.append(f"buffer is {buffer!r:.200}: expected a whole number from 1")
+        found = [fault for fault in faults if fault is not None]
+        if found:
+            raise OptionError(found)
+        return SessionReports(buffer=buffer, scope=scope, enter=self._join, leave=self._forget)
+
+    def publish(
+        self, kind: Literal["restarted", "parked"], cell: SessionCell, incarnation: int, at_ms: int
+    ) -> None:
+        """Tell all readers, and wait for none."""
+        if not self._readers:
+            return
+        report = SessionReport(
+            kind=kind,
+            session_id=cell.ports.session_id,
+            scope=cell.ports.scope,
+            reason=cell.crash or "",
+            incarnation=incarnation,
+            at_ms=at_ms,
+        )
+        for reader in self._readers:
+            reader.offer(report)
+
+    def close(self, reason: str) -> None:
+        """End all reports after what waits to be read."""
+        self._down = reason
+        for reader in self._readers:
+            reader.end()
+
+    def _join(self, reader: SessionReports) -> None:
+        if self._down is not None:
+            raise SessionDown(EVERY, self._down)
+        self._readers = (*self._readers, reader)
+
+    def _forget(self, reader: SessionReports) -> None:
+        self._readers = tuple(other for other in self._readers if other is not reader)

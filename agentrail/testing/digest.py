@@ -1,0 +1,159 @@
+"""`run_seeded(main, seed)`: a program under a seed, and the digest of all that it did. One seed, one digest.
+
+    run = run_seeded(main, 8817)
+    assert run.digest == run_seeded(main, 8817).digest
+
+The digest is BLAKE2b over each step of a task (its name and the virtual time), each signal, effect and event of every session,
+and whatever the program notes itself. It is the same in another process, with other hash seeds and another allocator, or
+something took from the machine what a seed should give: compare the `lines` of two runs, the first that differs is near it.
+It is not the same across commits, releases of Python or of what is installed.
+"""
+
+import hashlib
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+import trio
+from attrs import frozen
+
+from agentrail.core.protocol.effects import Effect, Publish
+from agentrail.core.protocol.signals import Signal
+from agentrail.core.session.state import SessionState
+from agentrail.core.wire.codec import encode_event, encode_signal
+from agentrail.outside import installed
+from agentrail.runtime import session as sessions
+from agentrail.testing.clock import FakeClock
+from agentrail.testing.schedule import NotRepeatable, seeded_order, why_not_repeatable
+from agentrail.testing.seeded import SeededMachine
+
+T = TypeVar("T")
+
+_ADDRESS: Final = re.compile(r"\bat 0x[0-9a-f]+")
+
+
+class Digest(trio.abc.Instrument):
+    """What was done so far.
+
+    Attributes:
+        counts: How many lines there were of each kind: `step`, `signal`, `effect`, `event`, and those of the program.
+        lines: All of them as text, if they are kept.
+    """
+
+    def __init__(self, *, keep_lines: bool = False) -> None:
+        """Begin with nothing.
+
+        Args:
+            keep_lines: Whether the text is kept: megabytes, and of use when two runs differ.
+        """
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._keeps = keep_lines
+        self.counts: dict[str, int] = {}
+        self.lines: list[str] = []
+
+    def note(self, kind: str, said: bytes | str) -> None:
+        """Take one more thing that was done.
+
+        Args:
+            kind: One word.
+            said: What; without the address of an object in it, which is another one next time.
+        """
+        data = said.encode("utf-8", "surrogatepass") if isinstance(said, str) else said
+        # With the length, so that no two different rows of notes are one row of bytes.
+        self._hash.update(b"%s %d " % (kind.encode(), len(data)))
+        self._hash.update(data)
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        if self._keeps:
+            self.lines.append(f"{kind} {data.decode('utf-8', 'replace')}")
+
+    def hexdigest(self) -> str:
+        """Give the digest of what was done so far."""
+        return self._hash.hexdigest()
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """Note who goes on, and when."""
+        self.note("step", f"{_ADDRESS.sub('', task.name)} {trio.current_time()!r}")
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Note what all sessions hear and decide; not in two threads at once."""
+        # The name by which sessions call it: there is no other place that all signals go through.
+        room: Any = sessions
+        step = room.step
+
+        def noted(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effect, ...]]:
+            self.note("signal", encode_signal(signal))
+            after, effects = step(state, signal)
+            for effect in effects:
+                self._note_effect(effect)
+            return after, effects
+
+        room.step = noted
+        try:
+            yield
+        finally:
+            room.step = step
+
+    def _note_effect(self, effect: Effect) -> None:
+        if isinstance(effect, Publish):
+            self.note("event", encode_event(effect.event))
+        else:
+            self.note("effect", type(effect).__name__.encode() + b" " + canonical(effect))
+
+
+@frozen(kw_only=True)
+class SeededRun(Generic[T]):
+    """What became of a run.
+
+    Attributes:
+        digest: Of all that was done, in hexadecimal digits.
+        result: What the program returned.
+        counts: How many steps, signals, effects, events and notes there were.
+        lines: Their text, if it was kept.
+    """
+
+    digest: str
+    result: T
+    counts: dict[str, int]
+    lines: tuple[str, ...] = ()
+
+
+def run_seeded(
+    main: Callable[[Digest], Awaitable[T]], seed: object, *, keep_lines: bool = False
+) -> SeededRun[T]:
+    """Run a program as `trio.run` does, on virtual time, with all that the machine would give drawn from a seed.
+
+    Args:
+        main: The program. It is handed the digest, for what it has to note itself.
+        seed: Anything with a `str` of its own.
+        keep_lines: Whether the text of what was done is kept.
+
+    Raises:
+        NotRepeatable: Your move: under this release of Trio the digest would mean nothing.
+        BaseException: What the program raises.
+    """
+    fault = why_not_repeatable()
+    if fault is not None:
+        raise NotRepeatable(fault)
+    digest = Digest(keep_lines=keep_lines)
+    with seeded_order(seed), installed(SeededMachine(seed)), digest.listening():
+        result = trio.run(main, digest, clock=FakeClock(), instruments=[digest])
+    return SeededRun(
+        digest=digest.hexdigest(), result=result, counts=digest.counts, lines=tuple(digest.lines)
+    )
+
+
+def canonical(value: object) -> bytes:
+    """Write a value down so that equal ones are equal bytes in every process: sets and objects are sorted."""
+    return msgspec.json.encode(value, enc_hook=_plain, order="deterministic")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, BaseException):
+        return [type(value).__qualname__, str(value)]
+    for kind, plain in ((dict, dict), (list, list), (frozenset, set)):
+        if isinstance(value, kind):
+            return plain(value)
+    return _ADDRESS.sub("", repr(value))

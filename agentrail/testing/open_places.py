@@ -1,0 +1,107 @@
+"""Where a drawn signal points: the effects, timers, calls and interactions of a state, found by their place in it.
+
+A strategy draws a place (`0`, `1`, `late`), and here it becomes an id, so that a script that was made shorter still meets
+what is open in the state that it has come to.
+"""
+
+from collections.abc import Iterable
+
+from agentrail.core.protocol import signals as s
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.session.open_calls import CallState
+from agentrail.core.session.owners import OfChild, OfContext, OfHostCheck, OfHostReport, owned_by
+from agentrail.core.session.state import Phase, SessionState
+from agentrail.messages import AssistantMessage, CallId
+from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of
+
+
+def id_at(outcome: s.EffectOutcome | s.ToolAsked | s.ToolWantsChild, state: SessionState) -> EffectId:
+    """Give the effect at the place that an outcome was drawn with; without one, or for `late`, an id that is not open any more."""
+    ids = open_ids(outcome, state)
+    if outcome.effect_id == "late" or not ids:
+        match outcome:
+            case s.ToolFinished() | s.ToolProgressed() | s.ToolEmitted() | s.ToolAsked() | s.ToolWantsChild():
+                prefix = "t"
+            case s.AgentIdled() | s.AgentEnded() | s.ChildStarted() | s.ChildPublished():
+                prefix = "g"
+            case s.TeardownFinished():
+                prefix = "d"
+            case s.TimerFired():
+                prefix = "w"
+            case s.PluginRequestFinished():
+                prefix = "e"
+            case s.HostJudged() | s.HostTold():
+                prefix = "h"
+            case s.ContextGathered():
+                prefix = "g"
+            case _:
+                prefix = "r"
+        return EffectId(f"{prefix}{max(state.data.minted - 1, 0)}")
+    return ids[int(outcome.effect_id) % len(ids)]
+
+
+def open_ids(
+    outcome: s.EffectOutcome | s.ToolAsked | s.ToolWantsChild, state: SessionState
+) -> list[EffectId]:
+    """Give the open effects that such an outcome may be of."""
+    data = state.data
+    match outcome:
+        case s.ToolFinished() | s.ToolProgressed() | s.ToolEmitted() | s.ToolAsked() | s.ToolWantsChild():
+            ends_some_time = {"running", "stopping"}
+            running = ids_of(call for call in (*data.batch, *data.survivors) if call.stage in ends_some_time)
+            of_tools = [effect_id for effect_id, _ in owned_by(data.open, OfChild)]
+            return [*running, *of_tools] if isinstance(outcome, s.ToolFinished) else running
+        case s.AgentIdled() | s.AgentEnded() | s.ChildStarted() | s.ChildPublished():
+            return [agent.effect_id for agent in data.agents.alive]
+        case s.TeardownFinished():
+            return teardowns_of(state)
+        case s.TimerFired():
+            return timers_of(state)
+        case s.PluginRequestFinished():
+            return plugin_requests_of(state)
+        case s.HostJudged():
+            return [effect_id for effect_id, _ in owned_by(data.open, OfHostCheck)]
+        case s.HostTold():
+            return [effect_id for effect_id, _ in owned_by(data.open, OfHostReport)]
+        case s.ContextGathered():
+            return [effect_id for effect_id, _ in owned_by(data.open, OfContext)]
+        case _:
+            return [data.stream.effect_id] if data.stream and not data.stream.pausing else []
+
+
+def can_go_on(state: SessionState) -> bool:
+    """Say whether something stands there that a model could answer without new words."""
+    data, messages = state.data, state.data.history.messages
+    rests = state.phase is Phase.IDLE and data.cycle is None and data.teardown is None and not state.ended
+    return rests and bool(messages) and not isinstance(messages[-1], AssistantMessage)
+
+
+def timers_of(state: SessionState) -> list[EffectId]:
+    """Give the ids of all timers that a session has set: of what waits for people, of what pauses, of a hook that waits."""
+    data = state.data
+    waiting = [interaction.timer for interaction in data.interactions if interaction.timer is not None]
+    pausing = ids_of(call for call in data.batch if call.stage == "pausing")
+    between = [data.stream.effect_id] if data.stream is not None and data.stream.pausing else []
+    holding = [data.held.timer] if data.held is not None else []
+    for_agents = [wait.timer for wait in data.agents.waits if wait.timer is not None]
+    return [*waiting, *pausing, *between, *holding, *for_agents]
+
+
+def ids_of(calls: Iterable[CallState]) -> list[EffectId]:
+    """Give the effects of these calls."""
+    return [call.effect_id for call in calls if call.effect_id is not None]
+
+
+def interaction_at(place: str, state: SessionState) -> str:
+    """Name what waits at this place; without one, or for `late`, what was decided last, or what never was."""
+    ids = [str(interaction.id) for interaction in state.data.interactions]
+    if place == "late" or not ids:
+        ids = [resolved.id for resolved in state.data.resolved[-1:]] or ["unknown/a0"]
+        return ids[0]
+    return ids[int(place) % len(ids)]
+
+
+def call_at(place: str, state: SessionState) -> CallId:
+    """Name the call at this place; without one, or for `late`, one that never was."""
+    calls = [call.call.call_id for call in (*state.data.batch, *state.data.survivors)]
+    return calls[int(place) % len(calls)] if calls and place != "late" else CallId("c0")

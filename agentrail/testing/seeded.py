@@ -1,0 +1,206 @@
+"""`SeededMachine`: ids, clocks, chance and threads from a seed, for programs that are to be the same run when run again.
+
+    machine = SeededMachine(7)
+    with seeded_order(7), outside.installed(machine):
+        trio.run(main, clock=FakeClock())
+
+It stands for the machine as a whole: nothing behind it opens a thread or a process. What people give to a session, models and
+tools, is theirs: what they take from the machine themselves is not drawn here.
+"""
+
+import contextvars
+import random
+from collections.abc import Callable
+from typing import Any, Final, TypeVar, cast
+
+import outcome
+import trio
+from attrs import define, field
+
+from agentrail.outside import Command, RealMachine
+
+T = TypeVar("T")
+
+BEGINNING: Final = 1_700_000_000.0
+"""What the clock on the wall shows where Trio's shows 0, in seconds since 1970."""
+
+MAX_STEPS_LATE: Final = 8
+"""How many turns of the loop an offloaded function may come late."""
+
+
+class _Stopped(BaseException):
+    """An offloaded function was told that its caller was cancelled, and let it travel."""
+
+
+@define(eq=False)
+class _Job:
+    """A function that was offloaded.
+
+    Attributes:
+        waiting: The task that waits for it; None once it was left behind.
+        is_cancelled: Whether that task was cancelled.
+    """
+
+    waiting: trio.lowlevel.Task | None
+    abandonable: bool
+    is_cancelled: bool = False
+    context: contextvars.Context = field(factory=contextvars.copy_context)
+
+
+class NoProcesses:
+    """Starts nothing: commands belong in a memory sandbox here."""
+
+    async def open(self, command: Command, **_options: Any) -> trio.Process:
+        """Refuse.
+
+        Raises:
+            PermissionError: Always.
+        """
+        await trio.lowlevel.checkpoint()
+        raise _no_process(command)
+
+    async def run(self, command: Command, **_options: Any) -> Any:
+        """Refuse.
+
+        Raises:
+            PermissionError: Always.
+        """
+        await trio.lowlevel.checkpoint()
+        raise _no_process(command)
+
+    def start(self, command: Command, **_options: Any) -> Any:
+        """Refuse.
+
+        Raises:
+            PermissionError: Always.
+        """
+        raise _no_process(command)
+
+    def signal_group(self, group: int, _number: int) -> None:
+        """Find no group.
+
+        Raises:
+            ProcessLookupError: Always.
+        """
+        message = f"there is no process group {group} in a seeded run"
+        raise ProcessLookupError(message)
+
+
+class SeededMachine(RealMachine):
+    """A machine of which everything comes from a seed. For one Trio run, with a clock that is virtual.
+
+    Each kind of draw has a generator of its own, so that one more retry does not change the ids.
+
+    Attributes:
+        barked: When, on Trio's clock, watchdogs barked that no end had called off. What they would have done is not done.
+    """
+
+    processes = NoProcesses()
+
+    def __init__(self, seed: object) -> None:
+        """Take a seed: anything with a `str` of its own."""
+        self._ids = random.Random(f"{seed}/ids")  # noqa: S311 - has to repeat, as all here
+        self._jitter = random.Random(f"{seed}/jitter")  # noqa: S311 - as above
+        self._late = random.Random(f"{seed}/threads")  # noqa: S311 - as above
+        self._running: _Job | None = None
+        self.barked: list[float] = []
+
+    def ids(self, size_bytes: int, /) -> str:
+        """Draw one."""
+        return self._ids.randbytes(size_bytes).hex()
+
+    def wall(self) -> float:
+        """Read Trio's clock with a date put in front; outside of a run, the date."""
+        return BEGINNING + self.stopwatch()
+
+    def stopwatch(self) -> float:
+        """Read Trio's clock: code takes no time here."""
+        return trio.current_time() if trio.lowlevel.in_trio_run() else 0.0
+
+    def jitter(self) -> float:
+        """Draw one."""
+        return self._jitter.random()
+
+    async def offload(
+        self,
+        function: Callable[..., T],
+        /,
+        *args: Any,
+        abandon_on_cancel: bool = False,
+        limiter: trio.CapacityLimiter | None = None,
+    ) -> T:
+        """Run a function in the loop, some turns later; also one that is left behind, which then is."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        job = _Job(trio.lowlevel.current_task(), abandon_on_cancel)
+        if limiter is not None:
+            await limiter.acquire_on_behalf_of(job)
+
+        def stop_waiting(_: object) -> trio.lowlevel.Abort:
+            job.is_cancelled = True
+            if not abandon_on_cancel:
+                return trio.lowlevel.Abort.FAILED
+            job.waiting = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        trio.lowlevel.spawn_system_task(
+            self._work,
+            job,
+            lambda: function(*args),
+            self._late.randint(1, MAX_STEPS_LATE),
+            limiter,
+            name=f"offloaded {getattr(function, '__qualname__', type(function).__qualname__)}",
+        )
+        try:
+            return cast("T", await trio.lowlevel.wait_task_rescheduled(stop_waiting))
+        except _Stopped:
+            await trio.lowlevel.checkpoint()  # raises Trio's own
+            raise
+
+    def check_cancelled(self) -> None:
+        """Raise in an offloaded function when its caller was cancelled.
+
+        Raises:
+            RuntimeError: Your move: it is none.
+        """
+        if self._running is None:
+            message = "check_cancelled is for functions that were offloaded"
+            raise RuntimeError(message)
+        if self._running.is_cancelled:
+            raise _Stopped
+
+    def watchdog(self, seconds: float, bark: Callable[[], None], /) -> trio.CancelScope:
+        """Note in `barked` when it would have ended the process; the scope calls it off."""
+        scope = trio.CancelScope(deadline=trio.current_time() + seconds)
+        trio.lowlevel.spawn_system_task(self._watch, scope, name="watchdog")
+        return scope
+
+    async def _work(
+        self, job: _Job, call: Callable[[], object], steps_late: int, limiter: trio.CapacityLimiter | None
+    ) -> None:
+        # Shielded: the end of the run waits for it, so that what was left behind is not cut in the middle of its work.
+        with trio.CancelScope(shield=True):
+            for _ in range(steps_late):
+                await trio.lowlevel.checkpoint()
+        before, self._running = self._running, job
+        try:
+            done = job.context.run(outcome.capture, call)
+        finally:
+            self._running = before
+        if limiter is not None:
+            limiter.release_on_behalf_of(job)
+        if job.waiting is not None:
+            waiting, job.waiting = job.waiting, None
+            trio.lowlevel.reschedule(waiting, done)
+
+    async def _watch(self, scope: trio.CancelScope) -> None:
+        at = scope.deadline
+        with scope:
+            await trio.sleep_forever()
+        if trio.current_time() >= at:
+            self.barked.append(at)
+
+
+def _no_process(command: Command) -> PermissionError:
+    return PermissionError(
+        1, f"{command[0]!r} was not started: no process is, in a seeded run; use a memory sandbox"
+    )

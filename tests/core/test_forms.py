@@ -1,0 +1,172 @@
+"""Forms: what one may be, what an answer to it is, and the words for what is neither."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.core.values.forms import MAX_FIELDS, fault_of_form, fault_of_url, read_form
+from agentrail.testing.forms import FORM
+
+TEXT = {"type": "string"}
+
+
+def form(**fields: Any) -> dict[str, Any]:
+    """A form of these fields."""
+    return {"type": "object", "properties": fields}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        FORM,
+        form(a={"oneOf": [{"const": "l", "title": "Left"}, {"const": "r"}]}),
+        form(a={"enum": ["l", "r"], "enumNames": ["Left", "Right"], "title": "Side", "description": "Which"}),
+        form(a={"type": "number", "minimum": 0.5, "maximum": 2, "default": 1}),
+        form(a={"type": "string", "format": "email"}) | {"additionalProperties": False, "title": "Who"},
+    ],
+)
+def test_a_flat_form_is_taken(schema):
+    """Texts, numbers, flags and choices, as MCP and AG-UI send them."""
+    assert fault_of_form(schema) is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ("x", "is 'x': expected a JSON Schema of a flat object"),
+        ({"type": "array"}, "has type 'array': expected 'object'"),
+        ({"type": "object"}, "has no properties, or too many: expected 1 to 50 fields"),
+        (form(**{f"f{n}": TEXT for n in range(MAX_FIELDS + 1)}), "has no properties, or too many"),
+        (form(a=TEXT) | {"$ref": "https://x"}, "has '$ref': a form has type, properties and required"),
+        (form(a=TEXT) | {"additionalProperties": True}, "has additionalProperties: expected False"),
+        (form(a=TEXT) | {"required": ["b"]}, "has required a list: expected names of its fields, 'a'"),
+        (form(a=TEXT) | {"required": [7]}, "has required a list: expected names"),
+        (form(a=TEXT) | {"title": 7}, "has a title that is no text"),
+        (form(**{" ": TEXT}), "has a field ' ' that has no name"),
+        (form(a="string"), "has a field 'a' that is 'string': expected an object"),
+        (form(a={"type": "object"}), "has a field 'a' that has type 'object': expected string, number"),
+        (form(a={"type": ["string", "null"]}), "has a field 'a' that has type a list: expected string"),
+        (form(a={**TEXT, "pattern": "(a+)+$"}), "has a field 'a' that has 'pattern': a field of type string"),
+        (form(a={**TEXT, "title": 7}), "has a field 'a' that has a title that is no text"),
+        (form(a={**TEXT, "minLength": -1}), "has minLength -1: expected a whole number from 0"),
+        (form(a={"type": "number", "minimum": "1"}), "has minimum '1': expected a number"),
+        (form(a={"type": "number", "minimum": float("nan")}), "has minimum nan: expected a number"),
+        (form(a={"type": "integer", "minimum": 2, "maximum": 1}), "has minimum above its maximum"),
+        (form(a={**TEXT, "format": "regex"}), "has format 'regex': expected one of email, uri, date"),
+        (form(a={"enum": []}), "has choices that are no list of 1 to 200"),
+        (form(a={"enum": ["x", "x"]}), "has choices that are not all texts, each once"),
+        (form(a={"enum": [1, 2]}), "has choices that are not all texts, each once"),
+        (form(a={"enum": ["x"], "oneOf": [{"const": "x"}]}), "has enum and oneOf: expected one of them"),
+        (form(a={"oneOf": [{"title": "x"}]}), "has choices that are not all texts, each once"),
+        (form(a={"oneOf": ["x"]}), "has a oneOf whose members are not all"),
+        (form(a={**TEXT, "enumNames": ["x"]}), "has enumNames and no enum"),
+        (form(a={"enum": ["x"], "enumNames": ["x", "y"]}), "has enumNames that are not one text for each"),
+        (form(a={"type": "boolean", "default": "yes"}), "has the default 'yes': expected true or false"),
+        (form(a={**TEXT, "description": "x" * 60_000}), "has more than 50,000 characters: ask for less"),
+    ],
+)
+def test_what_no_client_could_draw_is_refused(schema, words):
+    """With what is wrong, where, and what was expected."""
+    assert words in (fault_of_form(schema) or "")
+
+
+@pytest.mark.parametrize(
+    ("field", "good", "bad"),
+    [
+        ({"type": "string", "minLength": 2, "maxLength": 3}, "abc", "a"),
+        ({"type": "string", "format": "email"}, "ada@example.org", "ada"),
+        ({"type": "string", "format": "uri"}, "https://example.org", "example"),
+        ({"type": "string", "format": "date"}, "2026-07-28", "2026-02-30"),
+        ({"type": "string", "format": "date-time"}, "2026-07-28T12:00:00Z", "noon"),
+        ({"type": "integer", "minimum": 1}, 1, 0),
+        ({"type": "integer"}, 3, 3.5),
+        ({"type": "integer"}, 3, True),
+        ({"type": "integer"}, 3, "3"),
+        ({"type": "integer"}, 3, 10**400),
+        ({"type": "number", "maximum": 1.5}, 1.5, 1.6),
+        ({"type": "number"}, -1, float("inf")),
+        ({"type": "boolean"}, False, 0),
+        ({"enum": ["l", "r"]}, "l", "Left"),
+        ({"oneOf": [{"const": "l", "title": "Left"}]}, "l", "Left"),
+        ({"type": "string"}, "", ["x"]),
+        ({"type": "string"}, "x", {"x": 1}),
+    ],
+)
+def test_a_field_takes_what_fits_it_and_nothing_else(field, good, bad):
+    """A sentence for the field says what was expected, and what came."""
+    schema = form(a=field)
+    assert fault_of_form(schema) is None
+    assert read_form(schema, {"a": good}) == {"a": good}
+    refused = read_form(schema, {"a": bad})
+    assert isinstance(refused, str)
+    assert refused.startswith("'a' is ")
+    assert ": expected " in refused
+
+
+def test_an_answer_counts_in_one_form():
+    """In the order of the form, with its defaults, without what was left empty, whole numbers as such; frozen."""
+    read = read_form(FORM, {"age": 36.0, "name": "Ada", "sure": None})
+    assert read == {"name": "Ada", "age": 36, "side": "left"}
+    assert not isinstance(read, str)
+    assert list(read) == ["name", "age", "side"]
+    assert type(read["age"]) is int
+    with pytest.raises(TypeError):
+        read["age"] = 7
+
+
+def test_each_fault_of_an_answer_has_its_sentence():
+    """What is missing, what is not of this form, and what does not fit, all at once."""
+    refused = read_form(FORM, {"street": "x", "age": -1})
+    assert isinstance(refused, str)
+    assert refused.startswith(
+        "'street' is no field of this form; 'name' is missing: expected a text from 1 characters; "
+        "'age' is -1: expected a whole number from 0; the form has name "
+    )
+    assert "more than 100,000 characters" in str(read_form(FORM, {"name": "x" * 200_000}))
+    assert "got 'Ada'" in str(read_form(FORM, "Ada"))
+    assert "got a list" in str(read_form(FORM, ["Ada"]))
+
+
+@given(
+    given=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: (
+            st.lists(inner) | st.dictionaries(st.sampled_from(("name", "age", "side", "sure", "x")), inner)
+        ),
+    )
+)
+def test_what_was_taken_is_taken_again(given):
+    """Whatever comes, it is refused in words, or what counts of it is an answer that counts as itself."""
+    read = read_form(FORM, given)
+    assert read if isinstance(read, str) else read_form(FORM, read) == read
+
+
+@pytest.mark.parametrize(
+    "url", ["https://example.org/a?b=c", "http://127.0.0.1:8080/", "https://exämple.org"]
+)
+def test_an_address_can_be_shown(url):
+    """Of the web, with a host."""
+    assert fault_of_url(url) is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        None,
+        7,
+        "",
+        "example.org",
+        "javascript:alert(1)",
+        "file:///etc/passwd",
+        "https://",
+        "https://a b",
+        "https://[x",
+        "https://a\x1b[2J",
+        "https://a/" + "x" * 2_000,
+        "https://\ud800.org",
+    ],
+)
+def test_what_is_no_address_is_refused(url):
+    """No scheme that runs something, no host that is none, nothing that repaints a terminal."""
+    assert "expected" in (fault_of_url(url) or "")

@@ -1,0 +1,452 @@
+"""Providers of context: what they add goes along with the requests of a turn and stands nowhere else; nothing they do keeps one back (8.3.5)."""
+
+import itertools
+import json
+import logging
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import given, strategies as st
+
+from agentrail.abc import MAX_CONTEXT_BYTES, AtEnd, ProviderContext, Secret
+from agentrail.core.policy.budget import Budget
+from agentrail.core.protocol.effects import GatherContext
+from agentrail.core.protocol.request import EffectId, ModelRequest
+from agentrail.core.values.toolbox import Toolbox
+from agentrail.errors import CycleAborted, CycleFailed, OptionError, RateLimited
+from agentrail.events import AgentEnd, RequestStart, SubagentStart
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    FileRef,
+    Image,
+    SessionId,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from agentrail.providers.anthropic import AnthropicMessages
+from agentrail.providers.http import HttpClients
+from agentrail.providers.options import ProviderOptions
+from agentrail.runtime.context import ContextGatherer, decide_context, digest_of_context
+from agentrail.testing.cancelling import cancel_everywhere
+from agentrail.testing.expectations import check_history
+from agentrail.testing.models import ScriptedModel, calls, fails, says
+from agentrail.testing.tools import RecordingTool
+from agentrail.tools.task import TaskTool
+from tests.runtime.rig import calling, on_virtual_time, saying, until
+
+RESULTS = ToolMessage(results=(ToolResult(call_id=CallId("c"), name="t", text="x"),))
+
+
+def note(text):
+    """A message that a provider gives."""
+    return UserMessage(content=(Text(text=text),))
+
+
+def giving(*messages, at_end=False):
+    """Make a provider that gives the same each time, and counts how often it was asked."""
+    asked = []
+
+    async def give(about, conversation):
+        await trio.lowlevel.checkpoint()
+        asked.append((about, conversation))
+        return AtEnd([*messages]) if at_end else [*messages]
+
+    give.asked = asked
+    return give
+
+
+def texts_of(request):
+    """The texts of a request, in order."""
+    return [
+        block.text
+        for message in request.messages
+        if isinstance(message, UserMessage | AssistantMessage)
+        for block in message.content
+        if isinstance(block, Text)
+    ]
+
+
+async def test_what_is_gathered_goes_along_and_stands_nowhere(supervisor):
+    """In front of the conversation and behind it; the history has no word of it, and the event says how many they are."""
+    model = saying("fine", "fine too")
+    front, end = giving(note("You know Faro.")), giving(note("It is noon."), at_end=True)
+    session = await supervisor.start_session(
+        model=model, context_providers=[front, end], user_data={"tenant_id": "acme"}
+    )
+    async with session.subscribe(kinds=[RequestStart]) as events:
+        await session.ask("Hi")
+        started = await anext(events)
+    await session.ask("And?")
+    assert texts_of(model.requests[0]) == ["You know Faro.", "Hi", "It is noon."]
+    assert texts_of(model.requests[1]) == ["You know Faro.", "Hi", "fine", "And?", "It is noon."]
+    assert (started.messages, started.context_messages, len(started.context_digest)) == (3, 2, 64)
+    said = json.dumps([repr(message) for message in await session.messages()])
+    assert "Faro" not in said
+    assert "noon" not in said
+    about, conversation = end.asked[0]
+    assert about == ProviderContext(session_id=session.session_id, user_data={"tenant_id": "acme"})
+    assert [message.content[0].text for message in conversation] == ["Hi"]
+
+
+async def test_all_attempts_at_a_turn_have_the_same(supervisor):
+    """It is asked once per turn, however often the request is sent; the next turn asks again."""
+    asked = []
+
+    async def counting(about, conversation):
+        await trio.lowlevel.checkpoint()
+        asked.append(len(conversation))
+        return [note(f"asked {len(asked)} times")]
+
+    broken = fails(RateLimited("slow down", retry_after_seconds=0.0))
+    model = ScriptedModel([broken, calls(("record", {})), says("done")])
+    session = await supervisor.start_session(
+        model=model, context_providers=[counting], tools=[RecordingTool()]
+    )
+    assert await session.ask("Hi") == "done"
+    firsts = [texts_of(request)[0] for request in model.requests]
+    assert firsts == ["asked 1 times", "asked 1 times", "asked 2 times"]
+    assert asked == [1, 3]
+
+
+BAD = {
+    "a result": (RESULTS, "is of type ToolMessage: expected UserMessage, because calls and results belong"),
+    "calls": (
+        AssistantMessage(
+            content=(ToolCall(call_id=CallId("c"), name="t", arguments={}),), model="scripted:model"
+        ),
+        "is of type AssistantMessage: expected UserMessage",
+    ),
+    "a text": ("hello", "is of type str: expected UserMessage"),
+    "a file": (UserMessage(content=(FileRef(path="a.py"),)), "expected Text and Image"),
+    "nothing": (UserMessage(content=()), "holds (): expected Text and Image"),
+    "an empty text": (note(""), "expected Text and Image"),
+    "no text": (note(7), "expected Text and Image"),
+    "the conversation": (note("Hi"), "repeats the conversation: give only what is to be added"),
+    "too much": (note("x" * (MAX_CONTEXT_BYTES + 1)), "makes it more than 102,400 bytes: give less"),
+    "too much in a picture": (
+        UserMessage(content=(Image(media_type="image/png", data="A" * (MAX_CONTEXT_BYTES + 1)),)),
+        "makes it more than 102,400 bytes: give less",
+    ),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+async def test_what_may_not_be_added_is_left_out_and_said(supervisor, caplog, bad):
+    """The others of the same provider are kept, and the cycle goes on."""
+    message, words = BAD[bad]
+    model = saying("fine")
+    provider = giving(note("before"), message, note("behind"))
+    session = await supervisor.start_session(model=model, context_providers=[provider], session_id="s-1")
+    with caplog.at_level(logging.WARNING, "agentrail.runtime"):
+        assert await session.ask("Hi") == "fine"
+    assert texts_of(model.requests[0]) == ["before", "behind", "Hi"]
+    (told,) = [record.getMessage() for record in caplog.records if "context provider" in record.getMessage()]
+    assert told.startswith("session s-1: context provider giving.<locals>.give: message 1 is left out: it ")
+    assert words in told
+
+
+class Foreign(BaseException):
+    """What some library raises that is no `Exception`."""
+
+
+async def failing(about, conversation):
+    """Raise."""
+    await trio.lowlevel.checkpoint()
+    message = "key sk-secret was refused"
+    raise ValueError(message)
+
+
+async def foreign(about, conversation):
+    """Raise what is no `Exception`."""
+    await trio.lowlevel.checkpoint()
+    raise Foreign
+
+
+def plain(about, conversation):
+    """Forget to be async."""
+    return [note("never")]
+
+
+async def hanging(about, conversation):
+    """Never come back."""
+    await trio.sleep_forever()
+
+
+class Sly(list[UserMessage]):
+    """A list that cannot be gone through."""
+
+    def __iter__(self):
+        """Raise."""
+        raise Foreign
+
+
+async def sly(about, conversation):
+    """Give such a list."""
+    await trio.lowlevel.checkpoint()
+    return Sly([note("never")])
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (failing, "raised"),
+        (foreign, "raised"),
+        (plain, "raised"),
+        (hanging, "it gave nothing within 10 s"),
+        (sly, "raised"),
+        (giving(), None),
+    ],
+    ids=["raises", "is no Exception", "is not async", "hangs", "gives a trap", "gives nothing"],
+)
+@on_virtual_time
+async def test_one_that_fails_gives_nothing_and_is_no_error(supervisor, caplog, bad, words):
+    """The request goes out without it and with what the others gave; the model's answer is the cycle's."""
+    model = saying("fine")
+    session = await supervisor.start_session(
+        model=model,
+        context_providers=[giving(note("before")), bad, giving(note("behind"))],
+        user_data={"api_key": Secret("sk-secret")},
+    )
+    with caplog.at_level(logging.WARNING, "agentrail.runtime"):
+        assert await session.ask("Hi") == "fine"
+    assert texts_of(model.requests[0]) == ["before", "behind", "Hi"]
+    told = [record.getMessage() for record in caplog.records if "context provider" in record.getMessage()]
+    assert (words is None) == (told == [])
+    assert words is None or words in told[0]
+    assert "sk-secret" not in "".join(told)
+    assert (await session.status()).restarts == 0
+
+
+@pytest.mark.parametrize("given", [None, "text", note("alone"), 7], ids=repr)
+def test_what_is_no_list_of_messages_is_said(given):
+    """With what was expected."""
+    kept, (fault,) = decide_context(given, frozenset())
+    assert kept == []
+    assert fault.endswith("expected a list of UserMessage, or AtEnd(messages)")
+
+
+async def test_what_is_no_provider_is_an_option_error(supervisor):
+    """Before anything is started."""
+    for wrong in (5, [None], [ProviderContext], "provider"):
+        with pytest.raises(
+            OptionError, match=r"context_providers is .*expected a sequence of async functions"
+        ):
+            await supervisor.start_session(model=saying("fine"), context_providers=wrong)
+
+
+@given(st.lists(st.text(min_size=1, max_size=3), max_size=6), st.integers(0, 6))
+def test_equal_context_is_the_very_object_of_before(texts, cut):
+    """New objects of equal content are the old ones, in whatever order they come: what is kept of them for a wire goes by the object."""
+
+    async def main():
+        gatherer = ContextGatherer([giving_anew(texts[:cut]), giving_anew(texts[cut:], at_end=True)], ABOUT)
+        rounds = []
+        for number in range(3):
+            await gatherer.gather(GatherContext(effect_id=EffectId(f"g{number}"), messages=()))
+            rounds.append(gatherer.join(REQUEST, EffectId(f"g{number}")).messages)
+        for one, other in itertools.pairwise(rounds):
+            assert all(old is new for old, new in zip(one, other, strict=True))
+
+    trio.run(main)
+
+
+ABOUT = ProviderContext(session_id=SessionId("s"))
+REQUEST = ModelRequest(
+    attempt=EffectId("r"),
+    model="x:m",
+    system=None,
+    messages=(note("Hi"),),
+    tools=Toolbox(),
+    cache_points=("system", 0),
+)
+
+
+def giving_anew(texts, *, at_end=False):
+    """Make a provider that makes its messages each time."""
+
+    async def give(about, conversation):
+        await trio.lowlevel.checkpoint()
+        made = [note("".join(text)) for text in texts]
+        return AtEnd(made) if at_end else made
+
+    return give
+
+
+async def test_the_conversation_is_not_encoded_anew():
+    """Of a long conversation only what is new is encoded, though the context is made of new objects each time."""
+    provider = AnthropicMessages(ProviderOptions.parse({}), HttpClients())
+    gatherer = ContextGatherer([giving_anew(["You know Faro."]), giving_anew(["noon"], at_end=True)], ABOUT)
+    history: list[Any] = [note("Hi")]
+    encoded = []
+    for number in range(20):
+        await gatherer.gather(GatherContext(effect_id=EffectId(f"g{number}"), messages=tuple(history)))
+        request = ModelRequest(
+            attempt=EffectId("r"), model="x:m", system=None, messages=tuple(history), tools=Toolbox()
+        )
+        before = provider.encodings
+        provider.encode(gatherer.join(request, EffectId(f"g{number}")))
+        encoded.append(provider.encodings - before)
+        history += [
+            AssistantMessage(content=(Text(text=f"{number}"),), model="x:m"),
+            note(f"and {number}"),
+        ]
+    assert encoded[0] == 3
+    assert set(encoded[1:]) == {2}
+
+
+async def test_cache_points_are_moved_by_what_stands_in_front():
+    """They name places in the conversation; what stands behind it moves none."""
+    gatherer = ContextGatherer(
+        [giving(note("a"), note("b")), giving(note("c"), at_end=True)],
+        ABOUT,
+    )
+    gathered = await gatherer.gather(GatherContext(effect_id=EffectId("g1"), messages=REQUEST.messages))
+    joined = gatherer.join(REQUEST, EffectId("g1"))
+    assert (gathered.count, gathered.tokens) == (3, 1)
+    assert joined.cache_points == ("system", 2)
+    assert joined.messages[2] is REQUEST.messages[0]
+    assert gatherer.join(REQUEST, EffectId("g0")) is REQUEST
+
+
+def test_a_digest_tells_one_context_from_another():
+    """Also where the texts joined are the same, where they change sides, and where a text looks like a boundary."""
+    one, two = note("ab"), UserMessage(content=(Text(text="a"), Text(text="b")))
+    contexts = [
+        ((), ()),
+        ((one,), ()),
+        ((), (one,)),
+        ((two,), ()),
+        ((note("a"), note("b")), ()),
+        ((note("a"),), (note("b"),)),
+        ((UserMessage(content=(Image(media_type="text", data="ab"),)),), ()),
+        ((UserMessage(content=(Image(media_type="image/png", data="ab"),)),), ()),
+        ((note("a\nfront text 1:b"),), ()),
+    ]
+    digests = [digest_of_context(*context) for context in contexts]
+    # A picture of the kind `text` would be one, if there were such a kind.
+    assert len(set(digests)) == len(digests) - 1
+    assert digests[0] == ""
+
+
+async def test_a_context_that_is_too_dear_is_sent_to_no_model(supervisor):
+    """It counts before the request goes out; the error says what may be used."""
+    model = saying("never")
+    session = await supervisor.start_session(
+        model=model,
+        context_providers=[giving(note("x " * 20_000))],
+        max_output_tokens=10,
+        budget=Budget(max_total_tokens=1_000),
+    )
+    with pytest.raises(CycleFailed, match="the request may use up to 10"):
+        await session.ask("Hi")
+    assert model.requests == []
+
+
+async def test_a_child_has_none(supervisor):
+    """It has its task, as little around it as its system prompt says."""
+    provider = giving(note("You know Faro."))
+    model = ScriptedModel([calls(("task", {"description": "Count"})), says("three"), says("done")])
+    session = await supervisor.start_session(model=model, tools=[TaskTool()], context_providers=[provider])
+    async with session.subscribe(kinds=[SubagentStart]) as events:
+        assert await session.ask("Hi") == "done"
+        await anext(events)
+    assert ["You know Faro." in texts_of(request) for request in model.requests] == [True, False, True]
+    assert len(provider.asked) == 2
+
+
+async def test_an_abort_while_it_hangs_is_settled_with_nothing_left(supervisor):
+    """The provider's task is gone when the receipt is there, and the next prompt asks it anew."""
+    begun, left = trio.Event(), []
+
+    async def stuck(about, conversation):
+        if left:
+            return [note("now")]
+        begun.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            left.append(1)
+
+    model = saying("fine")
+    session = await supervisor.start_session(model=model, context_providers=[stuck])
+    async with trio.open_nursery() as nursery:
+
+        async def asks():
+            with pytest.raises(CycleAborted):
+                await session.ask("Hi")
+
+        nursery.start_soon(asks)
+        await begun.wait()
+        assert (await session.status()).phase == "running"
+        receipt = await session.abort("enough")
+    assert (receipt.settled, receipt.tasks_ended, receipt.stuck, left) == (True, 1, (), [1])
+    assert await session.ask("Again") == "fine"
+    assert texts_of(model.requests[0])[0] == "now"
+
+
+async def test_a_steer_while_it_is_gathered_waits_for_the_gap(supervisor):
+    """The request that waits goes out as it is; the next turn has the words."""
+    begun, go_on = trio.Event(), trio.Event()
+
+    async def slow(about, conversation):
+        begun.set()
+        await go_on.wait()
+        return [note("slow")]
+
+    model = saying("first", "second")
+    session = await supervisor.start_session(model=model, context_providers=[slow])
+    async with session.subscribe() as events:
+        await session.prompt("Hi")
+        await begun.wait()
+        assert (await session.steer("left")).status == "queued"
+        go_on.set()
+        await until(events, AgentEnd)
+    assert texts_of(model.requests[0]) == ["slow", "Hi"]
+    assert texts_of(model.requests[1]) == ["slow", "Hi", "first", "left"]
+
+
+async def one_that_hangs(stage):
+    """A provider hangs in each turn, and an abort, a steer and the end of the session come meanwhile."""
+    begun = []
+
+    async def hang(about, conversation):
+        begun.append(trio.Event())
+        await trio.sleep_forever()
+
+    session = await stage.start_session(
+        model=calling("record"), tools=[RecordingTool()], context_providers=[hang]
+    )
+    async with trio.open_nursery() as nursery:
+        await session.prompt("Hi")
+        await session.status()
+        await session.steer("left")
+        nursery.start_soon(session.abort)
+        await session.status()
+    await session.stop()
+
+
+async def one_that_gives(stage):
+    """A provider gives something in each of two turns, and another one fails."""
+    session = await stage.start_session(
+        model=calling("record"), tools=[RecordingTool()], context_providers=[giving(note("noon")), failing]
+    )
+    assert await session.ask("Hi") == "done"
+    check_history(await session.messages())
+
+
+STRUCK = [
+    *((one_that_hangs, mode) for mode in ("cancel", "close", "abort", "steer", "crash")),
+    # A steer would want another turn of the script.
+    *((one_that_gives, mode) for mode in ("cancel", "close", "abort", "crash")),
+]
+
+
+@pytest.mark.parametrize(("scenario", "mode"), STRUCK)
+async def test_at_every_step(scenario, mode):
+    """Struck at its n-th step, for every n: nothing is left, and all that was begun has an end."""
+    assert await cancel_everywhere(scenario, mode=mode) > 5

@@ -1,0 +1,177 @@
+"""Restarts and sessions that were given up are told as they happen; no session waits for who listens."""
+
+import pytest
+import trio
+
+from agentrail import SessionDown
+from agentrail.errors import OptionError, YourMove
+from agentrail.runtime.session_reports import SessionReport
+from agentrail.runtime.supervisor import MAX_RESTARTS
+from agentrail.testing.cancelling import crash
+from agentrail.testing.orphans import no_orphans
+from tests.runtime.rig import on_virtual_time, open_bare, saying
+from tests.runtime.test_scopes import BAD
+
+
+async def take(reports, count=1):
+    """Read so many reports."""
+    with trio.fail_after(30):
+        return [await anext(reports) for _ in range(count)]
+
+
+def said(reports) -> list[tuple[str, str, int]]:
+    """What happened to whom."""
+    return [(report.kind, report.session_id, report.incarnation) for report in reports]
+
+
+async def test_restarts_and_the_end_are_told_in_order(supervisor):
+    """Each crash that is forgiven, and the one too many; when that is told, the last words are there."""
+    session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+    async with supervisor.reports() as reports:
+        seen = []
+        for number in range(MAX_RESTARTS):
+            crash(session, f"ray {number}")
+            seen += await take(reports)
+        crash(session, "the last ray")
+        seen += await take(reports)
+        words = supervisor.last_words("s-1")
+    assert said(seen) == [("restarted", "s-1", 2), ("restarted", "s-1", 3), ("parked", "s-1", 3)]
+    assert ["ray 0" in seen[0].reason, "ray 1" in seen[1].reason] == [True, True]
+    assert (words.how, words.crash, words.scope) == ("parked", seen[2].reason, seen[2].scope)
+    assert isinstance(seen[0], SessionReport)
+    assert seen[0].at_ms <= seen[2].at_ms
+
+
+async def test_what_ends_by_itself_is_no_report(supervisor):
+    """A session that is stopped, and one that works, are no news for an operator."""
+    session = await supervisor.start_session(model=saying("a"))
+    async with supervisor.reports() as reports:
+        await session.ask("Hi")
+        await session.stop()
+        temporary = await supervisor.start_session(model=saying("a"), session_id="t", restart="temporary")
+        crash(temporary)
+        assert said(await take(reports)) == [("parked", "t", 1)]
+
+
+async def test_each_reader_has_them_all_and_a_scope_has_its_own(supervisor):
+    """Readers do not take them away from each other."""
+    for scope in ("a", "b"):
+        crash(
+            await supervisor.start_session(
+                model=saying(), session_id="main", scope=scope, restart="temporary"
+            )
+        )
+    async with (
+        supervisor.reports() as one,
+        supervisor.reports() as other,
+        supervisor.reports(scope="b") as own,
+    ):
+        seen = await take(one, 2)
+        assert {report.scope for report in seen} == {"a", "b"}
+        assert await take(other, 2) == seen
+        assert [report.scope for report in await take(own)] == ["b"]
+
+
+async def test_a_reader_that_does_not_read_loses_the_oldest(supervisor):
+    """The newest say how things are; how many are missing is counted, and no session waits."""
+    async with supervisor.reports(buffer=2) as reports:
+        for number in range(5):
+            session = await supervisor.start_session(
+                model=saying(), session_id=f"s-{number}", restart="temporary"
+            )
+            crash(session)
+            await session.monitor().wait()
+        assert reports.dropped == 3
+        assert [report.session_id for report in await take(reports, 2)] == ["s-3", "s-4"]
+
+
+async def test_iteration_ends_with_the_supervisor():
+    """After what waits to be read; then there is nothing to enter any more."""
+    seen = []
+    async with no_orphans(), trio.open_nursery() as nursery:
+
+        async def read(reports) -> None:
+            seen.extend([report async for report in reports])
+
+        async with open_bare() as supervisor:
+            reports = await supervisor.reports().__aenter__()
+            crash(await supervisor.start_session(model=saying(), session_id="s", restart="temporary"))
+            await supervisor.monitor(supervisor.sessions()[0]).wait()
+        nursery.start_soon(read, reports)
+    assert said(seen) == [("parked", "s", 1)]
+    with pytest.raises(SessionDown, match="the supervisor was closed"):
+        await supervisor.reports().__aenter__()
+
+
+async def test_who_waits_when_the_supervisor_closes_is_told():
+    """None hangs."""
+    done = trio.Event()
+    async with trio.open_nursery() as nursery:
+
+        async def read(reports) -> None:
+            async for _ in reports:
+                pass
+            done.set()
+
+        async with open_bare() as supervisor:
+            nursery.start_soon(read, await supervisor.reports().__aenter__())
+            await trio.testing.wait_all_tasks_blocked()
+    assert done.is_set()
+
+
+async def test_a_reader_that_is_cancelled_loses_nothing(supervisor):
+    """Right now, with a report on its way: the next read has it."""
+    async with supervisor.reports() as reports:
+        with trio.move_on_after(0) as scope:
+            await anext(reports)
+        assert scope.cancelled_caught
+        session = await supervisor.start_session(model=saying(), session_id="s", restart="temporary")
+        crash(session)
+        await session.monitor().wait()
+        with trio.CancelScope() as late:
+            late.cancel(reason="right now")
+            await anext(reports)
+        assert late.cancelled_caught
+        assert said(await take(reports)) == [("parked", "s", 1)]
+
+
+async def test_the_block_that_is_left_is_no_reader_any_more(supervisor):
+    """Nothing is kept for it; it cannot be entered twice, nor read unentered."""
+    async with supervisor.reports(buffer=1) as reports:
+        pass
+    for name in ("s", "t"):
+        session = await supervisor.start_session(model=saying(), session_id=name, restart="temporary")
+        crash(session)
+        await session.monitor().wait()
+    assert reports.dropped == 0
+    with pytest.raises(YourMove, match="entered before"):
+        await reports.__aenter__()
+    with pytest.raises(YourMove, match="were not entered"):
+        await anext(supervisor.reports())
+
+
+@pytest.mark.parametrize("scope", [scope for scope in BAD if scope is not None], ids=repr)
+async def test_a_scope_that_can_be_none_is_refused(supervisor, scope):
+    """As at every other door."""
+    with pytest.raises(OptionError, match="scope is"):
+        supervisor.reports(scope=scope)
+
+
+@pytest.mark.parametrize("buffer", [0, -1, 1.5, None, True, "1"], ids=repr)
+async def test_a_buffer_must_hold_something(supervisor, buffer):
+    """Both faults are told at once."""
+    with pytest.raises(OptionError, match=r"buffer is .*: expected a whole number from 1") as caught:
+        supervisor.reports(buffer=buffer, scope="a/b")
+    assert len(caught.value.faults) == 2
+
+
+@on_virtual_time
+async def test_a_restart_is_told_when_the_new_incarnation_begins():
+    """Not when the old one crashed: between both lies the back-off."""
+    async with open_bare() as supervisor:
+        session = await supervisor.start_session(model=saying("a"))
+        async with supervisor.reports() as reports:
+            crash(session)
+            (report,) = await take(reports)
+            assert (await session.status()).restarts == 1
+            assert report.incarnation == 2

@@ -1,0 +1,160 @@
+"""Each public exception has a code of its own, and it stays: programs far away branch on it."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+import agentrail
+from agentrail import errors
+from agentrail.core.wire.codec import decode_event, encode_event
+from agentrail.errors import AgentrailError, ErrorInfo
+from agentrail.events import AgentError, Envelope
+from agentrail.messages import SessionId
+
+CODES = {
+    "aborted": errors.CycleAborted,
+    "actor_down": errors.ActorDown,
+    "actor_error": errors.ActorError,
+    "agentrail_error": errors.AgentrailError,
+    "already_present": errors.AlreadyPresent,
+    "already_registered": errors.AlreadyRegistered,
+    "already_resolved": errors.AlreadyResolved,
+    "already_started": errors.AlreadyStarted,
+    "answer_not_offered": errors.AnswerNotOffered,
+    "approval_expired": errors.ApprovalExpired,
+    "approval_unknown": errors.UnknownApproval,
+    "authentication": errors.Authentication,
+    "bad_request": errors.BadRequest,
+    "call_timeout": errors.CallTimeout,
+    "calling_self": errors.CallingSelf,
+    "cannot_go_on": errors.CannotGoOn,
+    "child_not_found": errors.ChildNotFound,
+    "child_refused": errors.ChildRefused,
+    "child_restarting": errors.ChildRestarting,
+    "child_running": errors.ChildRunning,
+    "child_start_failed": errors.ChildStartFailed,
+    "child_stuck": errors.ChildStuck,
+    "client_id_reused": errors.ClientIdReused,
+    "codec_error": errors.CodecError,
+    "content_refused": errors.ContentRefused,
+    "context_overflow": errors.ContextWindowExceeded,
+    "cursor_ahead": errors.CursorAhead,
+    "cycle_ended": errors.CycleEnded,
+    "cycle_failed": errors.CycleFailed,
+    "history_error": errors.HistoryError,
+    "interaction_error": errors.InteractionError,
+    "internal_error": errors.InternalError,
+    "invalid_arguments": errors.InvalidArguments,
+    "invalid_response": errors.InvalidResponse,
+    "invalid_spec": errors.InvalidSpec,
+    "job_given_up": errors.JobGivenUp,
+    "job_withdrawn": errors.JobWithdrawn,
+    "mailbox_full": errors.MailboxFull,
+    "model_not_found": errors.ModelNotFound,
+    "no_mailbox": errors.NoMailbox,
+    "no_partitions": errors.NoPartitions,
+    "not_key_owner": errors.NotOwner,
+    "not_suspended": errors.NotSuspended,
+    "option_error": errors.OptionError,
+    "overloaded": errors.Overloaded,
+    "plugin_error": errors.PluginError,
+    "pool_full": errors.PoolFull,
+    "pool_stopped": errors.PoolStopped,
+    "process_refused": errors.ProcessRefused,
+    "prompt_error": errors.PromptError,
+    "protocol_error": errors.ProtocolError,
+    "provider_error": errors.ProviderError,
+    "question_declined": errors.QuestionDeclined,
+    "queue_full": errors.PromptQueueFull,
+    "rate_limited": errors.RateLimited,
+    "registry_closed": errors.RegistryClosed,
+    "reply_timeout": errors.ReplyTimeout,
+    "sandbox_error": errors.SandboxError,
+    "session_ended": errors.SessionDown,
+    "session_refused": errors.SessionRefused,
+    "session_rested": errors.SessionRested,
+    "steering_queue_full": errors.SteeringQueueFull,
+    "stream_stalled": errors.StreamTimeout,
+    "subscriber_too_slow": errors.SubscriberTooSlow,
+    "supervisor_error": errors.SupervisorError,
+    "supervisor_gave_up": errors.SupervisorGaveUp,
+    "supervisor_start_failed": errors.SupervisorStartFailed,
+    "supervisor_stopping": errors.SupervisorStopping,
+    "timeout": errors.Timeout,
+    "too_many_children": errors.TooManyChildren,
+    "tool_contract_error": errors.ToolContractError,
+    "tool_definition_error": errors.ToolDefinitionError,
+    "transport": errors.Transport,
+    "unknown_call": errors.UnknownCall,
+    "unknown_tool": errors.UnknownTool,
+    "watcher_too_slow": errors.WatcherTooSlow,
+    "would_deadlock": errors.WouldDeadlock,
+    "wrong_child_key": errors.WrongChildKey,
+    "your_move": errors.YourMove,
+}
+"""Released codes: a line is added with its class, and none is ever changed."""
+
+
+def all_below(root: type[AgentrailError]) -> Iterator[type[AgentrailError]]:
+    """An error and everything below it in the tree, as far as it is the library's."""
+    if root.__module__.startswith("agentrail."):
+        yield root
+    for below in root.__subclasses__():
+        yield from all_below(below)
+
+
+def test_each_exception_has_its_code_and_keeps_it():
+    """The table above is all there is: no class without a line, no line without a class, no code that changed."""
+    assert {error.code: error for error in all_below(AgentrailError)} == CODES
+
+
+def test_no_two_exceptions_share_a_code():
+    """Each class says its own: none inherits that of the class above, so a program far away can tell them apart."""
+    known = list(all_below(AgentrailError))
+    assert len({error.code for error in known}) == len(known)
+    assert [error for error in known if "code" not in vars(error)] == []
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_code_is_a_plain_word(code):
+    """snake_case, short enough for a header."""
+    assert re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", code)
+    assert len(code) <= 40
+
+
+def test_every_exception_is_at_the_door():
+    """Whatever file it stands in, it is imported from `agentrail.errors`."""
+    assert {vars(errors).get(error.__name__) for error in CODES.values()} == {*CODES.values()}
+
+
+@pytest.mark.parametrize("kind", CODES.values(), ids=lambda kind: kind.code)
+def test_an_error_keeps_its_code_as_data_and_over_the_wire(kind):
+    """`ErrorInfo.of` takes any of them, and what a subscriber far away reads has the same code."""
+    is_plain = kind.__init__ in {errors.ProviderError.__init__, Exception.__init__}
+    # The others want more than a message; what they are as data comes from `args` all the same.
+    error = kind("what went wrong") if is_plain else kind.__new__(kind, "what went wrong")
+    info = ErrorInfo.of(error)
+    assert (info.code, info.message) == (kind.code, "what went wrong")
+    told = AgentError(error=info, meta=Envelope(SessionId("s"), 1, 5, (SessionId("s"),)))
+    heard = decode_event(encode_event(told))
+    assert isinstance(heard, AgentError)
+    assert heard.error == info
+
+
+def test_what_a_vendor_said_of_trying_again_is_kept_as_data():
+    """Only errors of providers may pass; the others would fail in the same way."""
+    info = ErrorInfo.of(errors.RateLimited("slow down", retry_after_seconds=2.5))
+    assert (info.retryable, info.retry_after_seconds) == (True, 2.5)
+    assert ErrorInfo.of(errors.PromptError("empty")).retryable is False
+
+
+def test_an_error_may_say_more_than_its_class():
+    """Where one class stands for many faults, the object says which; the class keeps the common word."""
+    assert errors.InvalidSpec("no id", code="missing_id", field="id").code == "missing_id"
+    assert errors.ProcessRefused("no", code="unsupported").code == "unsupported"
+
+
+def test_an_error_of_the_facade_has_its_code():
+    """What users catch by the short way is the same class."""
+    assert agentrail.OptionError.code == "option_error"
