@@ -1,6 +1,6 @@
 """Agents in the background: any order of what they, people and the model do, under every promise; and its corners."""
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import signals as s
@@ -47,7 +47,6 @@ def lives(start, drawn):
     yield from come_to_rest(state)
 
 
-@settings(max_examples=150, deadline=None)
 @given(drawn=st.lists(SAID, min_size=20, max_size=60), budget=st.sampled_from((None, 400, 100_000)))
 def test_promises_hold_whatever_agents_do(drawn, budget):
     """All promises, of each step and of the whole run, with agents that work, idle, end and wake (12.2.2)."""

@@ -20,6 +20,7 @@ def stages(state: SessionState) -> set[str]:
     return {call.stage for call in state.data.batch}
 
 
+@pytest.mark.check  # as complete as the other small world, and as long
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
 def test_promise_holds_in_all_of_a_small_world_with_a_host(promise):
     """Complete, as the one without: calls that are checked and reported meet every signal."""
@@ -27,6 +28,7 @@ def test_promise_holds_in_all_of_a_small_world_with_a_host(promise):
         promise(seen)
 
 
+@pytest.mark.check
 def test_the_small_world_with_a_host_is_not_tiny():
     """Verdicts are late, hooks are told behind an abort, and calls are checked beside some that run, ask, and were stopped."""
     seen = small_world(BOTH)
