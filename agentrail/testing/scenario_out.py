@@ -46,7 +46,7 @@ from agentrail.messages import (
 )
 from agentrail.testing.scenario_grammar import Line
 from agentrail.testing.scenario_signals import RECEIPT, SETTINGS_FORM, block_word
-from agentrail.testing.scenario_words import quote, unless
+from agentrail.testing.scenario_words import name_word, quote, unless
 
 Group = NewType("Group", str)
 GROUPS: Final = frozenset(
@@ -315,7 +315,8 @@ def _carried_word(value: object) -> str:
     """Write what only a few events carry; of the rest only the kind."""
     match value:
         case Todo(id=todo_id, status=status):
-            return f"{todo_id}={status}"
+            word = name_word(todo_id)  # the model chose it, and may have written a sentence
+            return f"{word}{'=' if word == todo_id else ' '}{status}"
         case Plan(steps=steps):
             return f"done={sum(step.done for step in steps)}/{len(steps)}"
         case PlanStep(index=index, content=content):

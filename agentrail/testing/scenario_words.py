@@ -86,6 +86,11 @@ def quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+def name_word(text: str) -> str:
+    """Write a name as it is where it is one word, else as a text."""
+    return text if _BARE.fullmatch(text) else quote(text)
+
+
 def _json_at(text: str, position: int) -> tuple[Any, int]:
     try:
         return _JSON.raw_decode(text, position)
