@@ -98,6 +98,19 @@ class Once(p.Plugin[int]):
         return p.Abort("not again", state) if event.recovered else p.Continue(state)
 
 
+class AsksAtBothEnds(p.Plugin[int]):
+    """Asks a model when a session begins, comes back, or ends."""
+
+    def init(self) -> int:
+        """Begin."""
+        return 0
+
+    @p.on(p.SessionStarted, p.SessionEnding)
+    def look(self, event: p.HookEvent, state: int, ctx: p.Context) -> p.Action[int]:
+        """Ask."""
+        return p.Request(p.CallModel(prompt="Where was I?"), "diary", state)
+
+
 class Patient(p.Plugin[int]):
     """Asks people, and gives them all the time there is."""
 
@@ -318,6 +331,22 @@ def test_a_session_that_is_refused_when_it_comes_back_ends_with_all_that_waited(
     assert state.data.history.open == ()
     assert state.data.interactions == ()
     assert [type(event).__name__ for event in events(asked, *TERMINAL)] == ["AgentError"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        '@0     Started\n@110   Restarted 2 "bang"\n',
+        "@0     Started\n@110   Recovered cause=start\n",
+        '@0     Started\n@110   Stop s1 "enough"\n',
+    ],
+)
+def test_what_is_asked_for_in_the_step_that_ends_a_session_never_begins(script):
+    """Nobody could be told of it, and it would cost: neither where coming back is refused, nor at the end itself."""
+    state, asked = play("BeforeCompact=skip", script, AsksAtBothEnds, Once)
+    assert state.ended
+    begun = [effect.effect_id for effect in asked if isinstance(effect, RunPluginRequest)]
+    assert begun == ["e1"]  # that of the first start
 
 
 def test_a_switch_to_the_model_of_now_is_none():

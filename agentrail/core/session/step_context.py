@@ -13,11 +13,13 @@ from msgspec.structs import astuple, replace
 from agentrail.core.protocol.effects import (
     Awaited,
     Cancel,
+    CancelPluginRequest,
     Effect,
     Plain,
     Publish,
     Refuse,
     ReplyToCaller,
+    RunPluginRequest,
     StartStream,
     stall_timer_of,
 )
@@ -122,8 +124,16 @@ class StepContext:
             self.ended(effect_id)
 
     def give_up_all(self) -> None:
-        """Wait for nothing any more: the tasks that worked on it are gone."""
+        """Wait for nothing any more: the tasks that worked on it are gone, and what plugins asked for in this step never begins."""
         self._thaw().clear()
+        kept: list[Effect] = []
+        dropped: set[EffectId] = set()
+        for effect in self.effects:
+            if type(effect) is RunPluginRequest:
+                dropped.add(effect.effect_id)
+            elif type(effect) is not CancelPluginRequest or effect.effect_id not in dropped:
+                kept.append(effect)
+        self.effects[:] = kept
 
     def _thaw(self) -> dict[EffectId, Owner]:
         """Copy the owners, which the session shares with its earlier states, so that this step may write to them."""
