@@ -98,6 +98,7 @@ class _Listener:
 
     def hear(self, event: Event) -> None:
         """Take one event."""
+        # An end that was lost among them is that of a cycle behind which another one has begun, whose end is still to come.
         if isinstance(event, EventsLost):
             return
         effect_id = self.effect.effect_id

@@ -124,9 +124,8 @@ class _Fates:
 
     def take(self, event: Event) -> None:
         match event:
-            case (
-                PromptReceived(ref=ref) | PromptQueued(ref=ref)
-            ):  # a steer that met the end of its cycle is one too
+            # A steer that met the end of its cycle is one too.
+            case PromptReceived(ref=ref) | PromptQueued(ref=ref):
                 self.accepted.add(ref)
             case SteeringReceived(ref=ref, text=text, status="queued"):
                 self.accepted.add(ref)

@@ -139,19 +139,13 @@ def read_scenario(text: str) -> Scenario:
                     pass
                 case ("session", _, _):  # session max_turns=2 immune_tools=watch show=cycle,tools
                     config, show = read_session(line)
-                case (
-                    "message",
-                    _,
-                    words,
-                ):  # message user "Look." · message assistant c1:read · message results c1:read="a"
+                # message user "Look." · message assistant c1:read · message results c1:read="a"
+                case ("message", _, words):
                     messages.append(read_message(words))
                 case ("tool", _, _):  # tool read_file path=string lines=integer? unkillable class=pure
                     specs.append(read_tool(line))
-                case (
-                    "plugin",
-                    _,
-                    words,
-                ):  # plugin SecurityGuard · plugin my.guards:STACK[0] · plugin guard BeforeTool=block:"no"
+                # plugin SecurityGuard · plugin my.guards:STACK[0] · plugin guard BeforeTool=block:"no"
+                case ("plugin", _, words):
                     plugins.append(read_plugin(words))
                 case (time, _, command) if time.startswith("@"):  # @120 Prompt p1 "Hello"
                     signal = read_signal(command.strip(), int(time[1:]))

@@ -51,9 +51,8 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
             return ToolUpdate(*changes, text=text or NO_OUTPUT, details=_details(name, details))
         case Ok(text=text, details=details, images=images) if images:
             _check_text(name, text)
-            plain = _details(
-                name, details
-            )  # where that is what it was nothing is made anew: pictures are looked at again
+            # Where that is what it was nothing is made anew: pictures would be looked at again.
+            plain = _details(name, details)
             return value if plain is details else Ok(text=text, details=plain, images=images)
         case Ok(text=text, details=details) | Error(text=text, details=details):
             _check_text(name, text)

@@ -100,9 +100,8 @@ def test_what_a_plugin_hides_no_model_reads_and_the_conversation_keeps():
     assert sent[-1][-1] == "The *** end?"
     assert any("secret" in block.text for block in state.data.history.messages[-1].content)
     assert events(asked, CompactEnd)[0].removed > 0
-    assert (
-        state.data.plugin_states["Hides"] == 7
-    )  # five requests, one compaction, and the request behind that
+    # Five requests, one compaction, and the request behind that.
+    assert state.data.plugin_states["Hides"] == 7
 
 
 def test_a_plugin_may_end_the_cycle_when_it_is_asked_behind_a_compaction():

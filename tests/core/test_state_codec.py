@@ -764,11 +764,7 @@ def test_spoilt_bytes_get_the_typed_error_or_are_a_state(seed):
         )
         try:
             back = decode_session(spoilt, plugins_of(state))
-        except (
-            CodecError,
-            PluginError,
-            AssertionError,
-        ):  # the last: the resolver of this test knows its plugins
+        except (CodecError, PluginError, AssertionError):  # the last: by the resolver of this test
             continue
         read += 1
         again = encode_session(back)

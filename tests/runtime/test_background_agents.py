@@ -53,6 +53,12 @@ def results(request):
     return [result.text for result in request.messages[-1].results]
 
 
+def hangs():
+    """An agent for the background, whose tool hangs."""
+    tools = [HangingTool(name="hang")]
+    return Agent(name="scout", description="x", system_prompt="You look.", tools=tools, background=True)
+
+
 async def start(supervisor, script, **options):
     """A session of that model, with an agent for the background."""
     return await supervisor.start_session(
@@ -114,14 +120,7 @@ async def test_an_abort_stops_agents_and_its_receipt_says_what_became_of_each(su
     named = [("spawn_agent", {**SPAWN[1], "name": name}) for name in "abc"]
     script = Script(calls(*named), calls(WAIT))
     script.agent = lambda request: calls(("hang", {}))
-    agent = Agent(
-        name="scout",
-        description="x",
-        system_prompt="You look.",
-        tools=[HangingTool(name="hang")],
-        background=True,
-    )
-    session = await start(supervisor, script, agents=[agent])
+    session = await start(supervisor, script, agents=[hangs()])
     await session.prompt("go")
     await trio.sleep(1)
     receipt = await session.abort("enough")
@@ -143,14 +142,7 @@ async def test_an_abort_may_spare_them(supervisor, autojump_clock):
         return calls(("hang", {})) if not gate.is_set() else says("found")
 
     script.agent = slow
-    agent = Agent(
-        name="scout",
-        description="x",
-        system_prompt="You look.",
-        tools=[HangingTool(name="hang")],
-        background=True,
-    )
-    session = await start(supervisor, script, agents=[agent])
+    session = await start(supervisor, script, agents=[hangs()])
     await session.prompt("go")
     await trio.sleep(1)
     receipt = await session.abort("enough", children=False)
@@ -219,14 +211,7 @@ async def test_agents_of_a_session_that_is_given_up_go_with_it(supervisor, autoj
     """Parked, it has no next incarnation: nothing of it may be left at work (12.2.6)."""
     script = Script(calls(SPAWN), says("on"))
     script.agent = lambda request: calls(("hang", {}))
-    agent = Agent(
-        name="scout",
-        description="x",
-        system_prompt="You look.",
-        tools=[HangingTool(name="hang")],
-        background=True,
-    )
-    session = await start(supervisor, script, agents=[agent], restart="temporary")
+    session = await start(supervisor, script, agents=[hangs()], restart="temporary")
     await session.ask("go")
     await trio.sleep(1)
     crash(session._cell)  # noqa: SLF001 - a crash from inside
@@ -238,14 +223,7 @@ async def test_a_crash_of_an_agent_is_never_one_of_its_session(supervisor, autoj
     """Its cycle failed, it is there again, and who waits is told (12.2.6)."""
     script = Script(calls(SPAWN), calls(WAIT), says("done"))
     script.agent = lambda request: calls(("hang", {}))
-    agent = Agent(
-        name="scout",
-        description="x",
-        system_prompt="You look.",
-        tools=[HangingTool(name="hang")],
-        background=True,
-    )
-    session = await start(supervisor, script, agents=[agent])
+    session = await start(supervisor, script, agents=[hangs()])
     await session.prompt("go")
     await trio.sleep(1)
     crash(supervisor.session("boss:agent-1")._cell)  # noqa: SLF001 - a crash from inside

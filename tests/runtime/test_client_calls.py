@@ -201,9 +201,8 @@ async def test_a_client_that_never_answers_leaves_nothing_behind(mode):
             if (await session.status()).client_calls:
                 reached.append(True)
                 break
-        await session.prompt(
-            "Never mind."
-        )  # supersedes the call, if nothing else goes on; else it waits behind it
+        # Supersedes the call, if nothing else goes on; else it waits behind it.
+        await session.prompt("Never mind.")
         await session.abort()
         await session.stop()
 

@@ -120,9 +120,8 @@ def test_an_item_that_a_session_never_hears_is_found(seed, monkeypatch):
 
     def lose(self, **options):
         item = take(self, **options)
-        if type(item).__module__.startswith(
-            ("agentrail.core", "agentrail.runtime")
-        ):  # of sessions: no actor ends without its own
+        # Those of sessions: no actor ends without its own.
+        if type(item).__module__.startswith(("agentrail.core", "agentrail.runtime")):
             taken.append(item)
             if len(taken) == lost_at:
                 return NO_MESSAGE

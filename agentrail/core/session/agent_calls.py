@@ -68,7 +68,7 @@ def _spawn(step: StepContext, state: CallState) -> CallState:
             agent=agent,
             task=task,
             call_id=state.call.call_id,
-            effect_id=step.mint("g"),
+            effect_id=step.mint("a"),
         ),
     )
 

@@ -116,7 +116,7 @@ def stop_all(step: StepContext) -> tuple[EffectId, ...]:
 def restart_all(step: StepContext) -> None:
     """Go on with the agents that a crash of this session has left alive, behind it; those that were to end are to end still."""
     for state in step.data.agents.alive:
-        effect_id = step.mint("g")
+        effect_id = step.mint("a")
         put_agent(step, replace(state, effect_id=effect_id))
         step.start(
             StartAgent(

@@ -116,9 +116,8 @@ def take_verdict(step: StepContext, state: CallState, signal: HostJudged) -> tup
         # Of arguments that a person wrote all that became of them is shown, whether guards want that or not.
         wanted = check.wanted if state.bound_to is not None else _wanted_by(step, outcome) or check.wanted
         check = msgspec.structs.replace(check, wanted=wanted, changed_by=outcome.rewritten_by[-1])
-        if not same_json(
-            fitted, state.arguments
-        ):  # a guard made something else of it, which the host has not seen
+        # A guard made something else of it, which the host has not seen.
+        if not same_json(fitted, state.arguments):
             return _ask_host_again(step, state, check), None
     return _behind_the_host(step, state, check), None
 

@@ -126,9 +126,8 @@ def child_published(step: StepContext, signal: ChildPublished) -> None:
 
 def _agent_started(step: StepContext, name: str, signal: ChildStarted) -> None:
     state = step.data.agents.find(name)
-    if (
-        state is not None and state.child_id is None
-    ):  # one that a crash of this session left alive began before
+    # One that a crash of this session left alive began before.
+    if state is not None and state.child_id is None:
         agents.put_agent(step, msgspec.structs.replace(state, child_id=signal.child_id))
         step.publish(SubagentStart(child_id=signal.child_id, call_id=state.call_id, description=state.task))
 

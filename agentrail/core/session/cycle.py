@@ -441,9 +441,8 @@ def wait_for_reply(step: StepContext, to: SignalId) -> None:
         step.refuse(to, MailboxFull(message))
     elif cycle is not None:
         step.data.cycle = msgspec.structs.replace(cycle, askers=(*askers, to))
-    elif (
-        held is not None and prompt is not None
-    ):  # its cycle has not begun yet, but that is the one that is meant
+    # Its cycle has not begun yet, but that is the one that is meant.
+    elif held is not None and prompt is not None:
         prompt = msgspec.structs.replace(prompt, askers=(*askers, to))
         step.data.held = msgspec.structs.replace(held, prompt=prompt)
     elif last is None:

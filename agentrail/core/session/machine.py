@@ -349,9 +349,8 @@ def _stand_in(owner: owners.Owner, signal: signals.StepCrashed, effect_id: Effec
     """Make the outcome that stands for the one that crashed the core."""
     at_ms, error = signal.at_ms, signal.error
     match owner:
-        case (
-            owners.OfStream() | owners.OfSummary() | owners.OfTranscript()
-        ):  # no summary: what makes use of one may crash again
+        # Of a transcript no summary: what makes use of one may crash again.
+        case owners.OfStream() | owners.OfSummary() | owners.OfTranscript():
             return signals.StreamFailed(at_ms=at_ms, effect_id=effect_id, error=error)
         case (
             owners.OfCall()
