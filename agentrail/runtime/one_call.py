@@ -67,6 +67,7 @@ class OneCallModel:
 
 
 async def _only(chunk: Chunk) -> AsyncGenerator[Chunk, None]:
+    await trio.lowlevel.checkpoint()
     yield chunk
 
 

@@ -527,7 +527,7 @@ class SessionSupervisor:
         try:
             yield child
         finally:
-            await end_child(cell, usage)
+            await end_child(cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
 
     async def _run_agent(self, effect: StartAgent, ports: Ports, deliver: Deliver, line: AgentLine) -> str:
         parent = self._entries[ports.key].cell
@@ -546,7 +546,7 @@ class SessionSupervisor:
         finally:
             usage.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
             if parent.crash is None:  # else it is left to the next incarnation, or goes with the last
-                await end_child(cell, usage)
+                await end_child(cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
 
     def _agent_of(self, parent: SessionCell, work: AgentWork) -> tuple[SessionCell, bool]:
         """Make the session of an agent, or find the one that a crash of its parent left alive."""
