@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         Text as Text,
         TokenUsage as TokenUsage,
     )
+    from agentrail.runtime.agent import Agent as Agent
     from agentrail.runtime.handle import Session as Session
     from agentrail.runtime.options import SessionOptions as SessionOptions
     from agentrail.runtime.supervisor import SessionSupervisor as SessionSupervisor
@@ -85,6 +86,7 @@ _HOMES: Final = {
         "ToolExecutionStart",
     ),
     "agentrail.messages": ("FileRef", "Image", "Text", "TokenUsage"),
+    "agentrail.runtime.agent": ("Agent",),
     "agentrail.runtime.handle": ("Session",),
     "agentrail.runtime.options": ("SessionOptions",),
     "agentrail.runtime.supervisor": ("SessionSupervisor",),

@@ -129,6 +129,8 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
             return "the conversation is longer than the model's window"
         case events.ModelSwitched(to_model=model, by=by):
             return f"the model is {model} from now on ({by})"
+        case events.AgentChanged(to_agent=agent):
+            return f"{agent} goes on from here"
         case events.LoopDetected(name=name, count=count):
             return f"{name} goes round in circles, {count} times now"
         case events.ToolSourceChanged(source=source, state=state, reason=reason):

@@ -61,6 +61,7 @@ from agentrail.events.response import (
 from agentrail.events.session import (
     AbortSettled as AbortSettled,
     AgentAbort as AgentAbort,
+    AgentChanged as AgentChanged,
     AgentEnd as AgentEnd,
     AgentError as AgentError,
     AgentResumed as AgentResumed,

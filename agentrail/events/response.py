@@ -160,7 +160,7 @@ class ModelSwitched(EventBase, frozen=True, kw_only=True):
         from_model: The model string so far.
         to_model: The model string from now on.
         provider_opts_changed: Whether other options for the provider came along; their values are not published.
-        by: `user`, `fallback`, or the name of the plugin that wanted it.
+        by: `user`, `fallback`, `handoff`, or the name of the plugin that wanted it.
     """
 
     from_model: str

@@ -251,6 +251,22 @@ class AgentResumed(EventBase, frozen=True, kw_only=True):
     trigger: ResumeTrigger
 
 
+class AgentChanged(EventBase, frozen=True, kw_only=True):
+    """The session was handed over: the next request has the system prompt of another agent, and its model and tools.
+
+    What else changed with that is said behind it, by `ModelSwitched` and `ToolsUpdated`. The conversation stays.
+
+    Attributes:
+        from_agent: As which agent it worked so far; None: as what it was started as.
+        to_agent: As which one it goes on.
+        note: What the model said with it.
+    """
+
+    from_agent: str | None = None
+    to_agent: str
+    note: str | None = None
+
+
 class MaxTurnsReached(EventBase, frozen=True, kw_only=True):
     """The last turn of the cycle begins: tools are withheld and the model is told to answer.
 
@@ -303,6 +319,7 @@ SessionEvent: TypeAlias = (
     | AgentError
     | AgentSuspended
     | AgentResumed
+    | AgentChanged
     | MaxTurnsReached
     | SignalQuarantined
     | EventsLost

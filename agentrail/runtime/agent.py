@@ -23,10 +23,11 @@ class Agent:
         system_prompt: Stands before its conversations.
         model: A model string.
         tools: What it may call. The plugins of the session guard it too.
-        max_turns: Model calls in one of its cycles.
+        max_turns: Model calls in one of its cycles, where it works for the session and not in its place.
         background: Whether it may be started in the background, by `spawn_agent`.
         wake: Whether a cycle of it that ends while the session is idle, and nothing waits for it, starts one of the session.
-        handoff: Whether the session may be handed over to it, by `handoff_to`.
+        handoff: Whether the session may be handed over to it, by `handoff_to`: it goes on with this one's prompt, model and
+            tools, and with its own conversation, queue and plugins.
         budget: What each of its cycles in the background may spend; None for a share of what is left.
 
     Raises:

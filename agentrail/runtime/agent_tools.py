@@ -1,4 +1,4 @@
-"""The tools by which a model works with agents in the background. The session machine answers them, so nothing of them runs."""
+"""The tools by which a model works with other agents. The session machine answers them, so nothing of them runs."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -6,6 +6,7 @@ from typing import Any, Final
 from attrs import field, frozen
 
 from agentrail.abc import ToolContext, ToolListing, ToolOutcome
+from agentrail.core.session.agent_state import HANDOFF_TOOL
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolContractError
 from agentrail.messages import JsonObject
@@ -76,11 +77,27 @@ def tools_for_agents(names: tuple[str, ...], max_depth: int) -> tuple[AgentTool,
     )
 
 
+def tool_for_handoff(names: tuple[str, ...]) -> AgentTool:
+    """Make the tool by which a session goes on as another agent; sessions below have none.
+
+    Args:
+        names: Of the agents that it may be handed over to.
+    """
+
+    def describe(listing: ToolListing) -> str:
+        lines = [f"- {name}: {description}" for name, description in listing.agents if name in names]
+        return "\n".join((_HANDOFF, "Values of `agent`:", *lines))
+
+    properties = {"agent": {"type": "string", "enum": list(names)}, "note": _NOTE}
+    return _tool(HANDOFF_TOOL, describe, properties, 0)
+
+
 _REQUIRED: Final[dict[str, list[str]]] = {
     "spawn_agent": ["agent", "task"],
     "send_input": ["name", "text"],
     "wait_agents": [],
     "close_agent": ["name"],
+    HANDOFF_TOOL: ["agent"],
 }
 
 
@@ -101,6 +118,15 @@ _TASK: Final[dict[str, Any]] = {
     "minLength": 1,
     "description": "What to do, what to know, and what to answer with; it does not know this conversation.",
 }
+_NOTE: Final[dict[str, Any]] = {
+    "type": "string",
+    "maxLength": 4_000,
+    "description": "What the other agent should know that is not said in this conversation, which it reads.",
+}
+_HANDOFF: Final = (
+    "Let another agent go on in your place, with this conversation: it has another system prompt, and may have other tools. "
+    "Do it last, and once."
+)
 _OWN: Final[dict[str, Any]] = {
     "type": "string",
     "pattern": "^[A-Za-z0-9_-]{1,64}$",

@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from agentrail.abc import ToolListing
+from agentrail.abc import Tool, ToolListing
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.session.agent_state import AgentSpec
+from agentrail.core.session.handoff import generation_of_agent
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.ports import ReadyAgent
@@ -39,6 +40,16 @@ def make_ready(
             spec=_spec_of(agent, facts, box), max_turns=agent.max_turns, tools=tools
         )
     return ready
+
+
+def tools_of_agents(agents: Mapping[str, ReadyAgent]) -> dict[tuple[str, int], Tool]:
+    """Give the tools of agents as `Ports.tools` has them, for a session that may be handed over."""
+    return {
+        (name, generation_of_agent(place)): tool
+        for place, agent in enumerate(agents.values())
+        if agent.spec.handoff and agent.tools is not None
+        for name, tool in agent.tools.items()
+    }
 
 
 def _spec_of(agent: Agent, facts: ModelFacts | None, box: Toolbox | None) -> AgentSpec:

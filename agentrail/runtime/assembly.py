@@ -20,8 +20,8 @@ from agentrail.core.session.state import HostHook, SessionConfig, SessionState
 from agentrail.core.stack.loading import Stack, load_stack
 from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
-from agentrail.runtime.agent_tools import tools_for_agents
-from agentrail.runtime.agents import make_ready
+from agentrail.runtime.agent_tools import tool_for_handoff, tools_for_agents
+from agentrail.runtime.agents import make_ready, tools_of_agents
 from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
@@ -107,7 +107,7 @@ def assemble(
     ports = Ports(
         session_id=session_id,
         providers=providers,
-        tools={(name, 0): tool for name, tool in zip(names, tools, strict=True)},
+        tools=tools_of_agents(agents) | {(name, 0): tool for name, tool in zip(names, tools, strict=True)},
         find_provider=dependencies.resolve_provider,
         spec_of=dependencies.specs.of,
         run_child=dependencies.run_child,
@@ -157,11 +157,13 @@ def _with_agents(
 
 
 def _with_agent_tools(options: SessionOptions) -> Sequence[Tool]:
-    """Add the tools for agents in the background, where there are such agents."""
+    """Add the tools for agents in the background, and for handing the session over, where there are such agents."""
     names = tuple([agent.name for agent in options.agents if agent.background])
-    if not names:
-        return options.tools
-    return (*options.tools, *tools_for_agents(names, options.max_agent_depth))
+    others = tuple([agent.name for agent in options.agents if agent.handoff])
+    tools = options.tools
+    if names:
+        tools = (*tools, *tools_for_agents(names, options.max_agent_depth))
+    return (*tools, tool_for_handoff(others)) if others else tools
 
 
 def _agents_of(

@@ -15,6 +15,7 @@ import trio
 from agentrail.abc import Error, Ok, Provider, Tool, ToolOutcome
 from agentrail.core.protocol.signals import ChildPublished, ChildStarted, Signal
 from agentrail.core.session.machine import new_session
+from agentrail.core.session.projection import own_prompt_of
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.plugin_changes import ChangedStack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
@@ -164,7 +165,7 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         session_id=session_id,
         path=path,
         model=model,
-        system_prompt=request.system_prompt or agent.spec.system_prompt or data.config.system_prompt,
+        system_prompt=request.system_prompt or agent.spec.system_prompt or own_prompt_of(data),
         max_turns=request.max_turns or agent.max_turns or data.config.max_turns,
         budget=task.effect.budget,
         prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,

@@ -151,8 +151,8 @@ class SessionCell:
         used = {(spec.name, data.tools.generation_of(spec.name)) for spec in data.tools}
         used |= {(call.call.name, call.generation) for call in (*data.batch, *data.survivors)}
         for key in list(self.ports.tools):
-            # Newer ones are on their way in the mailbox.
-            if key not in used and key[1] <= data.tools.generation:
+            # Newer ones are on their way in the mailbox; those below 0 are of agents, which may come yet.
+            if key not in used and 0 <= key[1] <= data.tools.generation:
                 del self.ports.tools[key]
 
     @contextmanager

@@ -256,7 +256,7 @@ def _status_words(status: Status) -> str:
 
 
 _SAID: Final = frozenset(
-    "text reason delta title description question response prompt summary".split()  # noqa: SIM905 - as in GROUPS
+    "text reason delta title description question response prompt summary note".split()  # noqa: SIM905 - as in GROUPS
 )
 
 _NAMED: Final = {"via": "via", "request_id": "request"}

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for what a model does with agents in the background."""
+"""Hypothesis strategies for what a model does with other agents."""
 
 from collections.abc import Mapping
 
@@ -29,6 +29,9 @@ def agent_calls() -> SearchStrategy[ToolCall]:
                 "until": st.sampled_from(("idle", "closed")),
                 "timeout_seconds": st.sampled_from((1, 0, "soon")),
             },
+        ),
+        "handoff_to": st.fixed_dictionaries(
+            {"agent": st.sampled_from(("poet", "clerk", "wizard"))}, optional={"note": texts}
         ),
         "close_agent": st.fixed_dictionaries({"name": names}, optional={"now": st.booleans()}),
     }

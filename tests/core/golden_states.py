@@ -26,7 +26,14 @@ from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId, ModelFacts
 from agentrail.core.protocol.signals import ChangePlugins, Prompt, SignalId, ToolWantsChild
 from agentrail.core.session import owners
-from agentrail.core.session.agent_state import AgentLimits, Agents, AgentSpec, AgentState, AgentWait
+from agentrail.core.session.agent_state import (
+    ActingAgent,
+    AgentLimits,
+    Agents,
+    AgentSpec,
+    AgentState,
+    AgentWait,
+)
 from agentrail.core.session.open_calls import CallState, HostCheck, OpenCalls, WantedApproval
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.core.session.state import (
@@ -442,6 +449,7 @@ def everything() -> SessionState:
                 EffectId("d2"): owners.OfTeardown(),
             }
         ),
+        acting=ActingAgent(name="scout", prompt="You look.", next="clerk", note="He owes ten."),
         agents=Agents(
             states=(
                 AgentState(

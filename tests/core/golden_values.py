@@ -172,6 +172,7 @@ _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
         )
     ),
     e.AgentResumed(trigger="tool_approved"),
+    e.AgentChanged(from_agent="clerk", to_agent="poet", note="He wants a rhyme."),
     e.MaxTurnsReached(turns=100),
     e.SignalQuarantined(signal_kind="Prompt", error=_ERROR),
     e.EventsLost(from_seq=3, to_seq=1_003),

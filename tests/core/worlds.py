@@ -98,13 +98,15 @@ def new_session(tools: Toolbox = TOOLS, **options) -> SessionState:
 SCOUT = AgentSpec(name="scout", description="Finds files.", background=True)
 AGENT_TOOLS = tuple(
     ToolSpec(name=name, description="For agents.", parameters={"type": "object"}, answered_by="machine")
-    for name in ("spawn_agent", "send_input", "wait_agents", "close_agent")
+    for name in ("spawn_agent", "send_input", "wait_agents", "close_agent", "handoff_to")
 )
 
 
 def agents_session(**options) -> SessionState:
     """A session that may let agents work in the background, before its first signal."""
-    agents = (SCOUT, AgentSpec(name="waker", description="Wakes.", background=True, wake=True))
+    waker = AgentSpec(name="waker", description="Wakes.", background=True, wake=True)
+    poet = AgentSpec(name="poet", description="Writes.", handoff=True, tools=TOOLS)
+    agents = (SCOUT, waker, poet, AgentSpec(name="clerk", description="Pays.", handoff=True))
     return new_session(Toolbox([*TOOLS, *AGENT_TOOLS]), **({"agents": agents} | options))
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from tests.mutants import (
     actors,
+    agents,
     builds,
     children,
     contexts,
@@ -37,6 +38,7 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *actors.MUTANTS,
+    *agents.MUTANTS,
     *builds.MUTANTS,
     *children.MUTANTS,
     *contexts.MUTANTS,

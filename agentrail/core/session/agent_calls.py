@@ -1,4 +1,4 @@
-"""The calls that the session answers itself: start an agent, tell it more, wait for it, close it.
+"""The calls that the session answers itself: start an agent, tell it more, wait for it, close it, hand the session over.
 
 Each function takes a call that has passed all gates, and gives it back answered, or `awaiting`.
 """
@@ -9,9 +9,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from agentrail.core.protocol.effects import CloseAgent, StartAgent
-from agentrail.core.session import agents, calls
+from agentrail.core.session import agent_state, agents, calls
 from agentrail.core.session.agent_state import AgentSpec, AgentState, AgentWait
 from agentrail.core.session.budget import lend_to_agent
+from agentrail.core.session.handoff import take_handoff
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.owners import OfAgent
 from agentrail.core.session.step_context import StepContext
@@ -37,6 +38,8 @@ def take_call(step: StepContext, state: CallState) -> CallState:
             return _wait(step, state)
         case "close_agent":
             return _close(step, state)
+        case agent_state.HANDOFF_TOOL:
+            return take_handoff(step, state)
         case name:
             return _refused(step, state, f"No session answers a call of {name!r}.")
 

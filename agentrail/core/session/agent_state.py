@@ -17,7 +17,12 @@ GENERAL_PURPOSE: Final = "general-purpose"
 """The agent that every session has: a session with what its parent has."""
 
 
-ANSWERED_BY_SESSIONS: Final = frozenset({"spawn_agent", "send_input", "wait_agents", "close_agent"})
+HANDOFF_TOOL: Final = "handoff_to"
+"""The tool by which a session goes on as another agent."""
+
+ANSWERED_BY_SESSIONS: Final = frozenset(
+    {"spawn_agent", "send_input", "wait_agents", "close_agent", HANDOFF_TOOL}
+)
 """The tools whose calls a session answers itself."""
 
 
@@ -61,6 +66,26 @@ class AgentLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_depth: int = 1
     max_agents: int = 8
     max_agents_total: int = 64
+
+
+class ActingAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """As which of its agents a session works.
+
+    Attributes:
+        name: Which one; None: as what it was started as.
+        prompt: The system prompt in the place of that of the start; None: that one.
+        next: To which one it is handed over before the next request; None: to none.
+        note: What was said with that.
+    """
+
+    name: str | None = None
+    prompt: str | None = None
+    next: str | None = None
+    note: str | None = None
+
+
+ITSELF: Final = ActingAgent()
+"""It was never handed over."""
 
 
 AgentStatus: TypeAlias = Literal["working", "idle", "closing", "stopping", "ended"]

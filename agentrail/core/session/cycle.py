@@ -17,6 +17,7 @@ from agentrail.core.protocol.signals import ContextGathered, GoOn, SignalId
 from agentrail.core.session import compaction, holding
 from agentrail.core.session.budget import reserve_request
 from agentrail.core.session.context import begin_gathering, context_tokens, digest_with, take_context
+from agentrail.core.session.handoff import hand_over
 from agentrail.core.session.hooking import ask_plugins, has_listeners
 from agentrail.core.session.open_calls import NO_CALLS
 from agentrail.core.session.projection import (
@@ -123,7 +124,7 @@ def start_without_words(step: StepContext, signal: GoOn) -> Next:
 
 
 def _say_notes(step: StepContext) -> None:
-    """Let the model hear what survivors of an abort said since."""
+    """Let the model hear what survivors of an abort said since, and agents in the background."""
     if step.data.notes or step.data.agents.notes:
         notes = tuple(Text(text=note) for note in (*step.data.notes, *take_notes(step)))
         step.data.history = step.data.history.with_user(UserMessage(content=notes, origin="note"))
@@ -172,10 +173,11 @@ def begin_turn(step: StepContext) -> Next:
 
     On the last turn that a cycle may have, tools are withheld.
     """
-    config, before = step.data.config, step.cycle
-    turn = before.turn + 1
+    config, turn = step.data.config, step.cycle.turn + 1
     if turn > config.max_turns:
         return BreakOff(f"{config.max_turns} turns were not enough")
+    hand_over(step)
+    before = step.cycle
     if step.data.agents.notes:
         content = tuple(Text(text=note) for note in take_notes(step))
         step.data.history = step.data.history.with_user(UserMessage(content=content, origin="note"))

@@ -113,6 +113,7 @@ class Status:
         children: The sessions that work for its calls, in the order of the calls, and then those in the background.
         plugins: Its plugins, in the order in which they are asked.
         client_calls: The calls that wait for the client; those of children are in `children`.
+        agent: As which of its agents it works since it was handed over; None before.
     """
 
     session_id: SessionId
@@ -138,6 +139,7 @@ class Status:
     children: tuple[ChildSession, ...] = ()
     plugins: tuple[PluginStatus, ...] = ()
     client_calls: tuple[PendingClientCall, ...] = ()
+    agent: str | None = None
 
     @property
     def all_approvals(self) -> tuple[Approval, ...]:
@@ -207,6 +209,7 @@ def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
         questions=tuple(one for one in asked if isinstance(one, Question)),
         client_calls=tuple(one for one in asked if isinstance(one, PendingClientCall)),
         suspended=phase is Phase.IDLE and data.cycle is not None,
+        agent=data.acting.name,
         tearing_down=data.teardown is not None,
         messages=len(data.history),
         usage=data.usage,
@@ -286,9 +289,14 @@ def model_of(data: Known) -> ModelFacts:
 _NOT_FOR_TASKS: Final = frozenset({"skills", "memory", "agent_memory"})
 
 
+def own_prompt_of(data: Known) -> str | None:
+    """Give the system prompt without its sections: that of the agent as which the session works, or that of its start."""
+    return data.config.system_prompt if data.acting.prompt is None else data.acting.prompt
+
+
 def system_prompt_of(data: Known) -> str | None:
     """Join the system prompt and its sections, as far as the prompt mode wants them; sorted, so that bytes stay the same."""
-    own, mode = data.config.system_prompt, data.config.prompt_mode
+    own, mode = own_prompt_of(data), data.config.prompt_mode
     if mode == "none" or not (data.sections or mode == "minimal"):
         return own
     parts = [own] if own else []

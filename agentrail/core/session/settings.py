@@ -28,6 +28,7 @@ from agentrail.core.stack.plugin_changes import (
 )
 from agentrail.core.stack.plugin_code import find_code
 from agentrail.core.stack.rehearsal import rehearsal_of
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import PluginError
 from agentrail.events import ModelSwitched, ToolAttached, ToolDetached, ToolSourceChanged, ToolsUpdated
 
@@ -60,18 +61,32 @@ def switch_model(step: StepContext, signal: ChangeModel) -> None:
 def change_tools(step: StepContext, signal: ChangeTools) -> None:
     """Attach and detach tools, all in one step; names that are not there are told, and are no error."""
     before = step.data.tools
-    after = before.changed(signal.attach, signal.detach, signal.generation, replace=signal.replace)
+    step.data.tools = before.changed(signal.attach, signal.detach, signal.generation, replace=signal.replace)
     attached = tuple(spec.name for spec in sorted(signal.attach, key=lambda spec: spec.name))
-    detached = tuple(name for name in before.names if after.get(name) is None)
     missing = tuple(name for name in signal.detach if before.get(name) is None)
-    step.data.tools = after
+    detached = say_tools_changed(step, before, attached)
+    step.reply(signal.signal_id, ToolsReceipt(attached=attached, detached=detached, missing=missing))
+
+
+def say_tools_changed(step: StepContext, before: Toolbox, attached: tuple[str, ...]) -> tuple[str, ...]:
+    """Publish which tools came and which went.
+
+    Args:
+        step: The step, which has the new ones.
+        before: The ones so far.
+        attached: The names of those that came, sorted; some may have been there, of another make.
+
+    Returns:
+        The names of those that went.
+    """
+    detached = tuple([name for name in before.names if step.data.tools.get(name) is None])
     for name in attached:
         step.publish(ToolAttached(name=name))
     for name in detached:
         step.publish(ToolDetached(name=name))
     if attached or detached:
         step.publish(ToolsUpdated(attached=attached, detached=detached))
-    step.reply(signal.signal_id, ToolsReceipt(attached=attached, detached=detached, missing=missing))
+    return detached
 
 
 def tell_of_tool_source(step: StepContext, signal: ToolSourceReported) -> None:

@@ -24,7 +24,14 @@ from agentrail.core.policy.stalls import StallClock
 from agentrail.core.policy.tags import TagReader
 from agentrail.core.protocol.request import CachePoint, EffectId, ModelFacts
 from agentrail.core.protocol.signals import Signal, SignalId, ToolWantsChild
-from agentrail.core.session.agent_state import NO_AGENTS, AgentLimits, Agents, AgentSpec
+from agentrail.core.session.agent_state import (
+    ITSELF,
+    NO_AGENTS,
+    ActingAgent,
+    AgentLimits,
+    Agents,
+    AgentSpec,
+)
 from agentrail.core.session.open_calls import NO_CALLS, CallState, OpenCalls
 from agentrail.core.session.owners import NOTHING_OPEN, OpenEffects
 from agentrail.core.stack.loading import EMPTY_STACK, NO_STATES, PluginStates, Stack
@@ -481,6 +488,7 @@ class _Fields(msgspec.Struct, gc=False):
     wishes: tuple[ToolWantsChild, ...] = ()
     # Those in the background; each that has not ended is open.
     agents: Agents = NO_AGENTS
+    acting: ActingAgent = ITSELF  # as which agent it works
     tokens: TokenCount = TokenCount()  # of the last request, where there is a ledger
     open: OpenEffects = NOTHING_OPEN  # who waits for each effect that owes an outcome: exactly those that do
     seq: int = 0  # the number of the last committed event; rises by one with each

@@ -214,6 +214,23 @@ class Toolbox:
         generations = {spec.name: self.generation_of(spec.name) for spec in kept}
         return Toolbox([*kept, *new.values()], generations | dict.fromkeys(new, generation), generation)
 
+    def handed_over(self, tools: "Toolbox", generation: int) -> "Toolbox":
+        """Return a box with the tools of another agent, and of these the ones that no code of a caller's answers.
+
+        Args:
+            tools: Those of the agent.
+            generation: Under which they are kept.
+        """
+        kept = [
+            spec
+            for spec in self.specs
+            if spec.answered_by in {"machine", "child"} and spec.name not in tools.names
+        ]
+        brought_by = {spec.name: self.generation_of(spec.name) for spec in kept}
+        return Toolbox(
+            [*kept, *tools.specs], brought_by | dict.fromkeys(tools.names, generation), self.generation
+        )
+
     def described(self, anew: Iterable[ToolSpec]) -> "Toolbox":
         """Return a box with the same tools, some of which say something else of themselves; others are left out."""
         by_name = {spec.name: spec for spec in anew}

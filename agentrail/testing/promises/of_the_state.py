@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from agentrail.core.protocol.effects import RunTool, stall_timer_of
+from agentrail.core.protocol.effects import RunTool, StartStream, stall_timer_of
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import StepCrashed
 from agentrail.core.session import owners
@@ -12,6 +12,7 @@ from agentrail.core.session.context import is_gathering
 from agentrail.core.session.interactions import MAX_RESOLVED
 from agentrail.core.session.receipts import MAX_REMEMBERED
 from agentrail.core.session.state import Phase, SessionState
+from agentrail.events import AgentChanged
 from agentrail.messages import CallId, ToolMessage, UserMessage
 from agentrail.testing.promises.seen import Seen, teardowns_of
 
@@ -164,6 +165,14 @@ def agents_are_as_written(seen: Seen) -> None:
     assert len(set(names)) == len(names)
     assert set(names) <= set(team.names)
     assert set(was.names) <= set(team.names)
+    acting, acted = state.data.acting, seen.before.data.acting
+    changes = [event for event in seen.events if isinstance(event, AgentChanged)]
+    assert [(acted.name, acting.name)] * len(changes) == [(one.from_agent, one.to_agent) for one in changes]
+    assert changes or (acting.name, acting.prompt) == (acted.name, acted.prompt)
+    assert acting.next != acting.name or acting.next is None
+    # In front of a request, and not before all calls of its batch have ended.
+    assert not changes or not state.data.batch
+    assert acting.next is None or all(start.is_quiet for start in seen.of(StartStream))
     limits = state.data.config.agent_limits
     assert len(team.alive) <= limits.max_agents
     assert team.started <= limits.max_agents_total
