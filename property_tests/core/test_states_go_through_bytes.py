@@ -10,6 +10,7 @@ from typing import Final, get_args, get_origin
 
 from hypothesis import given, reject, settings, strategies as st
 
+from agentrail.core.policy.budget import Budget
 from agentrail.core.session.machine import step
 from agentrail.core.session.state import (
     Remembered,
@@ -29,9 +30,10 @@ from agentrail.testing import strategies
 from agentrail.testing.runs import Run, Setup
 from tests.core.anything import values_of
 from tests.core.drawn_lives import steps, text_of
-from tests.core.stored_lives import live_in_bytes, plugins_of, through_bytes
+from tests.core.stored_lives import live_in_bytes, mirror_in_bytes, plugins_of, through_bytes
+from tests.core.test_agents import SAID, lives
 from tests.core.test_state_codec import spoilt_tree
-from tests.core.worlds import WITH_CLIENT as TOOLS, config
+from tests.core.worlds import WITH_CLIENT as TOOLS, agents_session, config
 
 SEEDS: Final = st.integers(0, 2**32)
 FEW: Final = settings(max_examples=max(settings().max_examples // 4, 5))
@@ -42,6 +44,25 @@ FEW: Final = settings(max_examples=max(settings().max_examples // 4, 5))
 def test_a_drawn_life_in_bytes_is_the_same_life(seed):
     """Suspended cycles, open calls, held hooks, compactions, budgets, children, queues: effect for effect."""
     live_in_bytes(seed, 60, has_host=seed % 2 == 0)
+
+
+@FEW
+@given(seed=SEEDS)
+def test_a_newer_life_in_bytes_is_the_same_life(seed):
+    """With recoveries, gathered context, and calls that the client answers, beside all of those."""
+    live_in_bytes(seed, 60, has_host=seed % 2 == 0, gathers_context=seed % 3 > 0, is_new=True)
+
+
+@FEW
+@given(
+    drawn=st.lists(SAID, min_size=20, max_size=50),
+    budget=st.sampled_from((None, 400, 100_000)),
+)
+def test_a_life_with_agents_in_bytes_is_the_same_life(drawn, budget):
+    """Those that work, idle, wait and wake, waits for them, and the session that is handed over."""
+    options = {} if budget is None else {"budget": Budget(max_total_tokens=budget), "max_output_tokens": 20}
+    seen = lives(agents_session(**options), drawn)
+    mirror_in_bytes((one.signal, one.after, one.effects) for one in seen)
 
 
 @FEW

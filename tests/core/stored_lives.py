@@ -1,12 +1,14 @@
 """What tests need to send states through bytes: plugins that come back, values that are compared with their classes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
+from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.plugin_record import PluginRecord
+from agentrail.core.protocol.signals import Signal
 from agentrail.core.session.machine import step
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.state_codec import decode_session, encode_session
@@ -43,11 +45,19 @@ def through_bytes(state: SessionState) -> SessionState:
     return back
 
 
-def live_in_bytes(seed: int, signals: int, *, has_host: bool = False) -> int:
-    """Live a drawn life, and beside it the same one whose state goes through bytes at every step; count the steps."""
+def live_in_bytes(seed: int, signals: int, **in_play: bool) -> int:
+    """Live a drawn life, and beside it the same one whose state goes through bytes at every step; count the steps.
+
+    `in_play` is what `steps` takes besides.
+    """
+    return mirror_in_bytes(steps(seed, signals, **in_play))
+
+
+def mirror_in_bytes(life: Iterable[tuple[Signal, SessionState, Sequence[Effect]]]) -> int:
+    """Hold a life against the same one whose state goes through bytes at every step; count the steps."""
     mirror: SessionState | None = None
     number = 0
-    for signal, state, effects in steps(seed, signals, has_host=has_host):
+    for signal, state, effects in life:
         number += 1
         if mirror is not None:
             mirror, again = step(mirror, signal)

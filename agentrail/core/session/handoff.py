@@ -39,7 +39,9 @@ def take_handoff(step: StepContext, state: CallState) -> CallState:
     said = note if isinstance(note, str) and note.strip() else None
     if said is not None and len(said) > MAX_HANDOFF_CHARACTERS:
         return _refused(
-            step, state, f"The note has {len(said)} characters, and at most {MAX_HANDOFF_CHARACTERS} are taken."
+            step,
+            state,
+            f"The note has {len(said)} characters, and at most {MAX_HANDOFF_CHARACTERS} are taken.",
         )
     step.data.acting = replace(data.acting, next=name, note=said)
     return calls.answer(step, state, f"{name} goes on from here.", is_error=False)[0]
