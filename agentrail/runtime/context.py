@@ -128,7 +128,10 @@ class ContextGatherer:
     def _keep(self, effect_id: EffectId, found: Gathered) -> ContextGathered:
         # The very objects of before where they say the same: what is kept of a message for a wire format goes by the object, and
         # a new one in front would have the whole conversation encoded anew.
-        front, end = (tuple(self._earlier.get(one, one) for one in part) for part in (found.front, found.end))
+        earlier = self._earlier  # and one of two that say the same, for the next time
+        front, end = (
+            tuple([earlier.setdefault(one, one) for one in part]) for part in (found.front, found.end)
+        )
         self._earlier = {one: one for one in (*front, *end)}
         self._kept, self._kept_by = Gathered(front=front, end=end), effect_id
         every = (*front, *end)

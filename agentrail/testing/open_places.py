@@ -23,7 +23,7 @@ def id_at(outcome: s.EffectOutcome | s.ToolAsked | s.ToolWantsChild, state: Sess
             case s.ToolFinished() | s.ToolProgressed() | s.ToolEmitted() | s.ToolAsked() | s.ToolWantsChild():
                 prefix = "t"
             case s.AgentIdled() | s.AgentEnded() | s.ChildStarted() | s.ChildPublished():
-                prefix = "g"
+                prefix = "a"
             case s.TeardownFinished():
                 prefix = "d"
             case s.TimerFired():

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from hypothesis.strategies import SearchStrategy
 
 from agentrail.core.protocol.signals import SessionBegan, Signal
+from agentrail.core.session.context import is_gathering
 from agentrail.core.session.state import Phase
 from agentrail.testing import open_places, strategies
 from agentrail.testing.promises.seen import plugin_requests_of, teardowns_of, waits_for_host
@@ -38,6 +39,7 @@ PLAIN_STRATEGIES: Final[Strategies] = MappingProxyType(
         "respond": strategies.responses(),
         "tool": strategies.tool_outcomes(),
         "host": strategies.host_outcomes(),
+        "agent": strategies.agent_outcomes(),
         "plugin_request": strategies.plugin_request_outcomes(),
         "abort": strategies.aborts(),
         "settle": strategies.teardown_outcomes() | strategies.contexts(),
@@ -159,6 +161,12 @@ class SessionMachine(RuleBasedStateMachine):
         """The host says what it thinks of a call, or has heard of one."""
         self.say(signal)
 
+    @precondition(lambda self: bool(self.session_run.state.data.agents.alive))
+    @rule(signal=_said("agent"))
+    def agent(self, signal: Signal) -> None:
+        """An agent in the background says something, is idle, or has ended."""
+        self.say(signal)
+
     @precondition(lambda self: bool(plugin_requests_of(self.session_run.state)))
     @rule(signal=_said("plugin_request"))
     def plugin_request(self, signal: Signal) -> None:
@@ -171,10 +179,12 @@ class SessionMachine(RuleBasedStateMachine):
         """A caller breaks it off."""
         self.say(signal)
 
-    @precondition(lambda self: bool(teardowns_of(self.session_run.state)))
+    @precondition(
+        lambda self: bool(teardowns_of(self.session_run.state)) or is_gathering(self.session_run.state.data)
+    )
     @rule(signal=_said("settle"))
     def settle(self, signal: Signal) -> None:
-        """What was stopped is gone."""
+        """What was stopped is gone; or what goes along with a request is there."""
         self.say(signal)
 
     # Not at any time: runs in which nothing else is said would be lost, and there are many of those.

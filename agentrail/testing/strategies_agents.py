@@ -42,5 +42,11 @@ def agent_calls() -> SearchStrategy[ToolCall]:
     return st.one_of(made[0], *made)
 
 
+def spawning_calls() -> SearchStrategy[ToolCall]:
+    """Calls that start an agent, if one more may be: most of what the others say is about one that is there."""
+    said = ('{"agent": "scout", "task": "Look."}', '{"agent": "waker", "task": "Look."}')
+    return st.builds(read_call, st.sampled_from(CALL_IDS), st.just("spawn_agent"), st.sampled_from(said))
+
+
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()

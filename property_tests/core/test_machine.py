@@ -6,6 +6,7 @@ made up, and runs that go on. A promise that breaks is shown as a scenario, to b
 
 from types import MappingProxyType
 
+import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -16,7 +17,8 @@ from agentrail.testing import strategies
 from agentrail.testing.promises import comparable
 from agentrail.testing.runs import Run, Setup
 from agentrail.testing.session_machine import PLAIN_STRATEGIES, SessionMachine
-from tests.core.worlds import WITH_CLIENT as TOOLS, config, walk
+from agentrail.testing.strategies_agents import agent_calls, spawning_calls
+from tests.core.worlds import WITH_CLIENT as TOOLS, agents_session, config, walk
 
 HOOKS = st.sets(st.sampled_from(("before_tool", "after_tool"))).map(frozenset)
 # What lets a session get far stands first: Hypothesis likes the beginning of a list, and shrinks towards it.
@@ -36,9 +38,13 @@ CONFIGS = st.builds(
 )
 SETUPS = st.builds(Setup, tools=st.just(TOOLS), config=CONFIGS)
 STARTS = CONFIGS.map(lambda chosen: machine.new_session(chosen, TOOLS))
-CALLS = strategies.responses(("read", "watch", "deploy", "ask")).filter(
-    lambda response: response.message.calls
-)
+NAMES = ("read", "watch", "deploy", "ask", "front")
+CALLS = strategies.responses(NAMES).filter(lambda response: response.message.calls)
+OF_AGENTS = st.one_of(
+    strategies.responses(calls=spawning_calls()),
+    strategies.responses(calls=spawning_calls() | agent_calls() | strategies.tool_calls(NAMES)),
+).filter(lambda response: bool(response.message.calls))
+WITH_AGENTS = agents_session().data
 
 
 class AnyOrder(SessionMachine):
@@ -51,6 +57,25 @@ class AnyOrder(SessionMachine):
 TestAnyOrder = AnyOrder.TestCase
 # One fault breaks several promises; the shortest run that shows one of them is what is wanted, and soon.
 TestAnyOrder.settings = settings(report_multiple_bugs=False)
+
+
+class AnyOrderWithAgents(SessionMachine):
+    """The same with agents: those that work beside the session, that it waits for, that wake it, and that it is handed over to."""
+
+    setups = st.builds(
+        Setup,
+        tools=st.just(WITH_AGENTS.tools),
+        config=CONFIGS.map(
+            lambda chosen: msgspec.structs.replace(
+                chosen, agents=WITH_AGENTS.config.agents, gathers_context=True
+            )
+        ),
+    )
+    strategies = MappingProxyType({**PLAIN_STRATEGIES, "call": OF_AGENTS})
+
+
+TestAnyOrderWithAgents = AnyOrderWithAgents.TestCase
+TestAnyOrderWithAgents.settings = settings(report_multiple_bugs=False)
 
 
 @pytest.mark.at(99)

@@ -45,7 +45,7 @@ def through_bytes(state: SessionState) -> SessionState:
     return back
 
 
-def live_in_bytes(seed: int, signals: int, **in_play: bool) -> int:
+def live_in_bytes(seed: int, signals: int, **in_play: Any) -> int:
     """Live a drawn life, and beside it the same one whose state goes through bytes at every step; count the steps.
 
     `in_play` is what `steps` takes besides.
