@@ -43,13 +43,15 @@ from agentrail.core.session.owners import (
 )
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.session.step_context import StepContext
-from agentrail.core.values.toolbox import read_call
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.values.toolbox import Toolbox, read_call
 from agentrail.errors import ErrorInfo, InternalError
 from agentrail.events import AbortReceipt, SignalQuarantined
 from agentrail.messages import CallId, PromptRef, Text, ToolCall
+from agentrail.plugins import ContentPolicy
 from tests.core.drawn_lives import steps
 from tests.core.outside import OpenFromOutside
-from tests.core.worlds import agents_session, completed, new_session, run, small_world
+from tests.core.worlds import agents_session, completed, config, new_session, run, small_world
 
 LIVES = 60
 SIGNALS = 80
@@ -70,8 +72,11 @@ def test_exactly_the_open_ids_have_an_owner(seed):
 def states_by_owner() -> dict[type, tuple[SessionState, EffectId]]:
     """For each kind of owner a state in which it waits, and for what: of those lives, and of a tool that wants a session."""
     met: dict[type, tuple[SessionState, EffectId]] = {}
+    stack, states = load_stack([(ContentPolicy, {"rubric": "Be kind.", "judge_model": "demo:judge"})])
+    judged = run([PROMPT], machine.new_session(config(), Toolbox(), stack, states))
+    met |= {type(owner): (judged, effect_id) for effect_id, owner in judged.data.open.items()}
     of_lives = set(get_args(Owner)) - {OfChild, OfContext, OfAgent, OfAgentWait}
-    for seed in range(2 * LIVES):
+    for seed in range(LIVES):
         if met.keys() >= of_lives:
             break
         for _, state, _ in steps(20_000 + seed, SIGNALS, has_host=seed % 3 == 0):
