@@ -24,6 +24,8 @@ class HostCall:
         tool_name: The tool.
         input: Its arguments as they would run, a JSON object: a copy of this hook's own, whose changes reach no other code.
         user_data: The application's own data, read-only.
+        request_id: What the host called the request whose prompt the session works on, with `prompt(…, request_id=)`; None
+            without one, in sessions that work for others, and at the end of a call whose cycle is over.
     """
 
     session_id: SessionId
@@ -32,6 +34,7 @@ class HostCall:
     tool_name: str
     input: dict[str, Any]
     user_data: JsonObject = field(factory=dict, repr=False)
+    request_id: str | None = None
 
 
 @frozen(kw_only=True)

@@ -116,6 +116,7 @@ async def tell_host(effect: TellHost, ports: Ports, scope: trio.CancelScope, scr
         tool_name=call.tool_name,
         input=call.input,
         user_data=call.user_data,
+        request_id=call.request_id,
         result=effect.result.text,
         is_error=effect.result.is_error,
         duration_ms=effect.ran_ms,
@@ -164,6 +165,7 @@ def _call_of(effect: AskHost | TellHost, ports: Ports) -> HostCall:
         tool_name=effect.name,
         input=thawed(effect.arguments),
         user_data=ports.user_data,
+        request_id=effect.request_id,
     )
 
 

@@ -548,3 +548,21 @@ async def test_what_is_for_the_process_leaves_a_hook_as_from_any_port(error):
             )
             await session.prompt("go")
             await trio.sleep(5)
+
+
+async def test_the_host_hears_which_request_a_call_is_of():
+    """As it named the request that brought the prompt (8.16); without a name there is none."""
+    host = Host(allow)
+    async with open_nameless(host=host.hooks) as supervisor:
+        tool = RecordingTool(name="read")
+        session = await supervisor.start_session(
+            model=FunctionModel(
+                lambda request: calls(("read", {})) if len(request.messages) % 4 == 1 else says("done")
+            ),
+            tools=[tool],
+        )
+        await session.prompt("Look.", request_id="req-1")
+        await session.collect_reply()
+        await session.ask("Again.")
+    assert [call.request_id for call in host.asked] == ["req-1", None]
+    assert [call.request_id for call in host.told] == ["req-1", None]

@@ -153,6 +153,7 @@ class AskHost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         name: The tool.
         arguments: As they would run: validated, with defaults filled in, and as the plugins left them.
         path: The chain of sessions from the root to this one.
+        request_id: The request whose prompt this cycle works on, as the host calls it.
     """
 
     effect_id: EffectId
@@ -160,6 +161,7 @@ class AskHost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     arguments: JsonObject
     path: tuple[SessionId, ...]
+    request_id: str | None = None
 
 
 class TellHost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -175,6 +177,7 @@ class TellHost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         result: What the call was answered with, as it was published.
         ran_ms: How long the code of the last attempt took, in milliseconds.
         path: The chain of sessions from the root to this one.
+        request_id: As of `AskHost`; None for a call that an abort had spared, whose cycle is over.
     """
 
     effect_id: EffectId
@@ -184,6 +187,7 @@ class TellHost(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     result: ToolResult
     ran_ms: int
     path: tuple[SessionId, ...]
+    request_id: str | None = None
 
 
 class StartAgent(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -141,6 +141,7 @@ def report_call(step: StepContext, state: CallState, result: ToolResult, signal:
             result=result,
             ran_ms=signal.ran_ms,
             path=step.data.config.path,
+            request_id=_request_of(step, state),
         ),
         OfHostReport(state.call.call_id),
     )
@@ -164,10 +165,19 @@ def _ask_host(step: StepContext, state: CallState, check: HostCheck) -> CallStat
             name=state.call.name,
             arguments=state.arguments,
             path=step.data.config.path,
+            request_id=_request_of(step, state),
         ),
         OfHostCheck(state.call.call_id),
     )
     return msgspec.structs.replace(state, stage="checking", effect_id=effect_id, check=check)
+
+
+def _request_of(step: StepContext, state: CallState) -> str | None:
+    """Say which request a call works on, as far as its cycle still goes on."""
+    cycle = step.data.cycle
+    if cycle is None or step.data.batch.find(state.call.call_id) is None:
+        return None
+    return cycle.request_id
 
 
 def _ask_host_again(step: StepContext, state: CallState, check: HostCheck) -> CallState:
