@@ -173,7 +173,7 @@ def aimed(draw: st.DrawFn, kind: type[Any], run: Run, wrong: bool = False) -> An
         changes |= {"asked_by": None, "error": ErrorInfo(code="x", message="\ud800")}
         changes["owed_by"] = draw(st.sampled_from((None, *_open_ids(run))))
     if isinstance(signal, ChangePlugins) and not wrong:
-        changes["entry"] = draw(st.sampled_from((None, object(), _record("puppet"), _record("\ud800"))))
+        changes["entry"] = draw(st.sampled_from((None, _record("puppet"), _record("\ud800"))))
     if draw(st.integers(0, 3)):
         if isinstance(signal, EffectOutcome | ToolAsked | ToolWantsChild):
             changes["effect_id"] = draw(st.sampled_from((*_open_ids(run), "late")))

@@ -186,7 +186,8 @@ def _pause_ms(error: ErrorInfo, retries: int, jitter: float) -> int:
 def _jittered(first_ms: int, nth: int, max_ms: int, jitter: float) -> int:
     # Capped before it is raised: the thousandth retry of a patient user is no reason to compute 2 to the 1000.
     longest_ms = min(max_ms, first_ms << min(nth - 1, 16))
-    return int(longest_ms * jitter)
+    # A part of it; what is none, such as infinity, comes from a bug of ours, and no session is to fail over that.
+    return int(longest_ms * jitter) if 0.0 <= jitter <= 1.0 else 0
 
 
 def _changed(attempts: Attempts, **fields: object) -> Attempts:

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import astuple, fields, replace
 
+from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import signals
 from agentrail.core.protocol.request import TextDelta
 from agentrail.events import Envelope
@@ -98,7 +99,7 @@ def _settled(value: Any) -> Any:
         return value if all(one in value for one in members) else frozenset(members)
     if isinstance(value, msgspec.Struct):
         return settled(value)
-    if isinstance(value, Envelope):  # made by the core, of ids of the shell
+    if isinstance(value, Envelope | Budget):  # made by the core, of ids of the shell; and judged where it was made
         return value
     return _json(value)
 

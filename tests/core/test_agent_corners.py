@@ -1,0 +1,328 @@
+"""Corners of agents in the background that lives seldom come to: limits, money that is gone, ends in the wrong moment."""
+
+import msgspec
+import pytest
+
+from agentrail.core.policy.budget import Budget, Spent
+from agentrail.core.protocol.effects import CloseAgent, PromptAgent, StartAgent
+from agentrail.core.protocol.signals import (
+    AbortCycle,
+    AgentEnded,
+    AgentIdled,
+    ChildPublished,
+    Parked,
+    Prompt,
+    Restarted,
+    SignalId,
+    Steer,
+    StopSession,
+)
+from agentrail.core.session.agent_calls import MAX_INPUTS
+from agentrail.core.session.agent_state import (
+    GENERAL_PURPOSE,
+    AgentLimits,
+    AgentSpec,
+    find_agent,
+)
+from agentrail.core.session.agents import MAX_ENDED, MAX_NOTE_CHARACTERS
+from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.events import StatusUpdate, ToolExecutionEnd
+from agentrail.messages import PromptRef, SessionId, SteerRef, Text, TokenUsage
+from tests.core.worlds import AGENT_TOOLS, TOOLS, agents_session, completed, new_session, run, walk
+
+USED = Spent(usage=TokenUsage(input=3, output=2, cost_usd=0.5), tokens=5, nano_usd=500_000_000)
+
+
+def prompt(name, at_ms=1):
+    """A prompt."""
+    return Prompt(at_ms=at_ms, signal_id=SignalId(name), ref=PromptRef(name), content=(Text(text="go"),))
+
+
+def call(number, tool, /, **given):
+    """A call of a tool."""
+    return read_call(f"c{number}", tool, msgspec.json.encode(given).decode())
+
+
+class Life:
+    """A session that goes on by what is said to it, and answers in results."""
+
+    def __init__(self, state):
+        """Begin with a prompt."""
+        self.state, self.seen = state, []
+        self.hear(prompt("p"))
+
+    def hear(self, *signals):
+        """Step with these."""
+        self.seen = list(walk(signals, self.state))
+        self.state = self.seen[-1].after
+
+    def calls(self, *wanted):
+        """Let the model make these calls; gives what they were answered with, as far as they are."""
+        self.hear(completed(self.state.data.stream.effect_id, *wanted))
+        return self.answers()
+
+    def answers(self):
+        """What was answered in the last steps."""
+        return [
+            event.result.text
+            for one in self.seen
+            for event in one.events
+            if isinstance(event, ToolExecutionEnd)
+        ]
+
+    def asked(self, kind):
+        """What was asked of the shell in the last steps."""
+        return [effect for one in self.seen for effect in one.of(kind)]
+
+    def agent(self, name="agent-1"):
+        """One of its agents."""
+        return self.state.data.agents.find(name)
+
+    def idle(self, name="agent-1", text="found", **more):
+        """Let an agent be idle."""
+        given = {"outcome": "finished", "text": text, "turns": 1, "spent": USED} | more
+        self.hear(AgentIdled(at_ms=5, effect_id=self.agent(name).effect_id, **given))
+
+    def end(self, name="agent-1", **more):
+        """Let an agent be gone."""
+        given = {"reason": "closed", "is_lost": False, "spent": None} | more
+        self.hear(AgentEnded(at_ms=6, effect_id=self.agent(name).effect_id, **given))
+
+
+def life(**options):
+    """A session with agents, and turns enough."""
+    return Life(agents_session(**({"max_turns": 99, "max_parallel_tools": 4} | options)))
+
+
+LOOK = {"agent": "scout", "task": "Look."}
+
+
+def test_an_agent_with_a_budget_is_lent_no_more_than_that():
+    """Of what is left, and where nothing is counted above it all the same."""
+    spec = AgentSpec(
+        name="scout",
+        description="x",
+        background=True,
+        budget=Budget(max_total_tokens=50, max_cost_usd=1.0),
+    )
+    for budget, lent in (
+        (Budget(max_total_tokens=1_000), Budget(max_total_tokens=50, max_cost_usd=1.0)),
+        (None, spec.budget),
+    ):
+        there = life(budget=budget, agents=(spec,), max_output_tokens=10)
+        there.calls(call(1, "spawn_agent", **LOOK))
+        (started,) = there.asked(StartAgent)
+        assert started.budget == lent
+
+
+def all_spent(there):
+    """Let everything be spent."""
+    ledger = there.state.data.ledger
+    assert ledger is not None
+    broke = msgspec.structs.replace(ledger, spent_tokens=10**6)
+    data = msgspec.structs.replace(there.state.data, ledger=broke)
+    there.state = msgspec.structs.replace(there.state, data=data)
+
+
+def test_where_nothing_is_left_what_waits_for_an_agent_is_dropped():
+    """With a note that says so, and why."""
+    there = life(budget=Budget(max_total_tokens=200), max_output_tokens=10)
+    there.calls(call(1, "spawn_agent", **LOOK))
+    there.calls(call(2, "send_input", name="agent-1", text="And there?"))
+    all_spent(there)
+    there.idle()
+    assert (there.agent().status, there.agent().inputs) == ("idle", ())
+    note = there.state.data.agents.notes[0]
+    assert note.startswith("[What was sent to agent agent-1 was dropped: ")
+    assert not there.asked(PromptAgent)
+
+
+@pytest.mark.parametrize("tool", ["spawn_agent", "send_input"])
+@pytest.mark.parametrize("own", [None, Budget(max_total_tokens=5)], ids=["a share", "its own"])
+def test_a_call_that_would_cost_more_than_is_left_is_refused(tool, own):
+    """The model hears why, and the agent stays as it is."""
+    spec = AgentSpec(name="scout", description="x", background=True, budget=own)
+    there = life(budget=Budget(max_total_tokens=2_000), max_output_tokens=10, agents=(spec,))
+    there.calls(call(1, "spawn_agent", **LOOK))
+    there.idle()
+    all_spent(there)
+    given = {**LOOK, "name": "b"} if tool == "spawn_agent" else {"name": "agent-1", "text": "Again."}
+    (said,) = there.calls(call(2, tool, **given))
+    assert not there.asked(StartAgent) + there.asked(PromptAgent)
+    assert there.agent().status == "idle"
+    assert "is left to lend" in said
+
+
+def test_what_an_agent_costs_is_counted_by_the_difference():
+    """Each of its signals says all that it has used so far."""
+    there = life(budget=Budget(max_total_tokens=9_000, max_cost_usd=9.0, allow_unknown_prices=True))
+    there.calls(call(1, "spawn_agent", **LOOK))
+    there.idle()
+    there.calls(call(2, "send_input", name="agent-1", text="Again."))
+    before = there.state.data.usage
+    more = Spent(usage=TokenUsage(input=5, output=3, cost_usd=0.75), tokens=8, nano_usd=750_000_000)
+    there.idle(spent=more)
+    assert there.state.data.usage.input - before.input == 2
+    assert there.state.data.usage.output - before.output == 1
+
+
+def test_a_session_at_the_bottom_starts_none():
+    """Agents may work so deep, and no deeper."""
+    deep = life()
+    config = msgspec.structs.replace(deep.state.data.config, path=(SessionId("root"), SessionId("s")))
+    deep.state = msgspec.structs.replace(
+        deep.state, data=msgspec.structs.replace(deep.state.data, config=config)
+    )
+    (said,) = deep.calls(call(1, "spawn_agent", **LOOK))
+    assert said == "Agents may work 1 deep, and this session is as deep already: do it yourself."
+
+
+def test_a_name_that_was_taken_is_gone_past():
+    """The ones that are given follow the number of agents, and none is given twice."""
+    there = life()
+    there.calls(call(1, "spawn_agent", **LOOK, name="agent-2"))
+    said = there.calls(call(2, "spawn_agent", **LOOK), call(3, "spawn_agent", agent="scout", task="More."))
+    assert [text.split()[0] for text in said] == ["agent-3", "agent-4"]
+
+
+def test_an_agent_that_hears_too_much_hears_no_more():
+    """What waits for it has a bound."""
+    there = life()
+    there.calls(call(1, "spawn_agent", **LOOK))
+    team = there.state.data.agents
+    full = msgspec.structs.replace(there.agent(), inputs=("x",) * MAX_INPUTS)
+    there.state = msgspec.structs.replace(
+        there.state,
+        data=msgspec.structs.replace(there.state.data, agents=msgspec.structs.replace(team, states=(full,))),
+    )
+    (said,) = there.calls(call(2, "send_input", name="agent-1", text="More."))
+    assert said == f"{MAX_INPUTS} inputs wait for agent-1 already: wait until it is idle."
+
+
+def test_closing_it_again_and_now():
+    """One that is to end behind its cycle ends now when that is wanted; the second `now` changes nothing."""
+    there = life()
+    there.calls(call(1, "spawn_agent", **LOOK))
+    there.calls(call(2, "close_agent", name="agent-1"))
+    assert there.agent().status == "closing"
+    there.hear(Steer(at_ms=4, signal_id=SignalId("s"), ref=SteerRef("s"), text="Be quick."))
+    assert there.agent().status == "closing"
+    there.idle()
+    assert [one.reason for one in there.asked(CloseAgent)] == ["closed"]
+    there.end()
+    assert there.agent().status == "ended"
+
+
+def test_two_that_close_the_same_one():
+    """Both wait for its end; the one that wants it now is what ends it."""
+    there = life()
+    there.calls(call(1, "spawn_agent", **LOOK))
+    there.calls(
+        call(2, "close_agent", name="agent-1"),
+        call(3, "close_agent", name="agent-1", now=True, reason="no time"),
+        call(4, "close_agent", name="agent-1", now=True),
+    )
+    assert [one.reason for one in there.asked(CloseAgent)] == ["no time"]
+    assert there.agent().status == "stopping"
+    there.end(reason="no time")
+    assert len(there.answers()) == 3
+
+
+def test_the_oldest_that_ended_are_forgotten_and_their_names_are_not():
+    """A session that starts thousands keeps the last ones."""
+    there = life(agent_limits=AgentLimits(max_agents_total=99))
+    for number in range(MAX_ENDED + 1):
+        there.calls(call(number, "spawn_agent", **LOOK))
+        there.end(f"agent-{number + 1}")
+    assert len(there.state.data.agents.states) == MAX_ENDED
+    (said,) = there.calls(call(100, "send_input", name="agent-1", text="Still there?"))
+    assert said == "There is no agent 'agent-1' to work with, it ended long ago. Alive: none."
+    (said,) = there.calls(call(101, "wait_agents", names=["agent-1"]))
+    assert said == "[agent-1 ended long ago]"
+
+
+def test_what_ends_while_nothing_waits_is_told_in_short():
+    """The rest is what a wait gives."""
+    there = life()
+    there.calls(call(1, "spawn_agent", **LOOK))
+    there.idle(text="x" * 5_000)
+    (note,) = there.state.data.agents.notes
+    assert len(note) == MAX_NOTE_CHARACTERS
+    assert note.endswith("… [wait_agents gives the rest]")
+
+
+def test_a_crash_of_the_session_ends_what_was_to_end():
+    """Those that were told to stop are told again, by the next incarnation."""
+    there = life()
+    there.calls(call(1, "spawn_agent", **LOOK), call(2, "spawn_agent", agent="waker", task="Wait."))
+    there.calls(call(3, "close_agent", name="agent-1"))
+    there.hear(Restarted(at_ms=7, reason="bang", incarnation=2))
+    assert [one.name for one in there.asked(StartAgent)] == ["agent-1", "agent-2"]
+    (closed,) = there.asked(CloseAgent)
+    assert closed.effect_id == there.agent().effect_id
+
+
+@pytest.mark.parametrize(
+    "end",
+    [Parked(at_ms=8, reason="too often"), StopSession(at_ms=8, signal_id=SignalId("x"), reason="enough")],
+)
+def test_the_end_of_a_session_is_that_of_its_agents_and_waits(end):
+    """Nothing of them is open any more, and nothing waits."""
+    there = life()
+    there.calls(call(1, "spawn_agent", **LOOK))
+    there.calls(call(2, "wait_agents"))
+    there.hear(end)
+    if isinstance(end, Parked):
+        assert there.state.ended
+    else:
+        there.end(reason="enough")
+    assert not there.state.data.agents.waits
+    assert not there.state.data.agents.alive
+
+
+def test_an_abort_withdraws_one_wait_and_a_second_abort_finds_agents_stopping():
+    """They are told to stop once."""
+    there = life()
+    there.calls(call(1, "spawn_agent", **LOOK))
+    there.calls(call(2, "wait_agents"), call(3, "wait_agents", names=["agent-1"]))
+    there.hear(AbortCycle(at_ms=8, signal_id=SignalId("a")), AbortCycle(at_ms=8, signal_id=SignalId("b")))
+    assert there.agent().status == "stopping"
+    assert not there.state.data.agents.waits
+    assert len(there.state.data.agents.alive) == 1
+
+
+def test_an_abort_that_spared_them_and_one_that_does_not():
+    """The second begins behind a teardown that goes on, and ends them beside it."""
+    there = life()
+    there.calls(call(1, "spawn_agent", **LOOK))
+    there.calls(read_call("c9", "read", "{}"))
+    there.hear(AbortCycle(at_ms=8, signal_id=SignalId("a"), children=False))
+    assert there.state.data.teardown is not None
+    there.hear(AbortCycle(at_ms=9, signal_id=SignalId("b")))
+    assert there.agent().status == "stopping"
+
+
+def test_a_word_of_an_agent_that_has_not_begun_is_no_event():
+    """It has no name under which it could be published."""
+    there = life()
+    there.calls(call(1, "spawn_agent", **LOOK))
+    there.hear(ChildPublished(at_ms=5, effect_id=there.agent().effect_id, event=StatusUpdate(text="…")))
+    assert not there.seen[-1].events
+
+
+def test_a_tool_that_no_session_answers_says_so():
+    """The shell refuses such a spec; a journal of another version may have one."""
+    odd = ToolSpec(name="dance", description="x", parameters={"type": "object"}, answered_by="machine")
+    there = Life(new_session(Toolbox([*TOOLS, *AGENT_TOOLS, odd])))
+    assert there.calls(call(1, "dance")) == ["No session answers a call of 'dance'."]
+
+
+def test_the_general_one_is_there_without_being_given():
+    """And no other."""
+    assert find_agent((), GENERAL_PURPOSE) == AgentSpec(name=GENERAL_PURPOSE, description="")
+    assert find_agent((), "scout") is None
+
+
+def test_nothing_of_it_is_left_in_a_session_that_has_agents_and_used_none():
+    """A run with the four tools alone is a run like any other."""
+    assert not run([prompt("p"), completed("r1", Text(text="Hi."))], agents_session()).data.agents.states
