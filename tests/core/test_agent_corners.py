@@ -12,6 +12,7 @@ from agentrail.core.protocol.signals import (
     ChildPublished,
     Parked,
     Prompt,
+    Recovered,
     Restarted,
     SignalId,
     Steer,
@@ -26,7 +27,7 @@ from agentrail.core.session.agent_state import (
 )
 from agentrail.core.session.agents import MAX_ENDED, MAX_NOTE_CHARACTERS
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
-from agentrail.events import StatusUpdate, ToolExecutionEnd
+from agentrail.events import SessionRecovered, StatusUpdate, ToolExecutionEnd
 from agentrail.messages import PromptRef, SessionId, SteerRef, Text, TokenUsage
 from tests.core.worlds import AGENT_TOOLS, TOOLS, agents_session, completed, new_session, run, walk
 
@@ -300,6 +301,26 @@ def test_an_abort_that_spared_them_and_one_that_does_not():
     assert there.state.data.teardown is not None
     there.hear(AbortCycle(at_ms=9, signal_id=SignalId("b")))
     assert there.agent().status == "stopping"
+
+
+def test_agents_and_waits_come_back_in_another_process():
+    """Each is asked for once more behind its last event, the wait keeps its time, and it is said."""
+    there = life()
+    there.calls(call(1, "spawn_agent", **LOOK))
+    there.calls(call(2, "wait_agents", timeout_seconds=60))
+    (wait,) = there.state.data.agents.waits
+    there.hear(Recovered(at_ms=20, cause="start", open=(), attempt=1))
+    (said,) = [event for event in there.seen[-1].events if isinstance(event, SessionRecovered)]
+    assert {(one.open, one.name, one.decision) for one in said.decisions} == {
+        ("child", "agent-1", "resumed"),
+        ("timer", "wait_agents", "kept"),
+    }
+    (started,) = there.asked(StartAgent)
+    assert started.effect_id == there.agent().effect_id
+    (again,) = there.state.data.agents.waits
+    assert (again.expires_at_ms, again.timer != wait.timer) == (wait.expires_at_ms, True)
+    there.idle()
+    assert there.answers()[0].startswith("[agent-1 (scout) is idle")
 
 
 def test_a_word_of_an_agent_that_has_not_begun_is_no_event():

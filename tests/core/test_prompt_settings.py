@@ -97,3 +97,15 @@ def test_going_on_takes_them_too():
 def _failed(state):
     outcomes = worlds.everything(state, count(1))
     return next(one for one in outcomes if isinstance(one, StreamFailed) and not one.error.retryable)
+
+
+def test_a_schema_that_is_nested_too_deeply_and_stops_that_are_none():
+    """Faults like all others: said where settings are given."""
+    deep: dict = {}
+    for _ in range(200):
+        deep = {"properties": deep}
+    (fault,) = faults_of_settings({"response_format": deep})
+    assert fault.startswith("settings: response_format is ")
+    for stop in (["x"] * 17, {"x": 1}, [""], 7):
+        (fault,) = faults_of_settings({"stop": stop})
+        assert fault.startswith("settings: stop is ")

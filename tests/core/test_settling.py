@@ -70,7 +70,7 @@ class Part(float):
         (OrderedDict(a=math.inf), {"a": None}),
         ({3: "x", None: "y", (1,): "z"}, {"3": "x", "null": "y", "[1]": "z"}),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_a_value_inside_of_json(given, kept):
     """Wherever it stands in it."""

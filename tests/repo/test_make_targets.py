@@ -44,9 +44,10 @@ def test_make_test_leaves_out_what_is_marked_and_nothing_else():
 
 
 def test_make_check_runs_everything():
-    """It has a run of all test paths that leaves nothing out; of the properties it leaves out what has its own run."""
-    everything, properties, *others = pytest_runs("check")
-    assert (chosen(everything), paths(everything)) == ([], [])
+    """What `make test` runs, and what that leaves out; of the properties it leaves out what has its own run."""
+    quick, long, properties, *others = pytest_runs("check")
+    assert (chosen(quick), paths(quick)) == (["-m not check"], [])
+    assert (chosen(long), paths(long)) == (["-m check or hypothesis"], ["tests"])
     assert "property_tests" in paths(properties)
     alone = [path for run in others for path in paths(run) if not chosen(run)]
     assert chosen(properties) == [f"--ignore={path}" for path in alone]
@@ -56,7 +57,7 @@ def test_make_check_gives_properties_more_examples_than_make_test():
     """Ten beside a unit test are enough while one works; before a commit they are more, and `make property` has all."""
     (run,) = pytest_runs("test")
     assert not [word for word in run if word.startswith("--unit-examples")]
-    assert "--unit-examples=50" in pytest_runs("check")[0]
+    assert "--unit-examples=50" in pytest_runs("check")[1]
     _, beside_units = pytest_runs("property")
     assert "--unit-examples=1000000" in beside_units
     assert (chosen(beside_units), paths(beside_units)) == (["-m hypothesis"], ["tests"])

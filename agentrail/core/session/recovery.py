@@ -72,9 +72,8 @@ def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
     if data.teardown is not None:
         step.ended(data.teardown.effect_id)
         teardown_settled(step, AbortReceipt())
-    for effect_id, asked in requests:
-        if effect_id in step.data.open:
-            request_again(step, effect_id, asked)
+    for effect_id, asked in (one for one in requests if one[0] in step.data.open):
+        request_again(step, effect_id, asked)
     interactions.rearm(step, expired)
     return _go_on(step, phase, expired)
 

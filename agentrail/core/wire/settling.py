@@ -99,7 +99,9 @@ def _settled(value: Any) -> Any:
         return value if all(one in value for one in members) else frozenset(members)
     if isinstance(value, msgspec.Struct):
         return settled(value)
-    if isinstance(value, Envelope | Budget):  # made by the core, of ids of the shell; and judged where it was made
+    if isinstance(
+        value, Envelope | Budget
+    ):  # made by the core, of ids of the shell; and judged where it was made
         return value
     return _json(value)
 
