@@ -273,9 +273,8 @@ def entries_of_the_package() -> set[str]:
 
 
 def _methods(kind: type) -> Iterator[str]:
-    return (
-        name for name, value in vars(kind).items() if not name.startswith("_") and inspect.isfunction(value)
-    )
+    every = {name: value for one in reversed(kind.__mro__) for name, value in vars(one).items()}
+    return (name for name, value in every.items() if not name.startswith("_") and inspect.isfunction(value))
 
 
 def _functions(module: Any) -> Iterator[str]:
@@ -302,7 +301,15 @@ TAKES_NOTHING: Final = {
     *("session.attach_plugin", "session.reload_plugin"),  # objects of the application
     *(
         f"supervisor.{name}"
-        for name in ("sessions", "tree", "statistics", "subscribe_all", "subscribe_group", "monitor")
+        for name in (
+            "sessions",
+            "tree",
+            "statistics",
+            "subscribe_all",
+            "subscribe_group",
+            "monitor",
+            "reports",
+        )
     ),
     *(f"supervisor.{name}" for name in ("start_behind", "close_rest", "hear")),  # for the package itself
     *("plugin.FunctionPlugin", "sandbox.aclose"),
@@ -548,9 +555,16 @@ def _inputs_of_sessions() -> Entries:
         "compact",
         "stop",
         "update_plugin_opts",
+        "receipt_of",
     )
     entries: Entries = {f"session.{name}": _texts(partial(_handle, name)) for name in (*texts, *names)}
     entries["session.respond"] = _texts(lambda text: _handle("respond", text, text))
+    entries["session.decline"] = _texts(lambda text: _handle("decline", text, text))
+    entries["session.answer"] = _texts(lambda text: _handle("answer", text, Ok(text=text)))
+    entries["session.go_on"] = _texts(lambda text: _handle("go_on", client_id=text, digest=text))
+    entries["session.report_tool_source"] = _texts(
+        lambda text: _handle("report_tool_source", text, "ready", reason=text)
+    )
     for name in ("attach_tools", "replace_tools"):
         entries[f"session.{name}"] = [(kind, _handle(name, Own(schema))) for kind, schema in SCHEMAS.items()]
     entries["supervisor.start_session"] = [
@@ -567,7 +581,7 @@ def _inputs_of_sessions() -> Entries:
         ),
         ("many calls", _asking(calls(*[("nothing", "{}")] * 500))),
     ]
-    for name in ("session", "stop_session"):
+    for name in ("session", "stop_session", "last_words", "rest", "call_tool"):
         entries[f"supervisor.{name}"] = _texts(partial(partial, _supervised, name))
     entries["supervisor.stop_all"] = _texts(lambda text: lambda: _supervised("stop_all", text))
     return entries
