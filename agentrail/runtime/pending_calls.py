@@ -47,6 +47,18 @@ class _PendingCall:
 class PendingCalls:
     """The callers who wait for one session, across its restarts."""
 
+    # One for each of ten thousand idle sessions.
+    __slots__ = (
+        "_count",
+        "_down",
+        "_is_rested",
+        "_key",
+        "_outside",
+        "_prefix",
+        "_session_id",
+        "_waiting",
+    )
+
     def __init__(self, session_id: str, outside: Outside | None = None, *, key: str | None = None) -> None:
         """Begin without any.
 

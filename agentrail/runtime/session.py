@@ -265,7 +265,7 @@ class SessionCell:
     def say_last_words(self, last: Signal) -> None:
         """Let the session end itself without an actor: only what it publishes and answers is carried out."""
         self._finish_last_step()
-        self.state, effects = step(self.state, _as_stored(last))
+        self.state, effects = _step_stored(self.state, last)
         self.undone[:0] = reversed(effects)
         self._finish_last_step()
 
@@ -293,10 +293,10 @@ class SessionCell:
             scrub = self.scrub
             quarantine = decide_quarantine(signal, error, scrub)
             log_crash(f"session {self.ports.key}: {quarantine.error.message}", error, scrub)
-            return step(self.state, _as_stored(quarantine))
+            return _step_stored(self.state, quarantine)
 
         before = self.state
-        self.state, effects = call_guarded(put_aside, step, before, _as_stored(signal))
+        self.state, effects = call_guarded(put_aside, _step_stored, before, signal)
         if not effects and is_late_ephemeral(before, signal):
             self.late_ephemeral += 1
         self.undone[:0] = reversed(effects)
@@ -395,12 +395,13 @@ class SessionCell:
                     pass
 
 
-def _as_stored(signal: Signal) -> Signal:
-    """Give what the bytes of a signal say, whatever door it came in by: a journal will give that back, and nothing else.
+def _step_stored(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effect, ...]]:
+    """Step what the bytes of a signal say, whatever door it came in by: a journal will give that back, and nothing else.
 
-    What cannot even be looked at is no signal, and the step says so.
+    Raises:
+        BaseException: It cannot be stepped; or not even be looked at, which makes it no signal either.
     """
-    return call_guarded(lambda _: signal, settled, signal)
+    return step(state, settled(signal))
 
 
 def _with_children(status: Status, statuses: Mapping[SessionId, Status]) -> Status:

@@ -19,6 +19,7 @@ import msgspec
 from hypothesis import given, reject, settings, strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.signals import (
     Approve,
@@ -115,6 +116,15 @@ def hostile(hint: Any) -> SearchStrategy[Any]:
     if hint == Event:
         return st.sampled_from(
             (PluginEvent(name="", payload=[math.nan]), AgentStart(ref=PromptRef("\ud800")))
+        )
+    if (
+        hint is Budget
+    ):  # it refuses nearly all that is hostile, and Hypothesis gives up where nearly all is refused
+        return st.builds(
+            Budget,
+            max_total_tokens=st.sampled_from([number for number in NUMBERS if number > 0]),
+            max_cost_usd=st.sampled_from((None, 0.5, 1e308, 5e-324)),
+            allow_unknown_prices=st.booleans(),
         )
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Literal:

@@ -9,18 +9,21 @@ none, a set, an object. Nearly every signal has nothing of that, is looked at on
 
 import base64
 import enum
-import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from math import isfinite
+from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec.structs import astuple, fields, replace
+from msgspec.structs import fields, replace
 
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import signals
 from agentrail.core.protocol.request import TextDelta
 from agentrail.events import Envelope
 from agentrail.frozen import FrozenDict, FrozenList, frozen_value
+from agentrail.messages import TokenUsage
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -28,6 +31,7 @@ MAX_BITS: Final = 9_900
 """Of a whole number: about as many as can be written and read."""
 
 _AS_IS: Final[frozenset[type]] = frozenset({bool, type(None)})
+_PRICES: Final[frozenset[type]] = frozenset({float, type(None)})
 
 
 def settled(signal: S) -> S:
@@ -39,28 +43,48 @@ def settled(signal: S) -> S:
     """
     if type(signal) in _OF_THE_SHELL:
         return signal
-    changes: dict[str, Any] | None = None
-    for place, item in enumerate(astuple(signal)):
+    place = _PLACES.get(type(signal)) or _places_of(type(signal))
+    # Each signal comes through here, and nearly all of it is text of the one kind: so that is asked first, and in place.
+    for item in place.read(signal):
         kind = type(item)
         if kind is str:
             if item.isascii():
                 continue
-        elif kind in _AS_IS or (kind is int and item.bit_length() <= MAX_BITS):
+        elif item is None or (kind is int and item.bit_length() <= MAX_BITS):
             continue
+        if _settled(item) is not item:
+            break
+    else:
+        return signal
+    changes = {}
+    for name, item in zip(place.names, place.read(signal), strict=True):
         made = _settled(item)
         if made is not item:
-            field = fields(signal)[place]
-            if made is None and type(item) is float:
-                made = (
-                    field.default
-                    if isinstance(field.default, float)
-                    else None
-                    if field.default is None
-                    else 0.0
-                )
-            changes = changes or {}
-            changes[field.name] = made
-    return signal if changes is None else replace(signal, **changes)
+            changes[name] = place.default_of(name) if made is None and type(item) is float else made
+    return replace(signal, **changes)
+
+
+class _Places:
+    """Where in the signals, messages and blocks of one class something may stand that JSON would change."""
+
+    __slots__ = ("_defaults", "names", "read")
+
+    def __init__(self, kind: type[msgspec.Struct]) -> None:
+        found = fields(kind)
+        self.names = tuple([field.name for field in found if field.type is not bool])
+        self._defaults = {field.name: field.default for field in found}
+        self.read: Callable[[Any], tuple[Any, ...]]
+        match self.names:
+            case (name,):
+                one = attrgetter(name)
+                self.read = lambda struct: (one(struct),)
+            case _:
+                self.read = attrgetter(*self.names)
+
+    def default_of(self, name: str) -> float | None:
+        """Give what stands for a number that is none."""
+        default = self._defaults[name]
+        return default if isinstance(default, float) else None if default is None else 0.0
 
 
 _OF_THE_SHELL: Final[frozenset[type]] = frozenset(
@@ -76,6 +100,13 @@ _OF_THE_SHELL: Final[frozenset[type]] = frozenset(
 )
 """Signals of ids and numbers that the shell alone mints: there is nothing to look for."""
 
+_PLACES: Final[dict[type, _Places]] = {}
+
+
+def _places_of(kind: type[msgspec.Struct]) -> _Places:
+    places = _PLACES[kind] = _Places(kind)
+    return places
+
 
 def mended_text(text: str) -> str:
     """Give a text that UTF-8 can hold; one that it can is given back as it is."""
@@ -89,28 +120,45 @@ def mended_text(text: str) -> str:
 
 def _settled(value: Any) -> Any:
     """Settle what stands in a field; inside of JSON it is all JSON."""
-    kind = type(value)
-    if kind is TextDelta and value.text.isascii():  # one for each word of a model
-        return value
-    if kind is tuple:
-        return _each(value)
-    if kind is frozenset:
-        members = [_settled(member) for member in value]
-        return value if all(one in value for one in members) else frozenset(members)
+    how = _BY_CLASS.get(type(value))
+    if how is not None:
+        return how(value)
     if isinstance(value, msgspec.Struct):
         return settled(value)
-    if isinstance(
-        value, Envelope | Budget
-    ):  # made by the core, of ids of the shell; and judged where it was made
-        return value
     return _json(value)
 
 
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _number(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
+def _settled_delta(delta: TextDelta) -> TextDelta:
+    return delta if delta.text.isascii() else settled(delta)
+
+
+def _settled_usage(usage: TokenUsage) -> TokenUsage:
+    return usage if _is_sound(usage) else settled(usage)
+
+
+def _members(values: frozenset[Any]) -> frozenset[Any]:
+    members = [_settled(member) for member in values]
+    return values if all(one in values for one in members) else frozenset(members)
+
+
+def _is_sound(usage: TokenUsage) -> bool:
+    # It takes no number below zero and no price that is none; what is left is that a server counts in something else.
+    counts: Any = usage.input + usage.output + usage.cache_read + usage.cache_write + usage.reasoning
+    return type(counts) is int and counts.bit_length() <= MAX_BITS and type(usage.cost_usd) in _PRICES
+
+
 def _each(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    made = [_settled(item) for item in values]
-    for one, other in zip(made, values, strict=True):
-        if one is not other:
-            return tuple(made)
+    for item in values:
+        if _settled(item) is not item:
+            return tuple([_settled(item) for item in values])
     return values
 
 
@@ -123,7 +171,7 @@ def _json(value: Any) -> Any:
     if kind is int:
         return value if value.bit_length() <= MAX_BITS else "[a number of too many digits]"
     if kind is float:
-        return value if math.isfinite(value) else None
+        return _number(value)
     if kind is FrozenDict or isinstance(value, Mapping):
         return _json_object(value)
     if kind is FrozenList or isinstance(value, list | tuple):
@@ -132,13 +180,10 @@ def _json(value: Any) -> Any:
 
 
 def _json_object(value: Mapping[Any, Any]) -> Any:
-    made: dict[str, Any] = {}
-    is_same = True
     for name, item in value.items():
-        key = name if type(name) is str and name.isascii() else _key(name)
-        made[key] = one = _json(item)
-        is_same = is_same and key is name and one is item
-    return value if is_same else frozen_value(made)
+        if type(name) is not str or _json(name) is not name or _json(item) is not item:
+            return frozen_value({_key(name): _json(item) for name, item in value.items()})
+    return value
 
 
 def _json_array(value: Any) -> Any:
@@ -169,3 +214,20 @@ def _no_json(value: Any) -> Any:
             return base64.b64encode(bytes(value)).decode()
         case _:
             return f"[no JSON: {type(value).__name__}]"
+
+
+_BY_CLASS: Final[Mapping[type, Callable[[Any], Any]]] = MappingProxyType(
+    {
+        TextDelta: _settled_delta,  # one for each word of a model
+        TokenUsage: _settled_usage,  # one for each response
+        float: _number,
+        tuple: _each,
+        frozenset: _members,
+        FrozenDict: _json_object,
+        dict: _json_object,
+        # Made by the core, of ids of the shell; and judged where it was made.
+        Envelope: _as_it_is,
+        Budget: _as_it_is,
+    }
+)
+"""How what is met most is settled. All else is a struct, or JSON, and takes a longer look."""
