@@ -54,6 +54,7 @@
     │   └── Authentication · ModelNotFound · ContextWindowExceeded · ContentRefused · BadRequest
     ├── CycleEnded                  how a cycle ended that a caller waited for
     │   ├── CycleAborted · CycleFailed
+    │   ├── EventMissed             it finished before the event that was waited for
     │   └── ReplyTimeout            it has not ended yet; the session goes on
     ├── QuestionDeclined            no one's move: the user does not want to answer what a tool asked
     ├── SessionDown                 no one's move: the session has ended, `reason` says how
@@ -138,6 +139,7 @@ from agentrail.errors.sessions import (
     CycleAborted as CycleAborted,
     CycleEnded as CycleEnded,
     CycleFailed as CycleFailed,
+    EventMissed as EventMissed,
     HistoryError as HistoryError,
     InteractionError as InteractionError,
     InternalError as InternalError,

@@ -286,14 +286,22 @@ class CycleFailed(CycleEnded):
 
     Attributes:
         error: What went wrong, as data.
+        text: What the model had said in its last response; empty where it had not come to one.
     """
 
     code = "cycle_failed"
 
-    def __init__(self, error: ErrorInfo) -> None:
+    def __init__(self, error: ErrorInfo, *, text: str = "") -> None:
         """Take the error that the end event carries too."""
         super().__init__(f"the cycle failed ({error.code}): {error.message}")
         self.error = error
+        self.text = text
+
+
+class EventMissed(CycleEnded):
+    """The cycle finished before the event that was waited for; or there was no cycle that could publish it."""
+
+    code = "event_missed"
 
 
 class ReplyTimeout(CycleEnded):

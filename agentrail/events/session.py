@@ -171,12 +171,14 @@ class AgentEnd(EventBase, frozen=True, kw_only=True, omit_defaults=True):
         stop_reason: Why the last response stopped; or why the model was not asked again: `max_turns`; a person decided
             and did not want it to go on (`not_resumed`); or a prompt came while a person was waited for (`superseded`).
         ref: The prompt that it worked on, as `AgentStart` said.
+        turns: How often the model was asked, requests that were sent again not counted.
     """
 
     messages: tuple[Message, ...]
     usage: TokenUsage
     stop_reason: EndReason
     ref: PromptRef | None = None
+    turns: int = 0
 
 
 class AgentAbort(EventBase, frozen=True, kw_only=True, omit_defaults=True):

@@ -39,6 +39,13 @@ def fault_of_text(name: str, value: object) -> str | None:
     return None if isinstance(value, str) else f"{name} is {value!r:.200}: expected a text"
 
 
+def fault_of_choice(name: str, value: object, choices: tuple[str, ...]) -> str | None:
+    """Say what is wrong with an argument that must be one of some words."""
+    if isinstance(value, str) and value in choices:
+        return None
+    return f"{name} is {value!r:.200}: expected {' or '.join(map(repr, choices))}"
+
+
 def fault_of_reason(value: object) -> str | None:
     """Say what is wrong with a reason, which people read in events."""
     return None if value is None else fault_of_text("reason", value)

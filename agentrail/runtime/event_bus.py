@@ -54,6 +54,14 @@ class EventBus:
         """The number of the last committed event."""
         return self._last.seq
 
+    def last_seq_before(self, kind: type[Event]) -> int | None:
+        """Give the number in front of the last event of a class that is still kept; None where none is."""
+        kept, first = self._kept, self._first
+        for seq in range(self.last_seq, self.last_seq - len(kept), -1):
+            if type(kept[(seq - first) % self._keep]) is kind:
+                return seq - 1
+        return None
+
     def is_last(self, event: Event) -> bool:
         """Say whether this very event is the last committed one; an equal number of another session is none."""
         return event.meta is self._last

@@ -62,11 +62,12 @@ from agentrail.runtime.changing import ChangingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.content import Blocks, decide_blocks, decide_client_id, decide_text, require_client_id
 from agentrail.runtime.monitoring import SessionMonitor
+from agentrail.runtime.prompting import PromptingHandle
 from agentrail.runtime.subscription import Subscription, decide_terms, fault_of_cursor
 from agentrail.runtime.tool_runner import clean_text
 
 
-class Session(ChangingHandle):
+class Session(PromptingHandle, ChangingHandle):
     """A session, from outside. It stays good when the session crashes and comes back."""
 
     __slots__ = ()
@@ -86,174 +87,6 @@ class Session(ChangingHandle):
         phase = "ended" if self._cell.state.ended else self._cell.state.phase.value
         return f"<Session {self._cell.ports.key} {phase}>"
 
-    async def prompt(  # noqa: PLR0913 - all that a sender may say of its message
-        self,
-        content: Content,
-        *,
-        client_id: str | None = None,
-        via: str | None = None,
-        request_id: str | None = None,
-        digest: str | None = None,
-        settings: PromptSettings | Mapping[str, Any] | None = None,
-    ) -> PromptReceipt:
-        """Put a prompt at the end of the session's queue; in idle it starts at once.
-
-        Args:
-            content: Text, or content blocks; 1 byte to 1 MB of UTF-8 in all.
-            client_id: Your own name of this message. Sent again with the same content, after an answer was lost, it gives
-                the first receipt again; a session remembers the last 256 of them.
-            via: The door that it came through, such as `http`; in `PromptReceived` and `PromptQueued`, for audits and telemetry.
-            request_id: Your name of the request that brings it; in these events and in `AgentStart`, also after a restart.
-            digest: SHA-256, in hexadecimal, of what the sender said, where you put something in front of it: a message under
-                the same `client_id` is the same one when this is the same, whatever the content is by then.
-            settings: What you want of the model for this prompt's cycle alone: `temperature`, `top_p`, `max_output_tokens`,
-                `stop`, `reasoning`, `response_format`. They win over the options of the session and of its provider, wait
-                with the prompt, and are no matter of steers and children.
-
-        Returns:
-            `ref`, which `AgentStart` carries too; `queued`; `position` in the queue, 0 is next; `seq`, the number of the
-            event that says so.
-
-        Raises:
-            PromptError: Your move: empty, too long, or a block of unknown type. The message names the limit.
-            PromptQueueFull: Your move: `max_prompt_queue` wait already. Try again after the next end of a cycle.
-            ClientIdReused: Your move: the name was used for other content.
-            OptionError: Your move: a name or digest that is none, or too long; a setting that there is not, or cannot be.
-            MailboxFull: Your move: the session has not caught up with what was sent. Try again later.
-            SessionDown: The session has ended; `reason` says how.
-
-        Cancellation: Always a checkpoint. Once the message is on its way, only the receipt is lost.
-        """
-        blocks, name = decide_blocks(content), decide_client_id(client_id)
-        refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
-        signal = self._prompt(
-            blocks,
-            client_id=name,
-            via=via,
-            request_id=request_id,
-            digest=digest,
-            settings=decide_settings(settings),
-        )
-        return cast("PromptReceipt", await self._ask(signal))
-
-    async def go_on(
-        self,
-        *,
-        client_id: str | None = None,
-        via: str | None = None,
-        request_id: str | None = None,
-        digest: str | None = None,
-        settings: PromptSettings | Mapping[str, Any] | None = None,
-    ) -> PromptReceipt:
-        """Let the model answer what the conversation ends with, without new words: results, or a user's message.
-
-        Such as the results that came with `messages`, or the prompt of a cycle that failed. It is a cycle like any other, but
-        that no `PromptReceived` comes before its `AgentStart` and no plugin is asked about a prompt; it never waits.
-
-        Args:
-            client_id: As of `prompt`.
-            via: As of `prompt`; in `AgentStart`.
-            request_id: As of `prompt`.
-            digest: As of `prompt`: of what the sender brought.
-            settings: As of `prompt`.
-
-        Returns:
-            `ref`, which `AgentStart` and the end carry; `seq`, the number of that `AgentStart`.
-
-        Raises:
-            CannotGoOn: Your move: the session is not idle, or its conversation ends with an answer, or is empty.
-            ClientIdReused, OptionError, MailboxFull, SessionDown: As of `prompt`.
-
-        Cancellation: Once the message is on its way, only the receipt is lost.
-        """
-        name = decide_client_id(client_id)
-        refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
-        signal_id = self._cell.pending_calls.mint()
-        signal = GoOn(
-            at_ms=now_ms(),
-            signal_id=signal_id,
-            ref=PromptRef(signal_id),
-            client_id=name,
-            via=via,
-            request_id=request_id,
-            digest=digest,
-            settings=decide_settings(settings),
-        )
-        return cast("PromptReceipt", await self._ask(signal))
-
-    async def receipt_of(
-        self, client_id: str, *, digest: str | None = None
-    ) -> PromptReceipt | SteerReceipt | None:
-        """Give the receipt of a message that was sent under this name before; None where none is remembered.
-
-        For who has work to do in front of a prompt, and not twice. What was sent before this call is seen by it.
-
-        Args:
-            client_id: As given to `prompt` or `steer`.
-            digest: As given to `prompt`: what the message has to be; None for whatever it was.
-
-        Returns:
-            The receipt as it was, `request_id` included. The last 256 messages with a name are remembered.
-
-        Raises:
-            ClientIdReused: Your move: the name was used for a message of another digest.
-            OptionError: Your move: a name or digest that is none, or too long.
-            SessionDown: The session has ended.
-        """
-        refuse(fault_of_digest(digest))
-        name = require_client_id(client_id)
-        signal_id = self._cell.pending_calls.mint()
-        query = ReceiptQuery(at_ms=now_ms(), signal_id=signal_id, client_id=name, digest=digest)
-        return cast("PromptReceipt | SteerReceipt | None", await self._ask(query))
-
-    async def ask(self, content: Content, *, timeout_seconds: float | None = None) -> str:
-        """Prompt, wait for the cycle of this very prompt, and return all that the model said aloud in it.
-
-        Args:
-            content: As of `prompt`.
-            timeout_seconds: How long to wait; None for as long as it takes.
-
-        Returns:
-            The text of all responses of the cycle, joined.
-
-        Raises:
-            CycleAborted: The cycle was aborted.
-            CycleFailed: The cycle failed; `error` says why.
-            ReplyTimeout: The time was up. The cycle goes on.
-            OptionError: Your move: a time that cannot be.
-            CallingSelf: Your move: a tool of this session asked it.
-            PromptError, PromptQueueFull, MailboxFull, SessionDown: As of `prompt`.
-
-        Cancellation: Only the reply is lost; the cycle goes on.
-        """
-        refuse(fault_of_wait(timeout_seconds))
-        self._cell.pending_calls.refuse_self("ask")
-        signal = self._prompt(decide_blocks(content), reply="text")
-        return cast("str", await self._ask_within(signal, timeout_seconds))
-
-    async def collect_reply(self, *, timeout_seconds: float | None = None) -> str:
-        """Wait for the running cycle, and return all that the model said aloud in it.
-
-        In idle the answer is that of the last cycle, at once; the empty text when there was none yet.
-
-        Args:
-            timeout_seconds: How long to wait; None for as long as it takes.
-
-        Raises:
-            CycleAborted: The cycle was aborted.
-            CycleFailed: The cycle failed; `error` says why.
-            ReplyTimeout: The time was up. The cycle goes on.
-            OptionError: Your move: a time that cannot be.
-            CallingSelf: Your move: a tool of this session asked it.
-            SessionDown: The session has ended.
-
-        Cancellation: Only the reply is lost; the cycle goes on.
-        """
-        refuse(fault_of_wait(timeout_seconds))
-        self._cell.pending_calls.refuse_self("collect_reply")
-        signal = ReplyQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
-        return cast("str", await self._ask_within(signal, timeout_seconds))
-
     async def abort(
         self,
         reason: str | None = None,
@@ -262,6 +95,7 @@ class Session(ChangingHandle):
         clear_queue: bool = False,
         wait: bool = True,
         children: bool = True,
+        ref: str | None = None,
     ) -> AbortReceipt:
         """Stop the cycle, now, in every phase. Idempotent; in idle it finds nothing to stop and says so.
 
@@ -271,6 +105,8 @@ class Session(ChangingHandle):
             clear_queue: Whether the prompts that wait are thrown away, or go on by themselves.
             wait: Whether to wait until what was stopped is gone, at most five seconds.
             children: Whether the agents in the background are stopped too; they work on else.
+            ref: The prompt whose cycle is meant, as in its receipt, and no other. One that waits is taken out of the queue; where
+                its cycle has ended nothing is stopped, whatever runs by now. None for the cycle that runs.
 
         Returns:
             What was stopped, what would not stop, what runs on. `settled` is false when `wait` was.
@@ -288,6 +124,7 @@ class Session(ChangingHandle):
             fault_of_flag("clear_queue", clear_queue),
             fault_of_flag("wait", wait),
             fault_of_flag("children", children),
+            None if ref is None else fault_of_text("ref", ref),
         )
         signal = AbortCycle(
             at_ms=now_ms(),
@@ -297,6 +134,7 @@ class Session(ChangingHandle):
             clear_queue=clear_queue,
             wait=wait,
             children=children,
+            ref=None if ref is None else PromptRef(ref),
         )
         return cast("AbortReceipt", await self._ask(signal))
 
@@ -612,30 +450,3 @@ class Session(ChangingHandle):
     def monitor(self) -> SessionMonitor:
         """Watch the session; `await monitor.wait()` tells its end, once it is gone for good. A restart is no end."""
         return SessionMonitor(self._cell)
-
-    def _prompt(  # noqa: PLR0913 - what a prompt comes with
-        self,
-        blocks: Blocks,
-        *,
-        reply: Literal["receipt", "text"] = "receipt",
-        client_id: str | None = None,
-        via: str | None = None,
-        request_id: str | None = None,
-        digest: str | None = None,
-        settings: PromptSettings | None = None,
-    ) -> Prompt:
-        signal_id = self._cell.pending_calls.mint()
-        # One name for both: a prompt is known by the call that brought it.
-        ref = PromptRef(signal_id)
-        return Prompt(
-            at_ms=now_ms(),
-            signal_id=signal_id,
-            ref=ref,
-            content=blocks,
-            reply=reply,
-            digest=digest,
-            settings=settings,
-            client_id=client_id,
-            via=via,
-            request_id=request_id,
-        )

@@ -38,10 +38,27 @@ _INSIDE: Final[ContextVar[tuple[_Mark, ...]]] = ContextVar("agentrail_calls_this
 
 
 @define(eq=False)
-class _PendingCall:
+class PendingCall:
+    """A call that waits for its reply.
+
+    Attributes:
+        answered: Set when it has one.
+        value: The reply.
+        error: What it was refused with, in place of one.
+        on_answered: Called in the very step that answers; None for nobody.
+    """
+
     answered: trio.Event = field(factory=trio.Event)
     value: object = None
     error: AgentrailError | None = None
+    on_answered: Callable[[], None] | None = None
+
+    def settle(self, value: object, error: AgentrailError | None) -> None:
+        """Take the reply, and wake who waits."""
+        self.value, self.error = value, error
+        self.answered.set()
+        if self.on_answered is not None:
+            self.on_answered()
 
 
 class PendingCalls:
@@ -70,7 +87,7 @@ class PendingCalls:
         self._session_id = session_id
         self._key = key or session_id
         self._outside = outside or current()
-        self._waiting: dict[SignalId, _PendingCall] = {}
+        self._waiting: dict[SignalId, PendingCall] = {}
         self._down: str | None = None
         self._is_rested = False
         self._prefix = ""
@@ -102,37 +119,55 @@ class PendingCalls:
 
         Cancellation: Only the reply is lost; the session does what it was asked.
         """
-        if self._down is not None:
-            raise self._gone()
-        call = self._waiting[signal.signal_id] = _PendingCall()
+        call = self.open(signal, send)
         try:
-            send(signal)
             await call.answered.wait()
         except trio.Cancelled:
             if unread is not None and call.answered.is_set() and call.error is None:
                 unread(call.value)
             raise
         finally:
-            del self._waiting[signal.signal_id]
+            self.drop(signal.signal_id)
         if call.error is not None:
             raise call.error
         return call.value
+
+    def open(
+        self, signal: Asked, send: Callable[[Asked], None], *, on_answered: Callable[[], None] | None = None
+    ) -> PendingCall:
+        """Send a signal whose reply is not waited for here; `drop` it when it is not wanted any more.
+
+        Raises:
+            AgentrailError: What `send` refuses it with.
+            SessionDown: The session has ended.
+        """
+        if self._down is not None:
+            raise self._gone()
+        call = self._waiting[signal.signal_id] = PendingCall(on_answered=on_answered)
+        try:
+            send(signal)
+        except BaseException:
+            self.drop(signal.signal_id)
+            raise
+        return call
+
+    def drop(self, signal_id: SignalId) -> None:
+        """Wait no more: a reply that comes later is given to nobody."""
+        self._waiting.pop(signal_id, None)
 
     def answer(self, to: SignalId, value: object) -> bool:
         """Give a caller its value, and say whether that is so; one who has gone away, or has an answer, gets nothing."""
         call = self._waiting.get(to)
         if call is None or call.answered.is_set():
             return False
-        call.value = value
-        call.answered.set()
+        call.settle(value, None)
         return True
 
     def refuse(self, to: SignalId, error: AgentrailError) -> None:
         """Raise an error where a caller waits."""
         call = self._waiting.get(to)
         if call is not None and not call.answered.is_set():
-            call.error = error
-            call.answered.set()
+            call.settle(None, error)
 
     def close(self, reason: str, *, is_rested: bool = False) -> None:
         """The session has ended: callers that wait, or come later, get `SessionDown`. None hangs.

@@ -14,6 +14,7 @@ from agentrail.core.protocol.signals import (
     Asked,
     ChangePlugins,
     Final,
+    ResponseCompleted,
     Restarted,
     SessionBegan,
     Signal,
@@ -33,6 +34,7 @@ from agentrail.messages import CallId, SessionId
 from agentrail.otp.edges import call_guarded
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import describe_bug
+from agentrail.runtime.answers import Readers, judged
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 from agentrail.runtime.event_bus import EventBus
@@ -72,6 +74,7 @@ class SessionCell:
         find: Finds another session of the same supervisor by its scope and id.
         resting: That it is to be put to rest; `None` where no caller wants that.
         rested: What it left behind when it was; `None` of one that was not.
+        readers: How answers are read whose callers want values; empty for most.
     """
 
     __slots__ = (
@@ -88,6 +91,7 @@ class SessionCell:
         "mailbox",
         "pending_calls",
         "ports",
+        "readers",
         "rested",
         "resting",
         "scrub",
@@ -116,6 +120,7 @@ class SessionCell:
         self.late_ephemeral = 0
         self.resting: RestRequest | None = None
         self.rested: Rested | None = None
+        self.readers: Readers = {}
         self.find: Callable[[str, str], SessionCell | None] = _no_session
         self.interpreter: Interpreter | None = None
         self._gone: trio.Event | None = (
@@ -273,7 +278,10 @@ class SessionCell:
         if isinstance(item, TaskCrashed):  # a control message, of which the type of a mailbox says nothing
             raise item.error
         assert self.interpreter is not None  # noqa: S101 - the loop that calls this is one of its
-        self._advance(item.take() if isinstance(item, ChunkBuffer) else item, self.interpreter)
+        signal = item.take() if isinstance(item, ChunkBuffer) else item
+        if self.readers and isinstance(signal, ResponseCompleted):
+            signal = judged(signal, self.state, self.readers)
+        self._advance(signal, self.interpreter)
         return not self._is_over()
 
     def _is_over(self) -> bool:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentrail.core.session.projection import Snapshot
 from agentrail.errors import OptionError, SubscriberTooSlow, YourMove
@@ -58,6 +58,11 @@ def decide_terms(*, kinds: Iterable[type[Event]] | None, deltas: bool, buffer: i
     if faults:
         raise OptionError(faults)
     return Terms(kinds=None if wanted is None else frozenset(wanted), deltas=deltas, buffer=buffer)
+
+
+def with_kinds(terms: Terms, kinds: Iterable[type[Event]]) -> Terms:
+    """Give terms of a subscriber that gets these kinds as well, whatever it asked for."""
+    return terms if terms.kinds is None else evolve(terms, kinds=terms.kinds | frozenset(kinds))
 
 
 def fault_of_cursor(name: str, after: object) -> list[str]:

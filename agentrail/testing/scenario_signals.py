@@ -55,7 +55,7 @@ _GRAMMAR: Final = """
     Prompt             ref+signal_id @content reply= client_id= via= request=request_id digest= settings=
     GoOn               ref+signal_id client_id= via= request=request_id digest= settings=
     Steer              ref+signal_id "text" client_id= via= request=request_id
-    Abort              signal_id "reason" kill=kill_tools clear_queue= wait= children=
+    Abort              signal_id "reason" kill=kill_tools clear_queue= wait= children= ref=
     AbortTool          signal_id call_id "reason"
     Stop               signal_id "reason"
     ReplyQuery         signal_id
@@ -85,7 +85,7 @@ _GRAMMAR: Final = """
     PluginLagged       plugin hook ms=milliseconds
     StreamStarted      effect_id
     ChunksArrived      effect_id @chunks
-    ResponseCompleted  effect_id @message usage= jitter=
+    ResponseCompleted  effect_id @message usage= jitter= misfit=
     StreamFailed       effect_id @error usage= jitter=
     ToolProgressed     effect_id "text"
     ChildStarted       effect_id child_id "description"

@@ -308,6 +308,7 @@ def aborts() -> SearchStrategy[s.AbortCycle]:
         kill_tools=st.sampled_from(("killable", "all", "none")),
         clear_queue=st.booleans(),
         wait=st.booleans(),
+        ref=st.sampled_from((None, None, None, PromptRef("s1"), PromptRef("s2"), PromptRef("s3"))),
     )
 
 
@@ -367,6 +368,7 @@ def responses(
             usage=_usages(),
             stop_reason=st.just(stop_reason),
             jitter=_JITTERS,
+            misfit=st.sampled_from((None, None, None, "$: there is no 30th of February")),
         )
     )
 

@@ -66,18 +66,19 @@ class ResponseFormat:
         self.schema = frozen_json(schema)
         self._faults_of = CompiledSchema(self.schema)
 
-    def check(self, text: str, *, repaired: bool) -> AnswerVerdict:
+    def check(self, text: str, *, repaired: bool, misfit: str | None = None) -> AnswerVerdict:
         """Judge the final text of a cycle.
 
         Args:
             text: All of it. JSON, or one fenced block of JSON with prose around it.
             repaired: Whether the model had its turn to put it right, or cannot have one.
+            misfit: Why the caller cannot read it, where the schema has nothing against it: the 30th of February.
         """
         try:
-            value = _read(text)
+            value = decode_strictly(document_in(text))
         except NotJson as error:
             return self._refusal((f"no JSON: {error}".removesuffix("."),), repaired=repaired)
-        faults = self._faults_of.faults(value)
+        faults = self._faults_of.faults(value) or (() if misfit is None else (misfit,))
         return self._refusal(faults, repaired=repaired) if faults else Accepted(value)
 
     def _refusal(self, faults: tuple[str, ...], *, repaired: bool) -> RepairTurn | Rejected:
@@ -108,12 +109,26 @@ def fault_of_format(schema: object) -> str | None:
     return None if fault is None else f"response_format {fault}"
 
 
-def _read(text: str) -> JsonValue:
+def document_in(text: str) -> str:
+    """Give the JSON document of an answer: the one that stands in a fence, where the whole is none; else the text as it is.
+
+    It is what was judged, and so what a caller is given: a fence would be in the way of every decoder.
+    """
+    whole = text.strip()
     try:
-        return decode_strictly(text.strip())
+        decode_strictly(whole)
     except NotJson:
         # Many models put it into a fence, however they are asked. Of two blocks it is unclear which is meant.
         blocks = _FENCED.findall(text)
-        if len(blocks) != 1:
-            raise
-        return decode_strictly(blocks[0])
+        if len(blocks) != 1 or not _is_json(blocks[0]):
+            return text
+        return str(blocks[0]).strip()
+    return whole
+
+
+def _is_json(text: str) -> bool:
+    try:
+        decode_strictly(text)
+    except NotJson:
+        return False
+    return True

@@ -87,14 +87,17 @@ class AbortCycle(Asked, frozen=True, kw_only=True, tag="abort", omit_defaults=Tr
         clear_queue: Whether the prompts that wait are thrown away.
         wait: Whether the reply comes when the teardown is over, or at once.
         children: Whether agents in the background are stopped too.
+        ref: The prompt whose cycle is meant, and no other: where it waits it is taken out of the queue, and once it has ended
+            nothing is stopped. None for the cycle that runs, whosever it is.
     """
 
-    # `children` came later, and is left out where it is the default; a default that a function makes is always written.
+    # The last two came later, and are left out where they are the default; a default that a function makes is always written.
     reason: str | None = msgspec.field(default_factory=_nothing)
     kill_tools: KillMode = msgspec.field(default_factory=_killable)
     clear_queue: bool = msgspec.field(default_factory=bool)
     wait: bool = msgspec.field(default_factory=_yes)
     children: bool = True
+    ref: PromptRef | None = None
 
 
 class AbortTool(Asked, frozen=True, kw_only=True):
@@ -448,7 +451,7 @@ class ChunksArrived(EffectOutcome, frozen=True, kw_only=True):
     chunks: tuple[Chunk, ...]
 
 
-class ResponseCompleted(Final, frozen=True, kw_only=True):
+class ResponseCompleted(Final, frozen=True, kw_only=True, omit_defaults=True):
     """The response is complete.
 
     Attributes:
@@ -456,12 +459,16 @@ class ResponseCompleted(Final, frozen=True, kw_only=True):
         usage: What it cost.
         stop_reason: Why the model stopped.
         jitter: As of `StreamFailed`: an empty response is a failure too.
+        misfit: Why the caller of the prompt cannot read it as what it wants, for the model to put right; None where nothing
+            is wrong, or was looked for.
     """
 
+    # `misfit` came later. See `AbortCycle`.
     message: AssistantMessage
     usage: TokenUsage
     stop_reason: StopReason
-    jitter: float = 0.0
+    jitter: float = msgspec.field(default_factory=float)
+    misfit: str | None = None
 
 
 class StreamFailed(Final, frozen=True, kw_only=True):

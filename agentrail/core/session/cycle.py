@@ -348,7 +348,15 @@ def _finish_well(step: StepContext, stop_reason: EndReason) -> Phase:
     cycle = step.cycle
     messages = cycle_messages_of(step.data)
     ended = close_cycle(step, "finished")
-    step.publish(AgentEnd(messages=messages, usage=cycle.usage, stop_reason=stop_reason, ref=cycle.ref))
+    step.publish(
+        AgentEnd(
+            messages=messages,
+            usage=cycle.usage,
+            stop_reason=stop_reason,
+            ref=cycle.ref,
+            turns=cycle.turn,
+        )
+    )
     for asker in cycle.askers:
         step.reply(asker, ended.text)
     requeue_steers(step)
@@ -360,10 +368,10 @@ def fail(step: StepContext, error: ErrorInfo) -> Phase:
     cycle = step.cycle
     if error.code == "content_refused":
         step.data.refused = (*step.data.refused, _asked_by(step, cycle))
-    close_cycle(step, "failed", error=error)
+    ended = close_cycle(step, "failed", error=error)
     step.publish(AgentError(error=error, ref=cycle.ref))
     for asker in cycle.askers:
-        step.refuse(asker, CycleFailed(error))
+        step.refuse(asker, CycleFailed(error, text=ended.text))
     requeue_steers(step)
     return Phase.IDLE
 
@@ -452,7 +460,7 @@ def wait_for_reply(step: StepContext, to: SignalId) -> None:
     elif last.outcome == "finished":
         step.reply(to, last.text)
     elif last.error is not None:
-        step.refuse(to, CycleFailed(last.error))
+        step.refuse(to, CycleFailed(last.error, text=last.text))
     else:
         step.refuse(to, CycleAborted(last.reason))
 

@@ -100,6 +100,8 @@ def completed(step: StepContext, phase: Phase, signal: ResponseCompleted) -> Nex
         error = REFUSED if signal.stop_reason == "refused" else _EMPTY_RESPONSE
         return _try_again(step, phase, error, usage=signal.usage, jitter=signal.jitter)
     spend(step, signal.usage)
+    if signal.misfit != step.cycle.misfit:
+        step.data.cycle = msgspec.structs.replace(step.cycle, misfit=signal.misfit)
     stream = step.stream
     if stream.text:
         flush(step)

@@ -7,28 +7,41 @@ from typing import Final
 
 import msgspec
 
-from agentrail.core.policy.response_format import Accepted, Rejected, RepairTurn, ResponseFormat
+from agentrail.core.policy.response_format import (
+    Accepted,
+    Rejected,
+    RepairTurn,
+    ResponseFormat,
+    document_in,
+)
 from agentrail.core.session.projection import cycle_messages_of
 from agentrail.core.session.state import Known
 from agentrail.core.session.step_context import StepContext
-from agentrail.core.session.tags import visible_in, visible_text
+from agentrail.core.session.tags import visible_text
 from agentrail.events import EndReason
-from agentrail.messages import AssistantMessage, Text, UserMessage
+from agentrail.messages import AssistantMessage, Message, Text, UserMessage
 
 _WITHOUT_AN_ANSWER: Final = frozenset({"not_resumed", "superseded"})
 """The ends of a cycle that people chose: what the model would have answered is unknown."""
 
 
 def answer_of(step: StepContext) -> str:
-    """Give the text of the cycle: all that was said aloud, or the last response alone where that is to have a shape.
+    """Give the answer of the cycle: what was said aloud in its last response; its document, where it is to have a shape.
 
-    Not all of it there: what the model said between its calls, and the answer before the repair, are no part of the document.
+    Not all that was said: "I will look that up" between two calls, and the answer before the repair, are no part of it.
     """
-    data, messages = step.data, cycle_messages_of(step.data)
-    if not _has_format(data):
-        return visible_in(messages, data.config)
-    said = [message for message in messages if isinstance(message, AssistantMessage)]
-    return visible_text(said[-1].text, data.config) if said else ""
+    data = step.data
+    last = _last_response(cycle_messages_of(data))
+    said = "" if last is None else visible_text(last.text, data.config)
+    return document_in(said) if _has_format(data) else said
+
+
+def _last_response(messages: tuple[Message, ...]) -> AssistantMessage | None:
+    # From the end: a cycle of a hundred turns has two hundred messages, and its answer is mostly the last of them.
+    for message in reversed(messages):
+        if isinstance(message, AssistantMessage):
+            return message
+    return None
 
 
 def _has_format(data: Known) -> bool:
@@ -54,7 +67,7 @@ def check_answer(step: StepContext, stop_reason: EndReason) -> RepairTurn | Reje
     wanted = format_of(step.data)
     assert wanted is not None  # noqa: S101 - it was looked for
     no_turn_left = step.cycle.repaired or step.cycle.turn >= step.data.config.max_turns
-    verdict = wanted.check(answer_of(step), repaired=no_turn_left)
+    verdict = wanted.check(answer_of(step), repaired=no_turn_left, misfit=step.cycle.misfit)
     return None if isinstance(verdict, Accepted) else verdict
 
 

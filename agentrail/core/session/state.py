@@ -243,6 +243,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         request_id: The request that brought the prompt, or None.
         goes_on: Whether it began without a prompt, behind what the conversation ended with; `ref` is its own name then.
         settings: What is wanted of the model in it, over what the session was set up with; None: nothing.
+        misfit: Why the caller cannot read the last response as what it wants; None where nothing is wrong, or was looked for.
     """
 
     ref: PromptRef
@@ -262,6 +263,7 @@ class Cycle(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     request_id: str | None = None
     goes_on: bool = False
     settings: PromptSettings | None = None
+    misfit: str | None = None
 
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -414,7 +416,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         outcome: One of three; no adapter turns one into another.
-        text: All that the model said aloud.
+        text: Its last answer: what the model said aloud in its last response, or the document where that is to have a shape.
         reason: Of an abort.
         error: Of a failure.
     """

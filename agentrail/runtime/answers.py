@@ -1,0 +1,105 @@
+"""What callers get of a cycle: its reply, and its answer as a value of a type. What the model hears of one that cannot be read.
+
+The core judges by a JSON Schema, which is data. What no schema says (the 30th of February, a validator of the caller's class) is
+found by reading the answer, which only this process can: it is told to the core with the response, and so is replayed as it was.
+"""
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+from attrs import frozen
+
+from agentrail.core.policy.response_format import document_in
+from agentrail.core.protocol.signals import ResponseCompleted
+from agentrail.core.session.state import SessionState
+from agentrail.core.session.tags import visible_text
+from agentrail.errors import CycleFailed, ErrorInfo
+from agentrail.events import EndReason
+from agentrail.messages import Message, PromptRef, TokenUsage, ToolCall
+from agentrail.otp.edges import call_guarded
+from agentrail.otp.leaving import describe_bug
+from agentrail.typed import OutputFault, TypedValue
+
+T = TypeVar("T")
+
+Readers: TypeAlias = dict[PromptRef, TypedValue[Any]]
+"""How the answers of the prompts that wait or run are read, where their callers want values."""
+
+
+@frozen(kw_only=True)
+class CycleReply(Generic[T]):
+    """What came of a cycle that finished.
+
+    Attributes:
+        text: The last answer: what the model said aloud in its last response; where that was to have a shape, the JSON document.
+        output: The answer as a value of the type that was asked for; without one the text.
+        all_text: All that the model said aloud in the cycle.
+        messages: Those of the cycle, the user's first.
+        usage: What it used.
+        turns: How often the model was asked.
+        stop_reason: Why it stopped.
+        events_from: The number of its first event.
+        events_to: The number of its last one, `AgentEnd`.
+    """
+
+    text: str
+    output: T
+    all_text: str
+    messages: tuple[Message, ...]
+    usage: TokenUsage
+    turns: int
+    stop_reason: EndReason
+    events_from: int
+    events_to: int
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What it cost; None when a price is unknown, and never 0 for that."""
+        return self.usage.cost_usd
+
+
+def fault_of_answer(text: str, reader: TypedValue[Any]) -> str | None:
+    """Say, for the model, why an answer cannot be read; None for one that can.
+
+    Whatever the caller's own class raises is a fault of the answer: it is what the class says of it.
+    """
+
+    def read(text: str) -> str | None:
+        try:
+            reader.decode_text(text)
+        except OutputFault as fault:
+            return str(fault)
+        return None
+
+    return call_guarded(describe_bug, read, text)
+
+
+def judged(signal: ResponseCompleted, state: SessionState, readers: Readers) -> ResponseCompleted:
+    """Add to a response why the caller of its prompt cannot read it, if that is so and it is meant as the answer."""
+    cycle, stream = state.data.cycle, state.data.stream
+    if cycle is None or stream is None or stream.effect_id != signal.effect_id:
+        return signal
+    reader = readers.get(cycle.ref)
+    if reader is None or any(isinstance(block, ToolCall) for block in signal.message.content):
+        return signal
+    said = visible_text(signal.message.text, state.data.config)
+    fault = fault_of_answer(document_in(said), reader)
+    return signal if fault is None else msgspec.structs.replace(signal, misfit=fault)
+
+
+def read_answer(text: str, reader: TypedValue[T]) -> T:
+    """Read the answer of a cycle that finished.
+
+    Raises:
+        CycleFailed: It cannot be read: a plugin changed it behind the judge, or the cycle ended without one, because a person or
+            another prompt ended it.
+    """
+
+    def give_up(error: BaseException) -> T:
+        said = str(error) if isinstance(error, OutputFault) else describe_bug(error)
+        message = f"the answer is not of the type that was asked for: {said}"
+        raise CycleFailed(ErrorInfo(code="response_format", message=message), text=text) from None
+
+    read: Callable[[str], T] = reader.decode_text
+    return call_guarded(give_up, read, text)

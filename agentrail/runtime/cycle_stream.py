@@ -1,0 +1,260 @@
+"""The events of one cycle, as its caller reads them: from its prompt to its end, whatever that is. It always ends.
+
+It listens as any subscriber does, and waits for the reply as any caller does; the second says when it is over. So it ends also
+where no event of a cycle would say so: a prompt that is thrown away, a session that is parked.
+"""
+
+from collections.abc import AsyncIterator
+from functools import partial
+from types import TracebackType
+from typing import Final, Literal, Self, TypeAlias
+
+import trio
+
+from agentrail.core.protocol.signals import AbortCycle, Asked, Prompt
+from agentrail.core.session.tags import visible_in
+from agentrail.errors import CycleFailed, SessionDown, YourMove
+from agentrail.events import (
+    AgentAbort,
+    AgentEnd,
+    AgentError,
+    AgentStart,
+    Event,
+    MessageDelta,
+    PromptDropped,
+    PromptQueued,
+    PromptReceived,
+    PromptRejected,
+    PromptTaken,
+    ResponseComplete,
+    SessionEnd,
+)
+from agentrail.messages import PromptRef
+from agentrail.runtime.answers import CycleReply
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.pending_calls import PendingCall
+from agentrail.runtime.session import SessionCell
+from agentrail.runtime.subscription import Subscription, Terms, with_kinds
+
+OnLeave: TypeAlias = Literal["go_on", "abort"]
+"""What becomes of a cycle whose caller reads it no more: it goes on by itself, or is aborted."""
+
+CYCLE_ENDS: Final = (AgentEnd, AgentAbort, AgentError)
+"""The events of which each cycle publishes exactly one, its last."""
+
+ENDS: Final = (*CYCLE_ENDS, SessionEnd)
+"""What a subscriber gets that asked for other kinds only: else it would wait for what cannot come any more."""
+
+_OF_PROMPTS: Final = (PromptReceived, PromptQueued, AgentStart, PromptTaken, PromptRejected, PromptDropped)
+
+
+class CycleStream:
+    """What one cycle publishes: an async context manager to iterate over, which sends the prompt and ends with the cycle.
+
+    It is entered once and read by one task. `reply` is there when the iteration has ended.
+    """
+
+    def __init__(
+        self,
+        cell: SessionCell,
+        prompt: Prompt,
+        terms: Terms,
+        *,
+        raise_on_failure: bool = False,
+        on_leave: OnLeave = "go_on",
+    ) -> None:
+        """Made by `Session.stream`."""
+        self._cell = cell
+        self._prompt = prompt
+        self._kinds = terms.kinds
+        self._deltas = terms.deltas
+        self._raises = raise_on_failure
+        self._on_leave = on_leave
+        self._events: Subscription = cell.bus.subscribe(
+            with_kinds(terms, (*ENDS, *_OF_PROMPTS)), after=None, take_snapshot=cell.take_snapshot
+        )
+        self._call: PendingCall | None = None
+        self._accepted: Event | None = None
+        self._end: AgentEnd | None = None
+        self._is_queued = False
+        self._is_taken = False
+        self._from = 0
+
+    @property
+    def ref(self) -> PromptRef:
+        """Which prompt this is, as `AgentStart` says."""
+        return self._prompt.ref
+
+    @property
+    def reply(self) -> CycleReply[str]:
+        """What came of the cycle.
+
+        Raises:
+            CycleAborted: It was aborted.
+            CycleFailed: It failed; `error` says why.
+            SessionDown: The session has ended before it.
+            YourMove: It has not ended yet: iterate to the end first.
+        """
+        call, end = self._call, self._end
+        if call is None or not call.answered.is_set() or (call.error is None and end is None):
+            message = f"the cycle of prompt {self.ref} has not been read to its end: iterate until the loop ends, then ask"
+            raise YourMove(message)
+        if call.error is not None:
+            raise call.error
+        assert end is not None and end.meta is not None  # noqa: S101, PT018 - looked at above, and it was published
+        text = str(call.value)
+        return CycleReply(
+            text=text,
+            output=text,
+            all_text=visible_in(end.messages, self._cell.state.data.config),
+            messages=end.messages,
+            usage=end.usage,
+            turns=end.turns,
+            stop_reason=end.stop_reason,
+            events_from=self._from,
+            events_to=end.meta.seq,
+        )
+
+    async def __aenter__(self) -> Self:
+        """Subscribe, send the prompt, and wait until it is accepted.
+
+        Raises:
+            PromptError, PromptQueueFull, MailboxFull, SessionDown: As of `prompt`.
+            YourMove: It was entered before; stream once more.
+
+        Cancellation: Once the message is on its way the cycle goes on, or is aborted where `on_leave` says so.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        await self._events.__aenter__()
+        try:
+            self._call = self._cell.pending_calls.open(self._prompt, self._send, on_answered=self._events.end)
+            await self._wait_for_acceptance(self._call)
+        except BaseException:
+            await self._leave()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Read no more. A cycle that has not ended goes on, or is aborted and waited for, as `on_leave` says."""
+        await self._leave()
+
+    def __aiter__(self) -> Self:
+        """Iterate over oneself: there is one position, and two readers would share it."""
+        return self
+
+    async def __anext__(self) -> Event:
+        """Give the next event of the cycle.
+
+        Raises:
+            CycleFailed, CycleAborted, SessionDown: With `raise_on_failure`, behind the last event: there is no answer.
+            SubscriberTooSlow: Your move: the buffer was full. The cycle goes on.
+            YourMove: Its block was not entered.
+            trio.BusyResourceError: Your move: another task waits here already.
+
+        Cancellation: Always a checkpoint for cancellation, and nothing is lost by it.
+        """
+        while True:
+            event = await self._next()
+            if self._is_wanted(event):
+                return event
+
+    async def text(self) -> AsyncIterator[str]:
+        """Iterate over what the model says aloud, as it says it; without deltas a response at a time.
+
+        Raises:
+            CycleFailed: The cycle failed, with what had been said by then behind it.
+            CycleAborted: It was aborted.
+            SessionDown, SubscriberTooSlow: As of iteration.
+        """
+        async for event in self:
+            if isinstance(event, MessageDelta):
+                yield event.delta
+            elif isinstance(event, ResponseComplete) and not self._deltas:
+                yield visible_in((event.message,), self._cell.state.data.config)
+        self._raise_failure()
+
+    # --- reading
+
+    async def _next(self) -> Event:
+        if self._accepted is not None:
+            event, self._accepted = self._accepted, None
+            await trio.lowlevel.checkpoint_if_cancelled()
+            return event
+        try:
+            event = await anext(self._events)
+        except StopAsyncIteration:
+            if self._raises:
+                self._raise_failure()
+            raise
+        if isinstance(event, PromptTaken) and event.ref == self.ref:
+            # It was an answer to what a cycle waits for: the end of that cycle is its own.
+            self._is_taken = True
+        if isinstance(event, AgentEnd) and self._is_own_end(event):
+            self._end = event
+        return event
+
+    def _is_wanted(self, event: Event) -> bool:
+        if self._is_queued:  # what other cycles say meanwhile is not for its caller
+            self._is_queued = not self._begins(event)
+            return not self._is_queued and self._is_wanted(event)
+        if isinstance(event, CYCLE_ENDS):
+            return self._is_own_end(event)
+        return self._kinds is None or type(event) in self._kinds or isinstance(event, SessionEnd)
+
+    def _is_own_end(self, event: AgentEnd | AgentAbort | AgentError) -> bool:
+        # A prompt supersedes a cycle that waits for a person: the end of that one comes behind the beginning of this.
+        return self._is_taken or event.ref in (None, self.ref)
+
+    async def _wait_for_acceptance(self, call: PendingCall) -> None:
+        async for event in self._events:
+            if self._begins(event) or self._waits(event):
+                assert event.meta is not None  # noqa: S101 - it was published
+                self._from = event.meta.seq
+                self._accepted = event if self._is_wanted_first(event) else None
+                return
+        if call.error is not None:
+            raise call.error
+
+    def _waits(self, event: Event) -> bool:
+        self._is_queued = isinstance(event, PromptQueued) and event.ref == self.ref
+        return self._is_queued
+
+    def _begins(self, event: Event) -> bool:
+        """Say whether this is where the prompt leaves the queue, or never enters it."""
+        return isinstance(event, _OF_PROMPTS) and not isinstance(event, PromptQueued) and event.ref == self.ref
+
+    def _is_wanted_first(self, event: Event) -> bool:
+        return self._kinds is None or type(event) in self._kinds
+
+    # --- leaving
+
+    def _raise_failure(self) -> None:
+        call = self._call
+        if call is not None and call.error is not None:
+            raise call.error
+
+    def _send(self, signal: Asked) -> None:
+        self._cell.mailbox.put_nowait(signal)  # type: ignore[arg-type]  # Asked is the base of these members of Signal
+
+    async def _leave(self) -> None:
+        call, pending = self._call, self._cell.pending_calls
+        await self._events.__aexit__(None, None, None)
+        if call is None:
+            return
+        pending.drop(self._prompt.signal_id)
+        if self._on_leave == "go_on" or call.answered.is_set():
+            return
+        signal = AbortCycle(
+            at_ms=now_ms(), signal_id=pending.mint(), reason="the caller left", ref=self._prompt.ref
+        )
+        # Sent before anything is waited for: who leaves because of a cancellation does not wait, and it is aborted all the same.
+        try:
+            await pending.ask(signal, partial(_post, self._cell))
+        except SessionDown:  # then nothing of it runs any more
+            pass
+
+
+def _post(cell: SessionCell, signal: Asked) -> None:
+    cell.mailbox.put_notice(signal)  # type: ignore[arg-type]  # as above; a mailbox that is full takes it all the same

@@ -1,0 +1,106 @@
+"""Waiting for one event of a cycle: what was published of it counts, and its end ends the waiting."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import trio
+from attrs import frozen
+
+from agentrail.core.session.state import Phase, SessionState
+from agentrail.errors import CycleAborted, CycleFailed, EventMissed, OptionError, SessionDown
+from agentrail.events import KINDS, AgentAbort, AgentEnd, AgentError, AgentStart, Event
+from agentrail.runtime.session import SessionCell
+from agentrail.runtime.subscription import Terms
+
+_BUFFER: Final = 1024
+
+
+@frozen(kw_only=True)
+class MeantEvent:
+    """Which event is waited for.
+
+    Attributes:
+        name: What to call it.
+        is_meant: Says of an event whether it is that one.
+    """
+
+    name: str
+    is_meant: Callable[[Event], bool]
+
+
+def decide_wait(what: object) -> MeantEvent:
+    """Take what a caller waits for: a class of events, or a function.
+
+    Raises:
+        OptionError: Your move: neither.
+    """
+    if isinstance(what, type):
+        if what in KINDS:
+            return MeantEvent(name=what.__name__, is_meant=lambda event: isinstance(event, what))
+        raise OptionError([f"what is the class {what.__name__}: expected one of events, such as AgentEnd"])
+    if not callable(what):
+        raise OptionError([f"what is {what!r:.200}: expected a class of events, or a function of one event"])
+    judge: Callable[[Event], Any] = what
+    name = getattr(what, "__name__", "event")
+    return MeantEvent(
+        name="event that is meant" if name == "<lambda>" else name, is_meant=lambda event: bool(judge(event))
+    )
+
+
+class EventWait:
+    """Waits in one session."""
+
+    def __init__(self, cell: SessionCell, meant: MeantEvent) -> None:
+        """Nothing is looked at before `run`."""
+        self._cell = cell
+        self._meant = meant
+
+    async def run(self) -> Event:
+        """Look at what the cycle has published, then wait.
+
+        Raises:
+            CycleFailed, CycleAborted, EventMissed: There will be none.
+            SessionDown: The session has ended.
+        """
+        await trio.lowlevel.checkpoint()
+        cell = self._cell
+        # Between a prompt and its cycle, while others judge it or it waits, what was published is of another one.
+        after = None if _is_coming(cell.state) else cell.bus.last_seq_before(AgentStart)
+        if after is None and _is_idle(cell.state):
+            raise EventMissed(self._said("there was no cycle yet"))
+        terms = Terms(kinds=None, deltas=True, buffer=_BUFFER)
+        subscription = cell.bus.subscribe(terms, after=after, take_snapshot=cell.take_snapshot)
+        async with subscription as events:
+            async for event in events:
+                if self._meant.is_meant(event):
+                    return event
+                self._look_at_end(event)
+        raise SessionDown(cell.ports.session_id, cell.ending or "ended")
+
+    def _look_at_end(self, event: Event) -> None:
+        match event:
+            case AgentEnd():
+                raise EventMissed(self._said("the cycle finished"))
+            case AgentAbort(reason=reason):
+                raise CycleAborted(reason)
+            case AgentError(error=error):
+                raise CycleFailed(error)
+            case _:
+                pass
+
+    def _said(self, why: str) -> str:
+        return (
+            f"{why}, and no {self._meant.name} came: prompt first, and wait while the cycle runs; "
+            "or subscribe, for what belongs to no cycle"
+        )
+
+
+def _is_coming(state: SessionState) -> bool:
+    """Say whether the next cycle is about to begin: its prompt was accepted, and nothing of it was published yet."""
+    data = state.data
+    return data.cycle is None and (data.held is not None or bool(data.queue))
+
+
+def _is_idle(state: SessionState) -> bool:
+    """Say whether no cycle runs, waits for a person, or is about to begin."""
+    return state.phase is Phase.IDLE and state.data.cycle is None and not _is_coming(state)

@@ -1,0 +1,416 @@
+"""How a handle prompts: a receipt at once, the answer when it is there, all that came of it, or its events one by one."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Literal, TypeVar, cast, overload
+
+import trio
+from attrs import evolve
+
+from agentrail.core.policy.prompt_settings import PromptSettings
+from agentrail.core.protocol.signals import GoOn, Prompt, ReceiptQuery, ReplyQuery
+from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.errors import ReplyTimeout
+from agentrail.events import Event
+from agentrail.messages import Content, PromptRef
+from agentrail.runtime.answers import CycleReply, read_answer
+from agentrail.runtime.arguments import (
+    decide_settings,
+    fault_of_choice,
+    fault_of_digest,
+    fault_of_flag,
+    fault_of_request_id,
+    fault_of_via,
+    fault_of_wait,
+    refuse,
+)
+from agentrail.runtime.asking import AskingHandle
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.content import Blocks, decide_blocks, decide_client_id, require_client_id
+from agentrail.runtime.cycle_stream import CycleStream, OnLeave
+from agentrail.runtime.event_waits import EventWait, decide_wait
+from agentrail.runtime.subscription import decide_terms
+from agentrail.typed import TypedValue, typed
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Event)
+
+
+class PromptingHandle(AskingHandle):
+    """A handle that prompts its session."""
+
+    __slots__ = ()
+
+    async def prompt(  # noqa: PLR0913 - all that a sender may say of its message
+        self,
+        content: Content,
+        *,
+        client_id: str | None = None,
+        via: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+        settings: PromptSettings | Mapping[str, Any] | None = None,
+    ) -> PromptReceipt:
+        """Put a prompt at the end of the session's queue; in idle it starts at once.
+
+        Args:
+            content: Text, or content blocks; 1 byte to 1 MB of UTF-8 in all.
+            client_id: Your own name of this message. Sent again with the same content, after an answer was lost, it gives
+                the first receipt again; a session remembers the last 256 of them.
+            via: The door that it came through, such as `http`; in `PromptReceived` and `PromptQueued`, for audits and telemetry.
+            request_id: Your name of the request that brings it; in these events and in `AgentStart`, also after a restart.
+            digest: SHA-256, in hexadecimal, of what the sender said, where you put something in front of it: a message under
+                the same `client_id` is the same one when this is the same, whatever the content is by then.
+            settings: What you want of the model for this prompt's cycle alone: `temperature`, `top_p`, `max_output_tokens`,
+                `stop`, `reasoning`, `response_format`. They win over the options of the session and of its provider, wait
+                with the prompt, and are no matter of steers and children.
+
+        Returns:
+            `ref`, which `AgentStart` carries too; `queued`; `position` in the queue, 0 is next; `seq`, the number of the
+            event that says so.
+
+        Raises:
+            PromptError: Your move: empty, too long, or a block of unknown type. The message names the limit.
+            PromptQueueFull: Your move: `max_prompt_queue` wait already. Try again after the next end of a cycle.
+            ClientIdReused: Your move: the name was used for other content.
+            OptionError: Your move: a name or digest that is none, or too long; a setting that there is not, or cannot be.
+            MailboxFull: Your move: the session has not caught up with what was sent. Try again later.
+            SessionDown: The session has ended; `reason` says how.
+
+        Cancellation: Always a checkpoint. Once the message is on its way, only the receipt is lost.
+        """
+        blocks, name = decide_blocks(content), decide_client_id(client_id)
+        refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
+        signal = self._prompt(
+            blocks,
+            client_id=name,
+            via=via,
+            request_id=request_id,
+            digest=digest,
+            settings=decide_settings(settings),
+        )
+        return cast("PromptReceipt", await self._ask(signal))
+
+    async def go_on(
+        self,
+        *,
+        client_id: str | None = None,
+        via: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+        settings: PromptSettings | Mapping[str, Any] | None = None,
+    ) -> PromptReceipt:
+        """Let the model answer what the conversation ends with, without new words: results, or a user's message.
+
+        Such as the results that came with `messages`, or the prompt of a cycle that failed. It is a cycle like any other, but
+        that no `PromptReceived` comes before its `AgentStart` and no plugin is asked about a prompt; it never waits.
+
+        Args:
+            client_id: As of `prompt`.
+            via: As of `prompt`; in `AgentStart`.
+            request_id: As of `prompt`.
+            digest: As of `prompt`: of what the sender brought.
+            settings: As of `prompt`.
+
+        Returns:
+            `ref`, which `AgentStart` and the end carry; `seq`, the number of that `AgentStart`.
+
+        Raises:
+            CannotGoOn: Your move: the session is not idle, or its conversation ends with an answer, or is empty.
+            ClientIdReused, OptionError, MailboxFull, SessionDown: As of `prompt`.
+
+        Cancellation: Once the message is on its way, only the receipt is lost.
+        """
+        name = decide_client_id(client_id)
+        refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
+        signal_id = self._cell.pending_calls.mint()
+        signal = GoOn(
+            at_ms=now_ms(),
+            signal_id=signal_id,
+            ref=PromptRef(signal_id),
+            client_id=name,
+            via=via,
+            request_id=request_id,
+            digest=digest,
+            settings=decide_settings(settings),
+        )
+        return cast("PromptReceipt", await self._ask(signal))
+
+    async def receipt_of(
+        self, client_id: str, *, digest: str | None = None
+    ) -> PromptReceipt | SteerReceipt | None:
+        """Give the receipt of a message that was sent under this name before; None where none is remembered.
+
+        For who has work to do in front of a prompt, and not twice. What was sent before this call is seen by it.
+
+        Args:
+            client_id: As given to `prompt` or `steer`.
+            digest: As given to `prompt`: what the message has to be; None for whatever it was.
+
+        Returns:
+            The receipt as it was, `request_id` included. The last 256 messages with a name are remembered.
+
+        Raises:
+            ClientIdReused: Your move: the name was used for a message of another digest.
+            OptionError: Your move: a name or digest that is none, or too long.
+            SessionDown: The session has ended.
+        """
+        refuse(fault_of_digest(digest))
+        name = require_client_id(client_id)
+        signal_id = self._cell.pending_calls.mint()
+        query = ReceiptQuery(at_ms=now_ms(), signal_id=signal_id, client_id=name, digest=digest)
+        return cast("PromptReceipt | SteerReceipt | None", await self._ask(query))
+
+    @overload
+    async def ask(self, content: Content, *, timeout_seconds: float | None = None) -> str: ...
+    @overload
+    async def ask(
+        self, content: Content, *, output: type[T], timeout_seconds: float | None = None
+    ) -> T: ...
+    @overload  # of a union, which no type checker knows as a type of values yet
+    async def ask(self, content: Content, *, output: Any, timeout_seconds: float | None = None) -> Any: ...
+    async def ask(self, content: Content, *, output: Any = None, timeout_seconds: float | None = None) -> Any:
+        """Prompt, wait for the cycle of this very prompt, and return its last answer.
+
+        Args:
+            content: As of `prompt`.
+            output: The type of the answer: a msgspec Struct, a class of attrs, a dataclass, a `TypedDict`, a pydantic model, a
+                builtin or container, a union of them; None for text. The model is told its JSON Schema, and gets one turn to
+                put a wrong answer right.
+            timeout_seconds: How long to wait; None for as long as it takes.
+
+        Returns:
+            What the model said aloud in its last response; of a session with `response_format` the JSON document. With `output`
+            the value.
+
+        Raises:
+            CycleAborted: The cycle was aborted.
+            CycleFailed: The cycle failed; `error` says why. Its code is `response_format` where the second answer was wrong too;
+                `text` is that answer.
+            ReplyTimeout: The time was up. The cycle goes on.
+            OptionError: Your move: a time that cannot be.
+            TypeFault: Your move: no JSON Schema describes `output`; the message names the field, and what to write instead.
+            CallingSelf: Your move: a tool of this session asked it.
+            PromptError, PromptQueueFull, MailboxFull, SessionDown: As of `prompt`.
+
+        Cancellation: Only the reply is lost; the cycle goes on.
+        """
+        refuse(fault_of_wait(timeout_seconds))
+        reader = None if output is None else typed(output)
+        self._cell.pending_calls.refuse_self("ask")
+        signal = self._prompt(decide_blocks(content), reply="text", settings=_settings_for(reader))
+        if reader is None:
+            return await self._ask_within(signal, timeout_seconds)
+        with self._reading(signal.ref, reader):
+            text = cast("str", await self._ask_within(signal, timeout_seconds))
+        return read_answer(text, reader)
+
+    @overload
+    async def run(self, content: Content, *, timeout_seconds: float | None = None) -> CycleReply[str]: ...
+    @overload
+    async def run(
+        self, content: Content, *, output: type[T], timeout_seconds: float | None = None
+    ) -> CycleReply[T]: ...
+    @overload
+    async def run(
+        self, content: Content, *, output: Any, timeout_seconds: float | None = None
+    ) -> CycleReply[Any]: ...
+    async def run(
+        self, content: Content, *, output: Any = None, timeout_seconds: float | None = None
+    ) -> CycleReply[Any]:
+        """Prompt, wait for the cycle of this very prompt, and return all that came of it.
+
+        Args:
+            content: As of `prompt`.
+            output: As of `ask`.
+            timeout_seconds: As of `ask`.
+
+        Returns:
+            The answer as text and as a value, all that was said, the messages, what was used, and the numbers of the events.
+
+        Raises:
+            CycleAborted, CycleFailed, ReplyTimeout, OptionError, TypeFault, CallingSelf: As of `ask`.
+            PromptError, PromptQueueFull, MailboxFull, SessionDown: As of `prompt`.
+
+        Cancellation: Only the reply is lost; the cycle goes on.
+        """
+        refuse(fault_of_wait(timeout_seconds))
+        reader = None if output is None else typed(output)
+        self._cell.pending_calls.refuse_self("run")
+        signal = self._prompt(decide_blocks(content), reply="text", settings=_settings_for(reader))
+        terms = decide_terms(kinds=(), deltas=False, buffer=_RUN_BUFFER)
+        stream = CycleStream(self._cell, signal, terms, raise_on_failure=True)
+        with self._reading(signal.ref, reader):
+            reply = await _within(timeout_seconds, stream)
+        return reply if reader is None else evolve(reply, output=read_answer(reply.text, reader))
+
+    def stream(  # noqa: PLR0913 - what a reader may want
+        self,
+        content: Content,
+        *,
+        kinds: Iterable[type[Event]] | None = None,
+        deltas: bool = True,
+        raise_on_failure: bool = False,
+        on_leave: OnLeave = "go_on",
+        buffer: int = 1024,
+    ) -> CycleStream:
+        """Prompt, and read the events of this very cycle; the iteration ends with its last one, whatever that is.
+
+            async with session.stream("Tell me a story") as events:
+                async for text in events.text():
+                    print(text, end="")
+
+        Args:
+            content: As of `prompt`.
+            kinds: Only events of these classes; None for all. How the cycle ends, and the end of the session, always come.
+            deltas: Whether ephemeral events come too.
+            raise_on_failure: Whether a cycle that fails or is aborted is raised behind its last event; `text()` always does.
+            on_leave: What becomes of the cycle when the block is left before its end: it goes on, or `abort`.
+            buffer: As of `subscribe`.
+
+        Returns:
+            An async context manager to iterate over: the prompt is sent, and accepted, when it is entered. The first event is
+            `PromptReceived`, or `PromptQueued` where others go first, whose events are left out. Afterwards `reply` is what came
+            of it.
+
+        Raises:
+            OptionError: Your move: an argument that cannot be.
+            PromptError: Your move: as of `prompt`. What `prompt` raises else is raised when the block is entered.
+            CallingSelf: Your move: a tool of this session asked it.
+        """
+        refuse(
+            fault_of_flag("raise_on_failure", raise_on_failure),
+            fault_of_choice("on_leave", on_leave, ("go_on", "abort")),
+        )
+        terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
+        self._cell.pending_calls.refuse_self("stream")
+        signal = self._prompt(decide_blocks(content), reply="text")
+        return CycleStream(self._cell, signal, terms, raise_on_failure=raise_on_failure, on_leave=on_leave)
+
+    @overload
+    async def wait_for(self, what: type[E], *, timeout_seconds: float | None = None) -> E: ...
+    @overload
+    async def wait_for(
+        self, what: Callable[[Event], bool], *, timeout_seconds: float | None = None
+    ) -> Event: ...
+    async def wait_for(
+        self, what: type[Event] | Callable[[Event], bool], *, timeout_seconds: float | None = None
+    ) -> Event:
+        """Wait for the first event of the running cycle that is meant, also if it was published before this call.
+
+        In idle the cycle that ended last is looked at, and nothing is waited for. For what belongs to no cycle, `subscribe`.
+
+        Args:
+            what: The class of an event, or a function that is told each and says which.
+            timeout_seconds: How long to wait; None for as long as the cycle lasts.
+
+        Returns:
+            The event.
+
+        Raises:
+            CycleFailed, CycleAborted: The cycle ended so, before any such event.
+            EventMissed: It finished before any; or there was no cycle: prompt first.
+            ReplyTimeout: The time was up. The cycle goes on.
+            OptionError: Your move: an argument that cannot be.
+            SessionDown: The session has ended.
+
+        Cancellation: Always a checkpoint; nothing is lost by it.
+        """
+        refuse(fault_of_wait(timeout_seconds))
+        meant = decide_wait(what)
+        wait = EventWait(self._cell, meant)
+        if timeout_seconds is None:
+            return await wait.run()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        with trio.move_on_after(timeout_seconds):
+            return await wait.run()
+        message = f"no {meant.name} within {timeout_seconds:g} s; the cycle goes on"
+        raise ReplyTimeout(message)
+
+    async def collect_reply(self, *, timeout_seconds: float | None = None) -> str:
+        """Wait for the running cycle, and return its last answer.
+
+        In idle the answer is that of the last cycle, at once; the empty text when there was none yet.
+
+        Args:
+            timeout_seconds: How long to wait; None for as long as it takes.
+
+        Raises:
+            CycleAborted: The cycle was aborted.
+            CycleFailed: The cycle failed; `error` says why.
+            ReplyTimeout: The time was up. The cycle goes on.
+            OptionError: Your move: a time that cannot be.
+            CallingSelf: Your move: a tool of this session asked it.
+            SessionDown: The session has ended.
+
+        Cancellation: Only the reply is lost; the cycle goes on.
+        """
+        refuse(fault_of_wait(timeout_seconds))
+        self._cell.pending_calls.refuse_self("collect_reply")
+        signal = ReplyQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
+        return cast("str", await self._ask_within(signal, timeout_seconds))
+
+    def _prompt(  # noqa: PLR0913 - what a prompt comes with
+        self,
+        blocks: Blocks,
+        *,
+        reply: Literal["receipt", "text"] = "receipt",
+        client_id: str | None = None,
+        via: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+        settings: PromptSettings | None = None,
+    ) -> Prompt:
+        signal_id = self._cell.pending_calls.mint()
+        # One name for both: a prompt is known by the call that brought it.
+        ref = PromptRef(signal_id)
+        return Prompt(
+            at_ms=now_ms(),
+            signal_id=signal_id,
+            ref=ref,
+            content=blocks,
+            reply=reply,
+            digest=digest,
+            settings=settings,
+            client_id=client_id,
+            via=via,
+            request_id=request_id,
+        )
+
+    @contextmanager
+    def _reading(self, ref: PromptRef, reader: TypedValue[Any] | None) -> Iterator[None]:
+        """Let answers to this prompt be read by who waits for them, so that the model hears of one that cannot be."""
+        if reader is None:
+            yield
+            return
+        readers = self._cell.readers
+        readers[ref] = reader
+        try:
+            yield
+        finally:
+            del readers[ref]
+
+
+_RUN_BUFFER: Final = 4096
+"""Events of beginnings and ends alone: the task that reads them is never so far behind."""
+
+
+def _settings_for(reader: TypedValue[Any] | None) -> PromptSettings | None:
+    return None if reader is None else PromptSettings(response_format=reader.wire_schema)
+
+
+async def _within(timeout_seconds: float | None, stream: CycleStream) -> CycleReply[str]:
+    if timeout_seconds is None:
+        return await _read_to_end(stream)
+    await trio.lowlevel.checkpoint_if_cancelled()
+    with trio.move_on_after(timeout_seconds):
+        return await _read_to_end(stream)
+    message = f"no answer within {timeout_seconds:g} s; the session goes on, ask again"
+    raise ReplyTimeout(message)
+
+
+async def _read_to_end(stream: CycleStream) -> CycleReply[str]:
+    async with stream as events:
+        async for _ in events:
+            pass
+    return events.reply
