@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, Unpack
 
 import trio
 from attrs import frozen
@@ -27,7 +27,10 @@ from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.profiles import Profiles
+from agentrail.runtime.deps import DepsFor
+from agentrail.runtime.handle import Session
 from agentrail.runtime.keeper import open_sessions
+from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.confinement import ShellFallback, check_choice
@@ -86,6 +89,7 @@ async def open_supervisor(
     environ: Environment | None = None,
     shell_fallback: ShellFallback = "refuse",
     scripts: Mapping[str, Provider] | None = None,
+    deps_for: DepsFor | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor of sessions; leaving the block ends all of them, in order.
 
@@ -96,6 +100,7 @@ async def open_supervisor(
             `refuse` them, or run them `unconfined`.
         scripts: What `scripted:<name>` stands for, such as `{"hello": ScriptedModel([says("Hi.")])}`: for programs under
             test that take a model string. Sessions that name one script share it.
+        deps_for: Gives what the tools of a session work with that was started without `deps`, or comes back: a function of its id.
 
     Yields:
         The supervisor: `start_session`, `session`, `sessions`, `stop_session`, `monitor`, `tree`, `statistics`.
@@ -125,9 +130,38 @@ async def open_supervisor(
         sandboxes = partial(make_sandbox, shell_fallback=shell_fallback)
         watching = watch_loop() if "loop" in modes else nullcontext()
         with watching:
-            async with open_sessions(resolve, sandboxes) as supervisor:
+            async with open_sessions(resolve, sandboxes, deps_for=deps_for) as supervisor:
                 supervisor.providers = profiles
                 yield supervisor
+
+
+@asynccontextmanager
+async def open_session(
+    *,
+    model: str | Provider,
+    shell_fallback: ShellFallback = "refuse",
+    **given: Unpack[SessionKeywords],
+) -> AsyncIterator[Session]:
+    """Open one session, with a supervisor of its own: for scripts. Leaving the block ends both, in order.
+
+        async with agentrail.open_session(model="demo:") as session:
+            print(await session.ask("What can you do?"))
+
+    Args:
+        model: As of `start_session`.
+        shell_fallback: As of `open_supervisor`.
+        **given: The other options of `start_session`.
+
+    Yields:
+        The session.
+
+    Raises:
+        Exception: As of `open_supervisor` and `start_session`; and what the body raised, as itself.
+
+    Cancellation: As of `open_supervisor`.
+    """
+    async with open_supervisor(shell_fallback=shell_fallback) as supervisor:
+        yield await supervisor.start_session(model=model, **given)
 
 
 def _is_model(value: object) -> bool:

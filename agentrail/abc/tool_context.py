@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, Literal, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar, overload
 
 import trio
 from attrs import field, frozen
@@ -19,6 +19,14 @@ from agentrail.frozen import EMPTY, frozen_json, frozen_value
 from agentrail.messages import CallId, JsonObject, JsonValue, SessionId
 
 T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    # So that a plain `ToolContext` is no hole for a strict type checker; at run time it is never looked at.
+    D = TypeVarWithDefault("D", default=Any)
+else:
+    D = TypeVar("D")
 
 MAX_PAYLOAD_BYTES: Final = 64 << 10
 MAX_CLEANUP_SECONDS: Final = 2.0
@@ -120,8 +128,10 @@ async def _run_in_any_thread(function: Callable[[], T], *, abandonable: bool) ->
 
 
 @frozen(kw_only=True)
-class ToolContext:
+class ToolContext(Generic[D]):
     """Who asks, and where: values as they were when the call started, frozen all the way down.
+
+    A tool that says `ctx: ToolContext[Pool]` has `ctx.deps` of that type, and a session without one is not started.
 
     Attributes:
         session_id: The session that the call belongs to.
@@ -140,6 +150,8 @@ class ToolContext:
         todos: The list that the model keeps of its work.
         memory: What the tools of the session keep between their calls, set by `UpdateContext(key="memory", …)`.
         user_data: The application's own data.
+        deps: What the application gave its session to work with, such as a pool or a client: a live object, as it was given. In no
+            state, journal, event or text.
         deadline: When the timeout strikes, on Trio's clock; infinite without one.
         progress: Where `report_progress` goes; publishes `ToolProgress`.
         event: Where `emit` goes; publishes `PluginEvent`.
@@ -165,6 +177,7 @@ class ToolContext:
     todos: tuple[Todo, ...] = ()
     memory: JsonValue = field(default=None, converter=frozen_value)
     user_data: JsonObject = field(converter=frozen_json)
+    deps: D = field(default=None, repr=False, eq=False)
     deadline: float
     progress: Callable[[str], None]
     event: Callable[[str, JsonValue], None] = _publish_nothing

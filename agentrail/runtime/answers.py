@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
-from attrs import frozen
+from attrs import field, frozen
 
 from agentrail.core.policy.response_format import document_in
 from agentrail.core.protocol.signals import ResponseCompleted
@@ -34,7 +34,7 @@ class CycleReply(Generic[T]):
     Attributes:
         text: The last answer: what the model said aloud in its last response; where that was to have a shape, the JSON document.
         output: The answer as a value of the type that was asked for; without one the text.
-        all_text: All that the model said aloud in the cycle.
+        all_text: All that the model said aloud in the cycle, an empty line between two responses.
         messages: Those of the cycle, the user's first.
         usage: What it used.
         turns: How often the model was asked.
@@ -46,7 +46,7 @@ class CycleReply(Generic[T]):
     text: str
     output: T
     all_text: str
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...] = field(repr=False)
     usage: TokenUsage
     turns: int
     stop_reason: EndReason

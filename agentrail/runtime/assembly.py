@@ -22,6 +22,7 @@ from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
 from agentrail.runtime.agent_tools import tool_for_handoff, tools_for_agents
 from agentrail.runtime.agents import make_ready, tools_of_agents
+from agentrail.runtime.deps import DepsFor, decide_deps
 from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
@@ -50,6 +51,7 @@ class Dependencies:
         run_agent: Lets an agent work in the background.
         outside: The machine, or what stood for it where the supervisor was opened.
         host: What is asked about calls, and told of them.
+        deps_for: Gives what the tools of a session work with that was started without; None for nothing.
     """
 
     resolve_provider: ResolveProvider
@@ -60,6 +62,7 @@ class Dependencies:
     host: HostHooks
     run_agent: RunAgent
     outside: Outside = field(factory=current)
+    deps_for: DepsFor | None = None
 
 
 def assemble(
@@ -91,6 +94,7 @@ def assemble(
     # Before the model is looked for: two tools of one name are found first.
     tools = _with_agent_tools(options)
     toolbox, names = dependencies.specs.box_of(tools, listing)
+    deps = decide_deps(options.deps, session_id, tools, dependencies.deps_for)
     watch = PluginWatch(session_id, options.user_data, dependencies.outside)
     stack, plugin_states = load_stack(tuple(options.plugins), ask=watch)
     model, provider = find_provider(options.model, options.provider_opts, dependencies.resolve_provider)
@@ -116,6 +120,7 @@ def assemble(
         is_unconfined=workspace.is_unconfined,
         working_dir=working_dir,
         user_data=options.user_data,
+        deps=deps,
         provider_opts=provider_opts,
         tool_timeout_seconds=options.tool_timeout_seconds,
         event_buffer_size=options.event_buffer_size,

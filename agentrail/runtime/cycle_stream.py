@@ -4,7 +4,8 @@ It listens as any subscriber does, and waits for the reply as any caller does; t
 where no event of a cycle would say so: a prompt that is thrown away, a session that is parked.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
@@ -13,7 +14,7 @@ import trio
 
 from agentrail.core.protocol.signals import AbortCycle, Asked, Prompt
 from agentrail.core.session.tags import visible_in
-from agentrail.errors import CycleFailed, SessionDown, YourMove
+from agentrail.errors import SessionDown, YourMove
 from agentrail.events import (
     AgentAbort,
     AgentEnd,
@@ -29,7 +30,7 @@ from agentrail.events import (
     ResponseComplete,
     SessionEnd,
 )
-from agentrail.messages import PromptRef
+from agentrail.messages import Message, PromptRef
 from agentrail.runtime.answers import CycleReply
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.pending_calls import PendingCall
@@ -106,7 +107,7 @@ class CycleStream:
         return CycleReply(
             text=text,
             output=text,
-            all_text=visible_in(end.messages, self._cell.state.data.config),
+            all_text="\n\n".join(self._said_in(end.messages)),
             messages=end.messages,
             usage=end.usage,
             turns=end.turns,
@@ -175,6 +176,11 @@ class CycleStream:
                 yield visible_in((event.message,), self._cell.state.data.config)
         self._raise_failure()
 
+    def _said_in(self, messages: Sequence[Message]) -> list[str]:
+        config = self._cell.state.data.config
+        each = [visible_in((message,), config) for message in messages]
+        return [said for said in each if said]
+
     # --- reading
 
     async def _next(self) -> Event:
@@ -223,7 +229,9 @@ class CycleStream:
 
     def _begins(self, event: Event) -> bool:
         """Say whether this is where the prompt leaves the queue, or never enters it."""
-        return isinstance(event, _OF_PROMPTS) and not isinstance(event, PromptQueued) and event.ref == self.ref
+        return (
+            isinstance(event, _OF_PROMPTS) and not isinstance(event, PromptQueued) and event.ref == self.ref
+        )
 
     def _is_wanted_first(self, event: Event) -> bool:
         return self._kinds is None or type(event) in self._kinds
@@ -250,11 +258,9 @@ class CycleStream:
             at_ms=now_ms(), signal_id=pending.mint(), reason="the caller left", ref=self._prompt.ref
         )
         # Sent before anything is waited for: who leaves because of a cancellation does not wait, and it is aborted all the same.
-        try:
+        with suppress(SessionDown):  # then nothing of it runs any more
             await pending.ask(signal, partial(_post, self._cell))
-        except SessionDown:  # then nothing of it runs any more
-            pass
 
 
 def _post(cell: SessionCell, signal: Asked) -> None:
-    cell.mailbox.put_notice(signal)  # type: ignore[arg-type]  # as above; a mailbox that is full takes it all the same
+    cell.mailbox.put_notice(signal)  # also where it is full

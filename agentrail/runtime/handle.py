@@ -1,12 +1,11 @@
 """The handle that one holds to a session. Its methods send one message and wait for the reply."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal, cast
+from collections.abc import Iterable
+from typing import cast
 
 from attrs import evolve
 
 from agentrail.abc import Error, Ok
-from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol.signals import (
     AbortCycle,
     AbortTool,
@@ -14,13 +13,9 @@ from agentrail.core.protocol.signals import (
     Approve,
     Compact,
     Decline,
-    GoOn,
     KillMode,
     MessagesQuery,
-    Prompt,
-    ReceiptQuery,
     Reject,
-    ReplyQuery,
     Respond,
     SnapshotQuery,
     StatusQuery,
@@ -29,14 +24,13 @@ from agentrail.core.protocol.signals import (
 )
 from agentrail.core.session.client_calls import check_size
 from agentrail.core.session.projection import Snapshot, Status
-from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.core.session.receipts import SteerReceipt
 from agentrail.errors import OptionError
 from agentrail.events import AbortReceipt, Event
 from agentrail.messages import (
     ApprovalId,
     CallId,
     ClientCallRef,
-    Content,
     JsonObject,
     Message,
     PromptRef,
@@ -45,8 +39,6 @@ from agentrail.messages import (
     SteerRef,
 )
 from agentrail.runtime.arguments import (
-    decide_settings,
-    fault_of_digest,
     fault_of_edit,
     fault_of_flag,
     fault_of_outcome,
@@ -60,10 +52,11 @@ from agentrail.runtime.arguments import (
 )
 from agentrail.runtime.changing import ChangingHandle
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.content import Blocks, decide_blocks, decide_client_id, decide_text, require_client_id
+from agentrail.runtime.content import decide_client_id, decide_text
+from agentrail.runtime.cycle_stream import ENDS
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.prompting import PromptingHandle
-from agentrail.runtime.subscription import Subscription, decide_terms, fault_of_cursor
+from agentrail.runtime.subscription import Subscription, decide_terms, fault_of_cursor, with_kinds
 from agentrail.runtime.tool_runner import clean_text
 
 
@@ -87,7 +80,7 @@ class Session(PromptingHandle, ChangingHandle):
         phase = "ended" if self._cell.state.ended else self._cell.state.phase.value
         return f"<Session {self._cell.ports.key} {phase}>"
 
-    async def abort(
+    async def abort(  # noqa: PLR0913 - all that a caller may say of it
         self,
         reason: str | None = None,
         *,
@@ -172,7 +165,7 @@ class Session(PromptingHandle, ChangingHandle):
             after: The number of a committed event; what was committed after it comes first, then what is live, without
                 gap or duplicate. Where not all of it is kept, the first event is `EventsLost`, and `snapshot` is what to
                 go on from. None for live events only; 0 for all since the start.
-            kinds: Only events of these classes; None for all.
+            kinds: Only events of these classes; None for all. The end of each cycle, whatever it is, and of the session always come.
             deltas: Whether ephemeral events come too.
             buffer: How many events may wait for the reader. When it is full deltas go first; then the subscriber is
                 cut off with `SubscriberTooSlow`. The session never waits.
@@ -188,7 +181,8 @@ class Session(PromptingHandle, ChangingHandle):
         faults = [] if after is None else fault_of_cursor("after", after)
         if faults:
             raise OptionError(faults)
-        terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
+        # Whoever reads until the end of a cycle gets it, also where it is another end than the one that was thought of.
+        terms = with_kinds(decide_terms(kinds=kinds, deltas=deltas, buffer=buffer), ENDS)
         return self._cell.bus.subscribe(terms, after=after, take_snapshot=self._cell.take_snapshot)
 
     async def steer(

@@ -1,7 +1,8 @@
 """Holding a supervisor of sessions open: out of reach of the code that cancels the body, and left in order whatever happened there."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 import trio
@@ -10,9 +11,11 @@ from agentrail.abc import NO_HOST, HostHooks, ResolveProvider
 from agentrail.actors.blocks import open_supervisor
 from agentrail.actors.kept import Kept
 from agentrail.actors.start import worker
+from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.supervision_types import Report
 from agentrail.runtime.branch import SupervisorLabel
+from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.supervisor import SESSIONS, SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
 
@@ -23,8 +26,8 @@ STOP_WITHIN_SECONDS: Final = 10.0
 class _Keeper:
     """The task that holds the sessions' supervisor open, out of reach for who cancels the body: it is left in order."""
 
-    def __init__(self, resolve_provider: ResolveProvider, make_sandbox: MakeSandbox, host: HostHooks) -> None:
-        self._ports = (resolve_provider, make_sandbox, host)
+    def __init__(self, make: Callable[[Supervisor, trio.Nursery], SessionSupervisor]) -> None:
+        self._make = make
         self.up = trio.Event()
         self.leave = trio.Event()
         self.body = trio.CancelScope()
@@ -42,7 +45,7 @@ class _Keeper:
                     async with open_supervisor(
                         SESSIONS, [_TEMPLATE], name=SupervisorLabel("sessions"), observer=self._hear
                     ) as root:
-                        self.supervisor = SessionSupervisor(root, nursery, *self._ports)
+                        self.supervisor = self._make(root, nursery)
                         self.up.set()
                         await self.leave.wait()
                 if self.failure.error is not None:  # it ends the body first, and is raised behind it
@@ -59,7 +62,11 @@ class _Keeper:
 
 @asynccontextmanager
 async def open_sessions(
-    resolve_provider: ResolveProvider, make_sandbox: MakeSandbox, *, host: HostHooks = NO_HOST
+    resolve_provider: ResolveProvider,
+    make_sandbox: MakeSandbox,
+    *,
+    host: HostHooks = NO_HOST,
+    deps_for: DepsFor | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor over the given adapters; leaving the block ends all its sessions, whatever happened inside.
 
@@ -67,13 +74,21 @@ async def open_sessions(
         resolve_provider: Turns a model string into a provider.
         make_sandbox: Makes the place where the files of a session are.
         host: What is asked about the calls of its sessions, and told of them; those of their children too.
+        deps_for: Gives what the tools of a session work with that was started without, or comes back.
 
     An exception of the body leaves as itself, not in a group, after the ordered stop; so does a `SystemExit` or
     `KeyboardInterrupt` of a session.
 
     Cancellation: The stop is shielded and bounded: ten seconds, then what is left is cancelled.
     """
-    keeper = _Keeper(resolve_provider, make_sandbox, host)
+    make = partial(
+        SessionSupervisor,
+        resolve_provider=resolve_provider,
+        make_sandbox=make_sandbox,
+        host=host,
+        deps_for=deps_for,
+    )
+    keeper = _Keeper(make)
     failure = Kept()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keeper.run, name="keeper of sessions")

@@ -55,6 +55,8 @@ class SessionOptions:
             for the session: `local`, on `working_dir`, as when None; `local:/path`; `memory`.
         messages: History to begin with, from anywhere: what no provider would take is repaired, and `PatchToolCalls` tells.
         user_data: The application's own data; tools see it.
+        deps: What tools work with, such as a pool or a client, for `ctx.deps`: a live object, which stays yours, and which children have
+            too. It is in no state, journal, event or text; of a session that comes back the supervisor's `deps_for` is asked.
         provider_opts: `base_url`, `api_key`, `timeout`, … as the provider takes them.
         max_turns: Model calls in one cycle; on the last one tools are withheld.
         on_max_turns: `answer`: the last turn has no tools and is told so; `abort`: the cycle is aborted when it wants one more;
@@ -98,6 +100,7 @@ class SessionOptions:
     sandbox: Sandbox | str | None = None
     messages: Sequence[Message] = ()
     user_data: Mapping[str, JsonValue] = field(default=EMPTY, converter=_frozen)
+    deps: object = field(default=None, repr=False, eq=False)
     # A key is among them.
     provider_opts: Mapping[str, Any] = field(default=EMPTY, converter=_frozen, repr=False)
     max_turns: int = 100

@@ -74,6 +74,7 @@ class Ports:
         is_unconfined: Says whether it is known that commands run there with the user's rights.
         working_dir: The root of the file tools.
         user_data: The application's own data, frozen: what every tool, plugin and child is shown.
+        deps: What the application gave its tools to work with.
         provider_opts: By model string, the newest last: what a provider that is not in `providers` is found with.
         tool_timeout_seconds: For tools that name none.
         event_buffer_size: How many committed events are kept for subscribers that come back.
@@ -97,6 +98,7 @@ class Ports:
     is_unconfined: Callable[[], bool]
     working_dir: str
     user_data: JsonObject = EMPTY
+    deps: object = field(default=None, repr=False, eq=False)
     provider_opts: dict[str, Mapping[str, Any]] = field(factory=dict, repr=False)  # keys are among them
     tool_timeout_seconds: float = 300.0
     event_buffer_size: int = 1000

@@ -164,9 +164,7 @@ class PromptingHandle(AskingHandle):
     @overload
     async def ask(self, content: Content, *, timeout_seconds: float | None = None) -> str: ...
     @overload
-    async def ask(
-        self, content: Content, *, output: type[T], timeout_seconds: float | None = None
-    ) -> T: ...
+    async def ask(self, content: Content, *, output: type[T], timeout_seconds: float | None = None) -> T: ...
     @overload  # of a union, which no type checker knows as a type of values yet
     async def ask(self, content: Content, *, output: Any, timeout_seconds: float | None = None) -> Any: ...
     async def ask(self, content: Content, *, output: Any = None, timeout_seconds: float | None = None) -> Any:
@@ -293,9 +291,7 @@ class PromptingHandle(AskingHandle):
     async def wait_for(
         self, what: Callable[[Event], bool], *, timeout_seconds: float | None = None
     ) -> Event: ...
-    async def wait_for(
-        self, what: type[Event] | Callable[[Event], bool], *, timeout_seconds: float | None = None
-    ) -> Event:
+    async def wait_for(self, what: Any, *, timeout_seconds: float | None = None) -> Any:
         """Wait for the first event of the running cycle that is meant, also if it was published before this call.
 
         In idle the cycle that ended last is looked at, and nothing is waited for. For what belongs to no cycle, `subscribe`.

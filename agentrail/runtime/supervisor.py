@@ -8,16 +8,14 @@ had not read yet go on with the next incarnation; and what crashes too often is 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import trio
 from attrs import define, evolve
 
 from agentrail.abc import (
     NO_HOST,
-    Error,
     HostHooks,
-    Ok,
     ProviderProfiles,
     ResolveProvider,
     ToolOutcome,
@@ -33,7 +31,7 @@ from agentrail.core.protocol.effects import StartAgent
 from agentrail.core.protocol.signals import Parked
 from agentrail.errors import ActorDown, AlreadyStarted, SessionDown, SessionRefused, UnknownTool
 from agentrail.events import Event
-from agentrail.messages import JsonValue, SessionId
+from agentrail.messages import SessionId
 from agentrail.otp.child_specs import (
     NO_ARGUMENTS,
     Arguments,
@@ -60,19 +58,20 @@ from agentrail.runtime.crashes import (
     log_crash,
     what_travels,
 )
-from agentrail.runtime.ending import CHILD_STOP_WITHIN_SECONDS, end_child, stop_quietly
+from agentrail.runtime.deps import DepsFor
+from agentrail.runtime.ending import end_child, stop_quietly
 from agentrail.runtime.fan_in import EVERY, FanIn, ManySubscription
 from agentrail.runtime.handle import Session
 from agentrail.runtime.last_words import EndedSessions, LastWords
 from agentrail.runtime.monitoring import SessionMonitor
-from agentrail.runtime.one_call import decide_call, run_call
-from agentrail.runtime.options import SessionOptions, decide_options
+from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.ports import AgentLine, AgentWork, ChildUsage, ChildWork, Ports
 from agentrail.runtime.put_to_rest import fault_of_within, rest_session
 from agentrail.runtime.resting import Rested
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, is_in, key_of
 from agentrail.runtime.session import SessionCell, SessionCrashed
 from agentrail.runtime.session_reports import DEFAULT_BUFFER, ReportBoard, SessionReports
+from agentrail.runtime.starting import StartingDoor
 from agentrail.runtime.statistics import SupervisorStatistics
 from agentrail.runtime.subscription import decide_terms
 from agentrail.runtime.task_group import TaskGroup
@@ -116,19 +115,21 @@ class _Entry:
     branch: Branch
 
 
-class SessionSupervisor:
+class SessionSupervisor(StartingDoor):
     """Owns sessions: a crash of one touches no other, and none outlives its supervisor."""
 
     providers: ProviderProfiles
     """The named profiles that `registry:<profile>:<model>` stands for; put here by `open_supervisor`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a supervisor is given to work with
         self,
         root: Supervisor,
         nursery: trio.Nursery,
+        *,
         resolve_provider: ResolveProvider,
         make_sandbox: MakeSandbox,
         host: HostHooks = NO_HOST,
+        deps_for: DepsFor | None = None,
     ) -> None:
         """Made by `open_supervisor`."""
         self._root = root
@@ -141,6 +142,7 @@ class SessionSupervisor:
             run_child=self._run_child,
             host=host,
             run_agent=self._run_agent,
+            deps_for=deps_for,
         )
         self._entries: dict[str, _Entry] = {}
         self._fan_in = FanIn()
@@ -150,70 +152,6 @@ class SessionSupervisor:
         # One object of each, and not one for each session.
         self._find, self._life = self._find_cell, self._live_on
         self._started = self._ended = self._parked = self._restarts = 0
-
-    async def start_session(self, options: SessionOptions | None = None, /, **given: Any) -> Session:
-        """Start a session, and return its handle when it can be prompted.
-
-        Args:
-            options: All options in one value; then no keyword may be given.
-            **given: The same options as keywords; see `SessionOptions`.
-
-        Raises:
-            OptionError: Your move: unknown options or wrong values, all faults at once; nothing was started.
-            ToolDefinitionError: Your move: two tools of one name, or a schema that is none.
-            ModelNotFound: Your move: no such provider; the message has the nearest name.
-            Authentication: Your move: no key; the message names the variable, and `demo:` as a way to try.
-            AlreadyStarted: A live session of this scope has this id; `handle` is its handle.
-            PluginError: Your move: a plugin that cannot be loaded, or a stack that cannot be; all faults at once.
-            SessionRefused: No one's move: a plugin does not want this session; nothing was started.
-            SessionDown: The supervisor is closing.
-
-        Cancellation: Always a checkpoint; cancelled here, nothing was started.
-        """
-        await trio.lowlevel.checkpoint()
-        return self._start(decide_options(options, given))
-
-    async def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, JsonValue] | None = None,
-        options: SessionOptions | None = None,
-        /,
-        **given: Any,
-    ) -> Ok | Error:
-        """Call a tool, as a session would whose model had asked for it; no model is asked.
-
-        A session is started for it and stopped behind it. The call passes its gates, plugins, approvals and budget, and stands in
-        its events; with `session_id` in the options it can be followed, and asked for what waits for people.
-
-        Args:
-            name: Of a tool in the options.
-            arguments: What it is called with; what its schema does not take is an `Error`, as it is for a model. None for none.
-            options: As of `start_session`. The model and what belongs to it do not matter; a tool or plugin that wants one is
-                refused it. A crash of the session ends the call, which is never repeated.
-            **given: The same options as keywords.
-
-        Returns:
-            What the tool said: also of a call that was refused, rejected or stopped, an `Error` that says so.
-
-        Raises:
-            UnknownTool: Your move: there is no such tool in the options; nothing was started.
-            OptionError: Your move: a name, arguments or options that cannot be. All faults at once.
-            CycleAborted: A plugin or an operator ended it before the call began.
-            CycleFailed: It failed before the call began; `error` says why.
-            ToolDefinitionError, AlreadyStarted, PluginError, SessionRefused, SessionDown: As of `start_session`.
-
-        Cancellation: The tool is stopped, with all that it has at work, before the cancellation travels on; four seconds at most.
-        """
-        await trio.lowlevel.checkpoint()
-        session = self._start(decide_call(name, arguments, options, given), calling=name)
-        try:
-            return await run_call(session, name)
-        finally:
-            with trio.move_on_after(CHILD_STOP_WITHIN_SECONDS, shield=True), suppress(SessionDown):
-                await session.abort("the call is over", kill_tools="all", clear_queue=True, wait=False)
-                await session.stop("the call is over")
-                await session.monitor().wait()
 
     def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session:
         """Start a session; one for a call must have the tool.

@@ -302,7 +302,7 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
         },
         **{
             name: attrgetter(f"ports.{name}")
-            for name in ("session_id", "group_id", "working_dir", "open_sandbox")
+            for name in ("session_id", "group_id", "working_dir", "open_sandbox", "deps")
         },
         "arguments": lambda call: frozen_json(call.effect.arguments),
         "memory": lambda call: frozen_value(call.effect.memory),

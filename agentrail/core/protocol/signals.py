@@ -47,6 +47,7 @@ from agentrail.messages import (
     Image,
     JsonObject,
     JsonValue,
+    PromptRef,
     QuestionRef,
     SessionId,
     StopReason,

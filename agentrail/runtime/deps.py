@@ -1,0 +1,38 @@
+"""What an application gives its tools to work with: live objects, which no state, journal, event or text may hold."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from agentrail.abc import Tool
+from agentrail.errors import OptionError
+from agentrail.messages import SessionId
+from agentrail.otp.edges import call_guarded
+
+DepsFor: TypeAlias = Callable[[SessionId], object]
+"""Gives what the tools of a session work with; asked for one that was started without, or comes back."""
+
+
+def decide_deps(given: object, session_id: SessionId, tools: Sequence[Tool], ask: DepsFor | None) -> object:
+    """Say what the tools of a session work with, and hold it against what they want.
+
+    Raises:
+        OptionError: Your move: a tool wants something else; all such tools at once.
+        Exception: What `deps_for` raised.
+    """
+    deps = ask(session_id) if given is None and ask is not None else given
+    faults = [fault for tool in tools if (fault := _fault_of(deps, tool)) is not None]
+    if faults:
+        raise OptionError(faults)
+    return deps
+
+
+def _fault_of(deps: object, tool: Tool) -> str | None:
+    wanted = call_guarded(lambda _: None, getattr, tool, "wants_deps", None)
+    if not isinstance(wanted, type) or call_guarded(lambda _: True, isinstance, deps, wanted):
+        return None
+    # The class, and not the object: what it says of itself may be a password.
+    came = "none were given" if deps is None else f"deps is of type {type(deps).__name__}"
+    return (
+        f"{came}: tool {tool.name!r} has a ToolContext[{wanted.__name__}], "
+        f"so give start_session(deps=…) a {wanted.__name__}"
+    )
