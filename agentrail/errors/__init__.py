@@ -42,6 +42,7 @@
     │   │   ├── SupervisorStopping      it has begun to stop
     │   │   └── WouldDeadlock           the call would wait for the start or stop of its own caller
     │   ├── ToolDefinitionError     a function that cannot be made a tool
+    │   ├── TypeFault               a Python type that no JSON Schema describes, or a value that is not of its type
     │   ├── PluginError             a plugin, or a stack of them, that cannot be loaded
     │   ├── SandboxError            a root that is missing, or no directory
     │   ├── ProcessRefused          a process that the sandbox did not start; `code` says why
@@ -158,6 +159,7 @@ from agentrail.errors.sessions import (
     SubscriberTooSlow as SubscriberTooSlow,
     ToolContractError as ToolContractError,
     ToolDefinitionError as ToolDefinitionError,
+    TypeFault as TypeFault,
     UnknownApproval as UnknownApproval,
     UnknownCall as UnknownCall,
     UnknownTool as UnknownTool,

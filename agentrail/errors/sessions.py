@@ -161,6 +161,25 @@ class ToolDefinitionError(YourMove):
     code = "tool_definition_error"
 
 
+class TypeFault(YourMove):
+    """A Python type that no JSON Schema describes, or a value that is not of the type that it should be written as.
+
+    Attributes:
+        where: The place in the type, such as `Order.lines[].price`, or in the value, such as `$.lines[0].price`.
+        reason: What is wrong there.
+        way_out: What to write instead; empty where the value is wrong.
+    """
+
+    code = "no_schema"
+
+    def __init__(self, reason: str, *, where: str, way_out: str = "") -> None:
+        """Keep the parts, for who says it in other words."""
+        super().__init__(": ".join(part for part in (where, reason, way_out) if part))
+        self.where = where
+        self.reason = reason
+        self.way_out = way_out
+
+
 class PluginError(YourMove):
     """A plugin, or a stack of plugins, that cannot be loaded. All faults are reported at once, before anything starts.
 
