@@ -53,6 +53,7 @@ CODES = {
     "mailbox_full": errors.MailboxFull,
     "model_not_found": errors.ModelNotFound,
     "no_mailbox": errors.NoMailbox,
+    "no_schema": errors.TypeFault,
     "no_partitions": errors.NoPartitions,
     "not_key_owner": errors.NotOwner,
     "not_suspended": errors.NotSuspended,

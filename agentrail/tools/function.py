@@ -23,7 +23,9 @@ from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolDefinitionError
 from agentrail.messages import JsonObject
 from agentrail.tools.outcome import to_outcome
+from agentrail.tools.returns import check_returned
 from agentrail.tools.signature import Signature, read_signature
+from agentrail.typed import OutputFault
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -135,6 +137,8 @@ class FunctionTool(Generic[P, R]):
             given = self._signature.convert(arguments, ctx)
         except msgspec.ValidationError as error:
             return Error(text=f'Invalid arguments for "{self.name}": {_path_first(str(error))}')
+        except OutputFault as fault:
+            return Error(text=f'Invalid arguments for "{self.name}": {fault}')
         # The arguments come from a struct that was made of the function's own signature, which no type checker knows.
         function: Callable[..., Any] = self.function
         value: object
@@ -216,8 +220,9 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a tool of a function; with or without parentheses.
 
-    The schema comes from the annotations; `Annotated[T, "text"]` describes a parameter, `msgspec.Meta(...)` bounds it,
-    and a parameter annotated `ToolContext` is filled in by the runner.
+    The schema comes from the annotations; `Annotated[T, "text"]` describes a parameter, and where it does not, what the
+    docstring says of it under `Args:`, `Parameters` or `:param …:`. `msgspec.Meta(...)` bounds it, and a parameter annotated
+    `ToolContext` is filled in by the runner.
 
     Args:
         function: `async def`, which runs in the runner's task, or `def`, which runs in a worker thread.
@@ -242,7 +247,7 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
         A tool that can still be called like the function.
 
     Raises:
-        ToolDefinitionError: Your move: the message names the function, the parameter and the way out.
+        ToolDefinitionError: Your move: the message names the function, the parameter or what it returns, and the way out.
     """
 
     def decorate(function: Callable[P, R]) -> FunctionTool[P, R]:
@@ -263,6 +268,8 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
             label=label,
             signature=read_signature(function),
         )
+        if answered_by == "code":  # otherwise it is never called
+            check_returned(function)
         return _checked(made)
 
     return decorate if function is None else decorate(function)

@@ -8,7 +8,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import attrs
 import msgspec
@@ -18,8 +18,9 @@ from agentrail.core.values.importing import NO_OUTPUT
 from agentrail.errors import ToolContractError
 from agentrail.frozen import too_large
 from agentrail.messages import JsonValue
+from agentrail.typed import is_model
 
-_WORDS: Final = (
+WORDS: Final = (
     *(datetime.date, datetime.time, datetime.timedelta),  # a `datetime` is a `date`
     *(uuid.UUID, decimal.Decimal, PurePath),
 )
@@ -31,9 +32,9 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
 
     Args:
         name: The tool's, for the message.
-        value: `Ok`, `Error`, `ToolUpdate`, text, None; a mapping, list, tuple, set, number or bool; an object of a dataclass, of attrs
-            or msgspec; an enum, a date or time, a UUID, a `Decimal` or a path. Of what JSON says as a text the text is given,
-            without quotes; sets are sorted.
+        value: `Ok`, `Error`, `ToolUpdate`, text, None; a mapping, list, tuple, set, number or bool; an object of a dataclass, of attrs,
+            msgspec or pydantic; an enum, a date or time, a UUID, a `Decimal` or a path. Of what JSON says as a text the text is
+            given, without quotes; sets are sorted.
 
     Returns:
         `Ok`, `Error` or `ToolUpdate`, whose text is never empty, unless it has pictures, and whose details are plain JSON.
@@ -67,11 +68,11 @@ def to_outcome(name: str, value: object) -> ToolOutcome:
         case set() | frozenset():
             # In another process the same words stand in another order, and a result should read the same.
             return Ok(text=_to_text(name, value, is_sorted=True))
-        case _ if attrs.has(type(value)) or dataclasses.is_dataclass(type(value)):
+        case _ if attrs.has(type(value)) or dataclasses.is_dataclass(type(value)) or is_model(type(value)):
             return Ok(text=_to_text(name, value))
         case enum.Enum():
             return to_outcome(name, value.value)
-        case _ if isinstance(value, _WORDS):
+        case _ if isinstance(value, WORDS):
             return Ok(text=str(_to_json(name, value)) or NO_OUTPUT)
         case _:
             raise ToolContractError(_explain(name, value))
@@ -112,6 +113,9 @@ def _to_plain(value: object) -> object:
         return dict(value)
     if isinstance(value, PurePath):
         return str(value)
+    if is_model(type(value)):
+        model: Any = value
+        return model.model_dump(mode="json")
     message = f"objects of type {type(value).__name__} have no JSON form"
     raise TypeError(message)
 

@@ -1,7 +1,8 @@
 """What the signature of a function says to a model: its parameters as a JSON Schema, and the way back to Python values.
 
-msgspec describes and converts the types; this file reads the signature, refuses what no model could call, and knows no
-tool. Nothing is run here but annotations that were written as strings.
+msgspec describes and converts the types, all in one struct; those that it does not know, such as a union of two classes or
+a model of pydantic's, `agentrail.typed` does. This file reads the signature and what the docstring says of it, refuses what no
+model could call, and knows no tool. Nothing is run here but annotations that were written as strings.
 """
 
 import functools
@@ -10,18 +11,33 @@ import operator
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, NoReturn, TypeAlias
+from typing import Annotated, Any, Final, NoReturn, TypeAlias
 
 import msgspec
-from attrs import frozen
+from attrs import field, frozen
 
 from agentrail.abc import ToolContext
-from agentrail.errors import ToolDefinitionError
+from agentrail.errors import ToolDefinitionError, TypeFault
 from agentrail.frozen import frozen_json
-from agentrail.messages import JsonObject, JsonValue
+from agentrail.messages import JsonObject
+from agentrail.typed import (
+    Definitions,
+    OutputFault,
+    TypedValue,
+    described_names,
+    type_name,
+    typed,
+    with_whole_numbers,
+)
 
 _Field: TypeAlias = tuple[str, Any] | tuple[str, Any, Any]
 """A parameter: its name, its annotation, and its default if it has one."""
+
+_NONE: Final[Mapping[str, TypedValue[Any]]] = types.MappingProxyType({})
+"""What most functions have of parameters that msgspec does not know; one for all, since sessions have tools of their own."""
+
+_Texts: TypeAlias = tuple[tuple[str, str], ...]
+"""What the docstring says of parameters."""
 
 
 @frozen(kw_only=True)
@@ -32,20 +48,28 @@ class Signature:
         schema: JSON Schema, draft 2020-12, of one object; types of their own stand under `$defs`.
         struct: The msgspec struct with a field per parameter.
         context_names: The parameters that get the `ToolContext`; no part of the schema.
+        adapted: The parameters of types that msgspec does not know; the struct takes anything for them.
     """
 
     schema: JsonObject
     struct: type[msgspec.Struct]
     context_names: tuple[str, ...]
+    adapted: Mapping[str, TypedValue[Any]] = field(default=_NONE, eq=False)
 
     def convert(self, arguments: JsonObject, ctx: ToolContext) -> dict[str, Any]:
         """Turn arguments that fit the schema into keyword arguments of the annotated types.
 
         Raises:
             msgspec.ValidationError: The model's move: a value that no schema can refuse, such as the 30th of February.
+            OutputFault: The same, of a parameter that msgspec does not know.
         """
-        values = msgspec.convert(_with_whole_numbers(dict(arguments)), self.struct, str_keys=True)
+        values = msgspec.convert(with_whole_numbers(dict(arguments)), self.struct, str_keys=True)
         given = {name: getattr(values, name) for name in self.struct.__struct_fields__}
+        for name, kind in self.adapted.items():
+            if name in arguments:
+                given[name] = kind.decode(arguments[name], path=f"$.{name}")
+            else:
+                del given[name]  # the function has its default
         return given | dict.fromkeys(self.context_names, ctx)
 
 
@@ -57,22 +81,27 @@ def read_signature(function: Callable[..., object]) -> Signature:
     """
     fields: list[_Field] = []
     context_names: list[str] = []
+    adapted: dict[str, TypedValue[Any]] = {}
     for parameter in inspect.signature(function).parameters.values():
-        annotation = _annotation_of(function, parameter)
+        name, annotation = parameter.name, _annotation_of(function, parameter)
         if _bare(annotation) is ToolContext:
-            context_names.append(parameter.name)
+            context_names.append(name)
             continue
         annotation = _with_descriptions(annotation)
-        if parameter.default is inspect.Parameter.empty:
-            fields.append((parameter.name, annotation))
-        else:
-            fields.append((parameter.name, annotation, parameter.default))
-        _check_parameter(function, parameter, annotation)
+        kind = _check_parameter(function, parameter, annotation)
+        if kind is not None:
+            adapted[name] = kind
+        has_default = parameter.default is not inspect.Parameter.empty
+        fields.append((name, annotation, parameter.default) if has_default else (name, annotation))
+    said = described_names(function.__doc__)
+    texts = tuple((one[0], said[one[0]]) for one in fields if one[0] in said) if said else ()
     if all(map(_is_shareable, fields)):
-        struct, schema = _describe_once(function.__name__, tuple(fields))
+        struct, schema = _describe_once(function.__name__, tuple(fields), texts)
     else:
-        struct, schema = _describe(function, fields)
-    return Signature(schema=schema, struct=struct, context_names=tuple(context_names))
+        struct, schema = _describe(function, fields, adapted, texts)
+    return Signature(
+        schema=schema, struct=struct, context_names=tuple(context_names), adapted=adapted or _NONE
+    )
 
 
 # --- one parameter
@@ -113,24 +142,45 @@ def _resolve(function: Callable[..., object], parameter: inspect.Parameter) -> A
         )
 
 
-def _check_parameter(function: Callable[..., object], parameter: inspect.Parameter, annotation: Any) -> None:
+def _check_parameter(
+    function: Callable[..., object], parameter: inspect.Parameter, annotation: Any
+) -> TypedValue[Any] | None:
+    """Refuse a type that no schema describes, and a default that is not of it; give the type where msgspec does not know it."""
     if _is_plain(annotation):
         if parameter.default is not inspect.Parameter.empty:
-            _check_default(function, parameter, annotation)
-        return
+            _check_default(function, parameter, annotation, None)
+        return None
+    kind = None
     alone = f"the parameter {parameter.name!r}"
     try:
         msgspec.json.schema(msgspec.defstruct(alone, [("value", annotation)]))
-    except (TypeError, KeyError) as error:
-        # The last line is the reason; the ones before speak of hooks that are not offered here.
-        reason = str(error).strip().splitlines()[-1]
-        way_out = "use str, int, float, bool, lists, dicts, Literal, enums, or a msgspec.Struct"
-        _refuse(function, parameter.name, f"has a type that no JSON Schema describes ({reason}): {way_out}")
+    except KeyError as error:  # two types of one name
+        _refuse_type(function, parameter, str(error))
+    except (TypeError, ValueError, NameError, AttributeError, RuntimeError):
+        try:
+            kind = typed(annotation)
+        except TypeFault as fault:
+            is_deep = fault.where != type_name(annotation)
+            reason = f"{fault.where}: {fault.reason}" if is_deep else fault.reason
+            _refuse_type(function, parameter, reason, fault.way_out)
     if parameter.default is not inspect.Parameter.empty:
-        _check_default(function, parameter, annotation)
+        _check_default(function, parameter, annotation, kind)
+    return kind
 
 
-def _check_default(function: Callable[..., object], parameter: inspect.Parameter, annotation: Any) -> None:
+def _refuse_type(
+    function: Callable[..., object], parameter: inspect.Parameter, reason: str, way_out: str = ""
+) -> NoReturn:
+    way_out = way_out or "use str, int, float, bool, lists, dicts, Literal, enums, or a msgspec.Struct"
+    _refuse(function, parameter.name, f"has a type that no JSON Schema describes ({reason}): {way_out}")
+
+
+def _check_default(
+    function: Callable[..., object],
+    parameter: inspect.Parameter,
+    annotation: Any,
+    kind: TypedValue[Any] | None,
+) -> None:
     default = parameter.default
     try:
         hash(default)
@@ -138,8 +188,11 @@ def _check_default(function: Callable[..., object], parameter: inspect.Parameter
         fault = f"has the mutable default {default!r}, shared by all calls: write `| None = None`"
         _refuse(function, parameter.name, fault)
     try:
-        msgspec.convert(msgspec.to_builtins(default, str_keys=True), annotation, str_keys=True)
-    except (TypeError, msgspec.ValidationError) as error:
+        if kind is not None:
+            kind.decode(kind.encode(default))
+        else:
+            msgspec.convert(msgspec.to_builtins(default, str_keys=True), annotation, str_keys=True)
+    except (TypeError, msgspec.ValidationError, TypeFault, OutputFault) as error:
         # Its schema would tell the model of a default with which every call fails.
         fault = f"has the default {default!r}, which is not of its own type ({error}): change one of them"
         _refuse(function, parameter.name, fault)
@@ -176,14 +229,23 @@ def _with_descriptions(annotation: Any) -> Any:
 
 
 def _describe(
-    function: Callable[..., object], fields: Sequence[_Field]
+    function: Callable[..., object],
+    fields: Sequence[_Field],
+    adapted: Mapping[str, TypedValue[Any]],
+    texts: _Texts,
 ) -> tuple[type[msgspec.Struct], JsonObject]:
-    struct = _define(function.__name__, fields)
+    known = [_loosened(one) if one[0] in adapted else one for one in fields]
+    struct = _define(function.__name__, known)
     try:
-        return struct, _schema(struct)
+        return struct, _schema(struct, fields, adapted, texts)
     except KeyError as error:
         message = f"tool function {function.__qualname__!r} uses two types of one name ({error}): rename one of them"
         raise ToolDefinitionError(message) from None
+
+
+def _loosened(field: _Field) -> _Field:
+    """What the struct knows of a parameter that msgspec does not: its name, and whether it may be left out."""
+    return (field[0], Any, msgspec.UNSET) if field[2:] else (field[0], Any)
 
 
 def _is_shareable(field: _Field) -> bool:
@@ -195,15 +257,18 @@ def _is_shareable(field: _Field) -> bool:
 
 
 @functools.lru_cache(maxsize=256)
-def _describe_once(name: str, fields: tuple[_Field, ...]) -> tuple[type[msgspec.Struct], JsonObject]:
+def _describe_once(
+    name: str, fields: tuple[_Field, ...], texts: _Texts
+) -> tuple[type[msgspec.Struct], JsonObject]:
     """Describe parameters that function after function has, such as a tool that is made for each session.
 
     Args:
         name: Of the function.
         fields: All of them shareable. Two that are equal have defaults of one class, that of the annotation.
+        texts: What its docstring says of them.
     """
     struct = _define(name, fields)
-    return struct, _schema(struct)
+    return struct, _schema(struct, fields, {}, texts)
 
 
 def _define(function: str, fields: Sequence[_Field]) -> type[msgspec.Struct]:
@@ -212,30 +277,46 @@ def _define(function: str, fields: Sequence[_Field]) -> type[msgspec.Struct]:
     return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
 
 
-def _schema(struct: type[msgspec.Struct]) -> JsonObject:
+def _schema(
+    struct: type[msgspec.Struct],
+    fields: Sequence[_Field],
+    adapted: Mapping[str, TypedValue[Any]],
+    texts: _Texts,
+) -> JsonObject:
     (outermost,), nested = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
     # msgspec puts the struct itself behind a reference; some vendors take nothing but an object at the top.
     schema = nested.pop(outermost["$ref"].rpartition("/")[2])
     del schema["title"]
-    whole = {**schema, "$defs": nested} if nested else schema
     # A default stands there as the very object: one that is a tuple would be no array for a validator.
-    return frozen_json(msgspec.json.decode(msgspec.json.encode(whole)))
+    schema, nested = msgspec.json.decode(msgspec.json.encode((schema, nested)))
+    if adapted:
+        schema, nested = _with_adapted(schema, nested, fields, adapted)
+    properties = schema["properties"]
+    for name, text in texts:
+        if not _is_described(properties[name]):
+            properties[name] = {"description": text, **properties[name]}
+    return frozen_json({**schema, "$defs": nested} if nested else schema)
 
 
-def _with_whole_numbers(value: JsonValue) -> JsonValue:
-    """Make 3.0 the integer 3: JSON has one number type, msgspec has two. A float parameter still gets its float."""
-    # Before the match, whose check for mappings costs ten times as much.
-    if type(value) is str or type(value) is int:
-        return value
-    match value:
-        case float() if value.is_integer():
-            return int(value)
-        case list():
-            return [_with_whole_numbers(item) for item in value]
-        case Mapping():
-            return {key: _with_whole_numbers(item) for key, item in value.items()}
-        case _:
-            return value
+def _with_adapted(
+    schema: dict[str, Any],
+    nested: dict[str, Any],
+    fields: Sequence[_Field],
+    adapted: Mapping[str, TypedValue[Any]],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Put what `agentrail.typed` says of parameters where msgspec knows nothing."""
+    definitions = Definitions()
+    schema = definitions.adopt(schema, nested)
+    for name, _, *defaults in fields:
+        if (kind := adapted.get(name)) is not None:
+            schema["properties"][name] = described = kind.schema_among(definitions)
+            described |= {"default": kind.encode(defaults[0])} if defaults else {}
+    return schema, definitions.schemas
+
+
+def _is_described(schema: Mapping[str, Any]) -> bool:
+    """Whether the annotation has a description; one before `| None` stands within."""
+    return "description" in schema or any("description" in one for one in schema.get("anyOf", ()))
 
 
 def _refuse(function: Callable[..., object], parameter: str, fault: str) -> NoReturn:

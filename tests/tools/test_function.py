@@ -1,9 +1,10 @@
 """`@tool`: what runs, where it runs, and what is refused when the decorator runs."""
 
+import dataclasses
 import datetime
 import functools
 import threading
-from typing import cast
+from typing import Annotated, cast
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ import trio.testing
 from agentrail import outside
 from agentrail.abc import Error, NotDone, Ok, Tool, ToolContext, ToolListing, ToolUpdate
 from agentrail.core.protocol.changes import UpdateContext
-from agentrail.core.values.toolbox import EffectClass
+from agentrail.core.values.toolbox import EffectClass, ToolSpec
 from agentrail.errors import ToolContractError, ToolDefinitionError
 from agentrail.tools.function import tool
 from tests.tools.rig import CTX
@@ -323,3 +324,142 @@ async def test_an_effect_is_a_result():
 
     outcome = await remember.execute({}, CTX)
     assert outcome == ToolUpdate(UpdateContext(key="memory", value=1), text="[no output]")
+
+
+# --- types that msgspec does not know, and what docstrings say
+
+
+@dataclasses.dataclass(frozen=True)
+class City:
+    """A city."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Spot:
+    """A spot on the map."""
+
+    north: float
+    east: float
+
+
+LISBON = City("Lisbon")
+
+
+@tool
+async def forecast(
+    where: City | Spot,
+    days: int = 3,
+    also: list[City | Spot | None] | None = None,
+    back: City | Spot = LISBON,
+) -> str:
+    """Forecast the weather.
+
+    Args:
+        where: A city, or a spot.
+        days: How many.
+        also: Other places.
+        back: Where from.
+        weather: No such parameter.
+
+    Returns:
+        A text.
+    """
+    return repr((where, days, also, back))
+
+
+async def test_a_parameter_may_be_one_of_several_classes():
+    """The first that fits is what the function gets; a default that is left out is the very object."""
+    properties = forecast.parameters["properties"]
+    either = {"anyOf": [{"$ref": "#/$defs/City"}, {"$ref": "#/$defs/Spot"}]}
+    assert properties["where"] == {"description": "A city, or a spot.", **either}
+    assert properties["back"] == {"description": "Where from.", **either, "default": {"name": "Lisbon"}}
+    assert properties["also"]["default"] is None
+    assert forecast.parameters["required"] == ["where"]
+    assert forecast.parameters["$defs"].keys() == {"City", "Spot"}
+    ToolSpec(name="forecast", description="F.", parameters=forecast.parameters).check()
+    outcome = await forecast.execute(
+        {"where": {"north": 38.0, "east": -9.1}, "also": [{"name": "Porto"}, None]}, CTX
+    )
+    assert outcome == Ok(text=repr((Spot(38.0, -9.1), 3, [City("Porto"), None], LISBON)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"where": {"name": 1}}, "$.where: fits none of the 2 types that may stand here: as `City`, $.where.name: expected"),
+        ({"where": {"name": "a"}, "also": [3]}, "$.also[0]: expected `City | Spot | None`, got `int`"),
+        ({"where": {"name": "a"}, "days": "a"}, "$.days: Expected `int`, got `str`"),
+        ({}, "$: Object missing required field `where`"),
+        ({"where": {"name": "a"}, "x": 1}, "$: Object contains unknown field `x`"),
+    ],
+)  # fmt: skip
+async def test_what_fits_no_class_is_an_error_for_the_model(arguments, words):
+    """With its place, also where the schema was not asked before."""
+    outcome = await forecast.execute(arguments, CTX)
+    assert isinstance(outcome, Error)
+    assert outcome.text.startswith(f'Invalid arguments for "forecast": {words}')
+
+
+def test_docstrings_describe_parameters_that_the_annotation_does_not():
+    """In three styles; the description of the tool is the first paragraph, as before."""
+
+    def google(
+        a: int, b: Annotated[str, "from the annotation"], c: Annotated[int, "inside"] | None = None
+    ) -> None:
+        """Do it.
+
+        Args:
+            a: The first,
+                over two lines.
+            b: not this text
+            c: nor this
+        """
+
+    def numpy(a: int, b: str = "x") -> None:
+        """Do it.
+
+        Parameters
+        ----------
+        a : int
+            The first.
+        b
+            The second.
+        """
+
+    def sphinx(a: int, b: list[City]) -> None:
+        """Do it.
+
+        :param a: The first.
+        :param list b: The second.
+        """
+
+    said = tool(google).parameters["properties"]
+    assert said["a"] == {"description": "The first, over two lines.", "type": "integer"}
+    assert said["b"]["description"] == "from the annotation"
+    assert said["c"] == {
+        "anyOf": [{"description": "inside", "type": "integer"}, {"type": "null"}],
+        "default": None,
+    }
+    for made in (tool(numpy), tool(sphinx)):
+        assert [one["description"] for one in made.parameters["properties"].values()] == [
+            "The first.",
+            "The second.",
+        ]
+        assert made.description == "Do it."
+
+
+def test_what_docstrings_say_tells_functions_apart():
+    """What is described once for many is described by name, parameters and texts."""
+
+    def make(text):
+        def look(path: str) -> str:
+            return path
+
+        look.__doc__ = f"Look.\n\nArgs:\n    path: {text}"
+        return tool(look).parameters
+
+    assert make("One.") is make("One.")
+    assert make("One.")["properties"]["path"] == {"description": "One.", "type": "string"}
+    assert make("Two.")["properties"]["path"] == {"description": "Two.", "type": "string"}

@@ -40,6 +40,25 @@ class Size:
     wide: int
 
 
+class Plain:
+    """A class with an `__init__` of its own."""
+
+    def __init__(self, wire: object) -> None:
+        self.wire = wire
+
+
+class Holder(msgspec.Struct):
+    """A struct in which one stands."""
+
+    plain: Plain
+
+
+class Unresolved(msgspec.Struct):
+    """A struct with a name that is nowhere."""
+
+    when: "Nowhere"  # type: ignore[name-defined]  # noqa: F821 - the point of the test
+
+
 def _schema(function):
     return read_signature(function).schema
 
@@ -208,6 +227,9 @@ def _loose_default(it: Annotated[int, msgspec.Meta(ge=1)] = 0) -> None: ...
 def _odd_default(it: Any = len) -> None: ...
 def _unknown_name(it: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821 - the point of the test
 def _no_type(it: "1 +") -> None: ...  # type: ignore[valid-type]  # noqa: F722 - the point of the test
+def _holder(it: list[Holder]) -> None: ...
+def _adapted_default(it: Point | Size = "x") -> None: ...  # type: ignore[assignment]  # the point of the test
+def _no_name(it: Unresolved) -> None: ...
 def _twins(a: A, b: B) -> None: ...  # type: ignore[valid-type]  # made at run time
 def _twins_in_one(a: A | list[B]) -> None: ...  # type: ignore[valid-type]  # made at run time
 
@@ -247,6 +269,18 @@ def _twins_in_one(a: A | list[B]) -> None: ...  # type: ignore[valid-type]  # ma
             "has the annotation 'Nowhere', and name 'Nowhere' is not defined: define that name at the top",
         ),
         (_no_type, "has the annotation '1 +', which is no type"),
+        (
+            _holder,
+            "has a type that no JSON Schema describes (list[Holder][].plain: type <class 'tests.tools.test_signature.Plain'> is not supported): make `Plain` a dataclass",
+        ),
+        (
+            _adapted_default,
+            "has the default 'x', which is not of its own type ($: expected `Point | Size`, got `str`)",
+        ),
+        (
+            _no_name,
+            "has a type that no JSON Schema describes (Unresolved.when: name 'Nowhere' is not defined): define that name",
+        ),
         (_twins, "tool function '_twins' uses two types of one name"),
         (_twins_in_one, "has a type that no JSON Schema describes"),
     ],

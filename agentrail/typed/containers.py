@@ -1,0 +1,245 @@
+"""Types that hold others: lists, sets, tuples and dictionaries; and unions, which are one of several."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from agentrail.errors import TypeFault
+from agentrail.frozen import canonical_json
+from agentrail.messages import JsonValue
+from agentrail.typed.faults import OutputFault, lowered, member, mismatch
+from agentrail.typed.nodes import Definitions, Leaf, Node, Schema, not_of_type, to_plain
+
+_MAX_SAID: Final = 5
+
+
+class Array(Node):
+    """A list, a set, or a tuple of any length."""
+
+    family = "array"
+
+    def __init__(
+        self, name: str, item: Node, make: Callable[[Iterable[Any]], Any], bounds: msgspec.Meta
+    ) -> None:
+        """Take what makes the Python value of the items, and how many there may be."""
+        self.name, self._item, self._make, self._bounds = name, item, make, bounds
+        self.python = make if isinstance(make, type) else None
+
+    def schema(self, definitions: Definitions) -> Schema:
+        """Say what is in it. Not that all in a set differ: an item that stands twice is no reason to ask again."""
+        made: Schema = {"type": "array"}
+        if items := self._item.schema(definitions):
+            made["items"] = items
+        return made | _sizes(self._bounds, "Items")
+
+    def decode(self, value: Any, path: str) -> Any:
+        """Decode each item."""
+        if not isinstance(value, list | tuple):
+            raise mismatch(value, expected="array", path=path)
+        if fault := _fault_of_size(self._bounds, "array", len(value)):
+            raise OutputFault(fault, path=path)
+        items = [self._item.decode(one, f"{path}[{at}]") for at, one in enumerate(value)]
+        try:
+            return self._make(items)
+        except TypeError as error:  # an item of a set that cannot be in one
+            raise OutputFault(lowered(str(error)), path=path) from None
+
+    def encode(self, value: Any, path: str) -> JsonValue:
+        """Encode each item; a set in the order of what it is written as, which is the same in each process."""
+        if not self.takes(value):
+            raise not_of_type(self, value, path)
+        if fault := _fault_of_size(self._bounds, "array", len(value)):
+            raise TypeFault(fault, where=path)
+        if isinstance(value, set | frozenset):
+            return sorted((self._item.encode(one, f"{path}[]") for one in value), key=canonical_json)
+        return [self._item.encode(one, f"{path}[{at}]") for at, one in enumerate(value)]
+
+    def takes(self, value: object) -> bool:
+        """Take what has items."""
+        return isinstance(value, set | frozenset | Sequence) and not isinstance(
+            value, str | bytes | bytearray
+        )
+
+
+class Places(Node):
+    """A tuple whose places have types of their own."""
+
+    family = "array"
+    python = tuple
+
+    def __init__(self, name: str, items: Sequence[Node]) -> None:
+        """Take a node for each place."""
+        self.name, self._items = name, items
+
+    def schema(self, definitions: Definitions) -> Schema:
+        """Say what is where, and that nothing follows."""
+        made: Schema = {"type": "array", "minItems": len(self._items), "maxItems": len(self._items)}
+        if self._items:
+            made |= {"prefixItems": [item.schema(definitions) for item in self._items], "items": False}
+        return made
+
+    def decode(self, value: Any, path: str) -> tuple[Any, ...]:
+        """Decode each place."""
+        if not isinstance(value, list | tuple):
+            raise mismatch(value, expected="array", path=path)
+        if len(value) != len(self._items):
+            reason = f"expected `array` of length {len(self._items)}, got {len(value)}"
+            raise OutputFault(reason, path=path)
+        pairs = zip(self._items, value, strict=True)
+        return tuple(item.decode(one, f"{path}[{at}]") for at, (item, one) in enumerate(pairs))
+
+    def encode(self, value: Any, path: str) -> JsonValue:
+        """Encode each place."""
+        if not isinstance(value, list | tuple) or len(value) != len(self._items):
+            raise not_of_type(self, value, path)
+        pairs = zip(self._items, value, strict=True)
+        return [item.encode(one, f"{path}[{at}]") for at, (item, one) in enumerate(pairs)]
+
+    def takes(self, value: object) -> bool:
+        """Take tuples."""
+        return isinstance(value, tuple)
+
+
+class DictType(Node):
+    """A dictionary: names that the type does not know."""
+
+    family = "object"
+    python = dict
+
+    def __init__(self, name: str, key: Leaf | None, item: Node, bounds: msgspec.Meta) -> None:
+        """Take the type of keys, None for any text, and that of values."""
+        self.name, self._key, self._item, self._bounds = name, key, item, bounds
+
+    def schema(self, definitions: Definitions) -> Schema:
+        """Say what the values are, and the names where the type knows them."""
+        made: Schema = {"type": "object"}
+        if self._key is not None and (names := self._key.name_schema(definitions)):
+            made["propertyNames"] = names
+        if values := self._item.schema(definitions):
+            made["additionalProperties"] = values
+        return made | _sizes(self._bounds, "Properties")
+
+    def decode(self, value: Any, path: str) -> dict[Any, Any]:
+        """Decode names and values."""
+        if not isinstance(value, dict):
+            raise mismatch(value, expected="object", path=path)
+        if fault := _fault_of_size(self._bounds, "object", len(value)):
+            raise OutputFault(fault, path=path)
+        return {
+            self._decoded_key(key, path): self._item.decode(one, member(path, key))
+            for key, one in value.items()
+        }
+
+    def _decoded_key(self, key: str, path: str) -> Any:
+        if self._key is None:
+            return key
+        try:
+            # Only as a name msgspec reads a number from a text.
+            (made,) = msgspec.convert({key: None}, dict[self._key.hint, None], str_keys=True)  # type: ignore[name-defined]  # made at run time
+        except msgspec.ValidationError as error:
+            reason = lowered(str(error).partition(" - at ")[0])
+            reason = f"the name {key!r}: {reason}"
+            raise OutputFault(reason, path=path) from None
+        return made
+
+    def encode(self, value: Any, path: str) -> JsonValue:
+        """Encode names and values."""
+        if not isinstance(value, Mapping):
+            raise not_of_type(self, value, path)
+        if fault := _fault_of_size(self._bounds, "object", len(value)):
+            raise TypeFault(fault, where=path)
+        made: dict[str, JsonValue] = {}
+        for key, one in value.items():
+            (name,) = to_plain({key: None}, path)
+            self._checked_name(name, path)
+            made[name] = self._item.encode(one, member(path, name))
+        return made
+
+    def _checked_name(self, name: str, path: str) -> None:
+        try:
+            self._decoded_key(name, path)
+        except OutputFault as fault:
+            raise TypeFault(fault.reason, where=fault.path) from None
+
+    def takes(self, value: object) -> bool:
+        """Take mappings."""
+        return isinstance(value, Mapping)
+
+
+def _sizes(bounds: msgspec.Meta, of_what: str) -> Schema:
+    sizes = {f"min{of_what}": bounds.min_length, f"max{of_what}": bounds.max_length}
+    return {word: size for word, size in sizes.items() if size is not None}
+
+
+def _fault_of_size(bounds: msgspec.Meta, kind: str, size: int) -> str | None:
+    if bounds.min_length is not None and size < bounds.min_length:
+        return f"expected `{kind}` of length >= {bounds.min_length}, got {size}"
+    if bounds.max_length is not None and size > bounds.max_length:
+        return f"expected `{kind}` of length <= {bounds.max_length}, got {size}"
+    return None
+
+
+class Union(Node):
+    """One of several types. Where more than one is an object, they are tried in the order in which they were written."""
+
+    def __init__(self, name: str, scalars: Leaf | None, array: Node | None, objects: Sequence[Node]) -> None:
+        """Take what tells itself apart by its kind, and the objects."""
+        self.name, self._scalars, self._array, self._objects = name, scalars, array, objects
+        self.family = "object" if scalars is None and array is None else "any"
+
+    def schema(self, definitions: Definitions) -> Schema:
+        """Offer each."""
+        offered = [node.schema(definitions) for node in (*self._objects, self._array) if node is not None]
+        if self._scalars is not None:
+            said = self._scalars.schema(definitions)
+            offered += said["anyOf"] if said.keys() == {"anyOf"} else [said]
+        return {"anyOf": offered}
+
+    def decode(self, value: Any, path: str) -> Any:
+        """Take the first that fits; where none does, say of each why."""
+        match value:
+            case dict() if len(self._objects) > 1:
+                return self._first_that_fits(value, path)
+            case dict() if self._objects:
+                return self._objects[0].decode(value, path)
+            case list() | tuple() if self._array is not None:
+                return self._array.decode(value, path)
+            case dict() | list() | tuple():
+                raise mismatch(value, expected=self.name, path=path)
+            case _ if self._scalars is not None and self._scalars.may_be(value):
+                return self._scalars.decode(value, path)
+            case _:
+                raise mismatch(value, expected=self.name, path=path)
+
+    def _first_that_fits(self, value: Any, path: str) -> Any:
+        said: list[str] = []
+        for node in self._objects:
+            try:
+                return node.decode(value, path)
+            except OutputFault as fault:
+                said.append(f"as `{node.name}`, {fault.reason if fault.path == path else fault}")
+        reasons = "; ".join(said[:_MAX_SAID])
+        reason = f"fits none of the {len(said)} types that may stand here: {reasons}"
+        raise OutputFault(reason, path=path)
+
+    def encode(self, value: Any, path: str) -> Any:
+        """Find the type that a value is of: the very class first, then any that takes it."""
+        holding = [node for node in (*self._objects, self._array) if node is not None and node.takes(value)]
+        holding.sort(key=lambda node: node.python is not type(value))
+        faults: list[TypeFault] = []
+        for node in holding:
+            try:
+                return node.encode(value, path)
+            except TypeFault as fault:
+                faults.append(fault)
+        if faults:
+            raise faults[0]
+        if self._scalars is None or not self._scalars.may_be(to_plain(value, path)):
+            raise not_of_type(self, value, path)
+        return self._scalars.encode(value, path)
+
+    def takes(self, value: object) -> bool:
+        """Take what one of its members takes."""
+        members = (*self._objects, self._array, self._scalars)
+        return any(node is not None and node.takes(value) for node in members)

@@ -1,0 +1,168 @@
+"""One type, ready for use: its schema, and the way from JSON and back."""
+
+import functools
+from typing import Any, Final, Generic, TypeVar, final, overload
+
+from agentrail.core.values.json_schema import fault_of_schema
+from agentrail.core.values.strict_json import NotJson, decode_strictly
+from agentrail.errors import TypeFault
+from agentrail.frozen import frozen_json, not_json
+from agentrail.messages import JsonObject, JsonValue
+from agentrail.typed.faults import OutputFault, mismatch, type_name
+from agentrail.typed.nodes import Definitions, Schema
+from agentrail.typed.reading import TypeReader
+from agentrail.typed.whole_numbers import with_whole_numbers
+
+T = TypeVar("T")
+
+_WRAPPED: Final = "value"
+
+
+def _wrapped(schema: Schema) -> Schema:
+    return {
+        "type": "object",
+        "properties": {_WRAPPED: schema},
+        "required": [_WRAPPED],
+        "additionalProperties": False,
+    }
+
+
+@final
+class TypedValue(Generic[T]):
+    """A type that JSON can say. Made by `typed`, and shared.
+
+    Attributes:
+        schema: JSON Schema, draft 2020-12, frozen. Objects refuse members that they do not name.
+        is_object: Whether all values of it are JSON objects, as the schema says at its top.
+        wire_schema: The schema, where that is of one object; else of an object with one member, `value`, of that schema,
+            because vendors take nothing but an object at the top.
+    """
+
+    __slots__ = ("_name", "_node", "is_object", "schema", "wire_schema")
+
+    def __init__(self, kind: Any) -> None:
+        """Read a type; `typed` does, and keeps what it made.
+
+        Raises:
+            TypeFault: Your move: no JSON Schema describes it; the message names the place, and what to write instead.
+        """
+        self._name = type_name(kind)
+        self._node = TypeReader().read(kind, self._name)
+        definitions = Definitions()
+        body = self._node.body(definitions)
+        nested = {"$defs": definitions.schemas} if definitions.schemas else {}
+        self.schema: JsonObject = self._checked({**body, **nested})
+        self.is_object: bool = body.get("type") == "object"
+        self.wire_schema: JsonObject = self.schema if self.is_object else frozen_json(_wrapped(body) | nested)
+
+    def _checked(self, schema: Schema) -> JsonObject:
+        fault = not_json(schema)
+        if fault is not None:
+            reason = f"its schema is no JSON: {fault}"
+            raise TypeFault(reason, where=self._name, way_out="give another default")
+        frozen = frozen_json(schema)
+        fault = fault_of_schema(frozen)
+        if fault is not None:
+            reason = f"its schema {fault}"
+            raise TypeFault(reason, where=self._name, way_out="bound it less, or in a description")
+        return frozen
+
+    def decode(self, value: JsonValue, *, path: str = "$") -> T:
+        """Make a value of JSON that fits the schema. `3.0` is the integer 3.
+
+        Args:
+            value: The JSON.
+            path: Where it stands, for the sentence.
+
+        Raises:
+            OutputFault: The model's move: it does not fit the schema; or it is what no schema refuses, such as the 30th of
+                February, or what a class refuses itself. Where a class calls for something else, that travels.
+        """
+        try:
+            made: T = self._node.decode(with_whole_numbers(value), path)
+        except RecursionError:
+            reason = "it is nested too deeply: send a simpler value"
+            raise OutputFault(reason, path=path) from None
+        return made
+
+    def decode_wire(self, value: JsonValue) -> T:
+        """Make a value of JSON that fits `wire_schema`.
+
+        Raises:
+            OutputFault: As of `decode`.
+        """
+        if self.is_object:
+            return self.decode(value)
+        if not isinstance(value, dict):
+            raise mismatch(value, expected="object", path="$")
+        if value.keys() != {_WRAPPED}:
+            reason = f"expected an object with `{_WRAPPED}` and nothing else"
+            raise OutputFault(reason, path="$")
+        return self.decode(value[_WRAPPED], path=f"$.{_WRAPPED}")
+
+    def decode_text(self, text: str) -> T:
+        """Make a value of a JSON text that fits `wire_schema`: without a fence, and with nothing around it.
+
+        Raises:
+            OutputFault: As of `decode`; or it is no JSON.
+        """
+        try:
+            value = decode_strictly(text)
+        except NotJson as error:
+            reason = f"no JSON: {error}"
+            raise OutputFault(reason, path="$") from None
+        return self.decode_wire(value)
+
+    def encode(self, value: T) -> JsonValue:
+        """Make JSON of a value, that fits the schema.
+
+        Raises:
+            TypeFault: Your move: the value is not of the type, or holds what JSON has no word for, such as NaN.
+        """
+        try:
+            plain: JsonValue = self._node.encode(value, "$")
+        except RecursionError:
+            reason = "it holds itself, or is nested too deeply"
+            raise TypeFault(reason, where="$") from None
+        fault = not_json(plain)
+        if fault is not None:
+            raise TypeFault(fault, where=self._name)
+        return plain
+
+    def schema_among(self, definitions: Definitions) -> dict[str, Any]:
+        """Give the schema for a place in a larger one; classes come under its `$defs`."""
+        return self._node.schema(definitions)
+
+    def __repr__(self) -> str:
+        """Show the type."""
+        return f"TypedValue({self._name})"
+
+
+@overload
+def typed(kind: type[T]) -> TypedValue[T]: ...
+
+
+@overload
+def typed(kind: Any) -> TypedValue[Any]: ...
+
+
+def typed(kind: Any) -> TypedValue[Any]:
+    """Read a type, once: of equal types it is the same object.
+
+    Args:
+        kind: As it would stand in an annotation: a class, `list[City]`, `City | Country`, `Annotated[int, Meta(ge=1)]`.
+            Of the classes in a union the first that fits is taken, in the order in which they are written.
+
+    Raises:
+        TypeFault: Your move: no JSON Schema describes it; the message names the place, and what to write instead.
+    """
+    try:
+        # `A | B` equals `B | A`, and is not the same here: so the text counts too.
+        return _read_once(kind, repr(kind))
+    except TypeError:
+        return TypedValue(kind)  # it cannot be a key
+
+
+@functools.lru_cache(maxsize=256)
+def _read_once(kind: Any, _text: str) -> TypedValue[Any]:
+    return TypedValue(kind)

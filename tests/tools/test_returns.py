@@ -1,0 +1,214 @@
+"""What the annotation of a result shows: what no model can read is refused when the tool is made."""
+
+import abc
+import asyncio
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import io
+import socket
+import uuid
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, NamedTuple, NewType, NoReturn, Protocol, TypedDict, TypeVar
+
+import attrs
+import msgspec
+import pytest
+
+from agentrail.abc import Error, Ok, ToolContext, ToolOutcome, ToolUpdate
+from agentrail.errors import ToolDefinitionError
+from agentrail.tools.function import tool
+from agentrail.tools.returns import check_returned
+
+T = TypeVar("T")
+
+
+class Colour(enum.Enum):
+    """An enum."""
+
+    RED = "red"
+
+
+class Point(msgspec.Struct):
+    """A struct with bytes, which are written as base64 there."""
+
+    x: int
+    raw: bytes = b""
+
+
+@attrs.frozen
+class Tree:
+    """One that holds itself."""
+
+    twigs: "list[Tree]"
+
+
+@dataclasses.dataclass
+class Row:
+    """A dataclass."""
+
+    at: datetime.datetime
+    where: "NoSuchName"  # type: ignore[name-defined]  # noqa: F821 - the point of the test
+
+
+class Movie(TypedDict):
+    """A dictionary."""
+
+    title: str
+
+
+class Place(NamedTuple):
+    """A tuple."""
+
+    city: str
+
+
+class Plain:
+    """A class with an `__init__` of its own."""
+
+    def __init__(self, wire: object) -> None:
+        self.wire = wire
+
+
+class Shape:
+    """One with data below it."""
+
+
+@dataclasses.dataclass
+class Circle(Shape):
+    """The data."""
+
+    wide: int
+
+
+class Port(abc.ABC):
+    """What is returned is of another class."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Close it."""
+
+
+class Closes(Protocol):
+    """As above."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+@dataclasses.dataclass
+class Wrong:
+    """Data, but for one."""
+
+    rows: list[Row]
+    wire: socket.socket
+
+
+def _returning(hint):
+    def find() -> None: ...
+
+    find.__annotations__["return"] = hint
+    return find
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        *(str, int, float, bool, None, list, dict, tuple, set, Any, object, T, NoReturn),
+        *(Ok, Error, ToolUpdate, ToolOutcome, Ok | None, str | Error, Ok | list[int]),
+        *(Colour, Point, Tree, Row, Movie, Place, Circle, Shape, Port, Closes),
+        *(datetime.date, datetime.timedelta, decimal.Decimal, uuid.UUID, Path, MappingProxyType[str, int]),
+        *(list[Row], dict[str, Point | None], tuple[int, ...], Mapping[str, Sequence[Tree]], Iterable[str]),
+        *(list[bytes], Annotated[str, "words"], NewType("Name", str), Literal["a"], type(None)),
+        *("NoSuchName", "1 +", "1/0", "list[NoSuchName]", "str", "Row"),
+    ],
+    ids=repr,
+)
+def test_what_can_be_written_or_does_not_say_is_let_through(hint):
+    """Data at any depth; and what may be anything, because nothing is guessed."""
+    check_returned(_returning(hint))
+
+
+COLLECT = "collect it first, as in list(…)"
+WRAP = "return text, data, an object of a dataclass, or Ok(text=str(value))"
+
+
+@pytest.mark.parametrize(
+    ("hint", "shown", "way_out"),
+    [
+        (socket.socket, "`socket`", WRAP),
+        (Plain, "`Plain`", WRAP),
+        (complex, "`complex`", WRAP),
+        (range, "`range`", WRAP),
+        (collections.deque[int], "`deque[int]`", WRAP),
+        (type[Plain], "`type[Plain]`", WRAP),
+        (bytes, "`bytes`", "decode it first, as in data.decode()"),
+        (
+            bytearray | None,
+            "`bytearray | None` by its annotation, and `bytearray` is in it",
+            "decode it first",
+        ),
+        (Iterator[str], "`Iterator[str]`", COLLECT),
+        (Generator[str, None, None], "`Generator[str, None, None]`", COLLECT),
+        (AsyncIterator[str], "`AsyncIterator[str]`", COLLECT),
+        (io.TextIOWrapper, "`TextIOWrapper`", COLLECT),
+        (Awaitable[str], "`Awaitable[str]`", "await it, in an `async def`"),
+        (Coroutine[Any, Any, str], "`Coroutine[Any, Any, str]`", "await it, in an `async def`"),
+        (asyncio.Future, "`Future`", "await it, in an `async def`"),
+        (Callable[[], str], "`Callable[[], str]`", "call it, and return what comes of it"),
+        (str | Plain, "`str | Plain` by its annotation, and `Plain` is in it", WRAP),
+        (list[Plain], "`list[Plain]` by its annotation, and `Plain` is in it", WRAP),
+        (dict[str, list[Iterator[int]]], "and `Iterator[int]` is in it", COLLECT),
+        (Annotated[Plain, "x"], "`Annotated[Plain, 'x']` by its annotation, and `Plain` is in it", WRAP),
+        (NewType("Wire", Plain), "`Plain` is in it", WRAP),
+        (tuple[int, Wrong], "`tuple[int, Wrong]` by its annotation, and `socket` is in it", WRAP),
+        ("socket.socket", "`socket`", WRAP),
+    ],
+    ids=repr,
+)
+def test_what_cannot_be_written_is_refused(hint, shown, way_out):
+    """By function, annotation, and what to return instead; also where it is a text."""
+    with pytest.raises(ToolDefinitionError) as caught:
+        check_returned(_returning(hint))
+    assert str(caught.value).startswith("tool function '_returning.<locals>.find' returns `")
+    assert shown in str(caught.value)
+    assert f"which no model can read: {way_out}" in str(caught.value)
+
+
+def test_the_decorator_refuses_it_unless_it_never_calls():
+    """Nothing waits for the first call; a question to the user, or a call for the client, is never called here."""
+
+    async def connect(host: str) -> socket.socket:
+        """Connect."""
+        raise NotImplementedError
+
+    with pytest.raises(
+        ToolDefinitionError, match=r"connect' returns `socket` by its annotation, which no model"
+    ):
+        tool(connect)
+    assert tool(answered_by="client")(connect).name == "connect"
+
+
+def test_a_function_without_an_annotation_is_a_tool():
+    """Of a method too, and of a function that hides another."""
+
+    class Counter:
+        def count(self, ctx: ToolContext):
+            """Count."""
+            return 1
+
+    assert tool(Counter().count).name == "count"
