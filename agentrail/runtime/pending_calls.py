@@ -45,7 +45,7 @@ class PendingCall:
         answered: Set when it has one.
         value: The reply.
         error: What it was refused with, in place of one.
-        on_answered: Called in the very step that answers; None for nobody.
+        on_answered: Called in the very step that answers, or None.
     """
 
     answered: trio.Event = field(factory=trio.Event)
@@ -152,7 +152,7 @@ class PendingCalls:
         return call
 
     def drop(self, signal_id: SignalId) -> None:
-        """Wait no more: a reply that comes later is given to nobody."""
+        """Wait no more: a reply that comes later is thrown away."""
         self._waiting.pop(signal_id, None)
 
     def answer(self, to: SignalId, value: object) -> bool:

@@ -19,6 +19,7 @@ from agentrail.events import (
     SECTIONS,
     TERMINAL,
     AbortReceipt,
+    AgentEnd,
     Amount,
     Approval,
     EventBase,
@@ -259,6 +260,7 @@ _SAID: Final = frozenset(
     "text reason delta title description question response prompt summary note".split()  # noqa: SIM905 - as in GROUPS
 )
 
+
 _NAMED: Final = {"via": "via", "request_id": "request"}
 
 
@@ -268,6 +270,10 @@ def _fields_of(event: EventBase) -> str:
     for field in msgspec.structs.fields(event):
         value = getattr(event, field.name)
         if field.name == "meta" or value == field.default:
+            continue
+        if field.name == "turns" and isinstance(
+            event, AgentEnd
+        ):  # each turn has its request, in the lines above
             continue
         match value:
             case str() if field.name in _NAMED:

@@ -106,6 +106,11 @@ class FunctionTool(Generic[P, R]):
         return self._signature.schema
 
     @property
+    def wants_deps(self) -> type | None:
+        """What a session must have been given as `deps` to have this tool: the `Pool` of `ToolContext[Pool]`; None for anything."""
+        return self._signature.wants_deps
+
+    @property
     def threaded(self) -> bool:
         """Whether it works in a worker thread."""
         return self.thread and not self._is_async

@@ -49,12 +49,14 @@ class Signature:
         struct: The msgspec struct with a field per parameter.
         context_names: The parameters that get the `ToolContext`; no part of the schema.
         adapted: The parameters of types that msgspec does not know; the struct takes anything for them.
+        wants_deps: What the session must have been given, where the context says so: the `Pool` of `ToolContext[Pool]`.
     """
 
     schema: JsonObject
     struct: type[msgspec.Struct]
     context_names: tuple[str, ...]
     adapted: Mapping[str, TypedValue[Any]] = field(default=_NONE, eq=False)
+    wants_deps: type | None = None
 
     def convert(self, arguments: JsonObject, ctx: ToolContext) -> dict[str, Any]:
         """Turn arguments that fit the schema into keyword arguments of the annotated types.
@@ -82,10 +84,13 @@ def read_signature(function: Callable[..., object]) -> Signature:
     fields: list[_Field] = []
     context_names: list[str] = []
     adapted: dict[str, TypedValue[Any]] = {}
+    wants_deps: object = None
     for parameter in inspect.signature(function).parameters.values():
         name, annotation = parameter.name, _annotation_of(function, parameter)
-        if _bare(annotation) is ToolContext:
+        context = _bare(annotation)
+        if context is ToolContext or typing.get_origin(context) is ToolContext:
             context_names.append(name)
+            wants_deps = next(iter(typing.get_args(context)), wants_deps)
             continue
         annotation = _with_descriptions(annotation)
         kind = _check_parameter(function, parameter, annotation)
@@ -100,7 +105,11 @@ def read_signature(function: Callable[..., object]) -> Signature:
     else:
         struct, schema = _describe(function, fields, adapted, texts)
     return Signature(
-        schema=schema, struct=struct, context_names=tuple(context_names), adapted=adapted or _NONE
+        schema=schema,
+        struct=struct,
+        context_names=tuple(context_names),
+        adapted=adapted or _NONE,
+        wants_deps=wants_deps if isinstance(wants_deps, type) else None,
     )
 
 

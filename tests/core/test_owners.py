@@ -75,6 +75,11 @@ def states_by_owner() -> dict[type, tuple[SessionState, EffectId]]:
     stack, states = load_stack([(ContentPolicy, {"rubric": "Be kind.", "judge_model": "demo:judge"})])
     judged = run([PROMPT], machine.new_session(config(), Toolbox(), stack, states))
     met |= {type(owner): (judged, effect_id) for effect_id, owner in judged.data.open.items()}
+    watch = read_call("c1", "watch", "{}")
+    survives = run(
+        [PROMPT, completed("r1", watch), AbortCycle(at_ms=5, signal_id=SignalId("a"))], new_session()
+    )
+    met |= {type(owner): (survives, effect_id) for effect_id, owner in survives.data.open.items()}
     of_lives = set(get_args(Owner)) - {OfChild, OfContext, OfAgent, OfAgentWait}
     for seed in range(LIVES):
         if met.keys() >= of_lives:

@@ -65,9 +65,11 @@ NEVER_RAN: Final = "[Not run: the session crashed before this began]"
 
 def abort(step: StepContext, phase: Phase, signal: AbortCycle) -> Phase:
     """Stop the cycle in this step, if there is one, and answer when what was stopped is gone."""
-    if signal.ref is not None and not _is_at_work(step.data, signal.ref):
-        _take_back(step, signal, signal.ref)
-        return phase
+    if signal.ref is not None:
+        _part_from_held(step, signal.ref)
+        if not _is_at_work(step.data, signal.ref):
+            _take_back(step, signal, signal.ref)
+            return phase
     committed, unknown = _break_off(step, signal.reason, signal.kill_tools, children=signal.children)
     requeue_steers(step)
     if signal.clear_queue:
@@ -84,6 +86,18 @@ def abort(step: StepContext, phase: Phase, signal: AbortCycle) -> Phase:
     else:
         _wait_for_teardown(step, signal.signal_id)
     return Phase.IDLE
+
+
+def _part_from_held(step: StepContext, ref: PromptRef) -> None:
+    """Let a prompt that is judged beside a suspended cycle wait again, where an abort means one of the two and not the other."""
+    cycle, held = step.data.cycle, step.data.held
+    if (
+        cycle is not None
+        and held is not None
+        and held.prompt is not None
+        and ref in {cycle.ref, held.prompt.ref}
+    ):
+        holding.back_to_queue(step)
 
 
 def _is_at_work(data: Known, ref: PromptRef) -> bool:

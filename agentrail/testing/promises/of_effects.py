@@ -35,7 +35,8 @@ from agentrail.core.protocol.signals import (
 )
 from agentrail.core.session.legality import is_ephemeral_signal, is_late_ephemeral
 from agentrail.core.session.state import Phase, SessionState
-from agentrail.events import AgentAbort, AgentStart, PromptRejected
+from agentrail.events import AgentAbort, AgentStart, PromptDropped, PromptRejected
+from agentrail.messages import PromptRef
 from agentrail.testing.promises.seen import Seen, open_effects, unstarted_calls
 
 
@@ -165,8 +166,15 @@ def what_is_not_recorded_leaves_no_trace(seen: Seen) -> None:
 
 
 def an_abort_leaves_nothing_open(seen: Seen) -> None:
-    """An abort says AgentAbort, and leaves neither cycle nor batch; what starts behind it is a prompt that waited."""
-    if isinstance(seen.signal, AbortCycle) and not seen.before.ended:
+    """An abort says AgentAbort, and leaves neither cycle nor batch; what starts behind it is a prompt that waited.
+
+    One that means a prompt which is not at work stops nothing: that prompt waits no more, and all else is as before.
+    """
+    if not isinstance(seen.signal, AbortCycle) or seen.before.ended:
+        return
+    if seen.signal.ref is not None and not _is_at_work(seen.before, seen.signal.ref):
+        _is_taken_back(seen, seen.signal.ref)
+    else:
         _says_so_once(seen)
         assert not seen.after.data.batch
         assert not seen.of(RunTool)
@@ -181,6 +189,25 @@ def an_abort_leaves_nothing_open(seen: Seen) -> None:
             assert seen.after.phase is Phase.IDLE
         if not seen.before.data.survivors and seen.signal.kill_tools == "all":
             assert not seen.after.data.survivors
+
+
+def _is_at_work(state: SessionState, ref: PromptRef) -> bool:
+    data = state.data
+    at_work = {
+        data.cycle.ref if data.cycle else None,
+        data.held.prompt.ref if data.held and data.held.prompt else None,
+    }
+    return ref in at_work
+
+
+def _is_taken_back(seen: Seen, ref: PromptRef) -> None:
+    before, after = seen.before.data, seen.after.data
+    assert [prompt for prompt in before.queue if prompt.ref != ref] == list(after.queue)
+    dropped = [event.ref for event in seen.events if isinstance(event, PromptDropped)]
+    assert dropped == [prompt.ref for prompt in before.queue if prompt.ref == ref]
+    assert len(seen.events) == len(dropped)
+    assert (after.cycle, after.batch, after.open) == (before.cycle, before.batch, before.open)
+    assert seen.after.phase is seen.before.phase
 
 
 def _says_so_once(seen: Seen) -> None:
