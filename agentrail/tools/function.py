@@ -225,9 +225,8 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a tool of a function; with or without parentheses.
 
-    The schema comes from the annotations; `Annotated[T, "text"]` describes a parameter, and where it does not, what the
-    docstring says of it under `Args:`, `Parameters` or `:param …:`. `msgspec.Meta(...)` bounds it, and a parameter annotated
-    `ToolContext` is filled in by the runner.
+    The schema comes from the annotations; `Annotated[T, "text"]` describes a parameter, or the docstring does; `msgspec.Meta(...)`
+    bounds it, and a parameter annotated `ToolContext` is filled in by the runner.
 
     Args:
         function: `async def`, which runs in the runner's task, or `def`, which runs in a worker thread.
@@ -273,8 +272,6 @@ def tool(  # noqa: PLR0913 - one option per member of the port, each with a defa
             label=label,
             signature=read_signature(function),
         )
-        if answered_by == "code":  # otherwise it is never called
-            check_returned(function)
         return _checked(made)
 
     return decorate if function is None else decorate(function)
@@ -309,6 +306,8 @@ def _checked(made: FunctionTool[P, R]) -> FunctionTool[P, R]:
         message = f"{where} is abandonable and runs in no thread: only a worker thread can be left behind"
     if message is not None:
         raise ToolDefinitionError(message)
+    if made.answered_by == "code":  # otherwise it is never called
+        check_returned(made.function)
     return made
 
 

@@ -8,16 +8,18 @@ comes is let through: `Any`, a protocol, an abstract class, a name that cannot b
 import collections.abc
 import dataclasses
 import enum
+import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final
 
 import attrs
 import msgspec
 
 from agentrail.abc import Error, Ok, ToolUpdate
+from agentrail.core.values.foreign import Raised, attempt
 from agentrail.errors import ToolDefinitionError
 from agentrail.tools.outcome import WORDS
 from agentrail.typed import is_model, type_name
@@ -53,16 +55,20 @@ def check_returned(function: Callable[..., object]) -> None:
 
 def _annotation_of(function: Callable[..., object]) -> Any:
     """Resolve the annotation; `Any` where there is none, or it does not resolve."""
+    hint = getattr(function, "__annotations__", {}).get("return", Any)
+    if hint is str or hint is None:
+        return hint
     # As for parameters: the names of the function that was wrapped, and one annotation at a time.
-    try:
-        hint = function.__annotations__.get("return", Any)
-        if hint is str or hint is None:
-            return hint
-        holder = types.SimpleNamespace(__annotations__={"return": hint})
-        scope = getattr(inspect.unwrap(function), "__globals__", {})
-        return typing.get_type_hints(holder, globalns=scope, include_extras=True)["return"]
-    except Exception:  # noqa: BLE001 - a text that is run may raise anything, which says nothing of what is returned
-        return Any
+    holder = types.SimpleNamespace(__annotations__={"return": hint})
+    hints = _hints_of(holder, getattr(inspect.unwrap(function), "__globals__", {}))
+    return hints.get("return", Any)
+
+
+def _hints_of(holder: object, scope: dict[str, Any] | None = None) -> Mapping[str, Any]:
+    """Resolve annotations; none where one does not resolve."""
+    # A text that is run may raise anything, which says nothing of what is returned.
+    hints = attempt(functools.partial(typing.get_type_hints, holder, globalns=scope, include_extras=True))
+    return {} if isinstance(hints, Raised) else hints
 
 
 def _fault_of(hint: Any, seen: set[Any], *, is_inside: bool = False) -> tuple[Any, str] | None:
@@ -119,11 +125,4 @@ def _parts_of(hint: Any, kind: Any, seen: set[Any]) -> Iterator[Any]:
     has_fields = attrs.has(kind) or dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct)
     if has_fields and kind not in seen:
         seen.add(kind)
-        yield from _field_types(kind)
-
-
-def _field_types(kind: type) -> Sequence[Any]:
-    try:
-        return tuple(typing.get_type_hints(kind, include_extras=True).values())
-    except Exception:  # noqa: BLE001 - as of the annotation itself
-        return ()
+        yield from _hints_of(kind).values()
