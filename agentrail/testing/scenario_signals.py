@@ -55,7 +55,7 @@ _GRAMMAR: Final = """
     Prompt             ref+signal_id @content reply= client_id= via= request=request_id digest= settings=
     GoOn               ref+signal_id client_id= via= request=request_id digest= settings=
     Steer              ref+signal_id "text" client_id= via= request=request_id
-    Abort              signal_id "reason" kill=kill_tools clear_queue= wait= children=
+    Abort              signal_id "reason" kill=kill_tools clear_queue= wait= children= ref=
     AbortTool          signal_id call_id "reason"
     Stop               signal_id "reason"
     ReplyQuery         signal_id

@@ -308,6 +308,7 @@ def aborts() -> SearchStrategy[s.AbortCycle]:
         kill_tools=st.sampled_from(("killable", "all", "none")),
         clear_queue=st.booleans(),
         wait=st.booleans(),
+        ref=st.sampled_from((None, None, None, PromptRef("s1"), PromptRef("s2"), PromptRef("s3"))),
     )
 
 

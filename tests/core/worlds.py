@@ -252,6 +252,7 @@ def _calls(numbers: Iterator[int]) -> Iterator[signals.Signal]:
     for kill_tools in ("killable", "all", "none"):
         yield signals.AbortCycle(**by(), kill_tools=kill_tools)
     yield signals.AbortCycle(**by(), reason="why", clear_queue=True, wait=False)
+    yield signals.AbortCycle(at_ms=1, signal_id=signals.SignalId("off"), ref=PromptRef("p2"))
     yield signals.StopSession(**by())
     yield from (kind(**by()) for kind in (signals.ReplyQuery, signals.StatusQuery, signals.MessagesQuery))
     yield from (kind(**by()) for kind in (signals.SnapshotQuery, signals.Compact))

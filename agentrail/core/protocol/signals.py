@@ -47,6 +47,7 @@ from agentrail.messages import (
     Image,
     JsonObject,
     JsonValue,
+    PromptRef,
     QuestionRef,
     SessionId,
     StopReason,
@@ -87,14 +88,17 @@ class AbortCycle(Asked, frozen=True, kw_only=True, tag="abort", omit_defaults=Tr
         clear_queue: Whether the prompts that wait are thrown away.
         wait: Whether the reply comes when the teardown is over, or at once.
         children: Whether agents in the background are stopped too.
+        ref: The prompt whose cycle is meant, and no other: where it waits it is taken out of the queue, and once it has ended
+            nothing is stopped. None for the cycle that runs, whosever it is.
     """
 
-    # `children` came later, and is left out where it is the default; a default that a function makes is always written.
+    # The last two came later, and are left out where they are the default; a default that a function makes is always written.
     reason: str | None = msgspec.field(default_factory=_nothing)
     kill_tools: KillMode = msgspec.field(default_factory=_killable)
     clear_queue: bool = msgspec.field(default_factory=bool)
     wait: bool = msgspec.field(default_factory=_yes)
     children: bool = True
+    ref: PromptRef | None = None
 
 
 class AbortTool(Asked, frozen=True, kw_only=True):

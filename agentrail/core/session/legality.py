@@ -64,7 +64,7 @@ LEGALITY: Final[Mapping[type[signals.Signal], Mapping[Phase, Cell]]] = MappingPr
     signals.Prompt:                _row("IRE",  "R",    "S",      "E"),  # not postponed: the caller hears the position at once
     signals.GoOn:                  _row("IR",   "R",    "S",      "E"),  # not postponed: what it would answer is not known then
     signals.Steer:                 _row("IR",   "RI",   "S",      "ERI"),  # in idle it is a prompt, or wakes a cycle that is suspended
-    signals.AbortCycle:            _row("IR",   "IR",   "I",      "IR"),  # IDLE too: that nothing was left to stop is an answer
+    signals.AbortCycle:            _row("IR",   "IR",   "IS",     "IRE"),  # IDLE too: that nothing was left to stop is an answer; of a prompt that waits, or has ended, nothing is stopped
     signals.AbortTool:             _row("IR",   "R",    "S",      "ERI"),  # a survivor can be meant in any phase
     signals.StopSession:           _row("I",    "I",    "I",      "I"),
     signals.ReplyQuery:            _row("I",    "R",    "S",      "E"),  # answered when the cycle is over; without one, at once

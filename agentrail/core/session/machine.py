@@ -450,7 +450,7 @@ _GIVEN: Final = dict(
         _by(signals.Prompt, prompts.admit),
         _by(signals.GoOn, prompts.go_on),
         _by(signals.Steer, prompts.steer),
-        _in_any(signals.AbortCycle, teardown.abort),
+        _by(signals.AbortCycle, teardown.abort),
         _by(signals.AbortTool, batch.abort_tool),
         _in_any(signals.StopSession, teardown.stop_session),
         _staying(signals.ReplyQuery, _wait_for_reply),

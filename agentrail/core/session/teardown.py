@@ -37,7 +37,7 @@ from agentrail.core.session.hooking import ask_plugins, has_listeners
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.owners import OfDrain, OfPluginRequest, OfSurvivor, OfTeardown, owned_by
 from agentrail.core.session.projection import model_of
-from agentrail.core.session.state import Ended, Next, Phase, TeardownState
+from agentrail.core.session.state import Ended, Known, Next, Phase, TeardownState
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.session.tags import flush
 from agentrail.errors import CycleAborted, ErrorInfo, MailboxFull, SessionDown
@@ -46,13 +46,14 @@ from agentrail.events import (
     AbortSettled,
     AgentAbort,
     PendingClientCall,
+    PromptDropped,
     PromptRejected,
     SessionEnd,
     SessionParked,
     SessionRestarted,
     ToolKilled,
 )
-from agentrail.messages import AssistantMessage, CallId, Text
+from agentrail.messages import AssistantMessage, CallId, PromptRef, Text
 
 Stopped: TypeAlias = tuple[tuple[EffectId, ...], tuple[CallId, ...]]
 """The effects that were told to stop, and the calls among them that may have taken effect."""
@@ -62,8 +63,11 @@ _CRASHED_WHILE_IT_RAN: Final = "[Outcome unknown: the session crashed while this
 NEVER_RAN: Final = "[Not run: the session crashed before this began]"
 
 
-def abort(step: StepContext, signal: AbortCycle) -> Phase:
+def abort(step: StepContext, phase: Phase, signal: AbortCycle) -> Phase:
     """Stop the cycle in this step, if there is one, and answer when what was stopped is gone."""
+    if signal.ref is not None and not _is_at_work(step.data, signal.ref):
+        _take_back(step, signal, signal.ref)
+        return phase
     committed, unknown = _break_off(step, signal.reason, signal.kill_tools, children=signal.children)
     requeue_steers(step)
     if signal.clear_queue:
@@ -80,6 +84,22 @@ def abort(step: StepContext, signal: AbortCycle) -> Phase:
     else:
         _wait_for_teardown(step, signal.signal_id)
     return Phase.IDLE
+
+
+def _is_at_work(data: Known, ref: PromptRef) -> bool:
+    """Say whether this prompt is what goes on: its cycle runs or is suspended, or plugins judge whether it may begin."""
+    held = data.held.prompt if data.held is not None else None
+    return (data.cycle is not None and data.cycle.ref == ref) or (held is not None and held.ref == ref)
+
+
+def _take_back(step: StepContext, signal: AbortCycle, ref: PromptRef) -> None:
+    """Throw away one prompt that waits. One that is not there has ended, and whatever runs now is another's."""
+    for prompt in step.data.queue:
+        if prompt.ref == ref:
+            step.publish(PromptDropped(ref=ref, content=prompt.content))
+            refuse_askers(step, prompt, CycleAborted(signal.reason))
+    step.data.queue = tuple(prompt for prompt in step.data.queue if prompt.ref != ref)
+    step.reply(signal.signal_id, AbortReceipt(survivors=calls.survivors_of(step)))
 
 
 def abort_by_plugin(step: StepContext, reason: str) -> Phase:
