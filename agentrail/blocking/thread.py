@@ -6,6 +6,7 @@ What may not enter: what the calls are. That a thread waits here, and Trio there
 import atexit
 import sys
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractAsyncContextManager, suppress
@@ -44,11 +45,10 @@ class _Call(Generic[T]):
             future.set_running_or_notify_cancel()  # else who waits with `concurrent.futures.wait` waits for ever
             self._home.soon(self._scope.cancel)
 
-    def begin(self) -> None:
-        """Start the task; in the other thread. Where there is none any more, the end of the thread settles it."""
-        if self._home.nursery is not None:
-            self._context.run(_RUNS_IN.set, (*self._context.get(_RUNS_IN, ()), self._home))
-            self._context.run(self._home.nursery.start_soon, self._work)
+    def begin(self, nursery: trio.Nursery) -> None:
+        """Start the task; in the other thread."""
+        self._context.run(_RUNS_IN.set, (*self._context.get(_RUNS_IN, ()), self._home))
+        self._context.run(nursery.start_soon, self._work)
 
     def fail(self, error: BaseException) -> None:
         """Say that it came to nothing, and why; a future that is settled stays as it is."""
@@ -85,6 +85,8 @@ class SupervisorThread:
         self._way_in: Callable[..., object] | None = None
         self._calls: dict[_Call[Any], None] = {}
         self._is_leaving = False
+        self._come: deque[_Call[Any]] = deque()
+        self._has_come = trio.Event()
         self._leave = trio.Event()
         self._over = threading.Event()
         self._failure: BaseException | None = None
@@ -156,7 +158,8 @@ class SupervisorThread:
         _RUNS_IN.set((*_RUNS_IN.get(()), self))
         run = Kept()
         with run:
-            trio.run(self._main, ready)  # no Ctrl-C comes here: that is the main thread's, which cancels what it waits for
+            # No Ctrl-C comes here: it is the main thread that has it, and cancels what it waits for.
+            trio.run(self._main, ready)
         with self._lock:
             self._way_in = None
             self._failure = self._untold = _only(run.error)
@@ -179,11 +182,28 @@ class SupervisorThread:
                         self._way_in = trio.lowlevel.current_trio_token().run_sync_soon
                         if self._is_leaving:
                             self._leave.set()
+                    nursery.start_soon(self._begin_calls, nursery, name="begin calls of other threads")
                     ready.set_result(None)
                     await self._leave.wait()
             self.nursery = None
             nursery.cancel_scope.cancel(reason="the supervisor was closed")
         failure.release()
+
+    async def _begin_calls(self, nursery: trio.Nursery) -> None:
+        """Start calls in the order in which they came, so that two of one thread are sent in that order.
+
+        Trio runs what is ready in any order: each has its first turn, in which it is sent, before the next one is there.
+        """
+        while True:
+            await self._has_come.wait()
+            self._has_come = trio.Event()
+            while self._come:
+                self._come.popleft().begin(nursery)
+                await trio.lowlevel.checkpoint()
+
+    def _take(self, call: "_Call[Any]") -> None:
+        self._come.append(call)
+        self._has_come.set()
 
     # --- calls
 
@@ -210,7 +230,9 @@ class SupervisorThread:
     def closed(self) -> AgentrailError:
         """Make the error of a call that comes too early or too late."""
         if self._thread is None:
-            return YourMove("this supervisor is not open: `with blocking.Supervisor() as supervisor:`, or open()")
+            return YourMove(
+                "this supervisor is not open: `with blocking.Supervisor() as supervisor:`, or open()"
+            )
         cause = self._failure
         how = "was closed" if cause is None else f"has crashed ({describe_bug(cause)})"
         error = SupervisorClosed(EVERY, f"the supervisor {how}")
@@ -235,7 +257,7 @@ class SupervisorThread:
             call.fail(self.closed())
             return call.future
         call.future.add_done_callback(call.on_done)
-        self.soon(call.begin)
+        self.soon(self._take, call)
         return call.future
 
     def soon(self, function: Callable[..., object], *args: object) -> None:
