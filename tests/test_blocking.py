@@ -22,6 +22,7 @@ import trio
 import agentrail
 from agentrail import blocking, plugins as p
 from agentrail.blocking.reading import MAX_TAKEN
+from agentrail.blocking.thread import SupervisorThread
 from agentrail.errors import (
     AlreadyStarted,
     CallingSelf,
@@ -84,10 +85,10 @@ class Gate(FunctionModel):
         self._may_answer.set()
 
     async def _answer(self, request: object) -> Turn:
-        said = self.requests[-1].messages[-1]
-        while not self._may_answer.is_set():
+        (said,) = (block.text for block in self.requests[-1].messages[-1].content)  # type: ignore[union-attr]
+        while not self._may_answer.is_set():  # noqa: ASYNC110 - set in another thread
             await trio.sleep(0.002)
-        return says(f"to {said.content[-1].text}")
+        return says(f"to {said}")
 
 
 def until(is_so: Callable[[], object]) -> None:
@@ -116,7 +117,7 @@ def test_fifty_threads_ask_at_once(supervisor):
     """Each has a session of its own, and each gets its own answer."""
     model = Gate()
 
-    def live(number: int) -> str:
+    def live(number):
         return supervisor.start_session(model=model).ask(f"question {number}")
 
     with ThreadPoolExecutor(50) as pool:
@@ -191,7 +192,11 @@ PUBLIC_ELSEWHERE = {"start_behind", "stop_all", "close_rest", "hear"}
 PAIRS = [
     (AsyncSession, blocking.Session, set[str]()),
     (SessionSupervisor, blocking.Supervisor, PUBLIC_ELSEWHERE | {"providers"}),
-    (AsyncSubscription, blocking.Subscription, {"begin", "offer", "offer_delta", "bus_closed", "end", "next_nowait"}),
+    (
+        AsyncSubscription,
+        blocking.Subscription,
+        {"begin", "offer", "offer_delta", "bus_closed", "end", "next_nowait"},
+    ),
     (AsyncReports, blocking.SessionReports, {"offer", "end"}),
 ]
 
@@ -204,7 +209,10 @@ def public(kind: type) -> dict[str, object]:
 @pytest.mark.parametrize(("near", "far", "inner"), PAIRS, ids=lambda value: getattr(value, "__module__", ""))
 def test_every_public_call_has_its_twins_with_the_same_signature(near, far, inner):
     """One that blocks and, where it waits, one that gives a future; whoever adds a call adds a line for each."""
-    twins, futures = public(far), public(inspect.get_annotations(far.futures.fget)["return"]) if hasattr(far, "futures") else {}
+    twins, futures = (
+        public(far),
+        public(inspect.get_annotations(far.futures.fget)["return"]) if hasattr(far, "futures") else {},
+    )
     missing, unlike = [], []
     for name, call in public(near).items():
         if name in inner:
@@ -250,7 +258,9 @@ def test_the_calls_of_a_supervisor(supervisor):
     with supervisor.subscribe_all(kinds=[SessionEnd]) as events:
         supervisor.stop_session("main", "enough", scope="acme")
         assert next(events).reason == "enough"
-    assert monitor.wait().reason == supervisor.monitor(session).futures.wait().result(SECONDS).reason == "enough"
+    assert (
+        monitor.wait().reason == supervisor.monitor(session).futures.wait().result(SECONDS).reason == "enough"
+    )
     words = supervisor.last_words("main", scope="acme")
     assert words is not None
     with supervisor.twin_of(words.session).subscribe(after=0, kinds=[AgentEnd]) as events:
@@ -320,7 +330,7 @@ def test_futures_of_one_thread_are_sent_in_their_order(supervisor):
 def test_an_error_of_opening_is_raised_where_it_is_opened():
     """And the thread is gone already."""
     with pytest.raises(OptionError, match="shell_fallback is 'maybe'"):
-        blocking.Supervisor(shell_fallback="maybe").open()  # type: ignore[arg-type]
+        blocking.Supervisor(shell_fallback="maybe").open()
 
 
 def test_what_is_not_open_says_so():
@@ -381,7 +391,11 @@ print(session.ask("Hi").splitlines()[-1])
 def test_one_that_is_forgotten_does_not_hold_the_program():
     """It is closed when the interpreter ends, in order and in silence."""
     ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", FORGETFUL], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-W", "error", "-c", FORGETFUL],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert (ran.returncode, ran.stderr) == (0, "")
 
@@ -390,10 +404,11 @@ class Leaver(p.Plugin[None]):
     """Ends the process when it is asked about a prompt."""
 
     def init(self) -> None:
-        return None
+        """Know nothing."""
 
     @p.on(p.BeforePrompt)
     def leave(self, event: p.BeforePrompt, state: None, ctx: p.Context) -> p.Action[None]:
+        """Raise."""
         raise SystemExit(3)
 
 
@@ -404,9 +419,12 @@ def test_who_waits_when_the_run_crashes_hears_the_cause():
     def block() -> None:
         with blocking.Supervisor() as supervisor:
             session = supervisor.start_session(model=model)
-            waiting = [session.futures.ask("Hi"), session.monitor().futures.wait()]
+            asking = session.futures.ask("Hi")
             until(at_work(session))
-            for call in (lambda: supervisor.start_session(model=model, plugins=[Leaver]).ask("Go"), waiting[0].result):
+            for call in (
+                lambda: supervisor.start_session(model=model, plugins=[Leaver]).ask("Go"),
+                asking.result,
+            ):
                 with pytest.raises(SessionDown):
                     call()
             until(lambda: repr(supervisor) == "<blocking.Supervisor crashed>")
@@ -417,6 +435,32 @@ def test_who_waits_when_the_run_crashes_hears_the_cause():
     with pytest.raises(SystemExit) as left:
         block()
     assert left.value.code == 3
+
+
+def test_what_no_session_ends_ends_with_the_thread():
+    """Whatever a call waits for: none waits longer than there is a thread that could answer."""
+    thread = SupervisorThread(open_bare)
+    thread.open()
+    waiting = thread.submit(trio.sleep_forever)
+    thread.close()
+    with pytest.raises(SupervisorClosed, match="the supervisor was closed"):
+        waiting.result(0)
+
+
+def test_what_ends_the_run_from_inside_of_a_call_is_its_cause():
+    """No `SystemExit` of a call is swallowed, and it comes in no group."""
+
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    thread = SupervisorThread(open_bare)
+    thread.open()
+    with pytest.raises(SupervisorClosed, match="has crashed") as raised:
+        thread.submit(leave).result(SECONDS)
+    assert isinstance(raised.value.__cause__, SystemExit)
+    with pytest.raises(SystemExit):
+        thread.close()
+    thread.close()
 
 
 def test_an_error_of_the_body_is_not_hidden_by_a_crash():
@@ -443,7 +487,9 @@ def test_in_an_asyncio_loop_it_names_what_to_await(supervisor):
     async def main() -> None:
         with pytest.raises(HoldsLoop, match=re.escape("await asyncio.wrap_future(session.futures.ask(…))")):
             session.ask("Hi")
-        with pytest.raises(HoldsLoop, match=re.escape("await asyncio.wrap_future(supervisor.futures.tree(…))")):
+        with pytest.raises(
+            HoldsLoop, match=re.escape("await asyncio.wrap_future(supervisor.futures.tree(…))")
+        ):
             supervisor.tree()
         with session.subscribe() as events, pytest.raises(HoldsLoop, match=r"events\.futures\.next"):
             next(events)
@@ -457,7 +503,7 @@ def test_a_cell_of_a_notebook_may_wait(supervisor, monkeypatch):
     monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
     session = supervisor.start_session(model="demo:fast")
 
-    async def cell() -> str:
+    async def cell():
         return session.ask("Hi")
 
     assert "You said: Hi" in asyncio.run(cell())
@@ -499,7 +545,9 @@ def test_a_tool_may_not_wait_for_the_thread_that_runs_it(supervisor):
 
     turns = [calls(("in_the_thread", {"what": what})) for what in ("other", "own", "close", "read")]
     turns += [calls(("beside_it", {"what": what})) for what in ("own", "close")]
-    session = supervisor.start_session(model=ScriptedModel([*turns, says("done")]), tools=[in_the_thread, beside_it])
+    session = supervisor.start_session(
+        model=ScriptedModel([*turns, says("done")]), tools=[in_the_thread, beside_it]
+    )
     forbidden = {
         "other": lambda: other.ask("Hi"),
         "own": lambda: session.ask("Hi"),
@@ -518,7 +566,7 @@ def test_a_tool_in_a_worker_thread_may_ask_another_session(supervisor):
     @agentrail.tool
     def ask_other() -> str:
         """Ask another session."""
-        return other.ask("Hi").splitlines()[0]
+        return str(other.ask("Hi"))
 
     model = ScriptedModel([calls(("ask_other", {})), says("done")])
     session = supervisor.start_session(model=model, tools=[ask_other])
@@ -807,17 +855,15 @@ def test_who_reads_when_the_run_crashes_gets_the_rest_and_the_cause():
     """An end would say that all was well."""
 
     def block() -> None:
-        with blocking.Supervisor() as supervisor:
-            with supervisor.subscribe_all(kinds=[AgentEnd]) as events:
-                supervisor.start_session(model="demo:fast").ask("Hi")
-                with suppress(SessionDown):
-                    supervisor.start_session(model="demo:fast", plugins=[Leaver]).ask("Go")
-                until(lambda: repr(supervisor) == "<blocking.Supervisor crashed>")
-                assert isinstance(next(events), AgentEnd)
+        with blocking.Supervisor() as supervisor, supervisor.subscribe_all(kinds=[AgentEnd]) as events:
+            supervisor.start_session(model="demo:fast").ask("Hi")
+            with suppress(SessionDown):
+                supervisor.start_session(model="demo:fast", plugins=[Leaver]).ask("Go")
+            until(lambda: repr(supervisor) == "<blocking.Supervisor crashed>")
+            assert isinstance(next(events), AgentEnd)
+            for call in (events.next, lambda: events.futures.next().result(0)):
                 with pytest.raises(SupervisorClosed, match="has crashed"):
-                    next(events)
-                with pytest.raises(SupervisorClosed, match="has crashed"):
-                    events.futures.next().result(0)
+                    call()
 
     with pytest.raises(SystemExit):
         block()

@@ -60,7 +60,7 @@
     ├── QuestionDeclined            no one's move: the user does not want to answer what a tool asked
     ├── SessionDown                 no one's move: the session has ended, `reason` says how
     │   ├── SessionRested               it was put to rest, and goes on when it is woken
-    │   └── SupervisorClosed            so was its supervisor, which other threads call, or its Trio run has crashed
+    │   └── SupervisorClosed            its supervisor, which other threads call, was closed, or its Trio run has crashed
     ├── SessionRefused              no one's move: a plugin did not let it begin, `reason` says why
     ├── ActorDown                   no one's move: the actor has ended without an answer; carries handle and reason
     ├── CallTimeout                 no one's move: no answer in time; the work goes on

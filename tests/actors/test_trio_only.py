@@ -30,7 +30,9 @@ async def open_actors() -> None:
 
 
 @pytest.mark.parametrize("main", [open_sessions, open_actors])
-@pytest.mark.parametrize("run", [asyncio.run, lambda coroutine: coroutine.send(None)], ids=["asyncio", "no loop"])
+@pytest.mark.parametrize(
+    "run", [asyncio.run, lambda coroutine: coroutine.send(None)], ids=["asyncio", "no loop"]
+)
 def test_opening_a_supervisor_without_trio_says_what_to_do(main, run):
     """Under asyncio, and under nothing at all (14.1)."""
     with pytest.raises(NoTrioRun) as raised:
