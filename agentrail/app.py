@@ -16,6 +16,7 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import Provider, Secret
+from agentrail.actors.trio_only import need_trio
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.demo import Demo
@@ -106,11 +107,13 @@ async def open_supervisor(
         The supervisor: `start_session`, `session`, `sessions`, `stop_session`, `monitor`, `tree`, `statistics`.
 
     Raises:
+        NoTrioRun: Your move: no Trio runs here, such as under asyncio; the message names `agentrail.blocking`, and other ways.
         OptionError: Your move: `shell_fallback` is neither, a script is no model, or `AGENTRAIL_DEBUG` names no mode.
         Exception: What the body raised, as itself.
 
     Cancellation: Sessions are stopped, shielded, for ten seconds at most.
     """
+    need_trio()
     environment = os.environ if environ is None else environ
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     modes = modes_of(environment.get(DEBUG_VARIABLE, ""))

@@ -10,6 +10,7 @@ from agentrail.actors.handle import ActorHandle, cell_of
 from agentrail.actors.kept import Kept
 from agentrail.actors.supervising import Core, Observer, SupervisorCell, Tree
 from agentrail.actors.supervisor_handle import Supervisor
+from agentrail.actors.trio_only import need_trio
 from agentrail.errors import (
     AlreadyRegistered,
     AlreadyStarted,
@@ -119,6 +120,7 @@ async def open_supervisor(  # noqa: PLR0913 - a block has no other place for its
         exit_process_after_seconds: Of a program that owns the process: when a stop takes longer, end it with status 70.
 
     Raises:
+        NoTrioRun: Your move: no Trio runs here; nothing was started.
         InvalidSpec: Your move: nothing was started.
         AlreadyStarted: Your move: a living actor has this name; `handle` is its handle.
         SupervisorStartFailed: A child did not start; the others were stopped again.
@@ -128,6 +130,7 @@ async def open_supervisor(  # noqa: PLR0913 - a block has no other place for its
 
     Cancellation: The stop is in order, and shielded for `stop_within_seconds`; then all that is left is killed.
     """
+    need_trio()
     check_flags(flags)
     specs = check_child_specs(children, flags=flags)
     tree = Tree(make_handle=Supervisor, observer=observer, redact=redact)

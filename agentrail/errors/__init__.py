@@ -21,6 +21,8 @@
     │   ├── MailboxFull             as many messages wait as are allowed
     │   ├── AlreadyStarted          a live session of that id exists; carries its handle
     │   ├── CallingSelf             an actor, or a session's own tool, waits for itself
+    │   ├── NoTrioRun               a call that waits, where no Trio runs
+    │   ├── HoldsLoop               a call that blocks its thread, where a loop runs
     │   ├── ActorError              a call to an actor or a registry that cannot be
     │   │   ├── NoMailbox               it is a worker, and reads no messages
     │   │   ├── NotSuspended            its code can only be changed while it is suspended
@@ -59,7 +61,8 @@
     │   └── ReplyTimeout            it has not ended yet; the session goes on
     ├── QuestionDeclined            no one's move: the user does not want to answer what a tool asked
     ├── SessionDown                 no one's move: the session has ended, `reason` says how
-    │   └── SessionRested               it was put to rest, and goes on when it is woken
+    │   ├── SessionRested               it was put to rest, and goes on when it is woken
+    │   └── SupervisorClosed            its supervisor, which other threads call, was closed, or its Trio run has crashed
     ├── SessionRefused              no one's move: a plugin did not let it begin, `reason` says why
     ├── ActorDown                   no one's move: the actor has ended without an answer; carries handle and reason
     ├── CallTimeout                 no one's move: no answer in time; the work goes on
@@ -113,6 +116,10 @@ from agentrail.errors.base import (
 from agentrail.errors.info import (
     ErrorInfo as ErrorInfo,
 )
+from agentrail.errors.places import (
+    HoldsLoop as HoldsLoop,
+    NoTrioRun as NoTrioRun,
+)
 from agentrail.errors.providers import (
     Authentication as Authentication,
     BadRequest as BadRequest,
@@ -159,6 +166,7 @@ from agentrail.errors.sessions import (
     SessionRested as SessionRested,
     SteeringQueueFull as SteeringQueueFull,
     SubscriberTooSlow as SubscriberTooSlow,
+    SupervisorClosed as SupervisorClosed,
     ToolContractError as ToolContractError,
     ToolDefinitionError as ToolDefinitionError,
     TypeFault as TypeFault,

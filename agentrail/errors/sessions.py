@@ -352,6 +352,12 @@ class SessionRested(SessionDown):
     code = "session_rested"
 
 
+class SupervisorClosed(SessionDown):
+    """The supervisor of sessions that is called from other threads was closed, or its Trio run has crashed; that is the cause."""
+
+    code = "supervisor_closed"
+
+
 class SessionRefused(AgentrailError):
     """A plugin did not let the session begin.
 

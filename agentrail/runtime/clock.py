@@ -9,6 +9,7 @@ import trio
 from agentrail.actors.mailbox import NO_MESSAGE, Mailbox
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import TimerFired
+from agentrail.errors import NoTrioRun
 from agentrail.outside import Outside, current, jitter
 
 L = TypeVar("L")
@@ -27,8 +28,14 @@ def now_ms() -> int:
     """Read the clock of signals: milliseconds since 1970.
 
     It is Trio's clock with the date put in front: it never goes back, and a test with virtual time has virtual dates.
+
+    Raises:
+        NoTrioRun: Your move: no Trio runs here. Each call of a handle reads the clock first, so each of them says so.
     """
-    return ms_of(trio.current_time())
+    try:
+        return ms_of(trio.current_time())
+    except RuntimeError:
+        raise NoTrioRun from None
 
 
 def ms_of(trio_time: float) -> int:

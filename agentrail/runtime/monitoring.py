@@ -2,6 +2,7 @@
 
 from attrs import frozen
 
+from agentrail.actors.trio_only import need_trio
 from agentrail.messages import SessionId
 from agentrail.runtime.session import SessionCell
 
@@ -35,8 +36,12 @@ class SessionMonitor:
     async def wait(self) -> SessionGone:
         """Wait for the end; of a session that is gone tell at once.
 
+        Raises:
+            NoTrioRun: Your move: no Trio runs here.
+
         Cancellation: Always a checkpoint; the end is not lost by it, wait again.
         """
+        need_trio()
         reason = await self._cell.wait_down()
         return SessionGone(
             session_id=self._cell.ports.session_id,

@@ -10,6 +10,7 @@ from typing import Final, Literal, Self, TypeAlias
 import trio
 from attrs import frozen
 
+from agentrail.actors.trio_only import need_trio
 from agentrail.errors import OptionError, SessionDown, YourMove
 from agentrail.messages import SessionId
 from agentrail.runtime.fan_in import EVERY
@@ -86,11 +87,13 @@ class SessionReports:
 
         Raises:
             YourMove: It was entered before; ask for reports once more.
+            NoTrioRun: Your move: no Trio runs here, so that they could not be read.
             SessionDown: The supervisor is closed: nothing would ever come.
         """
         if self._is_entered:
             message = "these reports were entered before: call supervisor.reports() once more"
             raise YourMove(message)
+        need_trio()
         self._enter(self)
         self._is_entered = True
         return self

@@ -11,6 +11,7 @@ from typing import Final, Self, TypeAlias
 import trio
 from attrs import evolve, frozen
 
+from agentrail.actors.trio_only import need_trio
 from agentrail.core.session.projection import Snapshot
 from agentrail.errors import OptionError, SubscriberTooSlow, YourMove
 from agentrail.events import KINDS, Event, EventsLost
@@ -166,11 +167,13 @@ class Subscription:
         Raises:
             CursorAhead: Your move: `after` lies beyond the last number.
             YourMove: It was entered before; subscribe once more.
+            NoTrioRun: Your move: no Trio runs here, so that it could not be read.
             SessionDown: The session has ended, and nothing was asked to be replayed.
         """
         if self._entered:
             message = "this subscription was entered before: subscribe once more, with after= to go on"
             raise YourMove(message)
+        need_trio()
         self._enter(self)
         self._entered = True
         return self

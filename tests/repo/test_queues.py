@@ -24,6 +24,8 @@ MAKERS: Final = frozenset({"deque", "open_memory_channel", "Queue", "SimpleQueue
 
 QUEUES: Final = {
     "otp/tracebacks.py:waiting": ("GROUP_LIMIT exceptions inside of groups", "tests/otp/test_tracebacks.py"),
+    "blocking/thread.py:_come": ("the calls of other threads, begun one each turn", "tests/test_blocking.py"),
+    "blocking/reading.py:_taken": ("MAX_TAKEN", "tests/test_blocking.py"),
     "actors/mailbox.py:_queue": ("capacity", "tests/actors/test_mailbox.py"),
     "actors/mailbox.py:_NO_MAIL": ("holds nothing, `maxlen=0`", "tests/actors/test_mailbox.py"),
     "actors/mailbox.py:_control": (

@@ -1,0 +1,21 @@
+"""Sessions for asyncio programs, threads, notebooks and scripts: a supervisor in a thread of its own, and calls that block.
+
+    with blocking.Supervisor() as supervisor:
+        session = supervisor.start_session(model="demo:")
+        print(session.ask("Hi"))  # waits in this thread
+        future = session.futures.ask("And again")  # a `concurrent.futures.Future`; asyncio: `await asyncio.wrap_future(future)`
+
+This is the door. Each call is that of `agentrail.open_supervisor` and its sessions, and so are its arguments and errors.
+"""
+
+from agentrail.blocking.handles import (
+    Session as Session,
+    SessionFutures as SessionFutures,
+    SessionMonitor as SessionMonitor,
+    Supervisor as Supervisor,
+    SupervisorFutures as SupervisorFutures,
+)
+from agentrail.blocking.reading import (
+    SessionReports as SessionReports,
+    Subscription as Subscription,
+)

@@ -1,0 +1,300 @@
+"""The handles: each call of a session and of a supervisor, in a line as a future and in another as a function that waits for it.
+
+What each takes, gives and raises is said where it is defined, in `agentrail.runtime`, and follows from there, for type checkers
+too. What may not enter: a decision about a session.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from functools import partial, wraps
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+
+from agentrail.abc import Provider, ProviderProfiles
+from agentrail.app import Environment, open_supervisor
+from agentrail.blocking.reading import SessionReports, Subscription
+from agentrail.blocking.thread import SupervisorThread
+from agentrail.blocking.twins import Far, Twin, as_it_is, later, later_or_aborted, looks, waits
+from agentrail.errors import AlreadyStarted
+from agentrail.messages import SessionId
+from agentrail.runtime.handle import Session as AsyncSession
+from agentrail.runtime.monitoring import SessionMonitor as AsyncMonitor
+from agentrail.runtime.scopes import NO_SCOPE
+from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.sandboxes.confinement import ShellFallback
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class MonitorFutures(Far):
+    """The calls of a monitor as futures."""
+
+    wait = later(AsyncMonitor.wait)
+
+
+class SessionMonitor(Far):
+    """Watches one session. There is exactly one `SessionGone` to be told, however often it is asked for."""
+
+    noun = "monitor"
+
+    def __init__(self, thread: SupervisorThread, monitor: AsyncMonitor) -> None:
+        """Made by `Session.monitor` and `Supervisor.monitor`."""
+        super().__init__(thread, lambda: monitor)
+
+    @property
+    def futures(self) -> MonitorFutures:
+        """Its calls as futures."""
+        return MonitorFutures(self._thread, self._near)
+
+    wait = waits(MonitorFutures.wait)
+
+
+# --- sessions
+
+
+class SessionFutures(Far):
+    """The calls of a session as futures. Cancelling one ends the wait; that of `ask` aborts the cycle of its prompt."""
+
+    prompt = later(AsyncSession.prompt)
+    go_on = later(AsyncSession.go_on)
+    receipt_of = later(AsyncSession.receipt_of)
+    ask = later_or_aborted(AsyncSession.ask)
+    collect_reply = later(AsyncSession.collect_reply)
+    abort = later(AsyncSession.abort)
+    status = later(AsyncSession.status)
+    messages = later(AsyncSession.messages)
+    steer = later(AsyncSession.steer)
+    abort_tool = later(AsyncSession.abort_tool)
+    approve = later(AsyncSession.approve)
+    reject = later(AsyncSession.reject)
+    respond = later(AsyncSession.respond)
+    decline = later(AsyncSession.decline)
+    answer = later(AsyncSession.answer)
+    compact = later(AsyncSession.compact)
+    snapshot = later(AsyncSession.snapshot)
+    stop = later(AsyncSession.stop)
+    switch_model = later(AsyncSession.switch_model)
+    attach_tools = later(AsyncSession.attach_tools)
+    detach_tools = later(AsyncSession.detach_tools)
+    replace_tools = later(AsyncSession.replace_tools)
+    report_tool_source = later(AsyncSession.report_tool_source)
+    update_plugin_opts = later(AsyncSession.update_plugin_opts)  # type: ignore[arg-type]  # no option is called `self`
+    attach_plugin = later(AsyncSession.attach_plugin)
+    detach_plugin = later(AsyncSession.detach_plugin)
+    reload_plugin = later(AsyncSession.reload_plugin)
+
+
+class Session(Far):
+    """A session, from outside of its supervisor's thread; any thread may call it. It stays good when the session comes back."""
+
+    noun = "session"
+
+    def __init__(self, thread: SupervisorThread, handle: AsyncSession) -> None:
+        """Made by the supervisor; use `start_session` or `supervisor.session(id)`."""
+        super().__init__(thread, lambda: handle)
+        self._handle = handle
+
+    @property
+    def session_id(self) -> SessionId:
+        """Which session this is."""
+        return self._handle.session_id
+
+    @property
+    def scope(self) -> str:
+        """The scope in which its id is the only one; empty for a session without one."""
+        return self._handle.scope
+
+    @property
+    def futures(self) -> SessionFutures:
+        """Its calls as `concurrent.futures.Future`s; in asyncio `await asyncio.wrap_future(session.futures.ask("Hi"))`."""
+        return SessionFutures(self._thread, self._near)
+
+    def __repr__(self) -> str:
+        """Show id and phase."""
+        return f"<blocking {self._handle!r}>"
+
+    prompt = waits(SessionFutures.prompt)
+    go_on = waits(SessionFutures.go_on)
+    receipt_of = waits(SessionFutures.receipt_of)
+    ask = waits(SessionFutures.ask)
+    collect_reply = waits(SessionFutures.collect_reply)
+    abort = waits(SessionFutures.abort)
+    status = waits(SessionFutures.status)
+    messages = waits(SessionFutures.messages)
+    subscribe = looks(AsyncSession.subscribe, Subscription)
+    steer = waits(SessionFutures.steer)
+    abort_tool = waits(SessionFutures.abort_tool)
+    approve = waits(SessionFutures.approve)
+    reject = waits(SessionFutures.reject)
+    respond = waits(SessionFutures.respond)
+    decline = waits(SessionFutures.decline)
+    answer = waits(SessionFutures.answer)
+    compact = waits(SessionFutures.compact)
+    snapshot = waits(SessionFutures.snapshot)
+    stop = waits(SessionFutures.stop)
+    monitor = looks(AsyncSession.monitor, SessionMonitor)
+    switch_model = waits(SessionFutures.switch_model)
+    attach_tools = waits(SessionFutures.attach_tools)
+    detach_tools = waits(SessionFutures.detach_tools)
+    replace_tools = waits(SessionFutures.replace_tools)
+    report_tool_source = waits(SessionFutures.report_tool_source)
+    update_plugin_opts = waits(SessionFutures.update_plugin_opts)
+    attach_plugin = waits(SessionFutures.attach_plugin)
+    detach_plugin = waits(SessionFutures.detach_plugin)
+    reload_plugin = waits(SessionFutures.reload_plugin)
+
+
+def _stop_unread(session: Session) -> None:
+    """Stop a session that was started for a caller who had just left; in the thread."""
+    session.futures.stop("its caller gave up the start")
+
+
+def _sessions(thread: SupervisorThread, handles: tuple[AsyncSession, ...]) -> tuple[Session, ...]:
+    return tuple(Session(thread, handle) for handle in handles)
+
+
+# --- the supervisor
+
+
+async def _with_twin(thread: SupervisorThread, work: Awaitable[R]) -> R:
+    """Let the handle in an error be one that can be used where it is raised."""
+    try:
+        return await work
+    except AlreadyStarted as error:
+        if isinstance(error.handle, AsyncSession):
+            error.handle = Session(thread, error.handle)
+        raise
+
+
+def _later_started(
+    call: Callable[Concatenate[Any, P], Awaitable[AsyncSession]],
+) -> Twin[P, "Future[Session]"]:
+    """Make the twin of a call that starts a session; one that is wanted no more when it comes is stopped."""
+
+    @wraps(call)
+    def start(self: Far, *args: P.args, **kwargs: P.kwargs) -> "Future[Session]":
+        async def begin() -> Session:
+            return Session(self._thread, await _with_twin(self._thread, call(self._near(), *args, **kwargs)))
+
+        return self._thread.submit(begin, _stop_unread)
+
+    return cast('Twin[P, "Future[Session]"]', start)
+
+
+class SupervisorFutures(Far):
+    """The calls of a supervisor as futures. Cancelling one cancels the call, as it says."""
+
+    start_session = _later_started(SessionSupervisor.start_session)
+    call_tool = later(SessionSupervisor.call_tool, within=_with_twin)
+    stop_session = later(SessionSupervisor.stop_session)
+    rest = later(SessionSupervisor.rest)
+    tree = later(SessionSupervisor.tree)
+
+
+class Supervisor(Far):
+    """A supervisor of sessions in a thread of its own, for programs that are no Trio programs. Any thread may call it.
+
+    `with blocking.Supervisor() as supervisor:` opens it; leaving the block ends all its sessions, in order, and the thread.
+    """
+
+    noun = "supervisor"
+
+    def __init__(
+        self,
+        *,
+        environ: Environment | None = None,
+        shell_fallback: ShellFallback = "refuse",
+        scripts: Mapping[str, Provider] | None = None,
+    ) -> None:
+        """Make one that is not open yet.
+
+        Args:
+            environ: As of `agentrail.open_supervisor`.
+            shell_fallback: As of `agentrail.open_supervisor`.
+            scripts: As of `agentrail.open_supervisor`.
+        """
+        thread = SupervisorThread(
+            partial(open_supervisor, environ=environ, shell_fallback=shell_fallback, scripts=scripts)
+        )
+        super().__init__(thread, thread.near)
+
+    def open(self) -> Self:
+        """Open it without a block, as in a notebook; `close` it in the end, or the interpreter does at its exit.
+
+        Raises:
+            HoldsLoop: Your move: a Trio runs in this thread; use `agentrail.open_supervisor()`.
+            YourMove: It was opened before: make another one.
+            OptionError: As of `agentrail.open_supervisor`; the thread is gone again.
+        """
+        self._thread.open()
+        return self
+
+    def close(self) -> None:
+        """End all sessions in order, and the thread. Again if you like.
+
+        Waits for that, twelve seconds at most unless a tool cannot be stopped; in asyncio, `await asyncio.to_thread(supervisor.close)`
+        before the block is left.
+
+        Raises:
+            CallingSelf: Your move: a tool of one of its sessions called it.
+            BaseException: What its Trio run ended with, if it crashed; such as the `SystemExit` of a tool. Once.
+
+        Cancellation: A first Ctrl-C waits for the end all the same, and is raised then; a second one leaves at once.
+        """
+        self._thread.close()
+
+    def __enter__(self) -> Self:
+        """Open it; see `open`."""
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close it; see `close`. An error of the body leaves as it is."""
+        self._thread.close(tell=error is None)
+
+    def __repr__(self) -> str:
+        """Show whether it is open."""
+        return f"<blocking.Supervisor {self._thread.state}>"
+
+    @property
+    def futures(self) -> SupervisorFutures:
+        """Its calls as `concurrent.futures.Future`s."""
+        return SupervisorFutures(self._thread, self._near)
+
+    @property
+    def providers(self) -> ProviderProfiles:
+        """The named profiles that `registry:<profile>:<model>` stands for."""
+        # Each of its calls is one step on a dict, so any thread may make it.
+        return self._thread.near().providers
+
+    def twin_of(self, session: AsyncSession) -> Session:
+        """Give the handle that blocks for one that is awaited, such as `last_words(…).session`."""
+        return Session(self._thread, session)
+
+    def monitor(self, session: Session | str, *, scope: str = NO_SCOPE) -> SessionMonitor:
+        """Watch a session; `monitor.wait()` tells its end, once it is gone for good. A restart is no end.
+
+        Args:
+            session: A handle, also of a session that has ended; or the id of a live one.
+            scope: Of an id: the scope that its session was started in.
+
+        Raises:
+            OptionError: Your move: neither a handle nor an id, or a scope that can be none.
+            SessionDown: There is no live session of this id in this scope.
+        """
+        return (session if isinstance(session, Session) else self.session(session, scope=scope)).monitor()
+
+    start_session = waits(SupervisorFutures.start_session)
+    call_tool = waits(SupervisorFutures.call_tool)
+    session = looks(SessionSupervisor.session, Session)
+    sessions = looks(SessionSupervisor.sessions, _sessions)
+    subscribe_all = looks(SessionSupervisor.subscribe_all, Subscription)
+    subscribe_group = looks(SessionSupervisor.subscribe_group, Subscription)
+    stop_session = waits(SupervisorFutures.stop_session)
+    rest = waits(SupervisorFutures.rest)
+    last_words = looks(SessionSupervisor.last_words, as_it_is)
+    reports = looks(SessionSupervisor.reports, SessionReports)
+    tree = waits(SupervisorFutures.tree)
+    statistics = looks(SessionSupervisor.statistics, as_it_is)

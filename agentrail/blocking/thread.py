@@ -1,0 +1,360 @@
+"""The thread in which a supervisor lives, and the way there: what is to be done goes in, a future tells what came of it.
+
+What may not enter: what the calls are. That a thread waits here, and Trio there, is all that is known.
+"""
+
+import atexit
+import sys
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import AbstractAsyncContextManager, suppress
+from contextvars import ContextVar, copy_context
+from typing import Any, Final, Generic, TypeVar
+
+import trio
+
+from agentrail.actors.kept import Kept
+from agentrail.errors import AgentrailError, CallingSelf, HoldsLoop, SupervisorClosed, YourMove
+from agentrail.otp.leaving import describe_bug
+from agentrail.runtime.fan_in import EVERY
+from agentrail.runtime.supervisor import SessionSupervisor
+
+T = TypeVar("T")
+
+
+class _Call(Generic[T]):
+    """A call on its way: what is to be done in the other thread, and the future that tells what came of it."""
+
+    def __init__(
+        self, home: "SupervisorThread", make: Callable[[], Awaitable[T]], unread: Callable[[T], None] | None
+    ) -> None:
+        # Never set to running: a future that is can be cancelled no more, and here that is what stops the work.
+        self.future: Future[T] = Future()
+        self._home = home
+        self._make = make
+        self._unread = unread
+        # What the caller works for comes along: a tool that asks its own session would wait for itself, here as there.
+        self._context = copy_context()
+        self._scope = trio.CancelScope()
+
+    def on_done(self, future: Future[T]) -> None:
+        """End the work of a future that was cancelled."""
+        if future.cancelled():
+            future.set_running_or_notify_cancel()  # else who waits with `concurrent.futures.wait` waits for ever
+            self._home.soon(self._scope.cancel)
+
+    def begin(self, nursery: trio.Nursery) -> None:
+        """Start the task; in the other thread."""
+        self._context.run(_RUNS_IN.set, (*self._context.get(_RUNS_IN, ()), self._home))
+        self._context.run(nursery.start_soon, self._work)
+
+    def fail(self, error: BaseException) -> None:
+        """Say that it came to nothing, and why; a future that is settled stays as it is."""
+        with suppress(InvalidStateError):
+            self.future.set_exception(error)
+
+    async def _work(self) -> None:
+        failure = Kept()
+        with self._scope:
+            with failure:
+                self._give(await self._make())
+            if isinstance(failure.error, Exception):
+                self.fail(failure.error)
+            else:  # a cancellation, or what ends the whole run: that settles what is left, and knows the cause
+                failure.release()
+        if self.future.done():
+            self._home.forget(self)
+
+    def _give(self, value: T) -> None:
+        try:
+            self.future.set_result(value)
+        except InvalidStateError:  # its caller left in this very moment
+            if self._unread is not None:
+                self._unread(value)
+
+
+class SupervisorThread:
+    """The thread in which a supervisor lives, and the way there."""
+
+    def __init__(self, open_one: Callable[[], AbstractAsyncContextManager[SessionSupervisor]]) -> None:
+        self._open_one = open_one
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._way_in: Callable[..., object] | None = None
+        self._calls: dict[_Call[Any], None] = {}
+        self._is_leaving = False
+        self._come: deque[_Call[Any]] = deque()
+        self._has_come = trio.Event()
+        self._leave = trio.Event()
+        self._over = threading.Event()
+        self._failure: BaseException | None = None
+        self._untold: BaseException | None = None
+        self._supervisor: SessionSupervisor | None = None
+        self.nursery: trio.Nursery | None = None
+
+    # --- its life
+
+    def open(self) -> None:
+        """Start the thread, and wait until the supervisor is open."""
+        if trio.lowlevel.in_trio_run():
+            message = (
+                "a blocking.Supervisor would hold the Trio run of this thread: "
+                "use `async with agentrail.open_supervisor() as supervisor:`, whose calls are awaited"
+            )
+            raise HoldsLoop(message)
+        if self._thread is not None:
+            message = "this supervisor was opened before: make another blocking.Supervisor()"
+            raise YourMove(message)
+        ready: Future[None] = Future()
+        context = copy_context()
+        # A daemon, because a program may end without closing it; then `close` is called by the interpreter.
+        self._thread = threading.Thread(
+            target=context.run, args=(self._live, ready), name="agentrail supervisor", daemon=True
+        )
+        self._thread.start()
+        atexit.register(self.close)
+        try:
+            ready.result()
+        except BaseException:
+            self.close(tell=False)
+            raise
+
+    def close(self, *, tell: bool = True) -> None:
+        """End all sessions in order, wait until the thread is gone, and raise what its run ended with, once."""
+        if self in _RUNS_IN.get(()):
+            message = "a tool that closes the supervisor which runs it would wait for itself: return, and close it outside"
+            raise CallingSelf(message)
+        with self._lock:
+            self._is_leaving = True
+        self.soon(self._leave.set)
+        try:
+            self._wait_over()
+        finally:
+            atexit.unregister(self.close)
+        failure, self._untold = self._untold, None
+        if failure is not None and tell:
+            raise failure
+
+    def _wait_over(self) -> None:
+        if self._thread is None:
+            return
+        interrupt: BaseException | None = None
+        # Not `join`: one that is interrupted takes the thread for ended from then on (CPython, before 3.13).
+        while not self._over.is_set():
+            try:
+                self._over.wait()
+            except (KeyboardInterrupt, SystemExit) as error:  # of signal handlers, in the main thread
+                if interrupt is not None:  # a second one means it, also where a tool cannot be stopped
+                    raise
+                interrupt = error  # the sessions end in order, which takes ten seconds at most
+        self._thread.join()
+        if interrupt is not None:
+            raise interrupt
+
+    def _live(self, ready: "Future[None]") -> None:
+        """Be the thread."""
+        _RUNS_IN.set((*_RUNS_IN.get(()), self))
+        run = Kept()
+        with run:
+            # No Ctrl-C comes here: it is the main thread that has it, and cancels what it waits for.
+            trio.run(self._main, ready)
+        with self._lock:
+            self._way_in = None
+            self._failure = self._untold = _only(run.error)
+            left, self._calls = self._calls, {}
+        for call in left:
+            call.fail(self.closed())
+        if not ready.done() and self._failure is not None:
+            self._untold = None
+            ready.set_exception(self._failure)
+        self._over.set()
+
+    async def _main(self, ready: "Future[None]") -> None:
+        failure = Kept()
+        # Around the supervisor: sessions end first, which answers most who wait, and only then what is left is cancelled.
+        async with trio.open_nursery() as nursery:
+            with failure:
+                async with self._open_one() as supervisor:
+                    with self._lock:
+                        self._supervisor, self.nursery = supervisor, nursery
+                        self._way_in = trio.lowlevel.current_trio_token().run_sync_soon
+                        if self._is_leaving:
+                            self._leave.set()
+                    nursery.start_soon(self._begin_calls, nursery, name="begin calls of other threads")
+                    ready.set_result(None)
+                    await self._leave.wait()
+            self.nursery = None
+            nursery.cancel_scope.cancel(reason="the supervisor was closed")
+        failure.release()
+
+    async def _begin_calls(self, nursery: trio.Nursery) -> None:
+        """Start calls in the order in which they came, so that two of one thread are sent in that order.
+
+        Trio runs what is ready in any order: each has its first turn, in which it is sent, before the next one is there.
+        """
+        while True:
+            await self._has_come.wait()
+            self._has_come = trio.Event()
+            while self._come:
+                self._come.popleft().begin(nursery)
+                await trio.lowlevel.checkpoint()
+
+    def _take(self, call: "_Call[Any]") -> None:
+        self._come.append(call)
+        self._has_come.set()
+
+    # --- calls
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the thread has ended."""
+        return self._over.is_set()
+
+    @property
+    def state(self) -> str:
+        """Say for people how it stands."""
+        if self._thread is None:
+            return "new"
+        if not self.is_over:
+            return "open"
+        return "closed" if self._failure is None else "crashed"
+
+    def near(self) -> SessionSupervisor:
+        """Give the supervisor, for use in its thread; what only looks also finds it when that is over."""
+        if self._supervisor is None:
+            raise self.closed()
+        return self._supervisor
+
+    def closed(self) -> AgentrailError:
+        """Make the error of a call that comes too early or too late."""
+        if self._thread is None:
+            return YourMove(
+                "this supervisor is not open: `with blocking.Supervisor() as supervisor:`, or open()"
+            )
+        cause = self._failure
+        how = "was closed" if cause is None else f"has crashed ({describe_bug(cause)})"
+        error = SupervisorClosed(EVERY, f"the supervisor {how}")
+        error.__cause__ = cause
+        return error
+
+    def submit(
+        self, make: Callable[[], Awaitable[T]], unread: Callable[[T], None] | None = None
+    ) -> "Future[T]":
+        """Let something be done in the thread.
+
+        Args:
+            make: What.
+            unread: Is given, there, a value whose future was cancelled in the very moment in which it came.
+        """
+        call = _Call(self, make, unread)
+        with self._lock:
+            is_open = self._way_in is not None
+            if is_open:
+                self._calls[call] = None
+        if not is_open:
+            call.fail(self.closed())
+            return call.future
+        call.future.add_done_callback(call.on_done)
+        self.soon(self._take, call)
+        return call.future
+
+    def soon(self, function: Callable[..., object], *args: object) -> None:
+        """Call a function in the thread, unless it has ended."""
+        way_in = self._way_in
+        if way_in is not None:
+            with suppress(trio.RunFinishedError):
+                way_in(function, *args)
+
+    def start(self, work: Callable[..., Awaitable[object]], *args: object) -> None:
+        """Start a task, from within the thread; not where all is being cancelled."""
+        if self.nursery is not None:
+            self.nursery.start_soon(work, *args)
+
+    def forget(self, call: "_Call[Any]") -> None:
+        """Let go of a call that is settled."""
+        with self._lock:
+            self._calls.pop(call, None)
+
+    def wait(self, future: "Future[T]") -> T:
+        """Wait for a future; who is interrupted meanwhile, by Ctrl-C, gives the call up."""
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # without effect where it is this very error
+            raise
+        finally:
+            del future  # its error has this frame, which would have it again
+
+    def look(self, look: Callable[[], T]) -> T:
+        """Do something that waits for nothing: in the thread, and right here when there is none any more."""
+
+        async def looked() -> T:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            return look()
+
+        if self._way_in is None or self.is_here():
+            return look()
+        try:
+            return self.wait(self.submit(looked))
+        except SupervisorClosed:
+            return look()
+
+    def is_here(self) -> bool:
+        """Whether this is the thread."""
+        return threading.current_thread() is self._thread
+
+    def refuse_inside(self, call: str) -> None:
+        """Refuse a call that would wait for the thread in which it is made.
+
+        Raises:
+            CallingSelf: Your move: await the calls of `ToolContext`, or let the future go on by itself.
+        """
+        if self.is_here():
+            message = (
+                f"{call} in the thread of its own supervisor, such as in a tool, would wait for itself: "
+                "await what the tool's context offers, or call .futures without waiting for it"
+            )
+            raise CallingSelf(message)
+
+    def refuse_to_hold(self, call: str) -> None:
+        """Refuse a call that would block a loop.
+
+        Raises:
+            CallingSelf: Your move: as of `refuse_inside`.
+            HoldsLoop: Your move: a loop runs in this thread; the message says what to await.
+        """
+        self.refuse_inside(call)
+        if trio.lowlevel.in_trio_run():
+            message = f"{call}(…) would hold the Trio run of this thread: use agentrail.open_supervisor(), whose calls are awaited"
+            raise HoldsLoop(message)
+        if _asyncio_runs():
+            where, _, name = call.rpartition(".")
+            message = (
+                f"{call}(…) would hold the asyncio loop of this thread: "
+                f"await asyncio.wrap_future({where}.futures.{name}(…))"
+            )
+            raise HoldsLoop(message)
+
+
+_RUNS_IN: Final[ContextVar[tuple[SupervisorThread, ...]]] = ContextVar(
+    "agentrail_blocking_supervisors_that_run_this"
+)
+"""Tasks inherit it, and functions in worker threads from the task that offloads them."""
+
+
+def _asyncio_runs() -> bool:
+    """Whether a loop of asyncio runs in this thread. Only asked of what the program has imported; we import none of it."""
+    asyncio = sys.modules.get("asyncio")
+    # In a notebook a loop runs each cell, and waits for it anyway.
+    if asyncio is None or "ipykernel" in sys.modules:
+        return False
+    return asyncio._get_running_loop() is not None  # noqa: SLF001 - the one that raises nothing
+
+
+def _only(error: BaseException | None) -> BaseException | None:
+    """Take an error that is alone in a group out of it."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
