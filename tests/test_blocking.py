@@ -37,6 +37,7 @@ from agentrail.errors import (
 )
 from agentrail.events import AgentAbort, AgentEnd, AgentStart, MessageDelta, PromptDropped, SessionEnd
 from agentrail.messages import ToolMessage
+from agentrail.runtime.cycle_stream import CycleStream as AsyncStream
 from agentrail.runtime.handle import Session as AsyncSession
 from agentrail.runtime.own_prompts import OwnPrompts
 from agentrail.runtime.session_reports import SessionReports as AsyncReports
@@ -198,6 +199,7 @@ PAIRS = [
         {"begin", "offer", "offer_delta", "bus_closed", "end", "next_nowait"},
     ),
     (AsyncReports, blocking.SessionReports, {"offer", "end"}),
+    (AsyncStream, blocking.CycleStream, set[str]()),
 ]
 
 
@@ -751,6 +753,63 @@ def test_errors_come_through_asyncio(supervisor):
             await asking
 
     asyncio.run(main())
+
+
+# --- a cycle
+
+
+@pytest.mark.experience("X-014")
+def test_a_cancelled_run_aborts_too(supervisor):
+    """All calls that wait for the cycle of a prompt are alike."""
+    model = Gate()
+    session = supervisor.start_session(model=model)
+    with session.subscribe(kinds=[AgentAbort]) as events:
+        future = session.futures.run("Hi")
+        until(lambda: model.requests)
+        future.cancel()
+        assert isinstance(events.next(timeout_seconds=SECONDS), AgentAbort)
+    model.open()
+    assert session.run("Again").text == "to Again"
+
+
+def test_a_cycle_is_streamed(supervisor):
+    """Its events, its text, and its reply."""
+    session = supervisor.start_session(model=ScriptedModel([says("a", "b"), says("c"), says("d"), says("e")]))
+    with session.stream("Hi") as events:
+        kinds = [type(event) for event in events]
+    assert (kinds[-1], events.reply.text, events.reply.messages[0].ref) == (AgentEnd, "ab", events.ref)
+    with session.stream("And") as events:
+        assert "".join(events.text()) == "c"
+    with session.stream("And") as events:
+        pieces = events.text()
+        assert next(pieces) == "d"
+        pieces.close()
+    assert session.ask("Last") == "e"
+
+
+def test_a_stream_of_a_cycle_that_ends_otherwise_ends(supervisor):
+    """Left in the middle it goes on, or is aborted if that is wanted; a failure is raised from the text."""
+    model = Gate()
+    session = supervisor.start_session(model=model)
+    with session.subscribe(kinds=[AgentAbort]) as events:
+        with session.stream("Hi", on_leave="abort") as cycle:
+            next(cycle)
+        assert isinstance(events.next(timeout_seconds=SECONDS), AgentAbort)
+    with session.stream("Hi") as cycle:
+        session.abort("enough")
+        with pytest.raises(CycleAborted, match="enough"):
+            list(cycle.text())
+        with pytest.raises(CycleAborted, match="enough"):
+            _ = cycle.reply
+
+
+def test_an_event_of_the_cycle_is_waited_for(supervisor):
+    """By its class, or by a function, which is called in the other thread."""
+    session = supervisor.start_session(model=Gate(is_open=True))
+    session.prompt("Hi")
+    assert session.wait_for(AgentEnd, timeout_seconds=SECONDS).messages[-1].text == "to Hi"
+    waiting = session.futures.wait_for(lambda event: isinstance(event, AgentStart))
+    assert isinstance(waiting.result(SECONDS), AgentStart)
 
 
 # --- events

@@ -16,6 +16,7 @@ from agentrail.blocking.handles import (
     SupervisorFutures as SupervisorFutures,
 )
 from agentrail.blocking.reading import (
+    CycleStream as CycleStream,
     SessionReports as SessionReports,
     Subscription as Subscription,
 )

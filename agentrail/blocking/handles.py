@@ -12,7 +12,8 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from agentrail.abc import Provider, ProviderProfiles
 from agentrail.app import Environment, open_supervisor
-from agentrail.blocking.reading import SessionReports, Subscription
+from agentrail.blocking.overloads import Asks, AsksLater, Runs, RunsLater, WaitsFor, WaitsLater
+from agentrail.blocking.reading import CycleStream, SessionReports, Subscription
 from agentrail.blocking.thread import SupervisorThread
 from agentrail.blocking.twins import Far, Twin, as_it_is, later, later_or_aborted, looks, waits
 from agentrail.errors import AlreadyStarted
@@ -54,12 +55,14 @@ class SessionMonitor(Far):
 
 
 class SessionFutures(Far):
-    """The calls of a session as futures. Cancelling one ends the wait; that of `ask` aborts the cycle of its prompt."""
+    """The calls of a session as futures. Cancelling one ends the wait; that of `ask` and `run` aborts the cycle of its prompt."""
 
     prompt = later(AsyncSession.prompt)
     go_on = later(AsyncSession.go_on)
     receipt_of = later(AsyncSession.receipt_of)
-    ask = later_or_aborted(AsyncSession.ask)
+    ask = cast("AsksLater", later_or_aborted(AsyncSession.ask))
+    run = cast("RunsLater", later_or_aborted(AsyncSession.run))
+    wait_for = cast("WaitsLater", later(cast("Any", AsyncSession.wait_for)))
     collect_reply = later(AsyncSession.collect_reply)
     abort = later(AsyncSession.abort)
     status = later(AsyncSession.status)
@@ -117,7 +120,10 @@ class Session(Far):
     prompt = waits(SessionFutures.prompt)
     go_on = waits(SessionFutures.go_on)
     receipt_of = waits(SessionFutures.receipt_of)
-    ask = waits(SessionFutures.ask)
+    ask = cast("Asks", waits(cast("Any", SessionFutures.ask)))
+    run = cast("Runs", waits(cast("Any", SessionFutures.run)))
+    stream = looks(AsyncSession.stream, CycleStream)
+    wait_for = cast("WaitsFor", waits(cast("Any", SessionFutures.wait_for)))
     collect_reply = waits(SessionFutures.collect_reply)
     abort = waits(SessionFutures.abort)
     status = waits(SessionFutures.status)

@@ -5,12 +5,12 @@ The buffer and its bound are those of the twin in the other thread; so is what b
 
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Final, Generic, Protocol, Self, TypeVar
+from typing import Final, Generic, Protocol, Self, TypeVar, cast
 
 import trio
 
@@ -18,7 +18,10 @@ from agentrail.blocking.thread import SupervisorThread
 from agentrail.core.session.projection import Snapshot
 from agentrail.errors import AgentrailError, ReplyTimeout, SubscriberTooSlow, SupervisorClosed, YourMove
 from agentrail.events import Event
+from agentrail.messages import PromptRef
+from agentrail.runtime.answers import CycleReply
 from agentrail.runtime.arguments import fault_of_wait, refuse
+from agentrail.runtime.cycle_stream import CycleStream as AsyncStream
 from agentrail.runtime.session_reports import SessionReport, SessionReports as AsyncReports
 from agentrail.runtime.subscription import Subscription as AsyncSubscription
 
@@ -29,12 +32,15 @@ T = TypeVar("T")
 _T_co = TypeVar("_T_co", covariant=True)
 
 
-class _Source(Protocol[_T_co]):
+class _Next(Protocol[_T_co]):
+    def __anext__(self) -> Awaitable[_T_co]: ...
+
+
+class _Source(_Next[_T_co], Protocol[_T_co]):
     async def __aenter__(self) -> object: ...
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> object: ...
-    def __anext__(self) -> Awaitable[_T_co]: ...
 
 
 class NextFuture(Generic[T]):
@@ -49,10 +55,10 @@ class NextFuture(Generic[T]):
         return self._later(timeout_seconds)
 
 
-class Feed(Generic[T]):
-    """What is read in one thread and lives in another: a block to enter once, and to iterate over."""
+class Pulled(Generic[T]):
+    """What is read in one thread and comes from another, to iterate over."""
 
-    def __init__(self, thread: SupervisorThread, source: _Source[T]) -> None:
+    def __init__(self, thread: SupervisorThread, source: _Next[T]) -> None:
         self._thread = thread
         self._source = source
         self._taken: deque[T] = deque()
@@ -61,24 +67,6 @@ class Feed(Generic[T]):
     def futures(self) -> NextFuture[T]:
         """The same with a future, for asyncio: `await asyncio.wrap_future(events.futures.next())`."""
         return NextFuture(self._later)
-
-    def __enter__(self) -> Self:
-        """Begin: what happens from now on is read.
-
-        Raises:
-            AgentrailError: As of entering its twin.
-            CallingSelf: Your move: this is the thread of the supervisor.
-        """
-        self._thread.refuse_inside("reading")
-        self._thread.wait(self._thread.submit(self._source.__aenter__, self._leave_unread))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Let go of it."""
-        with suppress(SupervisorClosed):
-            self._thread.wait(self._thread.submit(partial(self._source.__aexit__, None, None, None)))
 
     def __iter__(self) -> Self:
         """Iterate over oneself: there is one position, and two readers would share it."""
@@ -116,9 +104,6 @@ class Feed(Generic[T]):
             return self._thread.wait(self._later(timeout_seconds))
         except SupervisorClosed:
             return self._next_left()
-
-    def _leave_unread(self, _: object) -> None:
-        self._thread.start(self._source.__aexit__, None, None, None)
 
     def _later(self, timeout_seconds: float | None) -> "Future[T | None]":
         refuse(fault_of_wait(timeout_seconds))
@@ -170,6 +155,35 @@ class Feed(Generic[T]):
         return item
 
 
+class Feed(Pulled[T]):
+    """What lives in another thread for as long as a block lasts, which is entered once."""
+
+    def __init__(self, thread: SupervisorThread, source: _Source[T]) -> None:
+        super().__init__(thread, source)
+        self._block = source
+
+    def __enter__(self) -> Self:
+        """Begin: what happens from now on is read.
+
+        Raises:
+            AgentrailError: As of entering its twin.
+            CallingSelf: Your move: this is the thread of the supervisor.
+        """
+        self._thread.refuse_inside("reading")
+        self._thread.wait(self._thread.submit(self._block.__aenter__, self._leave_unread))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Let go of it."""
+        with suppress(SupervisorClosed):
+            self._thread.wait(self._thread.submit(partial(self._block.__aexit__, None, None, None)))
+
+    def _leave_unread(self, _: object) -> None:
+        self._thread.start(self._block.__aexit__, None, None, None)
+
+
 class Subscription(Feed[Event]):
     """What one subscriber reads: a block, entered once, to iterate over in one thread. Iteration ends when the session does."""
 
@@ -212,3 +226,38 @@ class SessionReports(Feed[SessionReport]):
     def dropped(self) -> int:
         """How many reports were left out, the oldest first, because the buffer was full."""
         return self._reports.dropped
+
+
+class CycleStream(Feed[Event]):
+    """What one cycle publishes: a block, entered once, which sends the prompt; iteration ends with the cycle, whatever that is."""
+
+    def __init__(self, thread: SupervisorThread, source: AsyncStream) -> None:
+        """Made by `Session.stream`."""
+        super().__init__(thread, source)
+        self._stream = source
+
+    @property
+    def ref(self) -> PromptRef:
+        """Which prompt this is, as `AgentStart` says."""
+        return self._stream.ref
+
+    @property
+    def reply(self) -> CycleReply[str]:
+        """What came of the cycle; raises as its twin."""
+        return self._thread.look(lambda: self._stream.reply)
+
+    def text(self) -> Iterator[str]:
+        """Iterate over what the model says aloud, as it says it; without deltas a response at a time.
+
+        Raises:
+            CycleFailed: The cycle failed, with what had been said by then behind it.
+            CycleAborted: It was aborted.
+            SessionDown, SubscriberTooSlow: As of iteration.
+        """
+        pieces = cast("AsyncGenerator[str, None]", self._stream.text())
+        try:
+            yield from Pulled(self._thread, pieces)
+        except GeneratorExit:  # left in the middle: nothing is under way there
+            with suppress(SupervisorClosed):
+                self._thread.wait(self._thread.submit(pieces.aclose))
+            raise

@@ -9,6 +9,7 @@ from typing import Final
 PACKAGE: Final = Path(__file__).parents[2] / "agentrail"
 
 ONE_MEANING: Final = {
+    "CycleStream": "the events of one cycle, awaited or blocking",
     "LOGGER": "the logger of each module",
     "NAME": "the name of each wire format, where its module is the format",
     "Names": "the parts of a path, in all modules of the sandboxes",

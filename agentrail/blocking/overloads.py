@@ -1,0 +1,94 @@
+"""The calls that take a type and give a value of it, as type checkers see their twins: each with a future, and each waiting.
+
+`ParamSpec` keeps one signature of a call, and these have several. What they say is what `agentrail.runtime.prompting` says; when
+the program runs they are twins like all others.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar, overload
+
+from agentrail.events import Event
+from agentrail.messages import Content
+from agentrail.runtime.answers import CycleReply
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Event)
+
+
+class AsksLater(Protocol):
+    """`ask`, with a future."""
+
+    @overload
+    def __call__(self, content: Content, *, timeout_seconds: float | None = None) -> "Future[str]": ...
+    @overload
+    def __call__(
+        self, content: Content, *, output: type[T], timeout_seconds: float | None = None
+    ) -> "Future[T]": ...
+    @overload
+    def __call__(
+        self, content: Content, *, output: Any, timeout_seconds: float | None = None
+    ) -> "Future[Any]": ...
+
+
+class Asks(Protocol):
+    """`ask`, waiting."""
+
+    @overload
+    def __call__(self, content: Content, *, timeout_seconds: float | None = None) -> str: ...
+    @overload
+    def __call__(self, content: Content, *, output: type[T], timeout_seconds: float | None = None) -> T: ...
+    @overload
+    def __call__(self, content: Content, *, output: Any, timeout_seconds: float | None = None) -> Any: ...
+
+
+class RunsLater(Protocol):
+    """`run`, with a future."""
+
+    @overload
+    def __call__(
+        self, content: Content, *, timeout_seconds: float | None = None
+    ) -> "Future[CycleReply[str]]": ...
+    @overload
+    def __call__(
+        self, content: Content, *, output: type[T], timeout_seconds: float | None = None
+    ) -> "Future[CycleReply[T]]": ...
+    @overload
+    def __call__(
+        self, content: Content, *, output: Any, timeout_seconds: float | None = None
+    ) -> "Future[CycleReply[Any]]": ...
+
+
+class Runs(Protocol):
+    """`run`, waiting."""
+
+    @overload
+    def __call__(self, content: Content, *, timeout_seconds: float | None = None) -> CycleReply[str]: ...
+    @overload
+    def __call__(
+        self, content: Content, *, output: type[T], timeout_seconds: float | None = None
+    ) -> CycleReply[T]: ...
+    @overload
+    def __call__(
+        self, content: Content, *, output: Any, timeout_seconds: float | None = None
+    ) -> CycleReply[Any]: ...
+
+
+class WaitsLater(Protocol):
+    """`wait_for`, with a future."""
+
+    @overload
+    def __call__(self, what: type[E], *, timeout_seconds: float | None = None) -> "Future[E]": ...
+    @overload
+    def __call__(
+        self, what: Callable[[Event], bool], *, timeout_seconds: float | None = None
+    ) -> "Future[Event]": ...
+
+
+class WaitsFor(Protocol):
+    """`wait_for`, waiting."""
+
+    @overload
+    def __call__(self, what: type[E], *, timeout_seconds: float | None = None) -> E: ...
+    @overload
+    def __call__(self, what: Callable[[Event], bool], *, timeout_seconds: float | None = None) -> Event: ...
