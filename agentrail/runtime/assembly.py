@@ -106,8 +106,7 @@ def assemble(
     config = _config_of(session_id, options, (model, provider), providers, working_dir)
     agents = _agents_of(options, listing, dependencies, providers, provider_opts)
     config = _with_agents(_with_host(config, dependencies.host), options, agents)
-    named = options.sandbox if isinstance(options.sandbox, str) else "local"
-    workspace = Workspace(dependencies.make_sandbox, named, working_dir, given=given)
+    workspace = _workspace_of(options, working_dir, dependencies)
     ports = Ports(
         session_id=session_id,
         providers=providers,
@@ -136,6 +135,13 @@ def assemble(
     cell = SessionCell(new_session(config, toolbox, stack, plugin_states, messages=options.messages), ports)
     watch.report_to(cell.mailbox.put_notice)
     return cell, workspace
+
+
+def _workspace_of(options: SessionOptions, working_dir: str, dependencies: Dependencies) -> Workspace:
+    wanted = options.sandbox
+    if isinstance(wanted, str):
+        return Workspace(dependencies.make_sandbox, wanted, working_dir, given=None)
+    return Workspace(dependencies.make_sandbox, "local", working_dir, given=wanted)
 
 
 def _tell_warnings(session_id: SessionId, stack: Stack) -> None:

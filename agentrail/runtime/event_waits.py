@@ -66,7 +66,7 @@ class EventWait:
         cell = self._cell
         # Between a prompt and its cycle, while others judge it or it waits, what was published is of another one.
         after = None if _is_coming(cell.state) else cell.bus.last_seq_before(AgentStart)
-        if after is None and _is_idle(cell.state):
+        if after is None and cell.ending is None and _is_idle(cell.state):
             raise EventMissed(self._said("there was no cycle yet"))
         terms = Terms(kinds=None, deltas=True, buffer=_BUFFER)
         subscription = cell.bus.subscribe(terms, after=after, take_snapshot=cell.take_snapshot)

@@ -181,7 +181,7 @@ class Session(PromptingHandle, ChangingHandle):
         faults = [] if after is None else fault_of_cursor("after", after)
         if faults:
             raise OptionError(faults)
-        # Whoever reads until the end of a cycle gets it, also where it is another end than the one that was thought of.
+        # A caller that reads until the end of a cycle gets it, also where it is another end than the one that was thought of.
         terms = with_kinds(decide_terms(kinds=kinds, deltas=deltas, buffer=buffer), ENDS)
         return self._cell.bus.subscribe(terms, after=after, take_snapshot=self._cell.take_snapshot)
 

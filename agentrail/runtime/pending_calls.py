@@ -66,6 +66,7 @@ class PendingCalls:
 
     # One for each of ten thousand idle sessions.
     __slots__ = (
+        "__weakref__",
         "_count",
         "_down",
         "_is_rested",

@@ -778,9 +778,9 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (161,),
         "a cycle ends twice",
         "core/session/cycle.py",
-        "    step.publish(AgentEnd(messages=messages, usage=cycle.usage, stop_reason=stop_reason, ref=cycle.ref))\n",
+        "    for asker in cycle.askers:\n        step.reply(asker, ended.text)\n",
         "    step.publish(AgentEnd(messages=messages, usage=cycle.usage, stop_reason=stop_reason, ref=cycle.ref))\n"
-        * 2,
+        "    for asker in cycle.askers:\n        step.reply(asker, ended.text)\n",
         "property_tests/plugins/test_stacks.py::test_larger_stacks_of_built_in_plugins_hold",
     ),
     _row(

@@ -78,7 +78,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a caller that has left leaves its tool at work",
         breaks="cancelling the caller stops the tool",
-        file="runtime/supervisor.py",
+        file="runtime/starting.py",
         old='                await session.stop("the call is over")\n',
         new="",
         killed_by=f"{_CALL}::test_a_call_gives_what_the_tool_says",

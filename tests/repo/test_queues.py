@@ -135,7 +135,9 @@ def test_nothing_but_its_actor_writes_a_session():
         name for name, source in sources.items() if _takes(source, "agentrail.core.session.machine", "step")
     }
     assert steps == {"runtime/session.py", "runtime/assembly.py"}
-    writers = {name for name, source in sources.items() if re.search(r"\.state(, \w+)? = .*step\b", source)}
+    writers = {
+        name for name, source in sources.items() if re.search(r"\.state(, \w+)? = .*step(_stored)?\b", source)
+    }
     assert writers == {"runtime/session.py"}
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import trio
@@ -105,3 +105,26 @@ async def until_status(session: Session, fits: Callable[[Status], bool]) -> Stat
         while not fits(status := await session.status()):
             await trio.lowlevel.checkpoint()
     return status
+
+
+class only:  # noqa: N801 - reads like `subscribe`, in whose place it stands
+    """Subscribe to a session, and read nothing but these kinds: the ends of cycles come unasked."""
+
+    def __init__(self, session: Session, *kinds: type[Event], after: int | None = None) -> None:
+        self._events = session.subscribe(kinds=kinds, after=after)
+        self._kinds = kinds
+
+    async def __aenter__(self) -> Self:
+        await self._events.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self._events.__aexit__(*raised)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        while not isinstance(event := await anext(self._events), self._kinds):
+            pass
+        return event

@@ -21,6 +21,7 @@ from agentrail.runtime.agent_tools import AgentTool
 from agentrail.runtime.task_group import TaskCrashed
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import HangingTool
+from tests.runtime.rig import only
 
 SCOUT = Agent(name="scout", description="Finds files.", system_prompt="You look.", tools=(), background=True)
 SPAWN = ("spawn_agent", {"agent": "scout", "task": "Look."})
@@ -272,7 +273,7 @@ async def test_what_an_agent_says_while_nothing_waits_is_read_in_front_of_the_ne
     """A note never starts a cycle by itself (12.2.2)."""
     script = Script(calls(SPAWN), says("on"))
     session = await start(supervisor, script)
-    async with session.subscribe(kinds=[SubagentEvent], after=0) as events:
+    async with only(session, SubagentEvent, after=0) as events:
         await session.ask("go")
         async for event in events:
             if isinstance(event.event, AgentEnd):

@@ -36,7 +36,7 @@ from agentrail.messages import ToolMessage
 from agentrail.testing.expectations import check_history
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
 from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool
-from tests.runtime.rig import calling, on_virtual_time, saying, until, wants
+from tests.runtime.rig import calling, on_virtual_time, only, saying, until, wants
 
 ANY_CAPABILITIES: Any = Capabilities  # what no type checker would let through
 
@@ -198,7 +198,7 @@ async def test_tools_are_there_for_the_next_request(supervisor):
     """Attached, replaced and detached all at once, with one `ToolsUpdated` each; the receipt lists what was not there."""
     model = saying("one", "two", "three")
     session = await supervisor.start_session(model=model, tools=[RecordingTool(name="a")])
-    async with session.subscribe(kinds=[ToolsUpdated]) as events:
+    async with only(session, ToolsUpdated) as events:
         attached = await session.attach_tools(RecordingTool(name="c"), RecordingTool(name="b"))
         await session.ask("one")
         detached = await session.detach_tools("a", "nobody", "b")

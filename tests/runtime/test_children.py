@@ -27,6 +27,7 @@ from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool
 from agentrail.tools import builtin
 from agentrail.tools.task import TaskTool
+from tests.runtime.rig import only
 
 TASK = calls(("task", {"description": "Count the files."}))
 
@@ -69,7 +70,7 @@ async def test_a_task_is_answered_with_the_last_text_of_its_session(supervisor):
 async def test_all_that_a_child_publishes_appears_on_its_parent(supervisor):
     """With the child's own numbers and path; deltas are as little replayed there as here."""
     session = await supervisor.start_session(model=working(), tools=[TaskTool()], session_id="boss")
-    async with session.subscribe(kinds=[SubagentEvent]) as events:
+    async with only(session, SubagentEvent) as events:
         await session.ask("go")
         await session.stop()
         seen = [event async for event in events]

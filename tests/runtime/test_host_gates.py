@@ -15,7 +15,7 @@ from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import on_virtual_time, until
+from tests.runtime.rig import on_virtual_time, only, until
 
 AWAY = "the database is away"
 
@@ -339,7 +339,7 @@ async def test_a_hook_that_will_not_stop_is_named_in_the_receipt():
     host, read = Host(deaf), RecordingTool(name="read")
     async with open_nameless(host=host.hooks) as supervisor:
         session = await supervisor.start_session(model=two_turns("read"), tools=[read])
-        async with session.subscribe(kinds=[AbortSettled]) as events:
+        async with only(session, AbortSettled) as events:
             await session.prompt("go")
             await host.asking.wait()
             assert not (await session.abort(wait=False)).settled

@@ -27,6 +27,7 @@ from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.tools import RecordingTool
+from tests.runtime.rig import only
 
 
 @attrs.frozen
@@ -127,7 +128,7 @@ async def test_no_plugin_changes_the_data_of_the_application(supervisor):
     session = await supervisor.start_session(
         model=ScriptedModel([says("yes")]), plugins=[Meddler], user_data={"tenant": {"name": "acme"}}
     )
-    async with session.subscribe(kinds=[PluginFailed, PluginEvent]) as events:
+    async with only(session, PluginFailed, PluginEvent) as events:
         assert await session.ask("Hi") == "yes"
         await session.stop()
         failed, said = [event async for event in events]
@@ -198,7 +199,7 @@ async def test_an_approval_runs_the_very_call(supervisor):
 async def test_a_slow_plugin_is_named_once(supervisor):
     """Over 50 ms: one event, and no more within a minute."""
     session = await supervisor.start_session(model=ScriptedModel([says("a"), says("b")]), plugins=[Slow])
-    async with session.subscribe(kinds=[PluginSlow]) as events:
+    async with only(session, PluginSlow) as events:
         await session.ask("one")
         await session.ask("two")
         await session.stop()
@@ -214,7 +215,7 @@ async def test_a_plugin_gets_the_file_that_it_asked_for(supervisor):
         model=ScriptedModel([says("a"), says("b")]), plugins=[Reader], sandbox=files
     )
     with trio.fail_after(5):
-        async with session.subscribe(kinds=[PluginEvent]) as events:
+        async with only(session, PluginEvent) as events:
             await session.ask("one")
             assert (await anext(events)).payload == "buy milk"
 
@@ -391,7 +392,7 @@ async def test_what_a_plugin_asks_a_model_is_paid_from_the_budget(
         max_output_tokens=100,
     )
     with trio.fail_after(10):
-        async with session.subscribe(kinds=[PluginEvent]) as events:
+        async with only(session, PluginEvent) as events:
             assert await session.ask("go") == "done"
             heard = await anext(events)
     assert heard.payload == told

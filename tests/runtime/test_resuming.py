@@ -94,7 +94,7 @@ async def test_kinds_choose_what_is_replayed_too(supervisor):
     async with session.subscribe(after=0, kinds=[AgentStart, AgentEnd]) as events:
         await session.ask("Again")
         await session.stop()
-        assert kinds(await rest(events)) == ["AgentStart", "AgentEnd"] * 2
+        assert kinds(await rest(events)) == ["AgentStart", "AgentEnd", "AgentStart", "AgentEnd", "SessionEnd"]
 
 
 async def test_a_small_buffer_bounds_what_is_live_only(supervisor):

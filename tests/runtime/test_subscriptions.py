@@ -43,12 +43,12 @@ async def test_a_subscription_that_was_not_entered_says_so(supervisor):
 
 
 async def test_a_subscriber_may_choose_kinds(supervisor):
-    """Only these come, and the numbers tell what was left out."""
+    """Only these come, and how all ends; the numbers tell what was left out."""
     session = await supervisor.start_session(model=saying("a"))
     async with session.subscribe(kinds=[AgentStart, AgentEnd]) as events:
         await session.ask("Hi")
         await session.stop()
-        assert kinds(await rest(events)) == ["AgentStart", "AgentEnd"]
+        assert kinds(await rest(events)) == ["AgentStart", "AgentEnd", "SessionEnd"]
 
 
 async def test_a_subscriber_may_do_without_deltas(supervisor):

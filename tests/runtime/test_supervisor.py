@@ -10,7 +10,7 @@ from agentrail.errors import AlreadyStarted, SessionDown
 from agentrail.events import AbortSettled, LeftBehind, SessionEnd
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool
-from tests.runtime.rig import NoSandbox, calling, on_virtual_time, open_bare, open_with, rest, saying
+from tests.runtime.rig import NoSandbox, calling, on_virtual_time, only, open_bare, open_with, rest, saying
 
 
 async def test_a_session_is_found_by_its_id(supervisor):
@@ -191,7 +191,7 @@ async def test_a_tool_that_ignores_an_interrupt_is_cut_off_and_named(caplog):
     with trio.CancelScope() as scope:
         async with open_bare() as supervisor:
             session = await supervisor.start_session(model=calling("stubborn"), tools=[stubborn])
-            subscription = session.subscribe(kinds=[AbortSettled, SessionEnd])
+            subscription = only(session, AbortSettled, SessionEnd)
             await subscription.__aenter__()
             await session.prompt("Hi")
             await stubborn.started.wait()

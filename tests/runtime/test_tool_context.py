@@ -37,7 +37,7 @@ from agentrail.testing.orphans import no_orphans
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools import builtin
 from agentrail.tools.function import tool
-from tests.runtime.rig import calling, on_virtual_time, until
+from tests.runtime.rig import calling, on_virtual_time, only, until
 from tests.sandboxes.rig import make_sandbox
 
 PATIENCE_SECONDS = 30
@@ -426,7 +426,7 @@ async def test_an_abort_ends_the_question_of_a_tool(supervisor, is_spared):
 
     made = tool_of(work, killable=not is_spared)
     session = await supervisor.start_session(model=calling("work"), tools=[made])
-    async with session.subscribe(kinds=[AskUser, ToolExecutionEnd]) as events:
+    async with only(session, AskUser, ToolExecutionEnd) as events:
         await session.prompt("Hi")
         with trio.fail_after(PATIENCE_SECONDS):
             await anext(events)

@@ -8,6 +8,7 @@ import trio
 
 from agentrail.abc import Ok
 from agentrail.errors import OptionError, PluginError, PromptError, SessionDown
+from agentrail.events import AgentEnd, AgentStart
 from agentrail.runtime.handle import Session
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.plugins import PuppetPlugin
@@ -21,6 +22,21 @@ WRONG = {
         (lambda s: s.ask("Hi", timeout_seconds=True), "timeout_seconds is True: expected a number from 0, or None"),
         (lambda s: s.ask("Hi", timeout_seconds=math.nan), "timeout_seconds is nan: expected a number from 0, or None"),
         (lambda s: s.ask("Hi", timeout_seconds=-1), "timeout_seconds is -1: expected a number from 0, or None"),
+    ],
+    "run": [
+        (lambda s: s.run("Hi", timeout_seconds="5"), "timeout_seconds is '5': expected a number from 0, or None"),
+    ],
+    "stream": [
+        (lambda s: s.stream("Hi", kinds=5), "kinds is 5: expected classes of events"),
+        (lambda s: s.stream("Hi", deltas="no"), "deltas is 'no'"),
+        (lambda s: s.stream("Hi", raise_on_failure=1), "raise_on_failure is 1"),
+        (lambda s: s.stream("Hi", on_leave="stop"), "on_leave is 'stop': expected 'go_on' or 'abort'"),
+        (lambda s: s.stream("Hi", buffer=0), "buffer is 0: expected a whole number from 1"),
+    ],
+    "wait_for": [
+        (lambda s: s.wait_for(5), "what is 5: expected a class of events, or a function of one event"),
+        (lambda s: s.wait_for(str), "what is the class str: expected one of events, such as AgentEnd"),
+        (lambda s: s.wait_for(AgentEnd, timeout_seconds=math.nan), "timeout_seconds is nan: expected a number from 0, or None"),
     ],
     "prompt": [
         (lambda s: s.prompt("Hi", client_id=5), "client_id is 5: expected a text of 1 to 256 characters"),
@@ -256,6 +272,9 @@ AFTER = {
     "receipt_of": lambda s: s.receipt_of("web-1"),
     "prompt": lambda s: s.prompt("Hi"),
     "ask": lambda s: s.ask("Hi"),
+    "run": lambda s: s.run("Hi"),
+    "stream": lambda s: s.stream("Hi").__aenter__(),
+    "wait_for": lambda s: s.wait_for(AgentStart),
     "collect_reply": lambda s: s.collect_reply(),
     "abort": lambda s: s.abort(),
     "status": lambda s: s.status(),
