@@ -1,5 +1,6 @@
 """What is written: pieces go to the file descriptors of the process, and a reader who stops reading stops no other."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterable
@@ -71,4 +72,8 @@ def send_logs_to_stderr() -> None:
     """Keep log lines out of stdout, where structlog would print them."""
     import structlog
 
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    structlog.configure(
+        # Each start of a task is a record of level debug.
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
