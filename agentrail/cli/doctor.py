@@ -22,6 +22,7 @@ from agentrail.app import (
 )
 from agentrail.builds import FOLDER, Build, look_at_build
 from agentrail.cli.exits import Exit, describe_error
+from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.options import BaseUrl, Model
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.errors import AgentrailError, ProviderError
@@ -53,8 +54,9 @@ class Finding:
     remedy: str | None = None
 
 
-def doctor(*, model: Model = None, base_url: BaseUrl = None) -> Exit:
+def doctor(*, model: Model = None, base_url: BaseUrl = None, debug: Debug = False) -> Exit:
     """Say what is configured, installed and reachable; see `commands.py` for the help."""
+    send_logs_to_stderr(debug=debug)
     findings = (
         *look_at_installation(),
         *look_at_variables(os.environ),

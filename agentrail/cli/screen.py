@@ -1,8 +1,6 @@
 """What is written: pieces go to the file descriptors of the process, and a reader who stops reading stops no other."""
 
-import logging
 import os
-import sys
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -65,15 +63,4 @@ def look_of_process() -> ChatStyle:
     """Look at the streams of the process."""
     return decide_look(
         out_is_terminal=os.isatty(1), err_is_terminal=os.isatty(2), no_color=bool(os.environ.get("NO_COLOR"))
-    )
-
-
-def send_logs_to_stderr() -> None:
-    """Keep log lines out of stdout, where structlog would print them."""
-    import structlog
-
-    structlog.configure(
-        # Each start of a task is a record of level debug.
-        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
