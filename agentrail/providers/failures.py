@@ -1,7 +1,8 @@
 """What vendors answer when they do not answer: bodies and statuses become the typed errors, by the tables below.
 
 Pure: values in, an exception out. The text of a message is read in one place, `_OVERFLOW`, because a 400 for a prompt
-that is too long is told from any other 400 by nothing else with some vendors; everywhere else status and code decide.
+that is too long is told from any other 400 by nothing else with some vendors; everywhere else status and code decide. What is advised
+may follow the vendor's words too: advice is for people, and no program branches on it.
 """
 
 import datetime
