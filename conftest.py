@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import pytest
+import structlog
 import trio
 from hypothesis import HealthCheck, settings
 from sybil import Sybil
@@ -160,6 +161,12 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Any:
         if ">>>" not in text and "```" not in text:
             return None
     return _collect_examples(file_path, parent)
+
+
+def pytest_runtest_teardown() -> None:
+    """Leave no log set up: `capture_logs` does, and so does a page; the records of later tests would go to stdout."""
+    if structlog.is_configured():
+        structlog.reset_defaults()
 
 
 # --- collecting: ten thousand tests, and what they import, which live until the end

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias, Unpack
+from urllib.parse import urlsplit
 
 import trio
 from attrs import frozen
@@ -18,12 +19,14 @@ from attrs import frozen
 from agentrail.abc import Provider, Secret
 from agentrail.actors.trio_only import need_trio
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
+from agentrail.errors.advice import Advice, advise
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.demo import Demo
 from agentrail.providers.failures import Vendor, no_keys_shown
 from agentrail.providers.gemini import Gemini
 from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import decode_object
+from agentrail.providers.model_names import likely_model, likely_provider, usual_address
 from agentrail.providers.openai_chat import OpenAIChat
 from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
@@ -66,8 +69,15 @@ VARIABLES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 SECOND_KEYS: Final[Mapping[str, str]] = MappingProxyType({"GEMINI_API_KEY": "GOOGLE_API_KEY"})
 """Where a key is looked for when the first variable is not set."""
 
-OPENAI_URL: Final = "https://api.openai.com/v1"
-"""Where `openai` and `openai-chat` go without a base url; only there they need a key."""
+VENDOR_URLS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "anthropic": "https://api.anthropic.com",
+        "google": "https://generativelanguage.googleapis.com",
+        "openai": "https://api.openai.com/v1",
+        "openai-chat": "https://api.openai.com/v1",
+    }
+)
+"""Where a provider goes without a base url."""
 
 _ADAPTERS: Final[Mapping[str, Callable[[ProviderOptions, HttpClients], Provider]]] = MappingProxyType(
     {
@@ -210,7 +220,7 @@ def make_provider(
         Authentication: Your move: a key is needed and there is none; the message names the variable.
         OptionError: Your move: an option that the provider does not take.
     """
-    name = provider_of(model)
+    name = provider_of(model, has_profiles=profiles is not None and bool(profiles.list()))
     if name in _WITHOUT_OPTIONS and provider_opts:
         raise OptionError([f"{name}: takes no provider options, got {', '.join(sorted(provider_opts))}"])
     if name == "scripted":
@@ -231,7 +241,7 @@ def make_provider(
     options = ProviderOptions.parse({**found, **provider_opts})
     is_keyless = name in _KEYLESS_ELSEWHERE and options.base_url is not None
     if options.api_key is None and not is_keyless:
-        message = f"{model} needs a key: set {key_variable}, or try --model demo: which needs none"
+        message = f"{model} needs a key: {advise(Advice.NO_KEY, variable=key_variable)}"
         raise Authentication(message)
     return _ADAPTERS[name](options, http)
 
@@ -274,25 +284,25 @@ def _check_found(found: Mapping[str, object], variables: Mapping[str, str]) -> N
         raise OptionError(faults) from None
 
 
-def provider_of(model: str) -> str:
+def provider_of(model: str, *, has_profiles: bool = False) -> str:
     """Give the provider that a model string names.
+
+    Args:
+        model: The model string.
+        has_profiles: Whether there are any, so that `registry` is among the providers that a message lists.
 
     Raises:
         ModelNotFound: Your move: there is no such provider, no colon, or no model behind it.
     """
     name, colon, rest = model.partition(":")
-    known = (
-        f"Providers are {', '.join(PROVIDERS)}, as in 'anthropic:{DEFAULT_MODELS['anthropic']}' or 'demo:'"
-    )
+    typed = [one for one in PROVIDERS if one != "scripted" and (one != "registry" or has_profiles)]
+    known = f"Providers are {', '.join(typed)}, as in 'anthropic:{DEFAULT_MODELS['anthropic']}' or 'demo:'"
     if not colon:
-        head, slash, tail = model.partition("/")
-        near = difflib.get_close_matches(head, PROVIDERS, n=1)
-        slip = f" Did you mean '{near[0]}:{tail}'?" if near and (slash or near[0] == "demo") else ""
-        message = f"{model!r} is no model string, expected provider:name.{slip} {known}"
+        guess = _guess_for_model(model)
+        message = f"{model!r} is no model string, expected provider:name.{guess} {known}"
         raise ModelNotFound(message)
     if name not in PROVIDERS:
-        near = difflib.get_close_matches(name, PROVIDERS, n=1)
-        guess = f" Did you mean '{near[0]}:{rest}'?" if near else ""
+        guess = _guess_for_provider(name, rest)
         message = f"there is no provider {name!r}.{guess} {known}"
         raise ModelNotFound(message)
     if not rest and name != "demo":
@@ -300,6 +310,28 @@ def provider_of(model: str) -> str:
         message = f"{model!r} names no model: write one behind the colon, such as '{name}:{example}'"
         raise ModelNotFound(message)
     return name
+
+
+def _guess_for_model(model: str) -> str:
+    head, slash, tail = model.partition("/")
+    near = difflib.get_close_matches(head, PROVIDERS, n=1)
+    if near and (slash or near[0] == "demo"):
+        meant: str | None = f"{near[0]}:{tail}"
+    else:
+        meant = likely_model(model, DEFAULT_MODELS)
+    return "" if meant is None else f" {advise(Advice.MODEL_WITHOUT_PROVIDER, model=meant)}"
+
+
+def _guess_for_provider(name: str, rest: str) -> str:
+    near = difflib.get_close_matches(name, PROVIDERS, n=1)
+    provider = near[0] if near else likely_provider(name)
+    # The colon of `llama3.2:3b` is one of the model.
+    meant = f"{provider}:{rest}" if provider is not None else likely_model(f"{name}:{rest}", {})
+    if meant is None:
+        return ""
+    url = usual_address(name)
+    address = "" if url is None else f" with base_url {url} (--base-url with the command)"
+    return f" {advise(Advice.PROVIDER_UNKNOWN, model=meant, address=address)}"
 
 
 # --- which model the command takes when none is named
@@ -318,10 +350,18 @@ class ChosenModel:
     why: str
 
 
-async def choose_model(environ: Environment, *, wanted: str | None, base_url: str | None) -> ChosenModel:
+async def choose_model(
+    environ: Environment, *, wanted: str | None, base_url: str | None, api_key: Secret | None = None
+) -> ChosenModel:
     """Say which model a command should use: the wanted one, else what the environment points at, else `demo:`.
 
     A server in `OPENAI_BASE_URL` (or `base_url`) is asked for its models, and the first is taken.
+
+    Args:
+        environ: Where keys and base urls are looked for.
+        wanted: The model that was named; None when none was.
+        base_url: The server that was named.
+        api_key: The key that was given for it, in place of that of the environment.
 
     Raises:
         ModelNotFound: Your move: the server could not be asked, or lists nothing; name a model.
@@ -337,7 +377,8 @@ async def choose_model(environ: Environment, *, wanted: str | None, base_url: st
     if server:
         if base_url is None:
             _check_found({"base_url": server}, {"base_url": "OPENAI_BASE_URL"})
-        first = await first_model_of(server, environ.get("OPENAI_API_KEY"))
+        key = api_key.reveal() if api_key is not None else environ.get("OPENAI_API_KEY")
+        first = await first_model_of(server, key)
         return ChosenModel(model=f"openai-chat:{first}", why=f"the first model of {server}")
     if environ.get("OPENAI_API_KEY"):
         return ChosenModel(model=f"openai:{DEFAULT_MODELS['openai']}", why="OPENAI_API_KEY is set")
@@ -380,7 +421,11 @@ async def list_models(base_url: str, api_key: str | None) -> tuple[str, ...]:
     options = ProviderOptions.parse({"base_url": base_url, "api_key": api_key or None})
     key = options.api_key.reveal() if isinstance(options.api_key, Secret) else None
     vendor = Vendor(
-        name=base_url, key_help="set OPENAI_API_KEY to a key of this server", secrets=(key,) if key else ()
+        name=base_url,
+        key_help="set OPENAI_API_KEY to a key of this server",
+        secrets=(key,) if key else (),
+        base_url=options.base_url or "",
+        is_compatible=urlsplit(base_url).hostname != urlsplit(VENDOR_URLS["openai"]).hostname,
     )
     headers = {"accept": "application/json", **({"authorization": f"Bearer {key}"} if key else {})}
     with trio.move_on_after(ASK_WITHIN_SECONDS):

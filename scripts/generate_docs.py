@@ -26,6 +26,7 @@ from agentrail.core.session.legality import LEGALITY, Cell, Verdict
 from agentrail.core.session.state import Phase
 from agentrail.core.stack import plugin
 from agentrail.core.wire import codec
+from agentrail.errors.advice import Advice, setting
 from agentrail.plugins.base import Plugin
 from agentrail.runtime.options import SessionOptions
 from agentrail.testing.scenario import play, read_scenario
@@ -243,7 +244,24 @@ def errors_page() -> str:
     for error in known:
         lines += [f"## `{error.__name__}`", "", f"`code`: `{error.code}`.", "", summary(error), ""]
         lines += [line for line in field_lines(error) if not line.startswith("- `code`: snake_case")]
-    return "\n".join(lines)
+    return "\n".join([*lines, *advice_lines()])
+
+
+def advice_lines() -> Iterator[str]:
+    """What is advised, by what the user did; in braces stands what is known only then."""
+    yield from (
+        "## What is advised",
+        "",
+        "A message of a failed request ends with `What to do:` where the cause can be told. Where it may be one of several, it says all.",
+        "In braces stands what is known only then; a `{setting}` is how an option is set, such as",
+        f"`{setting('stall_seconds', 60)}`.",
+        "",
+        "| what happened | what to do |",
+        "|---|---|",
+    )
+    for row in Advice:
+        yield f"| {row.cause} | {row.words.replace('!r}', '}')} |"
+    yield ""
 
 
 def plugins_page() -> str:

@@ -53,8 +53,8 @@ def test_the_provider_stands_before_the_first_colon(name):
         ("anthropic/claude", "Did you mean 'anthropic:claude'?"),
         ("demo", "Did you mean 'demo:'?"),
         (
-            "claude",
-            "expected provider:name. Providers are anthropic, demo, google, openai, openai-chat, registry",
+            "nonsense",
+            "expected provider:name. Providers are anthropic, demo, google, openai, openai-chat, as in",
         ),
         ("openai_chat:gpt-5", "there is no provider 'openai_chat'. Did you mean 'openai-chat:gpt-5'?"),
         (

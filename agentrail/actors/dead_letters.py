@@ -1,6 +1,5 @@
 """Messages that no actor is going to handle: never an error for the sender, always counted. No contents are kept."""
 
-import logging
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
@@ -8,9 +7,10 @@ from typing import Final
 import trio
 from attrs import field, frozen
 
+from agentrail.logs import Logger
 from agentrail.otp.statem import Call, Cast, Info
 
-LOGGER: Final = logging.getLogger("agentrail.actors")
+LOGGER: Final = Logger("agentrail.actors")
 
 
 @frozen

@@ -4,7 +4,6 @@ An instance ends in one go, without a checkpoint: calls answered, names freed, w
 supervisor. So an observer that hears of an end finds nothing of it left.
 """
 
-import logging
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
@@ -18,6 +17,7 @@ from agentrail.actors.dead_letters import bury
 from agentrail.actors.mailbox import Mailbox, MailboxStatistics
 from agentrail.actors.replies import ReplyTo, down
 from agentrail.errors import CallingSelf, CallTimeout, NoMailbox
+from agentrail.logs import Logger
 from agentrail.otp.edges import call_guarded
 from agentrail.otp.exits import Crashed, ExitReason, Killed, NoProcess, Normal, Shutdown, check_reason
 from agentrail.otp.statem import Call, Cast, Info, RequestFor
@@ -26,7 +26,7 @@ from agentrail.otp.tracebacks import print_exception
 
 R = TypeVar("R")
 
-LOGGER: Final = logging.getLogger("agentrail.actors")
+LOGGER: Final = Logger("agentrail.actors")
 
 
 @frozen
@@ -521,7 +521,7 @@ class ActorHandle:
 def log_bug(error: BaseException) -> None:
     """Write down what a callback raised that may not raise."""
     LOGGER.error(
-        "a callback of an actor or its supervisor raised; please report it\n%s", print_exception(error)
+        "a callback of an actor or its supervisor raised; please report it", exception=print_exception(error)
     )
 
 

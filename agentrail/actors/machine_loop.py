@@ -361,9 +361,12 @@ class MachineLoop:
 
     def _tell_late(self, reason: ExitReason) -> None:
         if not is_clean(reason):
-            trace = reason.traceback if isinstance(reason, Crashed) else ""
+            trace = reason.traceback if isinstance(reason, Crashed) else None
             LOGGER.error(
-                "an effect of %r failed in its clean-up: %s\n%s", self.cell.handle, describe(reason), trace
+                "an effect of %r failed in its clean-up: %s",
+                self.cell.handle,
+                describe(reason),
+                exception=trace,
             )
 
     # --- introspection

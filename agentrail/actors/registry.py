@@ -18,6 +18,7 @@ from agentrail.actors.traced import PASSIVATED
 from agentrail.errors import ActorDown, AlreadyRegistered, NotOwner, RegistryClosed
 from agentrail.otp.edges import call_guarded
 from agentrail.otp.exits import ExitReason, Normal, check_reason
+from agentrail.otp.tracebacks import print_exception
 
 __all__ = ["Activate", "Address", "Entry", "Name", "Registered", "Registry", "RegistryEvent", "Unregistered"]
 
@@ -407,8 +408,8 @@ class Registry:
             has_failed = False
         except trio.Cancelled:  # the end of the run: no actor hears of anything any more
             raise
-        except BaseException:  # noqa: BLE001, ASYNC103 - the edge of the code that starts it: what leaves a system task ends the run
-            LOGGER.exception("starting the holder of the key %r failed", key)
+        except BaseException as error:  # noqa: BLE001, ASYNC103 - the edge of the code that starts it: what leaves a system task ends the run
+            LOGGER.error("starting the holder of the key %r failed", key, exception=print_exception(error))
         finally:
             is_gone_again = self._activating.pop(key, False)
         if has_failed or not (is_gone_again or self._is_held_or_coming(key)):
@@ -502,4 +503,7 @@ class Registry:
 
 
 def _log_listener(error: BaseException) -> None:
-    LOGGER.error("a listener of a registry raised; the others have heard it all the same", exc_info=error)
+    LOGGER.error(
+        "a listener of a registry raised; the others have heard it all the same",
+        exception=print_exception(error),
+    )

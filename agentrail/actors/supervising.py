@@ -5,7 +5,6 @@ of the ladder from asking over killing to `stuck`, and of retries, are deadlines
 """
 
 import faulthandler
-import logging
 import os
 import sys
 from collections.abc import Callable, Hashable, Iterable
@@ -171,8 +170,8 @@ class Tree:
     def _drop_observer(self, error: BaseException) -> None:
         self.observer = None
         LOGGER.error(
-            "the observer of reports raised and is dropped; reports go to this log now\n%s",
-            print_exception(error),
+            "the observer of reports raised and is dropped; reports go to this log now",
+            exception=print_exception(error),
         )
 
 
@@ -181,18 +180,20 @@ def log_report(report: Report) -> None:
     crashed = crash_of(report.reason) if report.kind in _ENDS else None
     if crashed is not None and crashed.type != _NAME_TAKEN:
         LOGGER.error(
-            "%s: child %r of %r: %s\n%s",
+            "%s: child %r of %r: %s",
             report.kind,
             report.child_id,
             report.supervisor,
             describe(report.reason or crashed),
-            crashed.traceback,
+            exception=crashed.traceback,
         )
         return
-    level = logging.DEBUG if report.kind in _QUIET else logging.WARNING
-    if LOGGER.isEnabledFor(level):
-        reason = "" if report.reason is None else describe(report.reason)
-        LOGGER.log(level, "%s: child %r of %r: %s", report.kind, report.child_id, report.supervisor, reason)
+    is_quiet = report.kind in _QUIET
+    if is_quiet and not LOGGER.hears_debug():
+        return
+    tell = LOGGER.debug if is_quiet else LOGGER.warning
+    reason = "" if report.reason is None else describe(report.reason)
+    tell("%s: child %r of %r: %s", report.kind, report.child_id, report.supervisor, reason)
 
 
 class Core:
@@ -319,10 +320,10 @@ class Core:
         """
         kind = type(signal).__name__
         LOGGER.error(
-            "supervisor %r has a bug over a %s; please report it\n%s",
+            "supervisor %r has a bug over a %s; please report it",
             self.cell.id,
             kind,
-            print_exception(error),
+            exception=print_exception(error),
         )
         if not isinstance(signal, SupervisorRequest):
             raise error

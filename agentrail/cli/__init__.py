@@ -2,7 +2,8 @@
 
 - `run.py`, `chat.py`, `doctor.py`, `plugins.py`, `check_plugins.py`: the commands. `commands.py` knows their names, and imports
   the one that is wanted.
-- `options.py`: what `run` and `chat` are told. `exits.py`: exit codes, and errors as sentences.
+- `options.py`: what `run` and `chat` are told; `typed_options.py`: what `--opt` says. `exits.py`: exit codes, and errors as
+  sentences. `logs.py`: what of the log a person sees.
 - `rendering.py`: events as text, without any I/O. `screen.py`, `lines.py`: what is written, and what is typed.
 - `interrupts.py`: what Ctrl-C does.
 

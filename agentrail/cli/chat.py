@@ -14,15 +14,16 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from agentrail.actors.tree import render_tree
-from agentrail.app import choose_model, open_supervisor
+from agentrail.app import open_supervisor
 from agentrail.cli import people
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.interrupts import Interrupts, leave_at_once
 from agentrail.cli.lines import KeyPress, Lines, PlainLines, open_edited_lines
-from agentrail.cli.options import ApproveOption, Choices, decide_approvals, decide_session
+from agentrail.cli.logs import send_logs_to_stderr
+from agentrail.cli.options import ApproveOption, Choices, choose_for, decide_approvals, decide_session
 from agentrail.cli.output import OutputClosed, OutputFailed, write_error
 from agentrail.cli.rendering import Transcript
-from agentrail.cli.screen import DirectScreen, Screen, look_of_process, send_logs_to_stderr
+from agentrail.cli.screen import DirectScreen, Screen, look_of_process
 from agentrail.core.session.projection import Status
 from agentrail.errors import AgentrailError, SessionDown, YourMove
 from agentrail.events import (
@@ -62,7 +63,7 @@ CHAT_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
 
 def chat(*, choices: Choices = Choices(), approve: ApproveOption = None) -> Exit:  # noqa: B008 - frozen
     """Talk with a model; see `commands.py` for the help."""
-    send_logs_to_stderr()
+    send_logs_to_stderr(debug=choices.debug)
     with many_sessions(collect=False):  # so far there was nothing but imports
         return trio.run(serve_chat, choices, approve)
 
@@ -390,7 +391,7 @@ async def _start(
 ) -> Exit:
     transcript = Transcript(look_of_process())
     try:
-        chosen = await choose_model(os.environ, wanted=choices.model, base_url=choices.base_url)
+        chosen = await choose_for(choices, os.environ)
         await DirectScreen().write(transcript.note(f"model {chosen.model} ({chosen.why})"))
         async with open_supervisor(shell_fallback=choices.shell_fallback) as supervisor:
             options = evolve(decide_session(choices, chosen), plugins=decide_approvals(approve))

@@ -14,6 +14,7 @@ from cyclopts import Parameter
 
 from agentrail import outside
 from agentrail.cli.exits import Exit, describe_error
+from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.errors import AgentrailError
 
@@ -46,8 +47,10 @@ def check_plugins(
     combinations: Annotated[
         bool, Parameter(help="not the whole stack, but drawn parts of it, in any order", negative="")
     ] = False,
+    debug: Debug = False,
 ) -> Exit:
     """Look for a conversation in which a stack breaks a promise; see `commands.py` for the help."""
+    send_logs_to_stderr(debug=debug)
     if examples is not None and examples < 1:
         write_error(f"--examples is {examples}: expected 1 or more, or nothing would be tried.")
         return Exit.USAGE

@@ -7,7 +7,9 @@ from typing import Final
 from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 from agentrail.cli.exits import Exit
+from agentrail.cli.logs import OPTION, tell_crash
 from agentrail.cli.output import open_missing_streams, write_error
+from agentrail.otp.edges import call_guarded
 
 
 def version_line() -> str:
@@ -78,8 +80,15 @@ def run_command_line(arguments: Sequence[str]) -> int:
         KeyboardInterrupt: Ctrl-C before or after the command's own handling of it.
     """
     open_missing_streams()
+
+    def crashed(error: BaseException) -> Exit:
+        if isinstance(error, CycloptsError):
+            raise error
+        tell_crash(error, debug=OPTION in arguments)
+        return Exit.FAILED
+
     try:
-        code = app(arguments, exit_on_error=False, print_error=False)
+        code = call_guarded(crashed, app, arguments, exit_on_error=False, print_error=False)
     except UnusedCliTokensError as error:
         write_error(f"{error} The prompt is one argument: put it in quotes.")
         return Exit.USAGE

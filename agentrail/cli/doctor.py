@@ -13,8 +13,8 @@ from attrs import frozen
 
 from agentrail.app import (
     ASK_WITHIN_SECONDS,
-    OPENAI_URL,
     VARIABLES,
+    VENDOR_URLS,
     choose_model,
     list_models,
     make_provider,
@@ -22,6 +22,7 @@ from agentrail.app import (
 )
 from agentrail.builds import FOLDER, Build, look_at_build
 from agentrail.cli.exits import Exit, describe_error
+from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.options import BaseUrl, Model
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.errors import AgentrailError, ProviderError
@@ -33,7 +34,6 @@ from agentrail.sandboxes.programs import find_program
 CheckVerdict: TypeAlias = Literal["good", "absent", "bad"]
 
 _MARKS: Final[Mapping[CheckVerdict, str]] = {"good": "✓", "absent": "–", "bad": "✗"}
-_ANTHROPIC_URL: Final = "https://api.anthropic.com"
 _NAME_WIDTH: Final = 20
 
 
@@ -54,8 +54,9 @@ class Finding:
     remedy: str | None = None
 
 
-def doctor(*, model: Model = None, base_url: BaseUrl = None) -> Exit:
+def doctor(*, model: Model = None, base_url: BaseUrl = None, debug: Debug = False) -> Exit:
     """Say what is configured, installed and reachable; see `commands.py` for the help."""
+    send_logs_to_stderr(debug=debug)
     findings = (
         *look_at_installation(),
         *look_at_variables(os.environ),
@@ -181,10 +182,10 @@ async def look_at_server(
     if provider == "demo":
         return Finding(name="server", verdict="good", text="demo: needs none")
     key_variable, url_variable = VARIABLES[provider]
-    url = base_url or environ.get(url_variable)
+    url = base_url or environ.get(url_variable) or VENDOR_URLS[provider]
     if provider in {"openai", "openai-chat"}:
-        return await _look_at_models(model, url or OPENAI_URL, environ.get(key_variable))
-    return await _look_at_address(url or _ANTHROPIC_URL, http)
+        return await _look_at_models(model, url, environ.get(key_variable))
+    return await _look_at_address(url, http)
 
 
 async def _look_at_models(model: str, url: str, key: str | None) -> Finding:
@@ -224,7 +225,9 @@ async def _look_at_address(url: str, http: HttpClients) -> Finding:
 
 def _decide_refusal(url: str, error: ProviderError) -> Finding:
     if error.status == 404:  # noqa: PLR2004 - a status is its own name
-        return Finding(name="server", verdict="good", text=f"{url} answers, but cannot list its models")
+        hint = None if url.rstrip("/").endswith("/v1") else "if a run fails: does the address end in /v1?"
+        text = f"{url} answers, but cannot list its models"
+        return Finding(name="server", verdict="good", text=text, remedy=hint)
     remedy = (
         "look at the network and at --base-url"
         if error.status is None

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from agentrail.errors import AgentrailError, ErrorInfo
+from agentrail.errors.advice import WHAT_TO_DO
 from agentrail.events import AbortSettled, AgentEnd, AgentError, Event
 
 
@@ -31,11 +32,11 @@ ADVICE: Final[Mapping[str, str]] = MappingProxyType(
         "context_overflow": "ask for less at a time, or name a --model with a larger window",
         "content_refused": "say it in other words, or name another --model",
         "bad_request": "look at --model and the other options; the same request would be refused again",
-        "provider_crashed": "please report it, with the message above",
+        "provider_crashed": "run it with --debug, and report what that shows",
         "provider_error": "try again, or name another --model",
     }
 )
-"""What to do about each kind of failure, after its message has said what happened."""
+"""What to do about each kind of failure, where its message has not said it itself."""
 
 
 def exit_of(event: Event) -> Exit | None:
@@ -54,11 +55,13 @@ def exit_of(event: Event) -> Exit | None:
 
 def describe_failure(error: ErrorInfo) -> str:
     """Say why a cycle failed, and what to do."""
+    message = error.message.rstrip(".")
+    if WHAT_TO_DO in message:  # it knows more than its kind
+        return f"{message}."
     advice = ADVICE.get(error.code)
     if error.retry_after_seconds is not None:
         advice = f"try again in {error.retry_after_seconds:g} s"
-    message = error.message.rstrip(".")
-    return f"{message}. What to do: {advice}." if advice else f"{message}."
+    return f"{message}. {WHAT_TO_DO}{advice}." if advice else f"{message}."
 
 
 def describe_error(error: AgentrailError) -> str:

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias, assert_never
 from agentrail import events
 from agentrail.cli.exits import describe_failure
 from agentrail.core.values.forms import describe_field, fields_of
+from agentrail.errors.advice import without_advice
 from agentrail.events import (
     PERMISSION_OPTIONS,
     AbortReceipt,
@@ -124,7 +125,8 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
         case events.PromptRejected(reason=reason):
             return f"the prompt was refused: {reason}"
         case events.Retry(delay_ms=delay_ms, error=error):
-            return f"{error.message.rstrip('.')}; trying again in {show_milliseconds(delay_ms)}"
+            failed = without_advice(error.message).rstrip(".")  # advice is for when it stays so
+            return f"{failed}; trying again in {show_milliseconds(delay_ms)}"
         case events.ContextOverflow():
             return "the conversation is longer than the model's window"
         case events.ModelSwitched(to_model=model, by=by):

@@ -8,7 +8,9 @@ from attrs import frozen
 from cyclopts import Parameter, validators
 
 from agentrail.abc import Tool
-from agentrail.app import ChosenModel
+from agentrail.app import ChosenModel, choose_model
+from agentrail.cli.logs import Debug
+from agentrail.cli.typed_options import read_options
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError, PromptError
 from agentrail.messages import MAX_PROMPT_BYTES, JsonValue
@@ -51,6 +53,8 @@ class Choices:
         system: What stands before the conversation.
         max_turns: Model calls in one cycle.
         max_retries: How often a request is sent again after an error that may pass.
+        opt: Options of the provider, each as `key=value`.
+        debug: Whether a crash is shown with its traceback.
     """
 
     model: Model = None
@@ -90,6 +94,16 @@ class Choices:
             validator=validators.Number(gte=0),
         ),
     ] = 3
+    opt: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="An option of the provider as key=value, such as stall_seconds=60; as often as you like. Tables and lists are "
+            "written as JSON.",
+            negative=(),
+            show_default=False,
+        ),
+    ] = ()
+    debug: Debug = False
 
 
 def decide_tools(text: str) -> tuple[Tool, ...]:
@@ -130,19 +144,41 @@ def decide_approvals(text: str | None) -> tuple[PluginEntry, ...]:
     return (approval,)
 
 
+async def choose_for(choices: Choices, environ: Mapping[str, str]) -> ChosenModel:
+    """Say which model to use.
+
+    Raises:
+        OptionError: Your move: an option of the provider that is none, before any server is asked.
+        ModelNotFound: Your move: as of `choose_model`.
+    """
+    opts = decide_provider_options(choices)
+    return await choose_model(
+        environ, wanted=choices.model, base_url=opts.get("base_url"), api_key=opts.get("api_key")
+    )
+
+
+def decide_provider_options(choices: Choices) -> Mapping[str, Any]:
+    """Make the options of the provider: those of `--opt`, and `--base-url`, which is short for one of them.
+
+    Raises:
+        OptionError: Your move: all that is wrong with them, at once.
+    """
+    given = {"base_url": choices.base_url} if choices.base_url else {}
+    return read_options(choices.opt, given)
+
+
 def decide_session(choices: Choices, chosen: ChosenModel) -> SessionOptions:
     """Make the options of the session.
 
     Raises:
         OptionError, ToolDefinitionError: Your move: see the message.
     """
-    provider_opts: Mapping[str, Any] = {"base_url": choices.base_url} if choices.base_url else {}
     return SessionOptions(
         model=chosen.model,
         tools=decide_tools(choices.tools),
         system_prompt=choices.system,
         working_dir=choices.cwd,
-        provider_opts=provider_opts,
+        provider_opts=decide_provider_options(choices),
         max_turns=choices.max_turns,
         max_retries=choices.max_retries,
     )

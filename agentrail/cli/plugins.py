@@ -14,6 +14,7 @@ from cyclopts import App, Parameter
 
 import agentrail.plugins
 from agentrail.cli.exits import Exit, describe_error
+from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.core.protocol.hooks import HOOKS
 from agentrail.core.stack.loading import PluginEntry, load_stack
@@ -28,8 +29,9 @@ app: Final = App(name="plugins", result_action="return_value")
 
 
 @app.default
-def list_plugins() -> Exit:
+def list_plugins(*, debug: Debug = False) -> Exit:
     """Say which plugins are built in; see `commands.py` for the help."""
+    send_logs_to_stderr(debug=debug)
     return _print("\n\n".join(map(show_plugin, built_ins())))
 
 
@@ -47,8 +49,11 @@ def explain(
         ),
     ],
     event: Annotated[Path, Parameter(help='A file with a hook event as JSON: {"hook": "BeforeTool", …}.')],
+    *,
+    debug: Debug = False,
 ) -> Exit:
     """Print the chain behind an outcome; see the help above."""
+    send_logs_to_stderr(debug=debug)
     try:
         compiled, states = load_stack(find_stack(stack))
         asked = decode_hook_event(_read(event))

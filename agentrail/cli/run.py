@@ -11,13 +11,14 @@ import trio
 from attrs import define, field, frozen
 from cyclopts import Parameter
 
-from agentrail.app import choose_model, open_supervisor
+from agentrail.app import open_supervisor
 from agentrail.cli.exits import Exit, describe_error, exit_of
 from agentrail.cli.interrupts import Interrupts, leave_at_once
-from agentrail.cli.options import Choices, decide_prompt, decide_session
+from agentrail.cli.logs import send_logs_to_stderr
+from agentrail.cli.options import Choices, choose_for, decide_prompt, decide_session
 from agentrail.cli.output import OutputClosed, OutputFailed, write_error
 from agentrail.cli.rendering import Transcript, json_line
-from agentrail.cli.screen import DirectScreen, look_of_process, send_logs_to_stderr
+from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.errors import AgentrailError, SessionDown
 from agentrail.events import Event
 from agentrail.messages import MAX_PROMPT_BYTES
@@ -73,7 +74,7 @@ def run(
     except AgentrailError as error:
         write_error(describe_error(error))
         return Exit.USAGE
-    send_logs_to_stderr()
+    send_logs_to_stderr(debug=choices.debug)
     with many_sessions(collect=False):  # so far there was nothing but imports
         return trio.run(serve_run, Order(prompt=text, choices=choices, json=json))
 
@@ -149,7 +150,7 @@ async def serve_run(order: Order) -> Exit:
 
 async def _work(order: Order, printer: _Printer, stop: _Stop) -> Exit:
     try:
-        chosen = await choose_model(os.environ, wanted=order.choices.model, base_url=order.choices.base_url)
+        chosen = await choose_for(order.choices, os.environ)
         await printer.say(f"model {chosen.model} ({chosen.why})")
         async with open_supervisor(shell_fallback=order.choices.shell_fallback) as supervisor:
             session = await supervisor.start_session(decide_session(order.choices, chosen))

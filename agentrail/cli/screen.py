@@ -1,7 +1,6 @@
 """What is written: pieces go to the file descriptors of the process, and a reader who stops reading stops no other."""
 
 import os
-import sys
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -65,10 +64,3 @@ def look_of_process() -> ChatStyle:
     return decide_look(
         out_is_terminal=os.isatty(1), err_is_terminal=os.isatty(2), no_color=bool(os.environ.get("NO_COLOR"))
     )
-
-
-def send_logs_to_stderr() -> None:
-    """Keep log lines out of stdout, where structlog would print them."""
-    import structlog
-
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))

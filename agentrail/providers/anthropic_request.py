@@ -65,7 +65,7 @@ class MessagesFormat:
         self.endpoint = Endpoint(
             base_url=base_url,
             url=url,
-            vendor=Vendor(name=NAME, key_help=_KEY_HELP),
+            vendor=Vendor(name=NAME, key_help=_KEY_HELP, base_url=base_url),
             key_header="x-api-key",
             key_prefix="",
             key_missing=f"anthropic needs a key: {_KEY_HELP}",

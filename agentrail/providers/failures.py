@@ -1,15 +1,18 @@
 """What vendors answer when they do not answer: bodies and statuses become the typed errors, by the tables below.
 
 Pure: values in, an exception out. The text of a message is read in one place, `_OVERFLOW`, because a 400 for a prompt
-that is too long is told from any other 400 by nothing else with some vendors; everywhere else status and code decide.
+that is too long is told from any other 400 by nothing else with some vendors; everywhere else status and code decide. What is advised
+may follow the vendor's words too: advice is for people, and no program branches on it.
 """
 
 import datetime
+import html
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import urljoin, urlsplit
 
 from attrs import frozen
 
@@ -26,6 +29,7 @@ from agentrail.errors import (
     Timeout,
     Transport,
 )
+from agentrail.errors.advice import Advice, advise, setting, with_advice
 from agentrail.providers.json_text import decode_json, shown
 from agentrail.providers.numbers import read_date, read_integer, read_seconds
 
@@ -41,12 +45,17 @@ class Vendor:
         key_help: Where the key comes from, as a half sentence: `set ANTHROPIC_API_KEY or …`.
         path_help: What a 404 may mean besides a wrong model, as a sentence; empty where it means nothing else.
         secrets: The keys in use: no error text holds them, or a piece of them.
+        base_url: What the addresses of its requests begin with; empty where that is not known.
+        is_compatible: Whether it is a server that speaks the format of a vendor and is not that vendor: the addresses of
+            those end in `/v1`, and people forget it.
     """
 
     name: str
     key_help: str
     path_help: str = ""
     secrets: tuple[str, ...] = ()
+    base_url: str = ""
+    is_compatible: bool = False
 
     def __repr__(self) -> str:
         """Show the name alone."""
@@ -62,12 +71,14 @@ class Answer:
         headers: With names in lower case.
         body: As text.
         now: The time of the answer, to which a date in `Retry-After` is compared.
+        url: What was asked; empty where that is not known.
     """
 
     status: int
     headers: Mapping[str, str]
     body: str
     now: datetime.datetime
+    url: str = ""
 
 
 @frozen(kw_only=True)
@@ -188,12 +199,16 @@ def failure_of(answer: Answer, vendor: Vendor) -> ProviderError:
     """
     fault = _fault_of_body(answer.body)
     if fault is None:
-        kind, text = _kind_of_page(answer.status), shown(answer.body) or "nothing"
+        kind, text = _kind_of_page(answer.status), shown_page(answer.body)
     else:
-        kind, text = _kind(answer.status, fault), fault.message
-    said = f"{vendor.name} answered {answer.status}: {shown(text)}"
+        kind, text = _kind(answer.status, fault), shown(fault.message)
+    if 300 <= answer.status < 400:  # noqa: PLR2004 - a status is its own name
+        text, advice = _redirected(text, answer, vendor)
+    else:
+        advice = decide_advice(kind, vendor, fault, answer)
+    said = scrubbed(f"{vendor.name} answered {answer.status}: {text}", vendor.secrets)
     return kind(
-        scrubbed(said, vendor.secrets) + _advice(kind, answer, vendor),
+        with_advice(said, *advice),
         status=answer.status,
         request_id=_shown_id(request_id_of(answer.headers), vendor),
         retry_after_seconds=_longest(
@@ -234,9 +249,9 @@ def cut_short(vendor: Vendor) -> Transport:
 
 def _broken_off(fault: _Fault, vendor: Vendor, request_id: str | None) -> ProviderError:
     kind = _kind(fault.status, fault) if fault.status or fault.codes else Overloaded
-    said = f"{vendor.name} broke off with an error: {shown(fault.message)}"
+    said = scrubbed(f"{vendor.name} broke off with an error: {shown(fault.message)}", vendor.secrets)
     return kind(
-        scrubbed(said, vendor.secrets),
+        with_advice(said, *decide_advice(kind, vendor, fault)),
         status=fault.status,
         request_id=_shown_id(request_id, vendor),
         retry_after_seconds=fault.retry_after_seconds,
@@ -274,20 +289,139 @@ def _kind_of_page(status: int) -> Kind:
     return _BY_STATUS.get(status, BadRequest)
 
 
-def _advice(kind: Kind, answer: Answer, vendor: Vendor) -> str:
+# --- advice
+
+_ABOUT_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})
+_NO_CREDIT: Final = (
+    "credit balance is too low"  # a plain 400 of Anthropic; of its words only advice is made, and no type
+)
+_PASSING: Final = frozenset({Overloaded, RateLimited, Timeout})
+
+
+def decide_advice(
+    kind: Kind, vendor: Vendor, fault: _Fault | None, answer: Answer | None = None
+) -> tuple[str, ...]:
+    """Say what to do about a refusal; several things where it may be one of several, nothing where it is no case of the table.
+
+    Args:
+        kind: What it was judged to be.
+        vendor: Who refused.
+        fault: What the body says; None when it says nothing in the format.
+        answer: The whole answer; None for an error in a stream.
+    """
+    status = answer.status if answer is not None else fault.status if fault is not None else None
+    if fault is not None and _is_about_money(status, fault):
+        return (advise(Advice.NO_CREDIT),)
+    if status == 404:  # noqa: PLR2004 - a status is its own name
+        return _not_found(kind, vendor, fault, answer)
+    if fault is None and answer is not None and is_page(answer.body) and kind not in _PASSING:
+        return (advise(Advice.WEB_PAGE),)
     if kind is Authentication:
-        return f" ({vendor.key_help})"
+        return (_about_the_key(vendor),)
     if kind is ModelNotFound:
-        besides = f"; {vendor.path_help}" if vendor.path_help else ""
-        return f" (look at the part of the model string after the colon{besides})"
-    if answer.status == 404 and vendor.path_help:  # noqa: PLR2004 - a status is its own name
-        return f" ({vendor.path_help})"
-    if kind is ProtocolError or answer.status == 404:  # noqa: PLR2004 - a status is its own name
-        return " (look at base_url: is there a server that speaks this format?)"
-    if 300 <= answer.status < 400:  # noqa: PLR2004 - a status is its own name
-        target = scrubbed(shown(answer.headers.get("location", "elsewhere")), vendor.secrets)
-        return f" (it redirects to {target}, which is not followed, because the key would travel along)"
-    return ""
+        return (_about_the_model(vendor),)
+    if kind is ContextWindowExceeded:
+        return (advise(Advice.WINDOW_FULL, setting=setting("context_window")),)
+    return (advise(Advice.OTHER_FORMAT),) if kind is ProtocolError else ()
+
+
+def _is_about_money(status: int | None, fault: _Fault) -> bool:
+    is_refused = status == 402 or not _ABOUT_MONEY.isdisjoint(fault.codes)  # noqa: PLR2004 - a status
+    return is_refused or _NO_CREDIT in fault.message.lower()
+
+
+def _not_found(kind: Kind, vendor: Vendor, fault: _Fault | None, answer: Answer | None) -> tuple[str, ...]:
+    said: list[str] = []
+    is_about_the_model = fault is not None and "model_not_found" in fault.codes
+    if vendor.is_compatible and not is_about_the_model and not _has_version(vendor.base_url):
+        said.append(advise(Advice.NO_VERSION, setting=setting("base_url", f"{vendor.base_url}/v1")))
+    if vendor.path_help:
+        said.append(vendor.path_help)
+    if kind is ModelNotFound:
+        said.append(_about_the_model(vendor))
+    elif not said:
+        is_web = answer is not None and is_page(answer.body)
+        said.append(advise(Advice.WEB_PAGE if is_web else Advice.OTHER_FORMAT))
+    return tuple(said)
+
+
+_VERSION: Final = re.compile(r"v\d+(alpha|beta)?\d*")
+
+
+def _has_version(url: str) -> bool:
+    return any(_VERSION.fullmatch(part) for part in urlsplit(url).path.split("/"))
+
+
+def _about_the_model(vendor: Vendor) -> str:
+    if vendor.is_compatible and vendor.base_url:
+        return advise(Advice.MODEL_NOT_SERVED, url=vendor.base_url)
+    return advise(Advice.MODEL_UNKNOWN)
+
+
+def _about_the_key(vendor: Vendor) -> str:
+    owner = owner_of_foreign_key(vendor)
+    if owner is None:
+        row = Advice.WRONG_KEY if vendor.secrets else Advice.KEY_WANTED
+        return advise(row, key_help=vendor.key_help)
+    return advise_about_foreign_key(vendor, owner)
+
+
+def advise_about_foreign_key(vendor: Vendor, owner: str) -> str:
+    """Say what to do with the key of another vendor."""
+    instead = f"; or name a model of theirs, {_PROVIDER_OF[owner]}:…" if owner in _PROVIDER_OF else ""
+    return advise(
+        Advice.KEY_OF_ANOTHER, owner=owner, vendor=vendor.name, key_help=vendor.key_help, instead=instead
+    )
+
+
+def _redirected(text: str, answer: Answer, vendor: Vendor) -> tuple[str, tuple[str, ...]]:
+    """Say where a redirect points to, which tells more than the page that comes with it, and how to go there on purpose."""
+    location = answer.headers.get("location", "")
+    base_url = _base_url_behind(location, answer, vendor)
+    if base_url is None:
+        return text, (advise(Advice.REDIRECT_NOWHERE),)
+    url = scrubbed(shown(base_url), vendor.secrets)
+    advice = advise(Advice.REDIRECT, url=url, setting=setting("base_url", url))
+    return f"it redirects to {shown(location)}", (advice,)
+
+
+def _base_url_behind(location: str, answer: Answer, vendor: Vendor) -> str | None:
+    """Take from the target of a redirect what is added to a base url, which stands at the end of what was asked too."""
+    try:
+        parts = urlsplit(urljoin(answer.url, location))
+    except ValueError:  # of an address that is none
+        return None
+    if not location or parts.scheme not in {"http", "https"} or not parts.hostname:
+        return None
+    added = answer.url.removeprefix(vendor.base_url).partition("?")[0] if vendor.base_url else ""
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".removesuffix(added).rstrip("/")
+
+
+# --- pages
+
+_MARKS_OF_A_PAGE: Final = ("<!doctype html", "<html", "<head", "<body")
+_LOOKED_AT: Final = 2_000
+# Two patterns, and each finds its place in one walk: a page may be made to be walked through again and again.
+_TITLE_BEGINS: Final = re.compile(r"<title[^<>]*>", re.IGNORECASE)
+_TITLE_ENDS: Final = re.compile(r"</title", re.IGNORECASE)
+
+
+def is_page(body: str) -> bool:
+    """Tell whether a body is a web page."""
+    head = body[:_LOOKED_AT].lstrip("\ufeff \t\r\n").lower()
+    return head.startswith("<") and any(mark in head for mark in _MARKS_OF_A_PAGE)
+
+
+def shown_page(body: str) -> str:
+    """Say of a body that is of no format we know what it is: of a web page its title, of all else how it begins."""
+    title = shown(html.unescape(_title_of(body))) if is_page(body) else ""
+    return f"a web page, {title!r}" if title else shown(body) or "nothing"
+
+
+def _title_of(page: str) -> str:
+    begins = _TITLE_BEGINS.search(page)
+    ends = _TITLE_ENDS.search(page, begins.end()) if begins is not None else None
+    return page[begins.end() : ends.start()] if begins is not None and ends is not None else ""
 
 
 # --- reading bodies
@@ -370,6 +504,51 @@ _LOOKS_LIKE_A_KEY: Final = re.compile(r"\b(?:sk|pk|rk|gsk|xai|AIza)[-_]?[\w*.\-]
 _WORD: Final = re.compile(r"[^\s'\",;:()\[\]{}<>]+")
 _TELLING_CHARACTERS: Final = 4
 _MIN_SECRET: Final = 8
+
+_OWNERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "sk-ant-": "Anthropic",
+        "sk-proj-": "OpenAI",
+        "sk-svcacct-": "OpenAI",
+        "sk-or-": "OpenRouter",
+        "AIza": "Google",
+        "gsk_": "Groq",
+        "xai-": "xAI",
+    }
+)
+"""Whose a key is, by how it begins."""
+
+_PROVIDER_OF: Final[Mapping[str, str]] = MappingProxyType(
+    {"Anthropic": "anthropic", "OpenAI": "openai", "Google": "google"}
+)
+_OWNER_OF_HOST: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "api.anthropic.com": "Anthropic",
+        "api.openai.com": "OpenAI",
+        "generativelanguage.googleapis.com": "Google",
+    }
+)
+_OWNER_OF_FORMAT: Final[Mapping[str, str]] = MappingProxyType(
+    {"anthropic": "Anthropic", "openai": "OpenAI", "openai-chat": "OpenAI", "google": "Google"}
+)
+
+
+def owner_of_foreign_key(vendor: Vendor, *, sure: bool = False) -> str | None:
+    """Say whose the key is that a vendor is given, if it begins like those of another one; else None.
+
+    Args:
+        vendor: With the key among its secrets.
+        sure: Only where the vendor itself is asked. A server that speaks its format may take any key, and many do.
+    """
+    host = urlsplit(vendor.base_url).hostname or ""
+    ours = _OWNER_OF_HOST.get(host) if sure else _OWNER_OF_HOST.get(host, _OWNER_OF_FORMAT.get(vendor.name))
+    owner = next(
+        (owner for begin, owner in _OWNERS.items() for key in vendor.secrets if key.startswith(begin)), None
+    )
+    if ours is None or owner in {None, ours}:
+        return None
+    # Compatible servers have vendors of their own, whose keys they take.
+    return owner if host in _OWNER_OF_HOST or owner in _PROVIDER_OF else None
 
 
 def scrubbed(text: str, secrets: tuple[str, ...]) -> str:

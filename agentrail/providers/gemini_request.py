@@ -66,7 +66,7 @@ class GeminiFormat:
         self.endpoint = Endpoint(
             base_url=base_url,
             url=f"{base_url.removesuffix('/v1beta')}/v1beta/models",  # people write both
-            vendor=Vendor(name=NAME, key_help=_KEY_HELP),
+            vendor=Vendor(name=NAME, key_help=_KEY_HELP, base_url=base_url),
             key_header="x-goog-api-key",
             key_prefix="",
             key_missing=f"google needs a key: {_KEY_HELP}",

@@ -21,14 +21,18 @@ from urllib.request import getproxies
 
 import httpx
 import httpx_sse
-import structlog
 import trio
 from attrs import field, frozen
 
 from agentrail import outside
 from agentrail.errors import ProtocolError, ProviderError, Timeout, Transport
+from agentrail.errors.advice import Advice, advise, setting, with_advice
+from agentrail.logs import Logger
+from agentrail.providers.connecting import why_unreachable
 from agentrail.providers.failures import Answer, Vendor, failure_of, scrubbed
 from agentrail.providers.json_text import shown
+
+LOGGER: Final = Logger("agentrail.providers")
 
 MAX_EVENT_BYTES: Final = 4 << 20
 MAX_RESPONSE_BYTES: Final = 64 << 20
@@ -269,9 +273,7 @@ class HttpClients:
     def _warn_of_plain_text(self, scheme: str, host: str, post: Post) -> None:
         if scheme == "http" and post.vendor.secrets and not self._has_warned and not _is_loopback(host):
             self._has_warned = True
-            structlog.get_logger(__name__).warning(
-                "a key travels unencrypted: use https:// or an address of this machine", host=host
-            )
+            LOGGER.warning("a key travels unencrypted: use https:// or an address of this machine", host=host)
 
 
 class _Body(httpx.AsyncByteStream):
@@ -355,6 +357,7 @@ def _answer(response: httpx.Response, body: str) -> Answer:
         headers=MappingProxyType({name.lower(): text for name, text in response.headers.items()}),
         body=body,
         now=datetime.datetime.fromtimestamp(outside.wall(), datetime.UTC),
+        url=str(response.request.url),
     )
 
 
@@ -491,7 +494,7 @@ _TRANSLATION: Final[Mapping[type[httpx.HTTPError], tuple[type[ProviderError], st
         httpx.ConnectTimeout: (Timeout, "did not accept the connection in time"),
         httpx.WriteTimeout: (Timeout, "did not take the request in time"),
         httpx.TimeoutException: (Timeout, "took too long"),
-        httpx.ConnectError: (Transport, "cannot be reached (is base_url right, and the server running?)"),
+        httpx.ConnectError: (Transport, "cannot be reached"),
         httpx.ProxyError: (Transport, "cannot be reached through the proxy"),
         httpx.HTTPError: (Transport, "lost the connection before the answer was complete"),
     }
@@ -511,18 +514,34 @@ def _translated(vendor: Vendor) -> Iterator[None]:
 def _translate(error: httpx.HTTPError, vendor: Vendor) -> ProviderError:
     kind, words = next(entry for foreign, entry in _TRANSLATION.items() if isinstance(error, foreign))
     detail = scrubbed(shown(str(error)), vendor.secrets) or type(error).__name__
-    if _is_bad_certificate(error):
-        # The same certificate comes next time.
-        return Transport(f"{vendor.name} showed a certificate that is not trusted: {detail}", retryable=False)
-    return kind(f"{vendor.name} {words}: {detail}")
+    advice = _advice_of(error)
+    is_distrusted = advice is Advice.CERTIFICATE
+    if is_distrusted:
+        words = "showed a certificate that is not trusted"
+    elif advice is not None and vendor.base_url:
+        words = f"{words} at {vendor.base_url}"
+    told = "" if advice is None else advise(advice, setting=_SETTINGS.get(advice, ""))
+    # The same certificate comes next time.
+    return kind(
+        with_advice(f"{vendor.name} {words}: {detail}", told), retryable=False if is_distrusted else None
+    )
 
 
-def _is_bad_certificate(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+_SETTINGS: Final[Mapping[Advice, str]] = MappingProxyType(
+    {
+        Advice.CERTIFICATE: setting("verify", "/path/to/authority.pem"),
+        Advice.PROXY: setting("trust_env", False),  # noqa: FBT003 - the value of an option
+    }
+)
+
+
+def _advice_of(error: httpx.HTTPError) -> Advice | None:
+    if isinstance(error, httpx.ProxyError):
+        return Advice.PROXY
+    if isinstance(error, httpx.ConnectError):
+        return why_unreachable(error)
+    # In the middle of an answer as well: over HTTP/2 a handshake may come late.
+    return Advice.CERTIFICATE if why_unreachable(error) is Advice.CERTIFICATE else None
 
 
 @contextmanager
@@ -532,8 +551,8 @@ def _answered_by(deadline: float, vendor: Vendor) -> Iterator[None]:
         with trio.fail_at(deadline):
             yield
     except trio.TooSlowError:
-        message = f"{vendor.name} did not begin to answer in time: raise the option 'timeout', or try again"
-        raise Timeout(message) from None
+        advice = advise(Advice.NO_ANSWER, setting=setting("timeout"))
+        raise Timeout(with_advice(f"{vendor.name} did not begin to answer in time", advice)) from None
 
 
 async def next_before(events: AsyncIterator[str], deadline: float, vendor: Vendor) -> str | None:

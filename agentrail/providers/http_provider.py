@@ -7,21 +7,30 @@ import datetime
 import inspect
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Final
 
-import structlog
 from attrs import evolve
 
 from agentrail import outside
 from agentrail.abc import Capabilities, Secret
 from agentrail.core.protocol.request import Chunk, ModelRequest
 from agentrail.errors import Authentication
-from agentrail.providers.failures import Vendor, scrubbed
+from agentrail.errors.advice import with_advice
+from agentrail.logs import Logger
+from agentrail.providers.failures import (
+    Vendor,
+    advise_about_foreign_key,
+    owner_of_foreign_key,
+    scrubbed,
+)
 from agentrail.providers.http import HttpClients
 from agentrail.providers.json_text import shown
 from agentrail.providers.options import ProviderOptions
 from agentrail.providers.prices import PriceList
 from agentrail.providers.streaming import make_post, open_chunks
 from agentrail.providers.wire_format import WireFormat
+
+LOGGER: Final = Logger("agentrail.providers")
 
 
 class HttpProvider:
@@ -60,7 +69,7 @@ class HttpProvider:
         See `agentrail.abc.Provider.open_stream`.
 
         Raises:
-            Authentication: Your move: there is no key.
+            Authentication: Your move: there is no key, or it is one of another vendor.
             ProviderError: On entering or while iterating, once.
 
         Cancellation: Leaving the block, by whatever way, closes the connection.
@@ -69,6 +78,7 @@ class HttpProvider:
         body = wire.encode(request)
         key = await current_key(options, missing=endpoint.key_missing)
         vendor = evolve(endpoint.vendor, secrets=(key,) if key else ())
+        refuse_foreign_key(vendor)
         asking = {endpoint.key_header: f"{endpoint.key_prefix}{key}"} if key else {}
         post = make_post(
             options,
@@ -92,6 +102,18 @@ class HttpProvider:
             self._http.note_ignored(reader.ignored_events)
             if reader.draft.strange_counts:
                 _warn_of_counts(request.model, reader.draft.strange_counts, vendor)
+
+
+def refuse_foreign_key(vendor: Vendor) -> None:
+    """Keep the key of one vendor from another: it would be refused there, and they would have read it.
+
+    Raises:
+        Authentication: Your move: it begins like the keys of another vendor. Only where the vendor itself is asked.
+    """
+    owner = owner_of_foreign_key(vendor, sure=True)
+    if owner is not None:
+        said = f"{vendor.name} was not asked, because the key is for another vendor"
+        raise Authentication(with_advice(said, advise_about_foreign_key(vendor, owner)))
 
 
 async def current_key(options: ProviderOptions, *, missing: str | None) -> str | None:
@@ -121,7 +143,7 @@ async def current_key(options: ProviderOptions, *, missing: str | None) -> str |
 
 def _warn_of_counts(model: str, counts: Mapping[str, object], vendor: Vendor) -> None:
     said = {name: scrubbed(shown(f"{value!r:.1000}"), vendor.secrets)[:40] for name, value in counts.items()}
-    structlog.get_logger(__name__).warning(
+    LOGGER.warning(
         "the provider reports token counts that cannot be: they are left out, and the usage is marked as estimated",
         model=model,
         counts=said,

@@ -73,7 +73,9 @@ class ChatFormat:
         self.endpoint = Endpoint(
             base_url=base_url,
             url=base_url,
-            vendor=Vendor(name=NAME, key_help=_KEY_HELP),
+            vendor=Vendor(
+                name=NAME, key_help=_KEY_HELP, base_url=base_url, is_compatible=not self._is_vendor
+            ),
             key_missing=f"openai-chat needs a key for {base_url}: {_KEY_HELP}" if self._is_vendor else None,
         )
         self._grouping = Grouping(_role_of)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from agentrail.core.protocol.request import ModelRequest
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import OptionError
+from agentrail.errors.advice import Advice, advise
 from agentrail.messages import (
     AssistantMessage,
     Image,
@@ -49,9 +50,6 @@ from agentrail.providers.wire_format import Endpoint, MakeReader
 NAME: Final = "openai"
 _VENDOR_URL: Final = "https://api.openai.com/v1"
 _KEY_HELP: Final = "set OPENAI_API_KEY or the option 'api_key', or try demo: which needs none"
-_PATH_HELP: Final = (
-    "does this server speak Responses? Those that know Chat Completions only want openai-chat:"
-)
 _WORDS_ONLY: Final = (
     "provider option 'reasoning': openai takes off, low, medium or high, not a number of tokens"
 )
@@ -83,7 +81,13 @@ class ResponsesFormat:
         self.endpoint = Endpoint(
             base_url=base_url,
             url=base_url,
-            vendor=Vendor(name=NAME, key_help=_KEY_HELP, path_help="" if self._is_vendor else _PATH_HELP),
+            vendor=Vendor(
+                name=NAME,
+                key_help=_KEY_HELP,
+                path_help="" if self._is_vendor else advise(Advice.NO_RESPONSES),
+                base_url=base_url,
+                is_compatible=not self._is_vendor,
+            ),
             key_missing=f"openai needs a key for {base_url}: {_KEY_HELP}" if self._is_vendor else None,
         )
         self._grouping = Grouping(_role_of)

@@ -6,6 +6,7 @@ lie. What the session decides by (retries, stalls, prices) is read here and hand
 
 import difflib
 import importlib.util
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
@@ -19,6 +20,7 @@ from agentrail.core.policy.budget import Price
 from agentrail.core.policy.model_policy import ModelPolicy
 from agentrail.core.policy.retries import StallPolicy
 from agentrail.errors import OptionError
+from agentrail.errors.advice import Advice, advise
 
 Key: TypeAlias = str | Secret
 KeySource: TypeAlias = Secret | Callable[[], Key | Awaitable[Key]]
@@ -30,6 +32,8 @@ _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _WORDS: Final = ("off", "low", "medium", "high")
 _STALL_POLICIES: Final = ("abort", "retry", "report")
 _PRICES: Final = Price.__struct_fields__
+# What formats add to an address. None of them would find its call below one that ends so.
+_CALL: Final = re.compile(r"(?:/chat)?/(?:completions|responses|messages)$")
 
 
 @frozen(kw_only=True)
@@ -118,9 +122,13 @@ class ProviderOptions:
 
 
 def _unknown(name: object) -> str:
-    near = difflib.get_close_matches(str(name), _RULES, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(_RULES))}"
-    return f"provider option {name!r} does not exist: {hint}"
+    return f"provider option {name!r} does not exist: {nearest_option(str(name))}"
+
+
+def nearest_option(name: str) -> str:
+    """Say which option may have been meant by a name that is none, or which there are."""
+    near = difflib.get_close_matches(name, _RULES, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(_RULES))}"
 
 
 def _got(expected: str, value: object) -> str:
@@ -164,6 +172,11 @@ def _base_url(value: object) -> str | None:
     if parts.query or parts.fragment or not value.strip().isprintable():
         # Some people put a key in there, so it is not repeated either.
         return "expected an address without a query, without a fragment and without blanks: other values go into 'headers'"
+    address = value.strip().rstrip("/")
+    call = _CALL.search(parts.path.rstrip("/"))
+    if call is not None:
+        advice = advise(Advice.CALL_IN_URL, call=call[0], url=address.removesuffix(call[0]))
+        return f"{address!r} is the address of a call, and not what those begin with: {advice}"
     return None
 
 

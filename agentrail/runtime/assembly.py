@@ -1,6 +1,5 @@
 """From options to a session that has not begun: tools, plugins, models and a place for its files are looked up here."""
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -18,6 +17,7 @@ from agentrail.core.session.agent_state import AgentLimits
 from agentrail.core.session.machine import new_session, step
 from agentrail.core.session.state import HostHook, SessionConfig, SessionState
 from agentrail.core.stack.loading import Stack, load_stack
+from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
 from agentrail.runtime.agent_tools import tool_for_handoff, tools_for_agents
@@ -35,7 +35,7 @@ from agentrail.runtime.workspace import MakeSandbox, Workspace, is_unconfined
 # One for all: Python makes an empty one of 200 bytes each time.
 _NO_TOOLS: Final[frozenset[str]] = frozenset()
 
-LOGGER: Final = logging.getLogger("agentrail.runtime")
+LOGGER: Final = Logger("agentrail.runtime")
 
 
 @frozen(kw_only=True)

@@ -5,7 +5,6 @@ one that raises or does not come to an end.
 """
 
 import hashlib
-import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final
@@ -20,6 +19,7 @@ from agentrail.core.protocol.effects import GatherContext
 from agentrail.core.protocol.request import EffectId, ModelRequest
 from agentrail.core.protocol.signals import ContextGathered
 from agentrail.errors import ErrorInfo
+from agentrail.logs import Logger
 from agentrail.messages import Image, Message, Text, UserBlock, UserMessage
 from agentrail.otp.edges import call_guarded
 from agentrail.otp.exits import keep
@@ -28,7 +28,7 @@ from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.scrubbing import Scrub
 
-LOGGER: Final = logging.getLogger("agentrail.runtime")
+LOGGER: Final = Logger("agentrail.runtime")
 
 PROVIDER_SECONDS: Final = 10.0
 """How long one provider is waited for."""

@@ -4,7 +4,6 @@ What it may raise, Trio's own cancellation, and what is no bug (a `KeyboardInter
 crash is written to the log once, with its traceback; callers read what it was and where.
 """
 
-import logging
 import math
 from collections.abc import Callable
 from types import TracebackType
@@ -14,12 +13,13 @@ import msgspec
 import trio
 
 from agentrail.errors import ErrorInfo, ProviderError
+from agentrail.logs import Logger
 from agentrail.otp.edges import FOR_THE_PROCESS, call_guarded, what_leaves
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import describe_bug, traceback_of
 from agentrail.runtime.scrubbing import Scrub
 
-LOGGER: Final = logging.getLogger("agentrail.runtime")
+LOGGER: Final = Logger("agentrail.runtime")
 
 MAX_CRASH_MESSAGE: Final = 2_000
 """The longest message that is made of a crash, in characters."""
@@ -110,7 +110,7 @@ def told(error: BaseException, decide: Callable[[BaseException], ErrorInfo], scr
 
 def log_crash(what: str, error: BaseException, scrub: Scrub) -> None:
     """Write one record with a traceback, which no model reads; a log is a terminal as well, so nothing in it may act."""
-    LOGGER.error("%s\n%s", what, _harmless(traceback_of(error, scrub)))
+    LOGGER.error(_harmless(what), exception=_harmless(traceback_of(error, scrub)))
 
 
 def _harmless(text: str) -> str:

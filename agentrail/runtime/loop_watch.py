@@ -4,7 +4,6 @@ An instrument of Trio looks at the clock around each step of a task. A thread be
 where it is; Trio's own thread cannot, because it is the one that is held. Nothing of this is there while it is off.
 """
 
-import logging
 import sys
 import threading
 import traceback
@@ -17,8 +16,9 @@ import trio
 from attrs import frozen
 
 from agentrail.errors import OptionError
+from agentrail.logs import Logger
 
-LOGGER: Final = logging.getLogger("agentrail.runtime")
+LOGGER: Final = Logger("agentrail.runtime")
 
 HELD_SECONDS: Final = 0.05
 """A step that takes longer is reported: people notice, and so do the timeouts of all other sessions."""

@@ -19,6 +19,7 @@ from agentrail.otp.leaving import describe_crash
 from agentrail.runtime.ports import Ports
 
 _OBJECT: Final = re.compile(r":object\d*$")
+_LONGEST_SECONDS: Final = 1e9  # thirty years
 
 
 @frozen
@@ -148,14 +149,19 @@ def facts_of(model: str, provider: Provider) -> ModelFacts:
         max_retries=policy.max_retries,
         stalls=StallOptions(
             stall_policy=policy.stall_policy,
-            stall_ms=round(policy.stall_seconds * 1000),
-            timeout_ms=round(policy.timeout_seconds * 1000),
+            stall_ms=_milliseconds(policy.stall_seconds),
+            timeout_ms=_milliseconds(policy.timeout_seconds),
         ),
     )
     window = policy.context_window or known.context_window
     if window is None:
         return facts
     return msgspec.structs.replace(facts, context_window=window, window_is_assumed=False)
+
+
+def _milliseconds(seconds: float) -> int:
+    """Count a patience in milliseconds: of any above 0 at least one, and of a very long one no more than a state can hold."""
+    return max(1, round(min(seconds, _LONGEST_SECONDS) * 1000))
 
 
 def _ask(provider: Provider, name: str) -> object:

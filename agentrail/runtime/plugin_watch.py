@@ -30,7 +30,10 @@ _NONE: Final[frozenset[tuple[str, str]]] = frozenset()
 
 
 class PluginCrashed(Exception):
-    """What a plugin raised, said again, where it would not have ended in the core: a cancellation that was not asked for."""
+    """What a plugin raised, said again, where it may not go on as it is.
+
+    It says a secret, or it would not have ended in the core: a cancellation that was not asked for.
+    """
 
 
 class PluginWatch:
@@ -129,10 +132,13 @@ class PluginWatch:
         if what_leaves(error) is not None:
             return
         scrub = partial(without_secrets, user_data=self._user_data)
-        said = scrub(describe_bug(error))[:MAX_CRASH_MESSAGE]
+        words = describe_bug(error)
+        harmless = scrub(words)
+        said = harmless[:MAX_CRASH_MESSAGE]
         if self._is_first(what, said):
             log_crash(f"session {self._session_id}: {what}: {said}", error, scrub)
-        if any(is_cancellation(leaf) for leaf in leaves(error)):
+        # The core makes data of what it catches, and knows no secrets.
+        if harmless != words or any(is_cancellation(leaf) for leaf in leaves(error)):
             raise PluginCrashed(said) from None
 
     def _is_first(self, what: str, said: str) -> bool:

@@ -9,13 +9,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-import structlog
 import trio
 from attrs import evolve, frozen
 
 from agentrail import outside
 from agentrail.abc import ExecuteOptions, ExecuteResult, ProcessOptions, Refusal, ToolProcess
 from agentrail.errors import ProcessRefused
+from agentrail.logs import Logger
 from agentrail.sandboxes.command import CommandRun, Program, open_process, run_command
 from agentrail.sandboxes.confinement import Confinement, ShellFallback, fall_back, probe
 from agentrail.sandboxes.files import Files
@@ -27,6 +27,8 @@ from agentrail.sandboxes.programs import Programs
 from agentrail.sandboxes.protected import OUTPUT_DIRECTORY, STATE_DIRECTORY
 from agentrail.sandboxes.refusals import refuse_commands
 from agentrail.sandboxes.view import Network, View
+
+LOGGER: Final = Logger("agentrail.sandboxes")
 
 _OUTPUT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PASSED_ON: Final = frozenset({"PATH", "HOME", "LANG", "TZ", "TERM", "USER"})
@@ -87,8 +89,7 @@ class Commands:
                 if self._path == Path("/") and found.mode == "bubblewrap":
                     found = fall_back(self._rules.shell_fallback, "the root is the whole machine")
                 if found.mode == "unconfined":
-                    log = structlog.get_logger(__name__)
-                    log.warning("commands_unconfined", root=str(self._path), why=found.why)
+                    LOGGER.warning("commands_unconfined", root=str(self._path), why=found.why)
                 self._confinement = found
         return self._confinement
 

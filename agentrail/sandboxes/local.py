@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
 
-import structlog
 import trio
 
 from agentrail import outside
@@ -34,6 +33,7 @@ from agentrail.abc import (
     WriteResult,
 )
 from agentrail.errors import ProcessRefused, SandboxError
+from agentrail.logs import Logger
 from agentrail.sandboxes.beneath import find_opener, open_anywhere
 from agentrail.sandboxes.commands import CommandRules, Commands, check_command
 from agentrail.sandboxes.confinement import Confinement, ShellFallback, check_choice
@@ -58,6 +58,8 @@ from agentrail.sandboxes.walking import (
     glob_tree,
     list_searched,
 )
+
+LOGGER: Final = Logger("agentrail.sandboxes")
 
 T = TypeVar("T")
 Names = tuple[str, ...]
@@ -122,7 +124,7 @@ class LocalSandbox:
         self._roots = (PurePosixPath(given), PurePosixPath(resolved))
         self._virtual = virtual_mode
         if not virtual_mode:
-            structlog.get_logger(__name__).warning("sandbox_not_virtual", root=str(resolved))
+            LOGGER.warning("sandbox_not_virtual", root=str(resolved))
         own_code = find_own_code(resolved)
         self._programs = find_programs(resolved)
         self._files = Files(

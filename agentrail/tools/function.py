@@ -6,7 +6,6 @@ The decorator reads the signature (`signature.py`), keeps the function callable,
 
 import functools
 import inspect
-import logging
 import math
 import re
 import typing
@@ -21,6 +20,7 @@ from agentrail import outside
 from agentrail.abc import MAX_RESULT_BYTES, Error, Reconciled, ToolContext, ToolListing, ToolOutcome
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ToolDefinitionError
+from agentrail.logs import Logger
 from agentrail.messages import JsonObject
 from agentrail.tools.outcome import to_outcome
 from agentrail.tools.returns import check_returned
@@ -30,7 +30,7 @@ from agentrail.typed import OutputFault
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LOGGER: Final = logging.getLogger("agentrail.tools")
+LOGGER: Final = Logger("agentrail.tools")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -27,7 +27,8 @@ REFUSED = "http://127.0.0.1:9/v1"  # the port `discard`, on which nobody listens
             ("run", "x", "--model", "mistral:y"),
             (
                 "there is no provider 'mistral'",
-                "anthropic, demo, google, openai, openai-chat, registry, scripted",
+                "Did you mean 'openai-chat:mistral:y'?",
+                "Providers are anthropic, demo, google, openai, openai-chat, as in",
             ),
         ),
         (("run", "x", "--model", "demo"), ("'demo' is no model string", "Did you mean 'demo:'?")),

@@ -2,8 +2,13 @@
 
 import json
 
-from agentrail.cli.doctor import Finding, decide_health, look_at_variables, show_finding
+import pytest
+import trio
+
+from agentrail.app import VENDOR_URLS, make_provider
+from agentrail.cli.doctor import Finding, decide_health, look_at_server, look_at_variables, show_finding
 from agentrail.cli.exits import Exit
+from agentrail.providers.http import HttpClients
 from agentrail.testing.serving import open_server, reply
 from tests.cli.rig import run_agentrail
 
@@ -55,6 +60,7 @@ async def test_a_server_without_a_list_of_models_is_reachable():
         ran = await run_agentrail("doctor", "--model", "openai-chat:gpt", "--base-url", served.url)
     assert ran.code == 0
     assert "answers, but cannot list its models" in ran.out
+    assert "does the address end in /v1?" in ran.out
 
 
 async def test_a_wrong_key_is_found_without_a_prompt():
@@ -89,6 +95,31 @@ async def test_an_address_that_answers_anything_is_reachable():
         )
     assert ran.code == 0
     assert "whether the key is right shows with the first request" in ran.out
+
+
+@pytest.mark.parametrize("provider", VENDOR_URLS)
+async def test_without_an_address_the_vendor_of_the_model_is_looked_at(provider, monkeypatch):
+    """Each has its own: Gemini is not asked for at Anthropic's."""
+    asked = []
+
+    async def remember(_clients, url, **_options):
+        await trio.lowlevel.checkpoint()
+        asked.append(url)
+        return listing("x")
+
+    monkeypatch.setattr(HttpClients, "get_text", remember)
+    found = await look_at_server(f"{provider}:x", None, {}, HttpClients())
+    (url,) = asked
+    assert url.removesuffix("/models") == VENDOR_URLS[provider]
+    assert found.verdict == "good"
+    assert VENDOR_URLS[provider] in found.text
+
+
+def test_the_addresses_of_vendors_are_those_of_their_formats():
+    """What is looked at is what a run would ask."""
+    for provider, url in VENDOR_URLS.items():
+        made = make_provider(f"{provider}:x", {"api_key": SECRET}, http=HttpClients(), environ={})
+        assert f"'{url}" in repr(made)
 
 
 async def test_a_server_that_is_not_there_is_said():

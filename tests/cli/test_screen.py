@@ -7,9 +7,10 @@ import structlog
 import trio
 
 from agentrail.cli.lines import KeyPress, PlainLines
+from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all
 from agentrail.cli.rendering import Piece
-from agentrail.cli.screen import DirectScreen, decide_look, send_logs_to_stderr
+from agentrail.cli.screen import DirectScreen, decide_look
 
 
 def test_who_has_stopped_reading_is_no_error_of_ours():

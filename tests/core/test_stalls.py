@@ -53,7 +53,8 @@ def test_a_silence_that_lasts_too_long_ends_the_request(policy):
     assert (silence.error.code, silence.error.retryable) == ("stream_stalled", True)
     assert (
         silence.error.message
-        == "the stream has been silent for 30 s: raise stall_seconds if this model is that slow"
+        == "the stream has been silent for 30 s. What to do: try again; if this model is that slow, raise stall_seconds: "
+        '--opt stall_seconds=60 with the command, provider_opts={"stall_seconds": 60} in a program'
     )
     assert silence.look_again_at_ms is None
 
@@ -76,7 +77,10 @@ def test_before_the_first_chunk_the_timeout_rules(policy):
     error = decide_stall(clock, 600_000, options)[1].error
     assert error is not None
     assert (error.code, error.retryable) == ("timeout", True)
-    assert error.message == "no answer for 600 s: raise timeout if this model thinks for longer"
+    assert error.message == (
+        "no answer for 600 s. What to do: try again; if this model thinks for longer, raise timeout: "
+        '--opt timeout=1200 with the command, provider_opts={"timeout": 1200} in a program'
+    )
 
 
 def test_a_ping_puts_off_the_end_and_not_the_report():

@@ -54,6 +54,22 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         killed_by=f"{_DOORS}[traits_of_a_tool-ValueError]",
     ),
     Mutant(
+        name="what a plugin raises goes on with its secrets",
+        breaks=_READ,
+        file="runtime/plugin_watch.py",
+        old="        if harmless != words or any(",
+        new="        if any(",
+        killed_by=f"{_RECORDS}::test_a_bug_in_a_handler_of_a_plugin",
+    ),
+    Mutant(
+        name="a program that set structlog up has the record elsewhere",
+        breaks=_READ,
+        file="logs.py",
+        old="        if structlog is not None:\n            getattr(structlog",
+        new="        if structlog is None:\n            getattr(structlog",
+        killed_by=f"{_RECORDS}::test_a_program_that_set_structlog_up_has_the_record_there_and_nowhere_else",
+    ),
+    Mutant(
         name="secrets stay in a traceback",
         breaks=_READ,
         file="otp/leaving.py",

@@ -7,6 +7,8 @@ from tests.mutants.mutant import Mutant
 _KEPT: Final = "what a provider keeps of a conversation never shows (7.13)"
 _PLAIN: Final = "no certificates are loaded for a server without TLS (16.4)"
 _BOUNDED: Final = "nothing fills the memory"
+_ADVISED: Final = "the advice names what the user did (14.2)"
+_ADVICE: Final = "tests/providers/test_advice.py"
 _BOUNDS: Final = "tests/providers/test_bounds.py"
 _GROUPING: Final = "tests/providers/test_grouping.py"
 
@@ -58,5 +60,29 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="                    raise failure_of(_answer(response, await _read_refusal(response)), vendor)\n                return",
         new="                    raise failure_of(_answer(response, await _read_document(response)), vendor)\n                return",
         killed_by=f"{_BOUNDS}::test_what_has_no_end_is_given_up",
+    ),
+    Mutant(
+        name="the key of another vendor is sent",
+        breaks="no key travels to where it is not meant for (7.4)",
+        file="providers/http_provider.py",
+        old="        refuse_foreign_key(vendor)\n",
+        new="",
+        killed_by=f"{_ADVICE}::test_the_key_of_another_vendor_is_not_sent",
+    ),
+    Mutant(
+        name="no credit is taken for a wrong key",
+        breaks=_ADVISED,
+        file="providers/failures.py",
+        old="    if fault is not None and _is_about_money(status, fault):\n",
+        new="    if False:\n",
+        killed_by=f"{_ADVICE}::test_the_advice_names_it",
+    ),
+    Mutant(
+        name="a redirect is advised with the path of the call",
+        breaks=_ADVISED,
+        file="providers/failures.py",
+        old='.removesuffix(added).rstrip("/")',
+        new='.rstrip("/")',
+        killed_by=f"{_ADVICE}::test_the_advice_names_it",
     ),
 )

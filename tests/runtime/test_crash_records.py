@@ -4,19 +4,23 @@ import logging
 import re
 
 import pytest
+import structlog
 import trio
 
 from agentrail import ToolContext, plugins as p, tool
-from agentrail.abc import Secret
+from agentrail.abc import HostHooks, HostVerdict, Secret
 from agentrail.core.protocol.signals import Prompt
 from agentrail.core.session.machine import step
-from agentrail.errors import CycleFailed, InternalError, PluginError
-from agentrail.events import PluginFailed, SessionParked, SessionRestarted, ToolExecutionEnd
+from agentrail.errors import AgentrailError, CycleFailed, InternalError, PluginError
+from agentrail.events import PluginFailed, PromptRejected, SessionParked, SessionRestarted, ToolExecutionEnd
 from agentrail.runtime.interpreter import Interpreter
 from agentrail.testing.models import FunctionModel, says
+from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool
 from tests.runtime.doors import Reader, calls_then, says_ok
 from tests.runtime.rig import NoSandbox, open_with, saying, until
+
+pytestmark = pytest.mark.experience("X-006")
 
 PLACE = r"\(runtime/test_crash_records\.py:\d+ in \w+\)"
 SECRET = "sk-very-secret-1"  # noqa: S105 - of nobody
@@ -87,10 +91,25 @@ async def test_a_bug_in_a_handler_of_a_plugin(supervisor, records):
     async with session.subscribe() as events:
         await session.prompt("go")
         failed = (await until(events, PluginFailed))[-1]
-    assert re.search(PLACE, failed.error.message)
+    check(records, failed.error.message)
     (told,) = records()
     assert "plugin 'Guard' crashed on BeforePrompt: Bug: planted Secret(…)" in told
-    assert SECRET not in told
+
+
+async def test_a_bug_in_a_plugin_that_may_refuse(supervisor, records):
+    """Whoever prompted reads which plugin it was, what it raised, and where."""
+
+    class Closed(Guard):
+        on_error = "closed"
+
+    session = await supervisor.start_session(model=saying("ok"), plugins=[Closed], **OPTIONS)
+    async with session.subscribe() as events:
+        with pytest.raises(AgentrailError) as caught:
+            await session.ask("go")
+        rejected = (await until(events, PromptRejected))[-1]
+    for said in (str(caught.value), rejected.reason):
+        assert re.search(r"plugin 'Closed' failed: (PluginCrashed: )?Bug: planted", said)
+        check(records, said)
 
 
 async def test_a_bug_in_the_start_of_a_plugin(supervisor, records):
@@ -161,6 +180,58 @@ async def test_a_bug_in_a_sandbox(records):
         await session.monitor().wait()
     assert len(records()) == 2
     assert "the sandbox could not be closed (Bug: planted Secret(…)" in records()[1]
+
+
+async def raise_for_the_host(_call):
+    """Fail as a hook of a host does."""
+    await trio.lowlevel.checkpoint()
+    return plant()
+
+
+async def allow(_call):
+    """Let it run."""
+    await trio.lowlevel.checkpoint()
+    return HostVerdict()
+
+
+async def ended_under(hooks):
+    """Let a session call a tool under a host, and give what became of the call."""
+    async with open_nameless(host=hooks) as supervisor:
+        session = await supervisor.start_session(
+            model=calls_then("read"), tools=[RecordingTool(name="read", answer="a file")], **OPTIONS
+        )
+        async with session.subscribe() as events:
+            await session.prompt("go")
+            return (await until(events, ToolExecutionEnd))[-1]
+
+
+async def test_a_bug_in_a_hook_of_the_host(records):
+    """Before a call, what takes its place names the hook's bug and the place."""
+    ended = await ended_under(HostHooks(before_tool=raise_for_the_host))
+    assert ended.result.text.startswith('Not run: the host could not judge this call of "read" (Bug: planted')
+    check(records, ended.result.text)
+
+
+async def test_a_bug_in_a_hook_of_the_host_behind_a_call(records):
+    """The result stands, so the record alone says what it was and where."""
+    ended = await ended_under(HostHooks(before_tool=allow, after_tool=raise_for_the_host))
+    assert ended.result.text == "a file"
+    (told,) = records()
+    check(records, told.partition("\n")[0])
+
+
+async def test_a_program_that_set_structlog_up_has_the_record_there_and_nowhere_else(supervisor, records):
+    """Level error, the words as event, the traceback as `exception`, and once."""
+    with structlog.testing.capture_logs() as logs:
+        session = await supervisor.start_session(model=FunctionModel(plant), **OPTIONS)
+        with pytest.raises(CycleFailed) as caught:
+            await session.ask("go")
+    (log,) = [log for log in logs if log["log_level"] not in {"debug", "info"}]
+    assert log["log_level"] == "error"
+    assert log["event"] in str(caught.value)
+    assert re.search(r'tests/runtime/test_crash_records\.py", line \d+, in plant', log["exception"])
+    assert SECRET not in str(log)
+    assert records() == []
 
 
 async def test_a_bug_in_a_tool(supervisor, records):

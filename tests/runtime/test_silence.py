@@ -198,7 +198,7 @@ async def test_what_a_failed_attempt_has_used_counts():
 
 
 @on_virtual_time
-@pytest.mark.parametrize("stall_seconds", [0.05, 0.5, 2.0, 9.9])
+@pytest.mark.parametrize("stall_seconds", [0.01, 0.05, 0.5, 2.0, 9.9])
 async def test_a_short_patience_counts_from_the_first_chunk(stall_seconds):
     """Not from the next report, which is ten seconds away; and what says nothing by itself keeps the stream alive."""
     begun_at, ended_at = 3.0, 3.0 + 20 * stall_seconds * 0.8 + stall_seconds
@@ -212,6 +212,15 @@ async def test_a_short_patience_counts_from_the_first_chunk(stall_seconds):
             await session.ask("Hi")
     assert caught.value.error.code == "stream_stalled"
     assert trio.current_time() - asked_at == pytest.approx(ended_at, abs=0.01 + 0.2 * stall_seconds)
+
+
+@pytest.mark.parametrize(("seconds", "milliseconds"), [(1e-9, 1), (0.0004, 1), (0.5, 500), (1e308, 10**12)])
+def test_a_patience_is_at_least_a_millisecond_and_no_more_than_a_state_can_hold(seconds, milliseconds):
+    """Below that nothing would be waited for at all, and above it no number of a journal is large enough (14.2)."""
+    model = FunctionModel(lambda _: says())
+    model.model_policy = ModelPolicy(stall_seconds=seconds, timeout_seconds=seconds)
+    stalls = facts_of("scripted:object", model).stalls
+    assert (stalls.stall_ms, stalls.timeout_ms) == (milliseconds, milliseconds)
 
 
 @on_virtual_time

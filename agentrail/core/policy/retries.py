@@ -12,6 +12,7 @@ import msgspec
 
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ErrorInfo
+from agentrail.errors.advice import with_remark
 
 StallPolicy: TypeAlias = Literal["report", "retry", "abort"]
 """What becomes of a stream that has gone silent; see `agentrail.core.policy.stalls`."""
@@ -198,7 +199,7 @@ def _with_history(error: ErrorInfo, number: int, failed: tuple[tuple[str, str], 
     if number == 1:
         return error
     tried = ", ".join(f"{model} ({code})" for model, code in failed)
-    message = f"{error.message} (given up after {number} attempts; tried: {tried})"
+    message = with_remark(error.message, f"given up after {number} attempts; tried: {tried}")
     return ErrorInfo(
         code=error.code,
         message=message,

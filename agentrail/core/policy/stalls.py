@@ -11,6 +11,7 @@ import msgspec
 
 from agentrail.core.policy.retries import StallPolicy
 from agentrail.errors import ErrorInfo
+from agentrail.errors.advice import Advice, advise, setting, with_advice
 from agentrail.structs import Value
 
 FIRST_REPORT_MS: Final = 10_000
@@ -85,7 +86,7 @@ def decide_stall(clock: StallClock, at_ms: int, options: StallOptions) -> tuple[
     elapsed_ms = at_ms - clock.heard_at_ms
     ends_at_ms = _ends_at_ms(clock, options)
     if ends_at_ms is not None and at_ms >= ends_at_ms:
-        return clock, Silence(error=_error(clock, elapsed_ms))
+        return clock, Silence(error=_error(clock, elapsed_ms, options))
     due = max(0, (elapsed_ms - FIRST_REPORT_MS) // NEXT_REPORT_MS + 1)  # a look that comes late reports once
     report_at_ms = clock.heard_at_ms + FIRST_REPORT_MS + due * NEXT_REPORT_MS
     silence = Silence(
@@ -104,10 +105,14 @@ def _ends_at_ms(clock: StallClock, options: StallOptions) -> int | None:
     return max(clock.heard_at_ms, pinged_at_ms) + options.stall_ms
 
 
-def _error(clock: StallClock, elapsed_ms: int) -> ErrorInfo:
+def _error(clock: StallClock, elapsed_ms: int, options: StallOptions) -> ErrorInfo:
     seconds = f"{elapsed_ms / 1000:g} s"
     if clock.begun:
-        message = f"the stream has been silent for {seconds}: raise stall_seconds if this model is that slow"
+        longer = setting("stall_seconds", 2 * options.stall_ms / 1000)
+        message = with_advice(
+            f"the stream has been silent for {seconds}", advise(Advice.STALLED, setting=longer)
+        )
         return ErrorInfo(code="stream_stalled", message=message, retryable=True)
-    message = f"no answer for {seconds}: raise timeout if this model thinks for longer"
+    longer = setting("timeout", 2 * options.timeout_ms / 1000)
+    message = with_advice(f"no answer for {seconds}", advise(Advice.NO_ANSWER, setting=longer))
     return ErrorInfo(code="timeout", message=message, retryable=True)

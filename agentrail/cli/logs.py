@@ -1,0 +1,65 @@
+"""What of the log a person sees who runs the command: warnings and errors, on stderr, a line each; with `--debug` the tracebacks too."""
+
+import logging
+import os
+import sys
+from typing import Annotated, Any, Final, TypeAlias
+
+from cyclopts import Parameter
+
+Debug: TypeAlias = Annotated[
+    bool,
+    Parameter(
+        help="Show a crash, of agentrail or of a plugin, with its traceback.", negative="", show_default=False
+    ),
+]
+OPTION: Final = "--debug"
+
+
+def send_logs_to_stderr(*, debug: bool = False) -> None:
+    """Keep log lines out of stdout, where structlog would print them.
+
+    Args:
+        debug: Whether tracebacks are shown; else a line says how they can be.
+    """
+    import structlog
+
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.dev.set_exc_info,
+            *(() if debug else (without_traceback,)),
+            structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
+            structlog.dev.ConsoleRenderer(
+                colors=os.isatty(2) and not os.environ.get("NO_COLOR"),
+                exception_formatter=structlog.dev.plain_traceback,
+            ),
+        ],
+        # Each start of a task is a record of level debug, and no crash.
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+def without_traceback(_logger: object, _level: str, record: Any) -> Any:
+    """Make one line of a record that has a traceback, and say how to see that."""
+    has_traceback = bool(record.pop("exception", None)) | bool(record.pop("exc_info", None))
+    if has_traceback:
+        record["event"] = f"{' '.join(str(record['event']).split())} ({OPTION} shows the traceback)"
+    return record
+
+
+def tell_crash(error: BaseException, *, debug: bool) -> None:
+    """Tell the log of a bug that ended the command.
+
+    Args:
+        error: What nothing else has caught.
+        debug: As of `send_logs_to_stderr`.
+    """
+    from agentrail.otp.exits import keep
+    from agentrail.otp.leaving import describe_bug
+    from agentrail.runtime.crashes import log_crash
+
+    send_logs_to_stderr(debug=debug)
+    log_crash(f"agentrail has a bug, please report it: {describe_bug(error)}", error, keep)

@@ -1,0 +1,197 @@
+"""What to do about what goes wrong: one table, read by all that make a message, so that no two of them advise differently.
+
+A row is advice alone; what happened stands in front of it, in the words of who saw it. Where a row is about an option it says how
+that is set with the command and in a program, because both read the same message. Nothing is recognised in here.
+"""
+
+import enum
+import json
+from typing import Final
+
+WHAT_TO_DO: Final = "What to do: "
+"""What stands in front of advice, so that a reader who has some of its own sees that there is none to add."""
+_BETWEEN: Final = f". {WHAT_TO_DO}"
+
+
+class Advice(enum.Enum):
+    """What is advised, by what happened.
+
+    Attributes:
+        cause: What the user did, or what is in the way.
+        words: What to do; names in braces stand for what is known only then.
+    """
+
+    def __init__(self, cause: str, words: str) -> None:
+        self.cause = cause
+        self.words = words
+
+    # --- accounts and keys
+
+    NO_CREDIT = (
+        "The account has no credit left, or has reached its limit (`insufficient_quota`, `billing_error`, 402).",
+        (
+            "add credit, or raise the limit of the account, on the billing page of the vendor; to wait or to send the request "
+            "again does not help"
+        ),
+    )
+    KEY_WANTED = (
+        "A server of one's own wants a key, and there is none (401).",
+        "the server wants a key, and none was sent: {key_help}",
+    )
+    WRONG_KEY = ("The key is wrong, or may not do this (401, 403).", "correct the key: {key_help}")
+    KEY_OF_ANOTHER = (
+        "The key is one of another vendor, such as `sk-ant-…` for `openai:`.",
+        "the key begins like those of {owner}, and this is {vendor}: {key_help}{instead}",
+    )
+    NO_KEY = ("There is no key.", "set {variable}, or try --model demo: which needs none")
+
+    # --- addresses
+
+    NO_VERSION = (
+        "`base_url` of a compatible server lacks its `/v1` (404).",
+        "base_url has no /v1 at its end, and those of compatible servers do: {setting}",
+    )
+    CALL_IN_URL = (
+        "`base_url` ends in the path of a call, such as `/chat/completions`, `/responses` or `/messages`.",
+        "leave out {call!r}, which is added to it: {url!r}",
+    )
+    NO_RESPONSES = (
+        "`openai:` with a server that knows Chat Completions only (404).",
+        "does this server speak Responses? Those that know Chat Completions only want openai-chat:",
+    )
+    REDIRECT = (
+        "The server redirects to another address (301, 302, 303, 307, 308).",
+        (
+            "if {url} is the server you mean, make it the base_url: {setting}; a redirect is not followed, because the key would "
+            "travel along"
+        ),
+    )
+    REDIRECT_NOWHERE = (
+        "The server redirects, and does not say where to.",
+        "look at base_url (--base-url with the command); a redirect is not followed, because the key would travel along",
+    )
+    WEB_PAGE = (
+        "A web page came in place of an answer: of a proxy, a login, or another server.",
+        (
+            "that is a web page and not an answer of a model: look at base_url (--base-url with the command), and whether a proxy "
+            "or a login stands in the way"
+        ),
+    )
+    OTHER_FORMAT = (
+        "What came is not of the format of the provider.",
+        "look at base_url (--base-url with the command): is there a server that speaks this format?",
+    )
+
+    # --- connections
+
+    REFUSED = (
+        "No server listens at `base_url`.",
+        (
+            "is the server running, and is that its port? Ollama's is 11434, and its base_url http://localhost:11434/v1. Else look "
+            "at the network and at --base-url (in a program base_url)"
+        ),
+    )
+    NO_SUCH_HOST = (
+        "The host of `base_url` has no address: a slip in its name, or no network.",
+        "is the name of the host in base_url right? Else look at the network and at --base-url (in a program base_url)",
+    )
+    UNREACHABLE = (
+        "No connection comes about, for any other reason.",
+        "is the server running? Else look at the network and at --base-url (in a program base_url), then try again",
+    )
+    PROXY = (
+        "The proxy that the environment names cannot be used.",
+        "look at the variables HTTPS_PROXY, HTTP_PROXY and ALL_PROXY, or leave them out of account: {setting}",
+    )
+    CERTIFICATE = (
+        "The certificate of the server is not trusted: of a proxy of your company, or made by yourself.",
+        "name the file with the authority that signed it: {setting}; or look at the host in base_url (--base-url with the command)",
+    )
+    NO_TLS = (
+        "`https://` for a server that speaks `http://`, or that breaks off the handshake.",
+        "does the server speak https:// at that port? Else write http:// in base_url (--base-url with the command)",
+    )
+
+    # --- time
+
+    STALLED = (
+        "A stream went silent for longer than `stall_seconds`.",
+        "try again; if this model is that slow, raise stall_seconds: {setting}",
+    )
+    NO_ANSWER = (
+        "No answer began within `timeout`.",
+        "try again; if this model thinks for longer, raise timeout: {setting}",
+    )
+
+    # --- models
+
+    MODEL_WITHOUT_PROVIDER = ("A model without its provider, such as `gpt-5`.", "Did you mean {model!r}?")
+    PROVIDER_UNKNOWN = (
+        "A provider that does not exist, such as `claude:` or `ollama:`.",
+        "Did you mean {model!r}{address}?",
+    )
+    MODEL_UNKNOWN = (
+        "The vendor has no such model, or not for this account.",
+        "look at the part of the model string after the colon (--model with the command)",
+    )
+    MODEL_NOT_SERVED = (
+        "A server of one's own has no such model.",
+        (
+            "look at the part of the model string after the colon (--model with the command): GET {url}/models lists what the server "
+            "has, and `agentrail doctor` asks for it; Ollama fetches a model with `ollama pull`"
+        ),
+    )
+    WINDOW_FULL = (
+        "The conversation is longer than the window of the model.",
+        (
+            "ask for less at a time, or name a model with a larger window; if the window is smaller than it is taken to be, say so, "
+            "and the conversation is shortened in time: {setting}"
+        ),
+    )
+
+
+def advise(row: Advice, **known: str) -> str:
+    """Fill in a row.
+
+    Args:
+        row: Which.
+        **known: What its braces name.
+    """
+    return row.words.format_map(known)
+
+
+def setting(option: str, value: float | str | bool | None = None) -> str:  # noqa: FBT001 - the value of an option
+    """Say how an option of a provider is set: with the command, and in a program.
+
+    Args:
+        option: Its name.
+        value: What to set; None where only the reader can know.
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    typed = "…" if value is None else json.dumps(value) if isinstance(value, bool) else str(value)
+    written = repr(value) if isinstance(value, bool) else typed if value is None else json.dumps(value)
+    command = f"--base-url {typed}" if option == "base_url" else f"--opt {option}={typed}"
+    return f'{command} with the command, provider_opts={{"{option}": {written}}} in a program'
+
+
+def with_advice(said: str, *advice: str) -> str:
+    """Put advice behind what happened; where there is none, nothing is changed.
+
+    Args:
+        said: What happened.
+        *advice: What to do, each in words of its own; an empty one is none.
+    """
+    given = "; or: ".join(one for one in advice if one)
+    return f"{said.rstrip().rstrip('.')}{_BETWEEN}{given}" if given else said
+
+
+def without_advice(message: str) -> str:
+    """Take the advice off a message, for a reader who has nothing to do yet."""
+    return message.partition(_BETWEEN)[0]
+
+
+def with_remark(message: str, remark: str) -> str:
+    """Put more about what happened behind that, and in front of the advice."""
+    said, between, advice = message.partition(_BETWEEN)
+    return f"{said} ({remark}){between}{advice}"

@@ -1,0 +1,129 @@
+"""A crash, as who runs the command sees it: a line without `--debug`, its traceback with it, once."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+import structlog
+
+from agentrail.cli.commands import run_command_line
+from agentrail.cli.logs import send_logs_to_stderr
+from agentrail.errors import OptionError
+from agentrail.logs import Logger
+from tests.forked import ROOT, environment
+
+PLANTED = "ZeroDivisionError: planted"
+PROVIDER = (
+    "from agentrail.providers.demo import Demo\n"
+    "def fall(self, request): raise ZeroDivisionError('planted')\n"
+    "Demo.open_stream = fall\n"
+)
+SANDBOX = (
+    "from agentrail.sandboxes.local import LocalSandbox\n"
+    "async def fall(self): raise ZeroDivisionError('planted')\n"
+    "LocalSandbox.aclose = fall\n"
+)
+STEP = (
+    "import agentrail.runtime.session as session\n"
+    "from agentrail.core.protocol.signals import Prompt\n"
+    "real = session.step\n"
+    "def fall(state, signal):\n"
+    "    if isinstance(signal, Prompt): raise ZeroDivisionError('planted')\n"
+    "    return real(state, signal)\n"
+    "session.step = fall\n"
+)
+COMMAND = "import agentrail.cli.doctor as doctor\ndef fall(): raise ZeroDivisionError('planted')\ndoctor.look_at_installation = fall\n"
+RUN = ("run", "hello", "--model", "demo:fast", "--tools", "none")
+LOOK = ("run", "What is here?", "--model", "demo:fast")  # a sandbox is opened by the first tool
+
+
+def run_planted(bug: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command in a process that has a bug."""
+    program = (
+        f"import sys\n{bug}"
+        f"from agentrail.cli.commands import run_command_line\nsys.exit(run_command_line({list(arguments)!r}))\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.experience("X-006")
+@pytest.mark.parametrize(
+    ("bug", "arguments", "code"),
+    [(PROVIDER, RUN, 1), (STEP, RUN, 2), (SANDBOX, LOOK, 0), (COMMAND, ("doctor",), 1)],
+    ids=["a provider", "step", "a sandbox", "the command itself"],
+)
+def test_a_crash_is_a_line_and_with_debug_its_traceback(bug, arguments, code):
+    """On stderr, and once; without `--debug` the line says that there is one."""
+    short = run_planted(bug, *arguments)
+    assert short.returncode == code
+    assert "Traceback" not in short.stdout + short.stderr
+    (line,) = [line for line in short.stderr.splitlines() if "(--debug shows the traceback)" in line]
+    assert f"{PLANTED} (" in line
+    assert " in fall)" in line
+    whole = run_planted(bug, *arguments, "--debug")
+    assert whole.returncode == code
+    assert whole.stderr.count("Traceback (most recent call last)") == 1
+    assert re.search(r'File "<string>", line \d+, in fall', whole.stderr)
+    assert "(--debug shows the traceback)" not in whole.stderr
+    assert "Traceback" not in whole.stdout
+
+
+def test_warnings_are_lines_in_both_ways(capsys):
+    """They have no traceback; what is told of each start of a task is no concern of the user's."""
+    for debug in (False, True):
+        send_logs_to_stderr(debug=debug)
+        Logger("agentrail.some").warning("it may break")
+        Logger("agentrail.some").debug("it goes on")
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert re.fullmatch(r"\S+ \S+ \[warning *\] it may break\s*\n", captured.err)
+
+
+def test_a_record_of_several_lines_is_one_line(capsys):
+    """A message may have any number of them; the log of other code, too."""
+    send_logs_to_stderr()
+    Logger("agentrail.some").error("it broke\nin two", exception="Traceback …")
+    try:
+        _ = 1 // 0
+    except ZeroDivisionError:
+        structlog.get_logger("of a program").exception("and so did this")
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("it broke in two (--debug shows the traceback)")
+    assert second.endswith("and so did this (--debug shows the traceback)")
+
+
+def test_an_interrupt_is_no_crash(monkeypatch):
+    """It travels, as before."""
+    monkeypatch.setattr("agentrail.cli.commands.app", _interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_command_line(["doctor"])
+
+
+def _interrupted(*_args, **_options):
+    raise KeyboardInterrupt
+
+
+def test_what_the_command_line_says_wrong_is_no_crash_either(capfd):
+    """It has sentences of its own."""
+    assert run_command_line(["run", "--modle", "x"]) == 2
+    assert "bug" not in capfd.readouterr().err
+
+
+def test_an_error_of_ours_that_nothing_caught_is_a_crash(monkeypatch, capsys):
+    """Whatever its class: the command should have said it in a sentence."""
+
+    def fall(*_args, **_options):
+        raise OptionError(["x is 1"])
+
+    monkeypatch.setattr("agentrail.cli.commands.app", fall)
+    assert run_command_line(["doctor"]) == 1
+    assert "agentrail has a bug, please report it: OptionError: x is 1" in capsys.readouterr().err

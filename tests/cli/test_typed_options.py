@@ -1,0 +1,202 @@
+"""`--opt key=value`: every option of a provider, read as what it is; and what people type wrong."""
+
+import json
+
+import pytest
+
+from agentrail.abc import Secret
+from agentrail.app import ChosenModel
+from agentrail.cli.options import Choices, decide_provider_options, decide_session
+from agentrail.cli.typed_options import READERS, read_options
+from agentrail.core.policy.budget import Price
+from agentrail.errors import OptionError
+from agentrail.providers.options import ProviderOptions
+from agentrail.testing.serving import open_server, reply
+from tests.cli.rig import run_agentrail
+from tests.forked import ROOT
+
+KEY = "sk-a-key-that-nobody-may-see"
+USAGE = 2
+HELLO = (ROOT / "tests" / "wire" / "openai_chat" / "text.sse").read_bytes()
+
+TYPED = {
+    f"api_key={KEY}": Secret(KEY),
+    "base_url=http://127.0.0.1:8080/v1": "http://127.0.0.1:8080/v1",
+    'headers={"x-team": "blue", "accept": null}': {"x-team": "blue", "accept": None},
+    "timeout=30": 30,
+    "temperature=0.5": 0.5,
+    "top_p=1": 1,
+    'stop=["END", "STOP"]': ("END", "STOP"),
+    "max_output_tokens=100": 100,
+    "reasoning=low": "low",
+    "tool_choice=required": "required",
+    'extra_body={"seed": 1}': {"seed": 1},
+    "verify=false": False,
+    "trust_env=no": False,
+    "images=off": False,
+    "http2=0": False,
+    "stall_policy=retry": "retry",
+    "stall_seconds=0.25": 0.25,
+    "max_retries=0": 0,
+    "context_window=32000": 32_000,
+    'price={"input": 0.5, "output": 2}': Price(input=0.5, output=2),
+}
+
+
+@pytest.mark.parametrize("typed", TYPED)
+def test_every_option_can_be_typed(typed):
+    """As text, number, truth or JSON, whatever it is; and the provider takes what was read."""
+    name = typed.partition("=")[0]
+    read = read_options([typed], {})
+    assert list(read) == [name]
+    assert getattr(ProviderOptions.parse(read), name) == TYPED[typed]
+
+
+def test_no_option_is_left_out():
+    """Neither here, nor where they are read."""
+    options = {field.name for field in ProviderOptions.__attrs_attrs__}
+    assert {typed.partition("=")[0] for typed in TYPED} == set(READERS) == options
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"),
+    [
+        ("stop=END", "END"),
+        ("stop=a=b", "a=b"),
+        ("reasoning=2048", 2048),
+        ("verify=/path/ca.pem", "/path/ca.pem"),
+        ("verify=TRUE", True),
+        (" timeout = 30 ", 30),
+        ("timeout=1e2", 100.0),
+        ("tool_choice=read_file", "read_file"),
+    ],
+)
+def test_some_options_are_several_things(typed, value):
+    """Blanks around a name and a value do no harm, and a value may hold another `=`."""
+    (read,) = read_options([typed], {}).values()
+    assert read == value
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (["stall_seconds"], "--opt stall_seconds has no '=': expected key=value, such as stall_seconds=60"),
+        (["timeout=1", KEY], "--opt number 2 has no '=': expected key=value"),
+        ([""], "--opt number 1 has no '='"),
+        (["=60"], "--opt number 1 has no name in front of the '='"),
+        (
+            ["stall_second=60"],
+            "--opt 'stall_second' is no option of a provider: did you mean 'stall_seconds'?",
+        ),
+        (["zzz=1"], "--opt 'zzz' is no option of a provider: known are api_key, base_url"),
+        (["timeout=soon"], "--opt timeout: expected a number, got 'soon'"),
+        (["timeout="], "--opt timeout: expected a number, got ''"),
+        (["timeout=+-3"], "--opt timeout: expected a number, got '+-3'"),
+        (["max_retries=1.5"], "--opt max_retries: expected a whole number, got '1.5'"),
+        (["max_output_tokens=" + "9" * 5_000], "expected a whole number"),
+        (["reasoning=" + "9" * 5_000], "expected a whole number"),
+        (["images=perhaps"], "--opt images: expected true or false, got 'perhaps'"),
+        (["headers=x-team: blue"], "--opt headers: expected a JSON object in quotes"),
+        (['headers=["x"]'], "--opt headers: expected a JSON object in quotes"),
+        (["extra_body=" + "[" * 100_000], "--opt extra_body: expected a JSON object in quotes"),
+        (['stop=["END"'], "--opt stop: expected a text, or a JSON list in quotes"),
+        (["timeout=1", "timeout=2"], "--opt timeout is given twice: leave one out"),
+        (["timeout=x", "timeout=2"], "--opt timeout is given twice: leave one out"),
+        (["timeout=0"], "provider option 'timeout': expected a number of seconds above 0, got 0"),
+        (["timeout=nan"], "provider option 'timeout': expected a number of seconds above 0, got nan"),
+        (
+            ["stall_policy=wait"],
+            "provider option 'stall_policy': expected abort, retry or report, got 'wait'",
+        ),
+        (["api_key="], "provider option 'api_key': expected a key, got an empty text"),
+        (["base_url=localhost:1"], "provider option 'base_url': expected an address with http"),
+        (['price={"input": 1}'], "provider option 'price': expected a Price, or a mapping"),
+    ],
+    ids=lambda value: value[0][:40] if isinstance(value, list) else None,
+)
+def test_what_is_typed_wrong_is_said(typed, words):
+    """What was expected, what came, and never what may be a key."""
+    with pytest.raises(OptionError) as caught:
+        read_options(typed, {})
+    assert words in str(caught.value)
+    assert KEY not in str(caught.value)
+
+
+def test_all_that_is_wrong_is_said_at_once():
+    """Nobody has to try three times."""
+    with pytest.raises(OptionError) as caught:
+        read_options(["timeout", "temprature=1", "images=x", "timeout=1", "timeout=2"], {})
+    assert len(caught.value.faults) == 4
+
+
+@pytest.mark.parametrize("typed", [f"headers={KEY}", f"extra_body={KEY}", f"api_key={KEY} ü", f"{KEY}"])
+def test_no_key_is_repeated(typed):
+    """It would stand in the terminal, and in what is sent to those who are asked for help."""
+    with pytest.raises(OptionError) as caught:
+        read_options([typed], {})
+    assert KEY not in str(caught.value)
+    assert KEY not in repr(decide_provider_options(Choices(opt=(f"api_key={KEY}",))))
+
+
+def test_what_was_typed_reaches_the_session():
+    """Beside what has a switch of its own; what is given by both is refused, whichever would be meant."""
+    choices = Choices(base_url="http://localhost:1/v1", opt=("stall_seconds=60", "temperature=0"))
+    options = decide_session(choices, ChosenModel(model="openai-chat:x", why="--model"))
+    assert options.provider_opts == {
+        "base_url": "http://localhost:1/v1",
+        "stall_seconds": 60,
+        "temperature": 0,
+    }
+    with pytest.raises(
+        OptionError, match="--opt base_url is given twice, here and by --base-url: leave one out"
+    ):
+        decide_provider_options(Choices(base_url="http://localhost:1", opt=("base_url=http://localhost:2",)))
+
+
+async def test_an_option_reaches_the_vendor(tmp_path):
+    """By `run` and by `chat`; the address and the key count for the list of models as well."""
+    listing = reply(json.dumps({"data": [{"id": "llama"}]}), kind="application/json")
+    typed = ("--opt", "temperature=0.25", "--opt", f"api_key={KEY}", "--opt", 'headers={"x-team": "blue"}')
+    for command, stdin in ((("run", "Hi"), b""), (("chat",), b"Hi\n")):
+        async with open_server(listing, reply(HELLO)) as server:
+            ran = await run_agentrail(
+                *command, "--tools", "none", *typed, "--opt", f"base_url={server.url}/v1", stdin=stdin
+            )
+        assert ran.code == 0, ran.err
+        assert "Hello, wörld ✓" in ran.out
+        assert f"model openai-chat:llama (the first model of {server.url}/v1)" in ran.err
+        assert json.loads(server.requests[1][1])["temperature"] == 0.25
+        for number in (0, 1):
+            assert server.headers(number)["authorization"] == f"Bearer {KEY}"
+        assert server.headers()["x-team"] == "blue"
+        assert KEY not in ran.out + ran.err
+
+
+@pytest.mark.parametrize("command", [("run", "Hi"), ("chat",)])
+@pytest.mark.parametrize(
+    ("typed", "model", "words"),
+    [
+        ("timeout", "openai-chat:x", "--opt timeout has no '='"),
+        ("tmeout=1", "openai-chat:x", "did you mean 'timeout'?"),
+        ("timeout=soon", "openai-chat:x", "--opt timeout: expected a number, got 'soon'"),
+        ("timeout=30", "demo:", "demo: takes no provider options, got timeout"),
+    ],
+)
+async def test_a_wrong_option_starts_nothing(command, typed, model, words):
+    """Exit code 2 and a sentence, with either command; `demo:` takes none at all."""
+    ran = await run_agentrail(*command, "--model", model, "--opt", typed)
+    assert ran.code == USAGE
+    assert words in ran.err
+    assert "Traceback" not in ran.err
+
+
+async def test_the_help_says_how():
+    """`--opt` and `--debug` stand in the help of both commands."""
+    for command in ("run", "chat"):
+        ran = await run_agentrail(command, "--help")
+        words = " ".join(ran.out.replace("│", " ").split())
+        assert "--opt" in words
+        assert "key=value, such as stall_seconds=60" in words
+        assert "--debug" in words
+        assert "--empty-opt" not in words
+        assert "--no-debug" not in words

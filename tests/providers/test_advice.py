@@ -1,0 +1,656 @@
+"""What the user did, and what the advice must name: each row of the table, as a server of this machine or the machine itself brings it up (14.2)."""
+
+import json
+import re
+import ssl
+import string
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from socket import gaierror
+from typing import Any
+
+import pytest
+import trio
+from attrs import frozen
+
+import agentrail
+from agentrail.app import make_provider
+from agentrail.cli.exits import describe_failure
+from agentrail.errors import CycleFailed, ErrorInfo, OptionError, ProviderError
+from agentrail.errors.advice import WHAT_TO_DO, Advice, setting, with_advice, with_remark, without_advice
+from agentrail.providers.http import HttpClients
+from agentrail.providers.options import ProviderOptions
+from agentrail.testing.serving import ServedReply, open_server, reply, stream
+from tests.providers.transcripts import KEY, WIRE, request_of
+
+ANTHROPICS = "sk-ant-api03-0123456789abcdef"
+HELLO = (WIRE / "openai_chat" / "text.sse").read_bytes()
+
+
+def refusal(status: str, code: str | None = None, message: str = "no", **fields: Any) -> ServedReply:
+    """What a server answers that speaks a format of OpenAI's."""
+    body = {"error": {"message": message, "type": None, "code": code, **fields}}
+    return reply(json.dumps(body), status=status, kind="application/json")
+
+
+def page(status: str, title: str, **headers: str) -> ServedReply:
+    """A web page."""
+    text = (
+        f"<!DOCTYPE html>\n<html><head><TITLE>\n{title}\n</TITLE></head><body><h1>{title}</h1></body></html>"
+    )
+    return reply(text, status=status, kind="text/html; charset=utf-8", **headers)
+
+
+def plain(status: str, text: str) -> ServedReply:
+    """What some servers answer to what they do not know."""
+    return reply(text, status=status, kind="text/plain")
+
+
+@frozen(kw_only=True)
+class Row:
+    """One thing that people do.
+
+    Attributes:
+        did: What.
+        advice: The row of the table.
+        answer: What the server answers.
+        names: What the message must name; `{url}` stands for the server.
+        never: What it must not say.
+        model: Of the session.
+        path: What stands behind the server's address in `base_url`.
+        key: The key.
+    """
+
+    did: str
+    advice: Advice
+    answer: ServedReply
+    names: tuple[str, ...]
+    never: tuple[str, ...] = ()
+    model: str = "openai-chat:some-model"
+    path: str = "/v1"
+    key: str | None = KEY
+
+
+QUOTA = "You exceeded your current quota, please check your plan and billing details."
+NO_CREDIT: dict[str, Any] = {
+    "advice": Advice.NO_CREDIT,
+    "names": ("credit", "billing"),
+    "never": ("key", "try again", "correct", "--model"),
+}
+TITLE = "Sign in – Example &amp; Sons"
+ROWS = [
+    Row(
+        did="has no quota at OpenAI",
+        answer=refusal("429 Too Many Requests", "insufficient_quota", QUOTA, type="insufficient_quota"),
+        **NO_CREDIT,
+    ),
+    Row(
+        did="has no quota, by the type alone",
+        answer=refusal("429 No", type="insufficient_quota"),
+        **NO_CREDIT,
+    ),
+    Row(did="has a hard limit", answer=refusal("429 No", "billing_hard_limit_reached"), **NO_CREDIT),
+    Row(did="has no balance elsewhere", answer=refusal("402 Payment Required"), **NO_CREDIT),
+    Row(
+        did="has no credit at Anthropic",
+        model="anthropic:claude",
+        answer=refusal(
+            "400 Bad Request",
+            type="invalid_request_error",
+            message="Your credit balance is too low to access.",
+        ),
+        **NO_CREDIT,
+    ),
+    Row(
+        did="has no credit, and hears of it after a 200",
+        answer=stream(b'data: {"error": {"message": "no", "code": "insufficient_quota"}}\n\n', ends=True),
+        **NO_CREDIT,
+    ),
+    Row(
+        did="leaves out /v1, and the server says so in words",
+        advice=Advice.NO_VERSION,
+        path="",
+        answer=plain("404 Not Found", "404 page not found"),
+        names=("/v1", "--base-url {url}/v1", 'provider_opts={{"base_url": "{url}/v1"}}'),
+        never=("after the colon",),
+    ),
+    Row(
+        did="leaves out /v1, and the server says so in JSON of its own",
+        advice=Advice.NO_VERSION,
+        path="/openai",
+        answer=reply('{"detail":"Not Found"}', status="404 Not Found", kind="application/json"),
+        names=("--base-url {url}/openai/v1",),
+    ),
+    Row(
+        did="leaves out /v1, and the server says so in the words of the format",
+        advice=Advice.NO_VERSION,
+        path="",
+        answer=refusal("404 Not Found", message="File Not Found", type="not_found_error"),
+        names=("--base-url {url}/v1", "after the colon"),
+    ),
+    Row(
+        did="leaves out /v1 behind a web server",
+        advice=Advice.NO_VERSION,
+        path="/",
+        answer=page("404 Not Found", "404 Not Found"),
+        names=("--base-url {url}/v1", "'404 Not Found'"),
+    ),
+    Row(
+        did="asks a server for Responses that has none",
+        advice=Advice.NO_RESPONSES,
+        model="openai:some-model",
+        answer=plain("404 Not Found", "404 page not found"),
+        names=("openai-chat:",),
+        never=("--base-url",),
+    ),
+    *(
+        Row(
+            did=f"names the address of before a move ({status})",
+            advice=Advice.REDIRECT,
+            answer=page(f"{status} Moved", "Moved", location="https://new.example/api/v1/chat/completions"),
+            names=(
+                "redirects to https://new.example/api/v1/chat/completions",
+                "--base-url https://new.example/api/v1 ",
+                "not followed",
+            ),
+            never=("Moved",),
+        )
+        for status in (301, 302, 303, 307, 308)
+    ),
+    Row(
+        did="is sent to a login",
+        advice=Advice.REDIRECT,
+        answer=reply("", status="302 Found", location="/login?to=/v1/chat/completions"),
+        names=("redirects to /login?to=", "{url}/login is", "not followed"),
+    ),
+    Row(
+        did="is sent nowhere",
+        advice=Advice.REDIRECT_NOWHERE,
+        answer=reply("", status="302 Found"),
+        names=("base_url", "--base-url", "not followed"),
+    ),
+    Row(
+        did="is sent to what is no address",
+        advice=Advice.REDIRECT_NOWHERE,
+        answer=reply("", status="302 Found", location="http://[half"),
+        names=("not followed",),
+    ),
+    *(
+        Row(
+            did=f"gets the page of a login ({status})",
+            advice=Advice.WEB_PAGE,
+            answer=page(status, TITLE),
+            names=("a web page, 'Sign in – Example & Sons'", "--base-url", "proxy", "login"),
+            never=("<", "key"),
+        )
+        for status in ("200 OK", "401 Unauthorized", "403 Forbidden")
+    ),
+    Row(
+        did="gets a page with a long title",
+        advice=Advice.WEB_PAGE,
+        answer=page("200 OK", "x" * 5_000),
+        names=("'" + "x" * 200 + "…'",),
+        never=("x" * 201, "<"),
+    ),
+    Row(
+        did="gets a page without a title",
+        advice=Advice.WEB_PAGE,
+        answer=reply("<html><body>Please log in</body></html>", kind="text/html"),
+        names=("Please log in", "--base-url"),
+    ),
+    Row(
+        did="gets a page of another vendor's model list",
+        advice=Advice.WEB_PAGE,
+        model="anthropic:claude",
+        path="",
+        answer=page("404 Not Found", "Not Found"),
+        names=("'Not Found'",),
+    ),
+    Row(
+        did="names a server of another kind",
+        advice=Advice.OTHER_FORMAT,
+        answer=plain("200 OK", "It works!"),
+        names=("It works!", "--base-url", "speaks this format"),
+    ),
+    Row(
+        did="has a slip in the model at a vendor",
+        advice=Advice.MODEL_UNKNOWN,
+        model="anthropic:claude-sonet",
+        path="",
+        answer=refusal("404 Not Found", type="not_found_error", message="model: claude-sonet"),
+        names=("claude-sonet", "after the colon", "--model"),
+    ),
+    Row(
+        did="has a slip in the model, and hears of it with another status",
+        advice=Advice.MODEL_NOT_SERVED,
+        answer=refusal("400 Bad Request", "model_not_found"),
+        names=("after the colon",),
+    ),
+    Row(
+        did="has a slip in the model at a server of one's own",
+        advice=Advice.MODEL_NOT_SERVED,
+        answer=refusal("404 Not Found", message='model "llama9" not found, try pulling it first'),
+        names=("llama9", "{url}/v1/models", "ollama pull"),
+        never=("has no /v1",),
+    ),
+    Row(
+        did="has a slip in the model, and the server is sure of it",
+        advice=Advice.MODEL_NOT_SERVED,
+        path="",
+        answer=refusal("404 Not Found", "model_not_found"),
+        names=("after the colon",),
+        never=("/v1",),
+    ),
+    Row(
+        did="has a wrong key",
+        advice=Advice.WRONG_KEY,
+        model="anthropic:claude",
+        path="",
+        answer=refusal("401 Unauthorized", type="authentication_error", message="invalid x-api-key"),
+        names=("correct the key", "ANTHROPIC_API_KEY", "'api_key'"),
+        never=("credit",),
+    ),
+    Row(
+        did="has no key for a server that wants one",
+        advice=Advice.KEY_WANTED,
+        key=None,
+        answer=refusal("401 Unauthorized", message="Missing bearer token"),
+        names=("wants a key", "OPENAI_API_KEY", "'api_key'"),
+        never=("correct",),
+    ),
+    Row(
+        did="gives one vendor the key of another",
+        advice=Advice.KEY_OF_ANOTHER,
+        model="openai:gpt-5",
+        key=ANTHROPICS,
+        answer=refusal("401 Unauthorized", "invalid_api_key", f"Incorrect API key provided: {ANTHROPICS}"),
+        names=("Anthropic", "OPENAI_API_KEY", "anthropic:…"),
+        never=("sk-ant",),
+    ),
+    Row(
+        did="says too much",
+        advice=Advice.WINDOW_FULL,
+        answer=refusal("400 Bad Request", "context_length_exceeded", "maximum context length is 8192 tokens"),
+        names=("8192", "larger window", "--opt context_window=…", '{{"context_window": …}}'),
+    ),
+]
+
+
+async def ask(model: str, url: str, key: str | None, http: HttpClients, **options: Any) -> ErrorInfo:
+    """Ask once, and give the error as a session publishes it."""
+    opts = {"base_url": url, "api_key": key, **options}
+    provider = make_provider(model, opts, http=http, environ={})
+    with pytest.raises(ProviderError) as caught, trio.fail_after(20):  # noqa: PT012 - entered, or read
+        async with provider.open_stream(request_of("Hi", model=model)) as chunks:
+            async for _ in chunks:
+                pass
+    return ErrorInfo.of(caught.value)
+
+
+def fixed_words(row: Advice) -> str:
+    """The longest piece of advice that is the same each time."""
+    return max((text for text, *_ in string.Formatter().parse(row.words)), key=len)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.did)
+async def test_the_advice_names_it(row):
+    """The message says what to do, once, in the library's words and with the command's; the command adds nothing."""
+    async with open_server(row.answer) as server, HttpClients() as http:
+        error = await ask(row.model, f"{server.url}{row.path}", row.key, http)
+    said = describe_failure(error)
+    assert fixed_words(row.advice) in error.message
+    assert said == f"{error.message.rstrip('.')}."
+    assert said.count(WHAT_TO_DO) == 1
+    for name in row.names:
+        assert name.format(url=server.url) in said, said
+    for name in row.never:
+        assert name not in said
+    assert row.key is None or row.key not in said
+    assert len(server.requests) == 1
+
+
+# --- what no server answers
+
+
+async def closed_port() -> str:
+    """Give an address of this machine at which nothing listens."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    port = listener.socket.getsockname()[1]
+    await listener.aclose()
+    return f"127.0.0.1:{port}"
+
+
+async def test_where_nothing_listens():
+    """Is the server running? The address, and the port of Ollama."""
+    where = await closed_port()
+    async with HttpClients() as http:
+        error = await ask("openai-chat:x", f"http://{where}/v1", None, http)
+    said = describe_failure(error)
+    assert error.retryable
+    for name in (f"http://{where}/v1", "is the server running", "11434", "--base-url"):
+        assert name in said
+    assert fixed_words(Advice.REFUSED) in said
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (gaierror(-2, "Name or service not known"), Advice.NO_SUCH_HOST),
+        (OSError("no route to host"), Advice.UNREACHABLE),
+        (OSError("several attempts"), Advice.REFUSED),
+    ],
+    ids=[
+        "a host without an address",
+        "a machine without a route",
+        "two addresses, and nothing listens at either",
+    ],
+)
+async def test_what_else_is_in_the_way_of_a_connection(monkeypatch, error, advice):
+    """It stands among the causes, also where there were several attempts: the system's words, and the advice for them."""
+    if advice is Advice.REFUSED:
+        error.__cause__ = ExceptionGroup(
+            "two", [ConnectionRefusedError("IPv6"), ConnectionRefusedError("IPv4")]
+        )
+
+    async def fail(*_args, **_options):
+        await trio.lowlevel.checkpoint()
+        raise error
+
+    monkeypatch.setattr(trio, "open_tcp_stream", fail)
+    async with HttpClients() as http:
+        failure = await ask("openai-chat:x", "https://models.exmaple/v1", None, http)
+    assert "openai-chat cannot be reached at https://models.exmaple/v1: " in failure.message
+    assert str(error) in failure.message
+    assert fixed_words(advice) in failure.message
+
+
+@asynccontextmanager
+async def speaking_no_tls() -> AsyncIterator[str]:
+    """Answer whatever comes as an HTTP server does that was not spoken to in HTTP."""
+
+    async def answer(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.receive_some()
+            await stream.send_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+
+    async with trio.open_nursery() as nursery:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(partial(trio.serve_listeners, answer, listeners))
+        yield f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        nursery.cancel_scope.cancel()
+
+
+async def test_https_for_a_server_that_speaks_http():
+    """Then http:// is right."""
+    async with speaking_no_tls() as where, HttpClients() as http:
+        error = await ask("openai-chat:x", f"https://{where}/v1", None, http, verify=False)
+    assert fixed_words(Advice.NO_TLS) in error.message
+    assert "http:// in base_url" in error.message
+
+
+async def test_a_certificate_that_is_not_trusted(tls):
+    """The option names the authority, and how it is set."""
+    async with open_server(reply(""), tls=tls) as server, HttpClients() as http:
+        error = await ask("openai-chat:x", f"{server.url}/v1", None, http)
+    assert not error.retryable
+    assert "a certificate that is not trusted" in error.message
+    assert setting("verify", "/path/to/authority.pem") in error.message
+
+
+@pytest.fixture
+async def tls(tmp_path) -> ssl.SSLContext:
+    """What a server needs whose certificate no authority signed."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=127.0.0.1",
+    ]
+    await trio.run_process([*command, "-keyout", str(key), "-out", str(certificate)], capture_stderr=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+async def test_a_proxy_that_refuses(monkeypatch):
+    """The variables that name it, and the option that leaves them out of account."""
+    async with open_server(plain("403 Forbidden", "no")) as proxy, HttpClients() as http:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        error = await ask("openai-chat:x", "https://models.example/v1", None, http)
+    assert proxy.requests[0][0].startswith(b"CONNECT models.example:443 ")
+    assert fixed_words(Advice.PROXY) in error.message
+    assert setting("trust_env", False) in error.message  # noqa: FBT003 - the value of an option
+
+
+async def test_a_server_that_does_not_begin_to_answer():
+    """The option, and how it is set."""
+    async with open_server(ServedReply(pieces=(), stays=True)) as server, HttpClients() as http:
+        error = await ask("openai-chat:x", f"{server.url}/v1", None, http, timeout=0.05)
+    assert fixed_words(Advice.NO_ANSWER) in error.message
+    assert "--opt timeout=… with the command" in error.message
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.3])
+async def test_a_stream_that_stalls(seconds):
+    """The option counts from any value above 0, and the message says how it is set, in a program and with the command."""
+    first = HELLO[: HELLO.index(b"\n\n", HELLO.index(b"Hel")) + 2]
+    async with (
+        open_server(stream(first, stays=True)) as server,
+        agentrail.open_supervisor(environ={}) as supervisor,
+    ):
+        opts = {"base_url": f"{server.url}/v1", "stall_seconds": seconds}
+        session = await supervisor.start_session(
+            model="openai-chat:x", provider_opts=opts, max_retries=0, tools=()
+        )
+        began_at = trio.current_time()
+        with pytest.raises(CycleFailed) as caught, trio.fail_after(5):
+            await session.ask("Hi")
+    assert trio.current_time() - began_at >= seconds
+    error = caught.value.error
+    assert error.code == "stream_stalled"
+    assert f"--opt stall_seconds={2 * seconds:g} with the command" in error.message
+    assert f'provider_opts={{"stall_seconds": {2 * seconds:g}}} in a program' in error.message
+    assert fixed_words(Advice.STALLED) in describe_failure(error)
+
+
+# --- what is refused before anything is asked
+
+
+@pytest.mark.parametrize(
+    ("url", "call", "better"),
+    [
+        ("https://api.openai.com/v1/chat/completions", "/chat/completions", "https://api.openai.com/v1"),
+        ("http://localhost:11434/v1/chat/completions/", "/chat/completions", "http://localhost:11434/v1"),
+        ("https://api.openai.com/v1/completions", "/completions", "https://api.openai.com/v1"),
+        ("https://api.openai.com/v1/responses", "/responses", "https://api.openai.com/v1"),
+        ("https://api.anthropic.com/v1/messages", "/messages", "https://api.anthropic.com/v1"),
+        ("http://127.0.0.1:8080/messages", "/messages", "http://127.0.0.1:8080"),
+    ],
+)
+def test_an_address_of_a_call_is_refused(url, call, better):
+    """What is to be left out, and what is left then; a format would add it a second time."""
+    with pytest.raises(OptionError) as caught:
+        ProviderOptions.parse({"base_url": url})
+    (fault,) = caught.value.faults
+    assert fault.startswith(f"provider option 'base_url': {url.rstrip('/')!r} is the address of a call")
+    assert f"leave out {call!r}" in fault
+    assert fault.endswith(repr(better))
+
+
+@pytest.mark.parametrize(
+    "url", ["https://h/v1/mymessages", "https://messages.example/v1", "https://h/responses/v1"]
+)
+def test_what_only_sounds_like_a_call_is_an_address(url):
+    """The end of the path decides, and whole words of it."""
+    assert ProviderOptions.parse({"base_url": url}).base_url == url
+
+
+@pytest.mark.parametrize(
+    ("model", "meant"),
+    [
+        ("gpt-5", "openai:gpt-5"),
+        ("o3-mini", "openai:o3-mini"),
+        ("chatgpt-4o-latest", "openai:chatgpt-4o-latest"),
+        ("claude-sonnet-4-5", "anthropic:claude-sonnet-4-5"),
+        ("cluade-sonnet-4-5", "anthropic:claude-sonnet-4-5"),
+        ("gtp-5-mini", "openai:gpt-5-mini"),
+        ("gemini-2.5-flash", "google:gemini-2.5-flash"),
+        ("claude", "anthropic:claude-sonnet-4-5"),
+        ("llama3.2", "openai-chat:llama3.2"),
+        ("gpt-oss", "openai-chat:gpt-oss"),
+        ("meta-llama/Llama-3.1-8B-Instruct", "openai-chat:meta-llama/Llama-3.1-8B-Instruct"),
+        ("anthropic/claude-x", "anthropic:claude-x"),
+        ("demo", "demo:"),
+    ],
+)
+def test_a_model_without_its_provider(model, meant):
+    """The provider that likely has it."""
+    with pytest.raises(ProviderError) as caught:
+        make_provider(model, {}, http=HttpClients(), environ={})
+    assert f"{model!r} is no model string" in str(caught.value)
+    assert Advice.MODEL_WITHOUT_PROVIDER.words.format(model=meant) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "meant"),
+    [
+        ("anthropc:x", "'anthropic:x'?"),
+        ("claude:claude-sonnet-4-5", "'anthropic:claude-sonnet-4-5'?"),
+        ("gemini:gemini-2.5-pro", "'google:gemini-2.5-pro'?"),
+        ("ollama:llama3.2", "'openai-chat:llama3.2' with base_url http://localhost:11434/v1 (--base-url"),
+        ("llama3.2:3b", "'openai-chat:llama3.2:3b'?"),
+        ("gpt-5:latest", "'openai:gpt-5:latest'?"),
+    ],
+)
+def test_a_provider_that_does_not_exist(model, meant):
+    """The one that is likely meant, and those that can be typed: no `scripted`, and `registry` only where there are profiles."""
+    with pytest.raises(ProviderError) as caught:
+        make_provider(model, {}, http=HttpClients(), environ={})
+    assert f"there is no provider {model.partition(':')[0]!r}. Did you mean {meant}" in str(caught.value)
+    listed = re.search(r"Providers are (.*), as in", str(caught.value))
+    assert listed is not None
+    assert listed[1] == "anthropic, demo, google, openai, openai-chat"
+
+
+@pytest.mark.parametrize("model", ["nonsense", "nonsense:x", "", ":x", "x" * 10_000])
+def test_of_what_nothing_is_known_nothing_is_guessed(model):
+    """A wrong guess costs more than none."""
+    with pytest.raises(ProviderError) as caught:
+        make_provider(model, {}, http=HttpClients(), environ={})
+    assert "Did you mean" not in str(caught.value)
+    assert "Providers are anthropic, demo, google, openai, openai-chat, as in" in str(caught.value)
+
+
+async def test_with_profiles_the_registry_can_be_typed():
+    """And is listed then."""
+    async with agentrail.open_supervisor(environ={}) as supervisor:
+        supervisor.providers.register("eu", opts={"base_url": "http://127.0.0.1:9/v1"})
+        with pytest.raises(ProviderError, match="openai, openai-chat, registry, as in"):
+            await supervisor.start_session(model="nonsense:x")
+
+
+def test_a_missing_key():
+    """The variable, and that `demo:` needs none."""
+    with pytest.raises(ProviderError) as caught:
+        make_provider("anthropic:x", {}, http=HttpClients(), environ={})
+    assert str(caught.value).endswith(Advice.NO_KEY.words.format(variable="ANTHROPIC_API_KEY"))
+
+
+@pytest.mark.parametrize(
+    ("model", "key", "owner"),
+    [
+        ("openai:gpt-5", ANTHROPICS, "Anthropic"),
+        ("openai-chat:gpt-5", "gsk_0123456789abcdef", "Groq"),
+        ("anthropic:x", "sk-proj-0123456789abcdef", "OpenAI"),
+        ("google:x", "sk-or-v1-0123456789abcdef", "OpenRouter"),
+    ],
+)
+async def test_the_key_of_another_vendor_is_not_sent(model, key, owner):
+    """The vendor that is asked would have read it."""
+    async with HttpClients() as http:
+        error = await ask(model, VENDORS[model.partition(":")[0]], key, http)
+        assert http.statistics().requests == 0
+    assert error.code == "authentication"
+    assert f"like those of {owner}, and this is {model.partition(':')[0]}" in error.message
+    assert key[:7] not in error.message
+
+
+VENDORS = {
+    "anthropic": "https://api.anthropic.com",
+    "google": "https://generativelanguage.googleapis.com",
+    "openai": "https://api.openai.com/v1",
+    "openai-chat": "https://api.openai.com/v1",
+}
+
+
+@pytest.mark.parametrize("key", ["gsk_0123456789abcdef", "sk-or-v1-0123456789abcdef", ANTHROPICS])
+async def test_a_server_that_speaks_a_format_may_take_any_key(key):
+    """Many do: it is sent, and a key of a vendor that has a provider of its own is named when it is refused."""
+    async with open_server(refusal("401 Unauthorized")) as server, HttpClients() as http:
+        error = await ask("openai-chat:x", f"{server.url}/v1", key, http)
+    assert len(server.requests) == 1
+    assert ("Anthropic" in error.message) is (key == ANTHROPICS)
+    assert ("correct the key" in error.message) is (key != ANTHROPICS)
+
+
+# --- the table
+
+
+def test_every_row_is_held():
+    """By a server above, or by a test of its own below it."""
+    apart = {
+        *(Advice.REFUSED, Advice.NO_SUCH_HOST, Advice.NO_TLS, Advice.CERTIFICATE, Advice.PROXY),
+        *(Advice.UNREACHABLE, Advice.NO_ANSWER, Advice.STALLED, Advice.CALL_IN_URL, Advice.NO_KEY),
+        *(Advice.MODEL_WITHOUT_PROVIDER, Advice.PROVIDER_UNKNOWN),
+    }
+    assert {row.advice for row in ROWS} | apart == set(Advice)
+    assert len({row.cause for row in Advice}) == len(Advice)
+
+
+def test_an_option_is_set_in_two_ways():
+    """With the command, and in a program; where only the reader knows the value it is left to them."""
+    assert setting("stall_seconds", 60.0) == (
+        '--opt stall_seconds=60 with the command, provider_opts={"stall_seconds": 60} in a program'
+    )
+    assert setting("trust_env", False) == (  # noqa: FBT003 - the value of an option
+        '--opt trust_env=false with the command, provider_opts={"trust_env": False} in a program'
+    )
+    assert setting("base_url", "http://h/v1") == (
+        '--base-url http://h/v1 with the command, provider_opts={"base_url": "http://h/v1"} in a program'
+    )
+    assert setting("timeout") == '--opt timeout=… with the command, provider_opts={"timeout": …} in a program'
+
+
+@pytest.mark.parametrize(
+    ("said", "advice", "whole"),
+    [
+        ("It broke.", ("mend it",), "It broke. What to do: mend it"),
+        ("It broke", ("mend it", "", "leave it"), "It broke. What to do: mend it; or: leave it"),
+        ("It broke.", ("",), "It broke."),
+        ("It broke.", (), "It broke."),
+    ],
+)
+def test_advice_stands_behind_what_happened(said, advice, whole):
+    """And can be taken off again."""
+    assert with_advice(said, *advice) == whole
+    if any(advice):
+        assert with_remark(whole, "twice") == whole.replace("It broke", "It broke (twice)")
+    assert without_advice(whole).rstrip(".") == said.rstrip(".")
+
+
+async def test_a_body_that_was_made_to_be_read_for_ever_is_read_once():
+    """Half a megabyte of beginnings without an end is looked at in passing."""
+    body = "<html>" + "<title" * 10_000 + "<title>" * 10_000 + "<!--" * 10_000
+    async with open_server(reply(body, kind="text/html")) as server, HttpClients() as http:
+        began_at = trio.current_time()
+        error = await ask("openai-chat:x", f"{server.url}/v1", KEY, http)
+        assert trio.current_time() - began_at < 2
+    assert fixed_words(Advice.WEB_PAGE) in error.message
