@@ -225,21 +225,14 @@ class Union(Node):
 
     def encode(self, value: Any, path: str) -> Any:
         """Find the type that a value is of: the very class first, then any that takes it."""
-        holding = [node for node in (*self._objects, self._array) if node is not None and node.takes(value)]
+        offered = (*self._objects, self._array, self._scalars)
+        holding = [node for node in offered if node is not None and node.takes(value)]
         holding.sort(key=lambda node: node.python is not type(value))
         faults: list[TypeFault] = []
         for node in holding:
             try:
                 return node.encode(value, path)
             except TypeFault as fault:
-                faults.append(fault)
-        if faults:
-            raise faults[0]
-        if self._scalars is None or not self._scalars.may_be(to_plain(value, path)):
-            raise not_of_type(self, value, path)
-        return self._scalars.encode(value, path)
-
-    def takes(self, value: object) -> bool:
-        """Take what one of its members takes."""
-        members = (*self._objects, self._array, self._scalars)
-        return any(node is not None and node.takes(value) for node in members)
+                if node is not self._scalars:  # which takes everything, and would speak of itself alone
+                    faults.append(fault)
+        raise faults[0] if faults else not_of_type(self, value, path)
