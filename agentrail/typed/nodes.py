@@ -14,7 +14,7 @@ import msgspec
 
 from agentrail.errors import TypeFault
 from agentrail.frozen import canonical_json
-from agentrail.typed.faults import OutputFault, json_kind, lowered
+from agentrail.typed.faults import DecodingBudget, OutputFault, json_kind, lowered
 
 Schema: TypeAlias = dict[str, Any]
 Family: TypeAlias = Literal["any", "scalar", "array", "object"]
@@ -111,8 +111,8 @@ class Node(abc.ABC):
         return self.schema(definitions)
 
     @abc.abstractmethod
-    def decode(self, value: Any, path: str) -> Any:
-        """Make a Python value of JSON, or raise `OutputFault`."""
+    def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
+        """Make a Python value of JSON, or raise `OutputFault`, or `TooMuchDecoding` where the budget is spent."""
 
     @abc.abstractmethod
     def encode(self, value: Any, path: str) -> Any:
@@ -162,8 +162,12 @@ class Leaf(Node):
         """Take over what msgspec says."""
         return definitions.adopt(self._schema, self._nested)
 
-    def decode(self, value: Any, path: str) -> Any:
-        """Convert it; msgspec finds the words."""
+    def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
+        """Convert it."""
+        return self._converted(value, path)
+
+    def _converted(self, value: Any, path: str) -> Any:
+        # msgspec finds the words.
         try:
             made = msgspec.convert(value, self.hint, str_keys=True)
         except msgspec.ValidationError as error:
@@ -200,7 +204,7 @@ class Leaf(Node):
         """Write it as msgspec does, and hold it against the type."""
         plain = to_plain(value, path)
         try:
-            self.decode(plain, path)
+            self._converted(plain, path)
         except OutputFault as fault:
             raise TypeFault(fault.reason, where=fault.path) from None
         return plain
@@ -254,9 +258,9 @@ class Remarked(Node):
         """The same, around the type in place."""
         return {**self.inner.body(definitions), **self._remarks}
 
-    def decode(self, value: Any, path: str) -> Any:
+    def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
         """As the type does."""
-        return self.inner.decode(value, path)
+        return self.inner.decode(value, path, budget)
 
     def encode(self, value: Any, path: str) -> Any:
         """As the type does."""
@@ -284,9 +288,9 @@ class Named(Node):
         """Describe the type."""
         return self.inner.body(definitions)
 
-    def decode(self, value: Any, path: str) -> Any:
+    def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
         """As the type does."""
-        return self.inner.decode(value, path)
+        return self.inner.decode(value, path, budget)
 
     def encode(self, value: Any, path: str) -> Any:
         """As the type does."""

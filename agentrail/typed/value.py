@@ -8,7 +8,7 @@ from agentrail.core.values.strict_json import NotJson, decode_strictly
 from agentrail.errors import TypeFault
 from agentrail.frozen import frozen_json, not_json
 from agentrail.messages import JsonObject, JsonValue
-from agentrail.typed.faults import OutputFault, mismatch, type_name
+from agentrail.typed.faults import DecodingBudget, OutputFault, TooMuchDecoding, mismatch, type_name
 from agentrail.typed.nodes import Definitions, Schema
 from agentrail.typed.reading import TypeReader
 from agentrail.typed.whole_numbers import with_whole_numbers
@@ -87,9 +87,13 @@ class TypedValue(Generic[T]):
                 February, or what a class refuses itself. Where a class calls for something else, that travels.
         """
         try:
-            made: T = self._node.decode(with_whole_numbers(value), path)
+            plain = with_whole_numbers(value)
+            made: T = self._node.decode(plain, path, DecodingBudget(plain))
         except RecursionError:
             reason = "it is nested too deeply: send a simpler value"
+            raise OutputFault(reason, path=path) from None
+        except TooMuchDecoding:
+            reason = "it takes more work to judge than one value may: send a simpler one"
             raise OutputFault(reason, path=path) from None
         return made
 
