@@ -29,6 +29,8 @@ from tests.typed_kinds import (
     Person,
     Place,
     Point,
+    Shelf,
+    Slot,
     Square,
     Tree,
     Untyped,
@@ -53,7 +55,14 @@ ROUND_TRIPS: Final = [
     (Box[Person | Point], Box(Point(x=1))),
     (Crate[str], Crate(Point(x=1), "fragile")),
     (Box, Box({"any": [1]})),
+    (Shelf[Point], Shelf({"a": [Point(x=1)]}, 3)),
+    (Slot[Point | Person], Slot(Point(x=1))),
+    (Box[Annotated[int, []]], Box(3)),
     (Point | Person, Person("Ada", 36)),
+    (tuple[int, str] | Point, (1, "a")),
+    (Square, Square(side=1, corner=Point(x=1))),
+    (Any | None, [1]),
+    (Pair | Point, Pair(1, "a")),
     (Circle | Square, Square(side=2)),
     (Movie | Place | None, Place("Lisbon")),
     (Movie | Place | None, {"title": "M"}),
@@ -254,6 +263,7 @@ def test_a_text_that_does_not_fit_is_refused(kind, text, words):
 @pytest.mark.parametrize(
     ("kind", "value", "words"),
     [
+        (Point, b"", "$: expected `object`, got `bytes`"),
         (Point, [], "$: expected `object`, got `array`"),
         (Point, {"x": "1"}, "$.x: expected `int`, got `str`"),
         (Point, {"x": True}, "$.x: expected `int`, got `bool`"),
@@ -350,10 +360,52 @@ def test_what_is_nested_without_an_end_is_refused():
         value = {"name": "a", "twigs": [value]}
     with pytest.raises(OutputFault, match="nested too deeply"):
         typed(Tree).decode(value)
+    endless: Any = []
+    endless.append(endless)
+    with pytest.raises(OutputFault, match="nested too deeply"):
+        typed(Any).decode(endless)
     tree = Tree("a")
     tree.twigs.append(tree)
     with pytest.raises(TypeFault, match="it holds itself, or is nested too deeply"):
         typed(Tree).encode(tree)
+
+
+@dataclasses.dataclass
+class Left:
+    """One of two that differ in what comes last."""
+
+    below: "Left | Right | None"
+    mark: int
+
+
+@dataclasses.dataclass
+class Right:
+    """The other one."""
+
+    below: "Left | Right | None"
+    mark: str
+
+
+def test_a_value_that_could_be_tried_in_endless_ways_is_refused():
+    """Two to the power of its depth, which a model chooses; a long one is read as long as it says early what it is."""
+    value: Any = {"below": None, "mark": "a"}
+    for _ in range(60):
+        value = {"below": value, "mark": "a"}
+    with pytest.raises(
+        OutputFault, match=r"^\$: it takes more work to judge than one value may: send a simpler one$"
+    ):
+        typed(Left | Right).decode(value)
+    short: Any = {"below": {"below": None, "mark": "a"}, "mark": 1}
+    assert typed(Left | Right).decode(short) == Left(Right(None, "a"), 1)
+    long = [{"x": n} for n in range(20_000)]
+    assert len(typed(list[Person | Point]).decode(long)) == 20_000
+    # What is said does not grow with the ways either.
+    wrong: Any = {"below": None, "mark": None}
+    for _ in range(8):
+        wrong = {"below": wrong, "mark": None}
+    with pytest.raises(OutputFault) as caught:
+        typed(Left | Right).decode(wrong)
+    assert len(str(caught.value)) < 2_000
 
 
 def test_another_error_of_a_class_travels():

@@ -76,6 +76,7 @@ def test_the_schema_is_the_models_own_and_closed(m):
         (lambda m: m.Bill, {}, "$.number: is required; $.total: is required"),
         (lambda m: m.Bill, {"number": 13, "total": 1}, "$.number: Value error, 13 brings bad luck"),
         (lambda m: m.Holder, {"bill": {"number": 13, "total": "x"}, "point": {"x": 1}}, "$.bill.number: Value error, 13 brings bad luck; $.bill.total: Input should be a valid decimal"),
+        (lambda m: m.Odd, {"what": 1}, "$: nothing is good enough"),
         (lambda m: m.Days, {"first": "2024-02-30"}, "$.first: Input should be a valid date"),
         (lambda m: m.Twig | m.Line, {"x": 1}, "$: fits none of the 2 types that may stand here: as `Twig`, Additional properties"),
     ],
@@ -115,6 +116,8 @@ def test_another_value_is_not_written(m):
     """The caller's move."""
     with pytest.raises(TypeFault, match=r"^\$: expected `Bill`, got `Line`$"):
         typed(m.Bill).encode(m.Line(count=1))
+    with pytest.raises(TypeFault, match=r"^\$: Unable to serialize unknown type"):
+        typed(m.Odd).encode(m.Odd(what=object()))
 
 
 async def test_a_tool_takes_and_returns_models(m):

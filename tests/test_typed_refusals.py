@@ -12,7 +12,7 @@ from msgspec import Meta
 from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
 from agentrail.errors import TypeFault
 from agentrail.typed import OutputFault, typed
-from tests.typed_kinds import Point
+from tests.typed_kinds import Pair, Point
 
 
 class Plain:
@@ -35,6 +35,13 @@ class Unresolved:
 
     a: int
     when: "list[Nowhere]"  # type: ignore[name-defined]  # noqa: F821 - the point of the test
+
+
+@dataclasses.dataclass
+class Misspelt:
+    """A class with what is no type."""
+
+    a: "1 +"  # type: ignore[valid-type]  # noqa: F722 - the point of the test
 
 
 @dataclasses.dataclass
@@ -87,12 +94,14 @@ OTHERS: Final = "use str, int, float, bool, lists, dicts, Literal, enums, or a c
         (tuple[int, Plain], "tuple[int, Plain][1]", "Plain'> is not supported", CLASS),
         (Callable[[int], str], "Callable[[int], str]", "is not supported", "JSON holds no functions, leave it out"),
         (Unresolved, "Unresolved.when", "name 'Nowhere' is not defined", "define that name at the top of the module"),
+        (Misspelt, "Misspelt", "Forward reference must be an expression", "write a type"),
         (complex, "complex", "type <class 'complex'> is not supported", OTHERS),
         (Iterator[int], "Iterator[int]", "is not supported", OTHERS),
         (3, "3", "is not supported", OTHERS),
         ("Point", "'Point'", "is not supported", "give the type itself, in place of its name"),
         (str | bytes, "str | bytes", "more than one str-like type", "write one of them"),
         (list[int] | tuple[int, ...] | Point, "list[int] | tuple[int, ...] | ", "are both arrays", "write one of them"),
+        (list[int] | Pair, "list[int] | Pair", "are both arrays", "write one of them"),
         (dict[str, int] | dict[str, str], "dict[str, int] | dict[str, str]", "are both dicts", "write one of them"),
         (dict[Point, int], "dict[Point, int]", "`Point` is no name", "write `dict[str, …]`, or a list of pairs"),
         (WithInitVar, "WithInitVar.a", "an `InitVar` is in no object that is made", "make it a field"),
@@ -154,10 +163,11 @@ class TypeAliasType:  # which older Pythons do not have; `|` does not know it th
 def _two_names():
     json = TypeAliasType("Json", lambda: Union[dict[str, json], list[json], int, None])  # noqa: UP007 - as above
     nest = TypeAliasType("Nest", lambda: list[Union[nest, int]])  # noqa: UP007 - as above
-    return json, list[json], nest, Union[nest, None]  # noqa: UP007 - as above
+    alias = TypeAliasType("Alias", lambda: json)
+    return json, list[json], Union[alias, Point], nest, Union[nest, None]  # noqa: UP007 - as above
 
 
-JSON, LISTED, NEST, MAYBE = _two_names()
+JSON, LISTED, EITHER, NEST, MAYBE = _two_names()
 
 
 @pytest.mark.parametrize(
@@ -167,6 +177,8 @@ JSON, LISTED, NEST, MAYBE = _two_names()
         (NEST, [1, [2, []]]),
         (MAYBE, [[]]),
         (LISTED, [None, [1]]),
+        (EITHER, Point(x=1)),
+        (EITHER, [{"x": 1}]),
     ],
 )
 def test_a_name_for_a_type_may_stand_in_the_type(kind, value):
@@ -174,6 +186,17 @@ def test_a_name_for_a_type_may_stand_in_the_type(kind, value):
     it = typed(kind)
     assert fault_of_schema(it.schema) is None
     assert it.decode(it.encode(value)) == value
-    assert CompiledSchema(it.schema).faults(value) == ()
+    assert CompiledSchema(it.schema).faults(it.encode(value)) == ()
     with pytest.raises(OutputFault, match=r"^\$"):
         it.decode("x")
+
+
+def test_a_name_that_stands_for_nothing_else_is_refused():
+    """`type Loop = Loop | int`, and `type Same = Same`."""
+    loop = TypeAliasType("Loop", lambda: Union[loop, int])  # noqa: UP007 - as above
+    same = TypeAliasType("Same", lambda: same)
+    for kind in (loop, same):
+        with pytest.raises(
+            TypeFault, match=f"^{kind!r}: it stands for itself, or is nested too deeply: put a class in"
+        ):
+            typed(kind)

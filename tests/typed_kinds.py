@@ -41,6 +41,7 @@ class Square(msgspec.Struct, tag="even"):
     """The other one."""
 
     side: int
+    corner: Point | UnsetType = UNSET
 
 
 class Pair(msgspec.Struct, array_like=True):
@@ -142,6 +143,20 @@ class Crate(Box[Point], Generic[T]):
     """One that says what the variable of the other stands for, and has its own."""
 
     label: T
+
+
+@dataclasses.dataclass
+class Shelf(Generic[T]):
+    """One in which the variable stands deeper."""
+
+    items: dict[str, list[T]]
+    count: int = 0
+
+
+class Slot(msgspec.Struct, Generic[T]):
+    """A struct with a variable."""
+
+    content: T | None = None
 
 
 UserId = NewType("UserId", int)

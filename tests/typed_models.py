@@ -4,7 +4,7 @@ import dataclasses
 import datetime
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel, computed_field, field_validator
 
@@ -61,6 +61,18 @@ class Open(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     x: int
+
+
+class Odd(BaseModel):
+    """One that judges in its own way, and holds anything."""
+
+    what: Any = None
+
+    @classmethod
+    def model_validate_json(cls, *_given: Any, **_options: Any) -> "Odd":
+        """Refuse everything."""
+        message = "nothing is good enough"
+        raise ValueError(message)
 
 
 class Numbers(RootModel[list[int]]):

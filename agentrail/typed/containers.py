@@ -8,7 +8,7 @@ import msgspec
 from agentrail.errors import TypeFault
 from agentrail.frozen import canonical_json
 from agentrail.messages import JsonValue
-from agentrail.typed.faults import OutputFault, lowered, member, mismatch
+from agentrail.typed.faults import MAX_CLASS_REASON, DecodingBudget, OutputFault, lowered, member, mismatch
 from agentrail.typed.nodes import Definitions, Leaf, Node, Schema, not_of_type, to_plain
 
 _MAX_SAID: Final = 5
@@ -33,13 +33,13 @@ class Array(Node):
             made["items"] = items
         return made | _sizes(self._bounds, "Items")
 
-    def decode(self, value: Any, path: str) -> Any:
+    def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
         """Decode each item."""
         if not isinstance(value, list | tuple):
             raise mismatch(value, expected="array", path=path)
         if fault := _fault_of_size(self._bounds, "array", len(value)):
             raise OutputFault(fault, path=path)
-        items = [self._item.decode(one, f"{path}[{at}]") for at, one in enumerate(value)]
+        items = [self._item.decode(one, f"{path}[{at}]", budget) for at, one in enumerate(value)]
         try:
             return self._make(items)
         except TypeError as error:  # an item of a set that cannot be in one
@@ -79,7 +79,7 @@ class Places(Node):
             made |= {"prefixItems": [item.schema(definitions) for item in self._items], "items": False}
         return made
 
-    def decode(self, value: Any, path: str) -> tuple[Any, ...]:
+    def decode(self, value: Any, path: str, budget: DecodingBudget) -> tuple[Any, ...]:
         """Decode each place."""
         if not isinstance(value, list | tuple):
             raise mismatch(value, expected="array", path=path)
@@ -87,7 +87,7 @@ class Places(Node):
             reason = f"expected `array` of length {len(self._items)}, got {len(value)}"
             raise OutputFault(reason, path=path)
         pairs = zip(self._items, value, strict=True)
-        return tuple(item.decode(one, f"{path}[{at}]") for at, (item, one) in enumerate(pairs))
+        return tuple(item.decode(one, f"{path}[{at}]", budget) for at, (item, one) in enumerate(pairs))
 
     def encode(self, value: Any, path: str) -> JsonValue:
         """Encode each place."""
@@ -120,14 +120,14 @@ class DictType(Node):
             made["additionalProperties"] = values
         return made | _sizes(self._bounds, "Properties")
 
-    def decode(self, value: Any, path: str) -> dict[Any, Any]:
+    def decode(self, value: Any, path: str, budget: DecodingBudget) -> dict[Any, Any]:
         """Decode names and values."""
         if not isinstance(value, dict):
             raise mismatch(value, expected="object", path=path)
         if fault := _fault_of_size(self._bounds, "object", len(value)):
             raise OutputFault(fault, path=path)
         return {
-            self._decoded_key(key, path): self._item.decode(one, member(path, key))
+            self._decoded_key(key, path): self._item.decode(one, member(path, key), budget)
             for key, one in value.items()
         }
 
@@ -196,50 +196,44 @@ class Union(Node):
             offered += said["anyOf"] if said.keys() == {"anyOf"} else [said]
         return {"anyOf": offered}
 
-    def decode(self, value: Any, path: str) -> Any:
+    def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
         """Take the first that fits; where none does, say of each why."""
         match value:
             case dict() if len(self._objects) > 1:
-                return self._first_that_fits(value, path)
+                return self._first_that_fits(value, path, budget)
             case dict() if self._objects:
-                return self._objects[0].decode(value, path)
+                return self._objects[0].decode(value, path, budget)
             case list() | tuple() if self._array is not None:
-                return self._array.decode(value, path)
+                return self._array.decode(value, path, budget)
             case dict() | list() | tuple():
                 raise mismatch(value, expected=self.name, path=path)
             case _ if self._scalars is not None and self._scalars.may_be(value):
-                return self._scalars.decode(value, path)
+                return self._scalars.decode(value, path, budget)
             case _:
                 raise mismatch(value, expected=self.name, path=path)
 
-    def _first_that_fits(self, value: Any, path: str) -> Any:
+    def _first_that_fits(self, value: Any, path: str, budget: DecodingBudget) -> Any:
         said: list[str] = []
         for node in self._objects:
             try:
-                return node.decode(value, path)
+                return node.decode(value, path, budget)
             except OutputFault as fault:
-                said.append(f"as `{node.name}`, {fault.reason if fault.path == path else fault}")
+                reason = fault.reason if fault.path == path else str(fault)
+                said.append(f"as `{node.name}`, {reason[:MAX_CLASS_REASON]}")
         reasons = "; ".join(said[:_MAX_SAID])
         reason = f"fits none of the {len(said)} types that may stand here: {reasons}"
         raise OutputFault(reason, path=path)
 
     def encode(self, value: Any, path: str) -> Any:
         """Find the type that a value is of: the very class first, then any that takes it."""
-        holding = [node for node in (*self._objects, self._array) if node is not None and node.takes(value)]
+        offered = (*self._objects, self._array, self._scalars)
+        holding = [node for node in offered if node is not None and node.takes(value)]
         holding.sort(key=lambda node: node.python is not type(value))
         faults: list[TypeFault] = []
         for node in holding:
             try:
                 return node.encode(value, path)
             except TypeFault as fault:
-                faults.append(fault)
-        if faults:
-            raise faults[0]
-        if self._scalars is None or not self._scalars.may_be(to_plain(value, path)):
-            raise not_of_type(self, value, path)
-        return self._scalars.encode(value, path)
-
-    def takes(self, value: object) -> bool:
-        """Take what one of its members takes."""
-        members = (*self._objects, self._array, self._scalars)
-        return any(node is not None and node.takes(value) for node in members)
+                if node is not self._scalars:  # which takes everything, and would speak of itself alone
+                    faults.append(fault)
+        raise faults[0] if faults else not_of_type(self, value, path)

@@ -3,8 +3,14 @@
 import re
 from typing import Any, Final
 
+from agentrail.core.values.bounded_schema import count_parts
+
 MAX_CLASS_REASON: Final = 500
 """The longest reason that is taken from a class of the application."""
+
+MAX_TRIED_AGAIN: Final = 10_000
+"""How often more than its size an object of one value may be looked at. Where classes hold unions of classes that hold unions, there
+are two to the power of the depth ways to try, and a model chooses the depth."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MODULES: Final = re.compile(r"\b(?:\w+\.)+(?=\w)")
@@ -23,6 +29,30 @@ class OutputFault(ValueError):
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
+
+
+class TooMuchDecoding(Exception):
+    """A value would be tried in more ways than one may."""
+
+
+class DecodingBudget:
+    """What is left of the work that one value may cost."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, value: object) -> None:
+        """Begin with enough to look at all of a value once, and at some of it again."""
+        self._left = count_parts(value) + MAX_TRIED_AGAIN
+
+    def pay(self) -> None:
+        """Pay for a look at an object.
+
+        Raises:
+            TooMuchDecoding: Nothing is left.
+        """
+        self._left -= 1
+        if self._left < 0:
+            raise TooMuchDecoding
 
 
 def mismatch(came: object, *, expected: str, path: str) -> OutputFault:

@@ -12,7 +12,7 @@ from agentrail.core.values.json_schema import CompiledSchema
 from agentrail.errors import TypeFault
 from agentrail.frozen import canonical_json
 from agentrail.messages import JsonValue
-from agentrail.typed.faults import MAX_CLASS_REASON, OutputFault, member
+from agentrail.typed.faults import MAX_CLASS_REASON, DecodingBudget, OutputFault, member
 from agentrail.typed.nodes import Definitions, Family, Node, Schema, not_of_type
 
 _MAX_FAULTS: Final = 3
@@ -68,8 +68,9 @@ class PydanticModel(Node):
         referred = {name: one for name, one in self._nested.items() if self._holds_itself or name != own}
         return definitions.adopt(self._schema, referred)
 
-    def decode(self, value: Any, path: str) -> Any:
+    def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
         """Hold it against the schema, then let the model judge."""
+        budget.pay()
         faults = self._judge.faults(value)
         if faults:
             raise _fault_of([_split(one) for one in faults[:_MAX_FAULTS]], path)

@@ -5,6 +5,7 @@ once. What holds other values is a node of ours, in `containers`, `records` and 
 and ignores members that most of them do not know. Which node a type is stands in `reading`.
 """
 
+import abc
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias
@@ -13,7 +14,7 @@ import msgspec
 
 from agentrail.errors import TypeFault
 from agentrail.frozen import canonical_json
-from agentrail.typed.faults import OutputFault, json_kind, lowered
+from agentrail.typed.faults import DecodingBudget, OutputFault, json_kind, lowered
 
 Schema: TypeAlias = dict[str, Any]
 Family: TypeAlias = Literal["any", "scalar", "array", "object"]
@@ -88,7 +89,7 @@ def _renamed(part: Any, names: Mapping[str, str]) -> Any:
             return part
 
 
-class Node:
+class Node(abc.ABC):
     """A type, or a part of one.
 
     Attributes:
@@ -101,53 +102,30 @@ class Node:
     family: Family
     python: type | None = None
 
+    @abc.abstractmethod
     def schema(self, definitions: Definitions) -> Schema:
         """Describe it, for where it stands within another."""
-        raise NotImplementedError
 
     def body(self, definitions: Definitions) -> Schema:
         """Describe it, for where nothing is around it: in place, and without a reference."""
         return self.schema(definitions)
 
-    def decode(self, value: Any, path: str) -> Any:
-        """Make a Python value of JSON, or raise `OutputFault`."""
-        raise NotImplementedError
+    @abc.abstractmethod
+    def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
+        """Make a Python value of JSON, or raise `OutputFault`, or `TooMuchDecoding` where the budget is spent."""
 
+    @abc.abstractmethod
     def encode(self, value: Any, path: str) -> Any:
         """Make JSON of a Python value, or raise `TypeFault`."""
-        raise NotImplementedError
 
     def takes(self, value: object) -> bool:
         """Say whether a Python value may be one of this type; `encode` knows better."""
-        return False
+        return True
 
 
 def not_of_type(node: Node, value: object, path: str) -> TypeFault:
     """Say that a Python value is of another type."""
     return TypeFault(f"expected `{node.name}`, got `{type(value).__name__}`", where=path)
-
-
-class Anything(Node):
-    """JSON of any kind."""
-
-    name = "Any"
-    family = "any"
-
-    def schema(self, definitions: Definitions) -> Schema:
-        """Say nothing."""
-        return {}
-
-    def decode(self, value: Any, path: str) -> Any:
-        """Leave it as it is."""
-        return value
-
-    def encode(self, value: Any, path: str) -> Any:
-        """Write it as msgspec does."""
-        return to_plain(value, path)
-
-    def takes(self, value: object) -> bool:
-        """Take it."""
-        return True
 
 
 def to_plain(value: object, path: str) -> Any:
@@ -161,18 +139,19 @@ def to_plain(value: object, path: str) -> Any:
 class Leaf(Node):
     """What msgspec describes and converts: one JSON value, or one of several kinds of them."""
 
-    def __init__(self, hint: Any, name: str, family: Family = "scalar") -> None:
-        """Take a type, with its constraints.
+    def __init__(self, hint: Any, name: str) -> None:
+        """Take a type, with its constraints; `Any` is one too.
 
         Raises:
             TypeError: msgspec knows no schema for it; the last line says why. Other errors too, such as `KeyError`.
         """
-        self.name, self.family = name, family
+        self.name = name
         self.hint = hint
         (self._schema,), self._nested = msgspec.json.schema_components([hint], ref_template="#/$defs/{name}")
         # In it, a default is the object itself.
         self._schema, self._nested = msgspec.to_builtins((self._schema, self._nested), str_keys=True)
         self._kinds = _kinds_of(self._schema, self._nested)
+        self.family = "any" if self._kinds is None else "array" if "array" in self._kinds else "scalar"
 
     @property
     def is_name(self) -> bool:
@@ -183,8 +162,12 @@ class Leaf(Node):
         """Take over what msgspec says."""
         return definitions.adopt(self._schema, self._nested)
 
-    def decode(self, value: Any, path: str) -> Any:
-        """Convert it; msgspec finds the words."""
+    def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
+        """Convert it."""
+        return self._converted(value, path)
+
+    def _converted(self, value: Any, path: str) -> Any:
+        # msgspec finds the words.
         try:
             made = msgspec.convert(value, self.hint, str_keys=True)
         except msgspec.ValidationError as error:
@@ -221,14 +204,10 @@ class Leaf(Node):
         """Write it as msgspec does, and hold it against the type."""
         plain = to_plain(value, path)
         try:
-            self.decode(plain, path)
+            self._converted(plain, path)
         except OutputFault as fault:
             raise TypeFault(fault.reason, where=fault.path) from None
         return plain
-
-    def takes(self, value: object) -> bool:
-        """Take what is no container; a union asks others first."""
-        return True
 
 
 def _in_json(value: object) -> str:
@@ -279,9 +258,9 @@ class Remarked(Node):
         """The same, around the type in place."""
         return {**self.inner.body(definitions), **self._remarks}
 
-    def decode(self, value: Any, path: str) -> Any:
+    def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
         """As the type does."""
-        return self.inner.decode(value, path)
+        return self.inner.decode(value, path, budget)
 
     def encode(self, value: Any, path: str) -> Any:
         """As the type does."""
@@ -309,9 +288,9 @@ class Named(Node):
         """Describe the type."""
         return self.inner.body(definitions)
 
-    def decode(self, value: Any, path: str) -> Any:
+    def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
         """As the type does."""
-        return self.inner.decode(value, path)
+        return self.inner.decode(value, path, budget)
 
     def encode(self, value: Any, path: str) -> Any:
         """As the type does."""

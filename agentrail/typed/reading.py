@@ -4,7 +4,7 @@ import collections.abc
 import enum
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
@@ -13,7 +13,7 @@ from agentrail.errors import TypeFault
 from agentrail.typed.containers import Array, DictType, Places, Union
 from agentrail.typed.faults import type_name
 from agentrail.typed.models import PydanticModel, is_model
-from agentrail.typed.nodes import Anything, Family, Leaf, Named, Node, Remarked, Schema
+from agentrail.typed.nodes import Family, Leaf, Named, Node, Remarked, Schema
 from agentrail.typed.records import TYPE_MARKS, ClassField, RecordType, class_fields, is_struct
 
 _ARRAYS: Final[Mapping[Any, Callable[[Iterable[Any]], Any]]] = {
@@ -63,7 +63,7 @@ class TypeReader:
         if hint is Any or hint is object or isinstance(hint, typing.TypeVar):
             # A variable that nothing was put in is what it is bound to, or anything.
             bound = getattr(hint, "__bound__", None)
-            return Anything() if bound is None else self.read(bound, where)
+            return Leaf(Any, "Any") if bound is None else self.read(bound, where)
         if kind is typing.Union or kind is types.UnionType:
             return self._union(hint, bounds, where)
         if type(kind).__name__ == "TypeAliasType":
@@ -159,7 +159,7 @@ class TypeReader:
             node = self.read(whole, where)
             core = node.inner if isinstance(node, Remarked) else node
             match core, node.family:
-                case Anything(), _:
+                case Leaf(family="any"), _:
                     return core
                 case _, "scalar":
                     scalars.append(whole)
@@ -284,16 +284,16 @@ def _sizes(kind: type, bounds: _Metas, where: str) -> msgspec.Meta:
     return msgspec.Meta(min_length=max(least, default=None), max_length=min(most, default=None))
 
 
-def _members_of(hint: Any, seen: Sequence[Any] = ()) -> Iterator[Any]:
-    """List what a union offers, with the unions in it taken apart."""
+def _members_of(hint: Any) -> Iterator[Any]:
+    """List what a union offers, with the unions in it taken apart, and those that a name stands for."""
     bare, _ = _unwrapped(hint)
-    if type(bare).__name__ == "TypeAliasType" and not any(bare is one for one in seen):
-        inner, _ = _unwrapped(bare.__value__)
-        if typing.get_origin(inner) in {typing.Union, types.UnionType}:
-            yield from _members_of(inner, (*seen, bare))
-            return
-    if typing.get_origin(bare) is typing.Union or isinstance(bare, types.UnionType):
-        for one in typing.get_args(bare):
-            yield from _members_of(one, seen)
+    behind = bare
+    seen: list[Any] = []
+    while type(behind).__name__ == "TypeAliasType" and not any(behind is one for one in seen):
+        seen.append(behind)
+        behind, _ = _unwrapped(behind.__value__)
+    if typing.get_origin(behind) is typing.Union or isinstance(behind, types.UnionType):
+        for one in typing.get_args(behind):
+            yield from _members_of(one)
     elif bare is not msgspec.UnsetType:
         yield hint

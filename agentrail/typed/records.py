@@ -17,7 +17,7 @@ from attrs import frozen
 from agentrail.errors import TypeFault
 from agentrail.messages import JsonValue
 from agentrail.typed.docstrings import described_names, described_whole
-from agentrail.typed.faults import MAX_CLASS_REASON, OutputFault, json_kind, member, mismatch
+from agentrail.typed.faults import MAX_CLASS_REASON, DecodingBudget, OutputFault, json_kind, member, mismatch
 from agentrail.typed.nodes import Definitions, Node, Schema, not_of_type
 
 _NOTHING: Final = object()
@@ -111,13 +111,14 @@ class RecordType(Node):
 
     # --- both ways
 
-    def decode(self, value: Any, path: str) -> Any:
+    def decode(self, value: Any, path: str, budget: DecodingBudget) -> Any:
         """Decode each field, and call the class."""
         if not isinstance(value, dict):
             raise mismatch(value, expected="object", path=path)
+        budget.pay()
         self._check_names(value, path)
         given = {
-            self._members[name].argument: self._nodes[name].decode(one, member(path, name))
+            self._members[name].argument: self._nodes[name].decode(one, member(path, name), budget)
             for name, one in value.items()
             if name in self._members
         }

@@ -8,7 +8,7 @@ from agentrail.core.values.strict_json import NotJson, decode_strictly
 from agentrail.errors import TypeFault
 from agentrail.frozen import frozen_json, not_json
 from agentrail.messages import JsonObject, JsonValue
-from agentrail.typed.faults import OutputFault, mismatch, type_name
+from agentrail.typed.faults import DecodingBudget, OutputFault, TooMuchDecoding, mismatch, type_name
 from agentrail.typed.nodes import Definitions, Schema
 from agentrail.typed.reading import TypeReader
 from agentrail.typed.whole_numbers import with_whole_numbers
@@ -40,6 +40,9 @@ class TypedValue(Generic[T]):
 
     __slots__ = ("_name", "_node", "is_object", "schema", "wire_schema")
 
+    schema: JsonObject
+    wire_schema: JsonObject
+
     def __init__(self, kind: Any) -> None:
         """Read a type; `typed` does, and keeps what it made.
 
@@ -47,13 +50,18 @@ class TypedValue(Generic[T]):
             TypeFault: Your move: no JSON Schema describes it; the message names the place, and what to write instead.
         """
         self._name = type_name(kind)
-        self._node = TypeReader().read(kind, self._name)
         definitions = Definitions()
-        body = self._node.body(definitions)
+        try:
+            self._node = TypeReader().read(kind, self._name)
+            body = self._node.body(definitions)
+        except RecursionError:
+            reason, way_out = "it stands for itself, or is nested too deeply", "put a class in between"
+            raise TypeFault(reason, where=self._name, way_out=way_out) from None
         nested = {"$defs": definitions.schemas} if definitions.schemas else {}
-        self.schema: JsonObject = self._checked({**body, **nested})
         self.is_object: bool = body.get("type") == "object"
-        self.wire_schema: JsonObject = self.schema if self.is_object else frozen_json(_wrapped(body) | nested)
+        # Looked at in its longer form, which holds the other.
+        self.wire_schema = self._checked({**(body if self.is_object else _wrapped(body)), **nested})
+        self.schema = self.wire_schema if self.is_object else frozen_json(body | nested)
 
     def _checked(self, schema: Schema) -> JsonObject:
         fault = not_json(schema)
@@ -79,9 +87,13 @@ class TypedValue(Generic[T]):
                 February, or what a class refuses itself. Where a class calls for something else, that travels.
         """
         try:
-            made: T = self._node.decode(with_whole_numbers(value), path)
+            plain = with_whole_numbers(value)
+            made: T = self._node.decode(plain, path, DecodingBudget(plain))
         except RecursionError:
             reason = "it is nested too deeply: send a simpler value"
+            raise OutputFault(reason, path=path) from None
+        except TooMuchDecoding:
+            reason = "it takes more work to judge than one value may: send a simpler one"
             raise OutputFault(reason, path=path) from None
         return made
 
