@@ -31,6 +31,7 @@ from agentrail.plugins.base import Plugin
 from agentrail.runtime.options import SessionOptions
 from agentrail.testing.scenario import play, read_scenario
 from agentrail.testing.scenario_out import GROUPS
+from scripts.api_pages import session_api_page, supervisor_api_page
 
 REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
 SCENARIOS: Final = Path(__file__).parent.parent / "tests" / "scenarios"
@@ -389,6 +390,8 @@ def arguments_of(function: Any) -> list[tuple[str, str]]:
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "actors.md": actors_page,
     "session.md": session_page,
+    "session-api.md": session_api_page,
+    "supervisor-api.md": supervisor_api_page,
     "events.md": events_page,
     "events.json": events_schema,
     "signals.md": signals_page,

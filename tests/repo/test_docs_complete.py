@@ -1,7 +1,7 @@
 """What a user can meet has its line in the reference."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -14,6 +14,9 @@ from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.signals import Signal
 from agentrail.errors import AgentrailError
 from agentrail.events import Event
+from agentrail.runtime.handle import Session
+from agentrail.runtime.supervisor import SessionSupervisor
+from scripts import api_pages
 from scripts.generate_docs import ACTOR_SECTIONS, fields_in
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -78,3 +81,28 @@ def test_every_name_of_the_door_of_actors_is_documented():
     shown = [name for names in ACTOR_SECTIONS.values() for name in names.split()]
     errors = {error.__name__ for error in error_classes(AgentrailError)}
     assert sorted(shown) == sorted({*agentrail.actors.__all__} - errors)
+
+
+def names_of(sections: Mapping[str, str]) -> list[str]:
+    """What stands on a page, in any order."""
+    return sorted(name for names in sections.values() for name in names.split())
+
+
+def test_every_call_of_a_session_and_a_supervisor_is_documented():
+    """Each member for callers stands on the page of its class, once, with what it does."""
+    supervisor = api_pages.public_names(SessionSupervisor) - api_pages.OF_THE_SHELL
+    assert names_of(api_pages.SESSION) == sorted(api_pages.public_names(Session))
+    assert names_of(api_pages.SUPERVISOR) == sorted(supervisor)
+    for kind, names in api_pages.GIVEN.items():
+        shown = {name for name in names.split() if not name.startswith("_")}
+        assert shown == api_pages.public_names(kind) - api_pages.OF_A_SUBSCRIPTION, kind
+
+
+@pytest.mark.parametrize("page", ["session-api.md", "supervisor-api.md"])
+def test_what_the_pages_of_calls_link_to_is_there(page):
+    """Each name in the list at the top has its heading."""
+    text = (REFERENCE / page).read_text(encoding="utf-8")
+    headings = set(re.findall(r"^### `(\w+)`$", text, re.MULTILINE))
+    links = re.findall(r"\]\(#(\w+)\)", text)
+    assert links
+    assert set(links) <= headings

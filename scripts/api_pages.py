@@ -1,0 +1,250 @@
+"""The pages of `Session` and of `SessionSupervisor`, method by method, from their docstrings. What no reader calls is not on them."""
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from agentrail import app
+from agentrail.runtime.answers import CycleReply
+from agentrail.runtime.cycle_stream import CycleStream
+from agentrail.runtime.fan_in import ManySubscription
+from agentrail.runtime.handle import Session
+from agentrail.runtime.monitoring import SessionMonitor
+from agentrail.runtime.subscription import Subscription
+from agentrail.runtime.supervisor import SessionSupervisor
+
+DRAWN: Final = "<!-- Drawn from the docstrings by `make docs`; edit those. -->"
+
+SESSION: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Ask": "ask run stream wait_for prompt go_on collect_reply receipt_of",
+        "Read": "subscribe snapshot status messages",
+        "Steer and stop": "steer abort abort_tool stop",
+        "Decide and answer": "approve reject respond decline answer",
+        "Change": "switch_model attach_tools detach_tools replace_tools report_tool_source "
+        "attach_plugin detach_plugin reload_plugin update_plugin_opts compact",
+        "Know": "session_id scope monitor",
+    }
+)
+"""The members of a session, by what one wants of it."""
+
+SUPERVISOR: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "Start": "start_session call_tool",
+        "Find": "session sessions",
+        "Read": "subscribe_all subscribe_group",
+        "End": "stop_session rest",
+        "Know": "monitor last_words reports tree statistics",
+    }
+)
+
+OF_THE_SHELL: Final = frozenset({"start_behind", "stop_all", "close_rest", "hear"})
+"""What `open_supervisor` and the sessions themselves call on a supervisor."""
+
+GIVEN: Final[Mapping[type, str]] = MappingProxyType(
+    {
+        CycleStream: "__aenter__ __anext__ text reply ref",
+        CycleReply: "cost_usd",
+        Subscription: "__aenter__ __anext__ next_nowait snapshot",
+        SessionMonitor: "wait",
+    }
+)
+"""What calls give that has members of its own."""
+
+OF_A_SUBSCRIPTION: Final = frozenset({"begin", "offer", "offer_delta", "bus_closed", "end"})
+"""What the session that it reads calls on it."""
+
+MAX_SIGNATURE_WIDTH: Final = 110
+
+_SECTION: Final = re.compile(
+    r"^(Args|Attributes|Returns|Yields|Raises|Cancellation):[ ]?(.*?)(?=^(?:Args|Attributes|Returns|Yields|Raises|Cancellation):|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_NAMES: Final = r"\*{0,2}[\w.]+(?:, \*{0,2}[\w.]+)*"
+_ENTRY: Final = re.compile(rf"^({_NAMES}): (.*?)(?=^{_NAMES}: |\Z)", re.MULTILINE | re.DOTALL)
+
+
+def session_api_page() -> str:
+    """All that a handle to a session has, and what its calls give."""
+    lines = [
+        "# `Session`, call by call",
+        "",
+        DRAWN,
+        "",
+        *_class_lines(Session),
+        "`supervisor.start_session(…)` gives one, and so does `agentrail.open_session(…)`. Each call sends one message to the session and waits for",
+        "its reply. How they are used stands in [your first session](../tutorial/first-session.md), [follow sessions](../how-to/follow-sessions.md)",
+        "and [steer and decide](../how-to/steer-and-decide.md); the options in [session](session.md), and what is raised in [errors](errors.md).",
+        "",
+        *_contents(SESSION),
+    ]
+    for title, names in SESSION.items():
+        lines += [f"## {title}", ""]
+        for name in names.split():
+            lines += _member_lines(Session, name, name)
+    lines += ["## What calls give", ""]
+    for kind, names in GIVEN.items():
+        lines += [f"### `{kind.__name__}`", "", *_class_lines(kind)]
+        for name in names.split():
+            lines += _member_lines(kind, name, f"{kind.__name__}.{name}", depth=4)
+    return "\n".join(lines)
+
+
+def supervisor_api_page() -> str:
+    """How a supervisor is opened, and all that it has."""
+    lines = [
+        "# `SessionSupervisor`, call by call",
+        "",
+        DRAWN,
+        "",
+        *_class_lines(SessionSupervisor),
+        "How it is used stands in [your first session](../tutorial/first-session.md) and [run many sessions](../how-to/run-many-sessions.md); what the",
+        "sessions can do in [their own page](session-api.md). For programs without Trio there is [`agentrail.blocking`](../how-to/from-asyncio.md).",
+        "",
+        *_contents({"Open": "open_supervisor open_session", **SUPERVISOR}),
+        "## Open",
+        "",
+        *_function_lines(app.open_supervisor),
+        *_function_lines(app.open_session),
+    ]
+    for title, names in SUPERVISOR.items():
+        lines += [f"## {title}", ""]
+        for name in names.split():
+            lines += _member_lines(SessionSupervisor, name, name)
+    lines += ["## What calls give", "", "### `ManySubscription`", "", *_class_lines(ManySubscription)]
+    lines += [
+        "It is entered, iterated over and read with `next_nowait` as a [`Subscription`](session-api.md#subscription).",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def public_names(kind: type) -> set[str]:
+    """The members that a class and those above it have for callers."""
+    return {
+        name
+        for one in kind.__mro__
+        for name, member in vars(one).items()
+        if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
+    }
+
+
+def _contents(sections: Mapping[str, str]) -> Iterator[str]:
+    for title, names in sections.items():
+        links = ", ".join(f"[`{name}`](#{name})" for name in names.split())
+        yield f"- {title}: {links}"
+    yield ""
+
+
+def _class_lines(kind: type) -> Iterator[str]:
+    yield from _doc_lines(inspect.getdoc(kind) or "")
+
+
+def _function_lines(function: Any) -> Iterator[str]:
+    source = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body[0]
+    assert isinstance(source, ast.FunctionDef | ast.AsyncFunctionDef)  # noqa: S101 - what `def` makes
+    is_block = any("contextmanager" in ast.unparse(one) for one in source.decorator_list)
+    yield from (f"### `{function.__name__}`", "", "```text")
+    yield from (_signature(source, "async with" if is_block else ""), "```", "")
+    yield from _doc_lines(inspect.getdoc(function) or "")
+
+
+def _member_lines(kind: type, name: str, heading: str, *, depth: int = 3) -> Iterator[str]:
+    owner = next(one for one in kind.__mro__ if name in vars(one))
+    member = vars(owner)[name]
+    signatures = _signatures_in(owner, name)
+    shown = f"`{_SPOKEN[name]}` a `{kind.__name__}`" if name in _SPOKEN else f"`{heading}`"
+    yield from (f"{'#' * depth} {shown}", "")
+    if isinstance(member, property):
+        (source,) = signatures
+        yield from (
+            "```text",
+            f"{name}: {ast.unparse(source.returns) if source.returns else 'Any'}",
+            "```",
+            "",
+        )
+    elif name not in _SPOKEN:
+        yield from ("```text", *(_signature(source) for source in signatures), "```", "")
+    yield from _doc_lines(inspect.getdoc(member) or "")
+
+
+_SPOKEN: Final = MappingProxyType({"__aenter__": "async with", "__anext__": "async for"})
+"""No caller writes these names."""
+
+
+@cache
+def _body_of(kind: type) -> tuple[ast.stmt, ...]:
+    made = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(made, ast.ClassDef)  # noqa: S101 - what `class` makes
+    return tuple(made.body)
+
+
+def _signatures_in(kind: type, name: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """As they are written, where types have the names that a reader knows; those of `overload` where there are some."""
+    found = [
+        one
+        for one in _body_of(kind)
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name == name
+    ]
+    told = [one for one in found if any(ast.unparse(mark) == "overload" for mark in one.decorator_list)]
+    return told or found
+
+
+def _signature(source: ast.FunctionDef | ast.AsyncFunctionDef, before: str | None = None) -> str:
+    each = [_spaced(one) for one in _split(ast.unparse(source.args))]
+    if each[0] in {"self", "cls"}:
+        each = each[2:] if each[1:2] == ["/"] else each[1:]
+    told = "" if source.returns is None else ast.unparse(source.returns)
+    how = before or _how_to_call(source, told)
+    returns = f" -> {told}" if told and before is None else ""
+    line = f"{how} {source.name}({', '.join(each)}){returns}".lstrip()
+    if len(line) <= MAX_SIGNATURE_WIDTH:
+        return line
+    return "\n".join([f"{how} {source.name}(".lstrip(), *(f"    {one}," for one in each), f"){returns}"])
+
+
+def _how_to_call(source: ast.FunctionDef | ast.AsyncFunctionDef, returns: str) -> str:
+    if not isinstance(source, ast.AsyncFunctionDef):
+        return ""
+    return "async for … in" if returns.startswith("AsyncIterator") else "await"
+
+
+def _spaced(argument: str) -> str:
+    """Write a default as it is written beside an annotation, which `ast.unparse` does not."""
+    return re.sub(r"(?<=\S)=(?=\S)", " = ", argument, count=1) if ": " in argument else argument
+
+
+def _split(arguments: str) -> Iterator[str]:
+    """Cut a list of arguments at the commas that are in no brackets."""
+    depth, begun = 0, 0
+    for place, character in enumerate(arguments):
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and not depth:
+            yield arguments[begun:place].strip()
+            begun = place + 1
+    yield arguments[begun:].strip()
+
+
+def _doc_lines(text: str) -> Iterator[str]:
+    """A docstring as Markdown: its paragraphs, and a list for each of its sections."""
+    first = _SECTION.search(text)
+    yield from (*text[: first.start() if first else None].strip().splitlines(), "")
+    for found in _SECTION.finditer(text):
+        title, said = found[1], textwrap.dedent(found[2]).strip()
+        entries = [] if title in _IN_WORDS else _ENTRY.findall(f"{said}\n")
+        if not entries:
+            yield from (f"**{title}**: {' '.join(said.split())}", "")
+            continue
+        yield from (f"**{title}**", "")
+        for names, meaning in entries:
+            shown = ", ".join(f"`{name}`" for name in names.split(", "))
+            yield f"- {shown}: {' '.join(meaning.split())}"
+        yield ""
+
+
+_IN_WORDS: Final = frozenset({"Returns", "Yields", "Cancellation"})
