@@ -56,7 +56,7 @@ from agentrail.core.protocol.signals import (
     ToolWantsChild,
 )
 from agentrail.core.session.response import HEARD
-from agentrail.core.session.state import SessionData, SessionState
+from agentrail.core.session.state import SessionState
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
 from agentrail.messages import CallId, TokenUsage
@@ -267,9 +267,8 @@ class Interpreter:
                 self._pending_calls.answer(to, value)
             case RunTool(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, name)
-                self._task_group.start_soon(
-                    self._run_tool, effect, opened, state.data, scope=opened.scope, name=name
-                )
+                began = BegunCall(effect=effect, known=state.data, scope=opened.scope)
+                self._task_group.start_soon(self._run_tool, began, opened, scope=opened.scope, name=name)
             case StartStream():
                 self._start_stream(effect)
             case Refuse(to, error):
@@ -390,13 +389,12 @@ class Interpreter:
 
     # --- tools
 
-    async def _run_tool(self, effect: RunTool, opened: _Open, known: SessionData) -> None:
+    async def _run_tool(self, began: BegunCall, opened: _Open) -> None:
         processes = opened.processes = Processes(self._task_group, self._task_group.scrub)
         keep_account(processes.account)  # for this task and all that it starts
-        began = BegunCall(effect=effect, known=known, scope=opened.scope)
         finished = await self._calls.run(began, processes, opened.child_usages)
-        opened.gave_value = effect.call_id if finished.late else None
-        self._closed(effect.effect_id, opened)
+        opened.gave_value = began.effect.call_id if finished.late else None
+        self._closed(began.effect.effect_id, opened)
         self._task_group.deliver(finished)
 
     # --- children
