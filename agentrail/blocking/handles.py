@@ -12,12 +12,13 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from agentrail.abc import Provider, ProviderProfiles
 from agentrail.app import Environment, open_supervisor
-from agentrail.blocking.overloads import Asks, AsksLater, Runs, RunsLater, WaitsFor, WaitsLater
+from agentrail.blocking.overloads import Asks, AsksLater, Runs, RunsLater, Starts, WaitsFor, WaitsLater
 from agentrail.blocking.reading import CycleStream, SessionReports, Subscription
 from agentrail.blocking.thread import SupervisorThread
 from agentrail.blocking.twins import Far, Twin, as_it_is, later, later_or_aborted, looks, waits
 from agentrail.errors import AlreadyStarted
 from agentrail.messages import SessionId
+from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session as AsyncSession
 from agentrail.runtime.monitoring import SessionMonitor as AsyncMonitor
 from agentrail.runtime.scopes import NO_SCOPE
@@ -191,7 +192,9 @@ def _later_started(
 class SupervisorFutures(Far):
     """The calls of a supervisor as futures. Cancelling one cancels the call, as it says."""
 
-    start_session = _later_started(SessionSupervisor.start_session)
+    start_session = cast(
+        "Starts[Future[Session]]", _later_started(cast("Any", SessionSupervisor.start_session))
+    )
     call_tool = later(SessionSupervisor.call_tool, within=_with_twin)
     stop_session = later(SessionSupervisor.stop_session)
     rest = later(SessionSupervisor.rest)
@@ -212,6 +215,7 @@ class Supervisor(Far):
         environ: Environment | None = None,
         shell_fallback: ShellFallback = "refuse",
         scripts: Mapping[str, Provider] | None = None,
+        deps_for: DepsFor | None = None,
     ) -> None:
         """Make one that is not open yet.
 
@@ -219,9 +223,16 @@ class Supervisor(Far):
             environ: As of `agentrail.open_supervisor`.
             shell_fallback: As of `agentrail.open_supervisor`.
             scripts: As of `agentrail.open_supervisor`.
+            deps_for: As of `agentrail.open_supervisor`; it is called in the thread of the supervisor.
         """
         thread = SupervisorThread(
-            partial(open_supervisor, environ=environ, shell_fallback=shell_fallback, scripts=scripts)
+            partial(
+                open_supervisor,
+                environ=environ,
+                shell_fallback=shell_fallback,
+                scripts=scripts,
+                deps_for=deps_for,
+            )
         )
         super().__init__(thread, thread.near)
 
@@ -292,7 +303,7 @@ class Supervisor(Far):
         """
         return (session if isinstance(session, Session) else self.session(session, scope=scope)).monitor()
 
-    start_session = waits(SupervisorFutures.start_session)
+    start_session = cast("Starts[Session]", waits(cast("Any", SupervisorFutures.start_session)))
     call_tool = waits(SupervisorFutures.call_tool)
     session = looks(SessionSupervisor.session, Session)
     sessions = looks(SessionSupervisor.sessions, _sessions)

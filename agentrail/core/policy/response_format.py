@@ -78,7 +78,11 @@ class ResponseFormat:
             value = decode_strictly(document_in(text))
         except NotJson as error:
             return self._refusal((f"no JSON: {error}".removesuffix("."),), repaired=repaired)
-        faults = self._faults_of.faults(value) or (() if misfit is None else (misfit,))
+        faults = self._faults_of.faults(value)
+        if (
+            misfit is not None
+        ):  # it says more: of a union of classes a schema knows no more than that none fits
+            faults = (misfit,)
         return self._refusal(faults, repaired=repaired) if faults else Accepted(value)
 
     def _refusal(self, faults: tuple[str, ...], *, repaired: bool) -> RepairTurn | Rejected:
