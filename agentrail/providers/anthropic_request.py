@@ -69,7 +69,7 @@ class MessagesFormat:
         base_url = options.base_url or _VENDOR_URL
         # The address of this vendor ends before the version, that of all others behind it, so people write both.
         url = f"{base_url}/messages" if base_url.endswith("/v1") else f"{base_url}/v1/messages"
-        self.endpoint = Endpoint(
+        self.endpoint: Endpoint = Endpoint(
             base_url=base_url,
             url=url,
             vendor=Vendor(name=NAME, key_help=_KEY_HELP, base_url=base_url),
@@ -82,7 +82,7 @@ class MessagesFormat:
         )
         self._memo = memo_name(NAME, options)
         self._grouping = Grouping(_role_of)
-        self.encodings = 0
+        self.encodings: int = 0
 
     def url_of(self, model_name: str) -> str:
         """Give the address of a request; the model stands in the body."""

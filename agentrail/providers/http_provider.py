@@ -13,6 +13,7 @@ from attrs import evolve
 
 from agentrail import outside
 from agentrail.abc import Capabilities, Secret
+from agentrail.core.policy.model_policy import ModelPolicy
 from agentrail.core.protocol.request import Chunk, ModelRequest
 from agentrail.errors import Authentication
 from agentrail.errors.advice import with_advice
@@ -39,8 +40,8 @@ class HttpProvider:
 
     def __init__(self, wire: WireFormat, http: HttpClients) -> None:
         """Take the format and the supervisor's clients; nothing is opened."""
-        self.name = wire.name
-        self.model_policy = wire.options.model_policy
+        self.name: str = wire.name
+        self.model_policy: ModelPolicy = wire.options.model_policy
         self._wire = wire
         self._http = http
         self._prices = PriceList.of(wire.options, wire.endpoint.base_url)
