@@ -1,4 +1,4 @@
-"""Structured answers of models that take no schema: the answer as a call of a tool that nobody runs. Pure.
+"""Structured answers of models that take no schema: the answer as a call of a tool that is never run. Pure.
 
 The request has one more tool, whose parameters are the schema; a call of it comes back as text, so that the session, its history and its
 subscribers see an answer like any other. The road not taken is the schema in the prompt: such models follow tools better.
