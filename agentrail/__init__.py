@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agentrail.core.wire.codec import encode_event as encode_event
     from agentrail.errors import (
         AgentrailError as AgentrailError,
+        AlreadyStarted as AlreadyStarted,
         CycleAborted as CycleAborted,
         CycleFailed as CycleFailed,
         OptionError as OptionError,
@@ -70,6 +71,7 @@ _HOMES: Final = {
     "agentrail.core.wire.codec": ("encode_event",),
     "agentrail.errors": (
         "AgentrailError",
+        "AlreadyStarted",
         "CycleAborted",
         "CycleFailed",
         "OptionError",
