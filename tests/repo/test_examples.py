@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
 PROGRAMS = sorted(EXAMPLES.glob("*/*.py"))
 FROM_DOCS_ALONE = ("structured_answer", "support_bot", "web_server")
+SHOWN = {"behind-fastapi": ("web_server/web_server", "web_server/on_starlette")}
 DOORS = ("agentrail", "agentrail.plugins")
 MAX_LINES = 40
 
@@ -36,18 +37,21 @@ def imported_from(text: str) -> set[str]:
 
 def typed_here() -> list[Path]:
     """Those whose imports are installed: web frameworks are for `make examples` only, which holds those types by mypy."""
-    return [program for program in PROGRAMS if program.stem != "web_server" or find_spec("fastapi")]
+    return [program for program in PROGRAMS if program.parent.name != "web_server" or find_spec("fastapi")]
 
 
-def test_the_three_programs_are_there():
-    """A bot, an answer with a type, a server."""
-    assert set(FROM_DOCS_ALONE) <= {program.stem for program in PROGRAMS}
+@pytest.mark.parametrize("name", FROM_DOCS_ALONE)
+def test_a_program_from_docs_alone_has_at_most_forty_lines(name):
+    """A bot, an answer with a type, a server; blank lines and imports included (14.5)."""
+    assert len((EXAMPLES / name / f"{name}.py").read_text(encoding="utf-8").splitlines()) <= MAX_LINES
 
 
-@programs
-def test_a_program_has_at_most_forty_lines(program):
-    """Blank ones and imports included (14.5)."""
-    assert len(program.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+@pytest.mark.parametrize("page", SHOWN)
+def test_a_page_shows_the_program_that_is_tested(page):
+    """Word for word: what a page skips is run where its imports are."""
+    text = (ROOT / "docs" / "how-to" / f"{page}.md").read_text(encoding="utf-8")
+    for program in SHOWN[page]:
+        assert f"```python\n{(EXAMPLES / program).with_suffix('.py').read_text(encoding='utf-8')}```" in text
 
 
 @programs
