@@ -1,6 +1,6 @@
 """agentrail runs LLM agents the way Erlang/OTP runs telephone calls.
 
-This is the façade: at most forty names, resolved on first use, so that `import agentrail.core` (which runs this file first)
+This is the façade: at most sixty names, resolved on first use, so that `import agentrail.core` (which runs this file first)
 works without Trio, and importing touches nothing. No logic enters this file.
 """
 
@@ -9,13 +9,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from agentrail.abc import Error as Error, Ok as Ok, Secret as Secret, ToolContext as ToolContext
-    from agentrail.app import open_supervisor as open_supervisor
+    from agentrail.abc import (
+        Error as Error,
+        Ok as Ok,
+        Provider as Provider,
+        Secret as Secret,
+        ToolContext as ToolContext,
+    )
+    from agentrail.app import open_session as open_session, open_supervisor as open_supervisor
     from agentrail.core.policy.budget import Budget as Budget
     from agentrail.core.session.projection import Status as Status
     from agentrail.core.session.receipts import PromptReceipt as PromptReceipt
+    from agentrail.core.wire.codec import encode_event as encode_event
     from agentrail.errors import (
         AgentrailError as AgentrailError,
+        AlreadyStarted as AlreadyStarted,
         CycleAborted as CycleAborted,
         CycleFailed as CycleFailed,
         OptionError as OptionError,
@@ -32,6 +40,7 @@ if TYPE_CHECKING:
         AgentEnd as AgentEnd,
         AgentError as AgentError,
         AgentStart as AgentStart,
+        ApprovalRequired as ApprovalRequired,
         Event as Event,
         MessageDelta as MessageDelta,
         ResponseComplete as ResponseComplete,
@@ -54,13 +63,15 @@ if TYPE_CHECKING:
     from agentrail.tools.function import tool as tool
 
 _HOMES: Final = {
-    "agentrail.abc": ("Error", "Ok", "Secret", "ToolContext"),
-    "agentrail.app": ("open_supervisor",),
+    "agentrail.abc": ("Error", "Ok", "Provider", "Secret", "ToolContext"),
+    "agentrail.app": ("open_session", "open_supervisor"),
     "agentrail.core.policy.budget": ("Budget",),
     "agentrail.core.session.projection": ("Status",),
     "agentrail.core.session.receipts": ("PromptReceipt",),
+    "agentrail.core.wire.codec": ("encode_event",),
     "agentrail.errors": (
         "AgentrailError",
+        "AlreadyStarted",
         "CycleAborted",
         "CycleFailed",
         "OptionError",
@@ -77,6 +88,7 @@ _HOMES: Final = {
         "AgentEnd",
         "AgentError",
         "AgentStart",
+        "ApprovalRequired",
         "Event",
         "MessageDelta",
         "ResponseComplete",

@@ -11,7 +11,7 @@ import agentrail
 from benchmarks.bars import build_in_use
 
 ROOT = Path(__file__).parents[2]
-MAX_PUBLIC_NAMES = 40
+MAX_PUBLIC_NAMES = 60
 
 # Notes what an import does to the machine. Modules themselves are opened too, which is what an import is.
 WATCHED_IMPORT = """
@@ -57,7 +57,7 @@ def test_importing_brings_no_trio():
 
 
 def test_the_facade_is_small():
-    """There are at most 40 public names, each of them once, in order."""
+    """There are at most 60 public names, each of them once, in order."""
     assert 0 < len(agentrail.__all__) <= MAX_PUBLIC_NAMES
     assert list(agentrail.__all__) == sorted(set(agentrail.__all__))
 
