@@ -311,7 +311,7 @@ class SessionCell:
         if self.resting is not None and self._leaves(self.resting, effects):
             return
         while self.undone:
-            interpreter.carry_out(self.undone.pop())
+            interpreter.carry_out(self.undone.pop(), self.state)
 
     def _leaves(self, request: RestRequest, effects: Sequence[Effect]) -> bool:
         """Leave behind a step if that is due: what it publishes and answers is carried out, and what would begin work is not."""

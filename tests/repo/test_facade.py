@@ -2,8 +2,10 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from benchmarks.bars import build_in_use
 
 ROOT = Path(__file__).parents[2]
 MAX_PUBLIC_NAMES = 60
+IMPORTS_THE_CORE = re.compile(r"\s*(>>> )?(from|import) agentrail\.core\b")
 
 # Notes what an import does to the machine. Modules themselves are opened too, which is what an import is.
 WATCHED_IMPORT = """
@@ -91,3 +94,43 @@ def test_type_checkers_are_told_the_same():
 def test_an_unknown_name_is_an_attribute_error():
     """A misspelt name fails as it does in any module, though names are looked up late."""
     assert not hasattr(agentrail, "open_superviser")
+
+
+# --- what pages use
+
+
+def pages() -> list[Path]:
+    """The first page, and all below docs."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def docstrings_in(path: Path) -> Iterator[str]:
+    """What is said of a module, and of all that stands in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node, clean=False) or ""
+
+
+def test_no_page_imports_from_the_core():
+    """What a reader is told to import has a door: the façade, or a room that is for users."""
+    told = [
+        f"{page.relative_to(ROOT)}: {line.strip()}"
+        for page in pages()
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if IMPORTS_THE_CORE.match(line)
+    ]
+    assert told == []
+
+
+def test_no_docstring_sends_a_reader_to_the_core():
+    """Outside of the core itself: who reads an API is given names that may be imported."""
+    core = ROOT / "agentrail" / "core"
+    told = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in sorted((ROOT / "agentrail").rglob("*.py"))
+        if not path.is_relative_to(core) and path.name != "__init__.py"
+        for text in docstrings_in(path)
+        for line in text.splitlines()
+        if "agentrail.core." in line
+    ]
+    assert told == []
