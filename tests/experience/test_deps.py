@@ -7,7 +7,6 @@ import pytest
 
 import agentrail
 from agentrail.abc import ToolContext
-from agentrail.app import open_session
 from agentrail.core.session.state_codec import encode_session
 from agentrail.core.wire.codec import encode_event, encode_signal
 from agentrail.errors import OptionError
@@ -149,7 +148,7 @@ def test_a_context_by_hand_has_it_too():
 
 async def test_one_session_without_a_supervisor():
     """In one line, for scripts; the block ends it."""
-    async with open_session(model="demo:fast", deps=Pool(), tools=[look]) as session:
+    async with agentrail.open_session(model="demo:fast", deps=Pool(), tools=[look]) as session:
         assert (await session.run("Hi")).text
     with pytest.raises(agentrail.SessionDown):
         await session.ask("Hi")
