@@ -267,9 +267,8 @@ class Interpreter:
                 self._pending_calls.answer(to, value)
             case RunTool(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, name)
-                self._task_group.start_soon(
-                    self._run_tool, effect, opened, state.data, scope=opened.scope, name=name
-                )
+                task = (self._run_tool, effect, opened, state.data)
+                self._task_group.start_soon(*task, scope=opened.scope, name=name)
             case StartStream():
                 self._start_stream(effect)
             case Refuse(to, error):
