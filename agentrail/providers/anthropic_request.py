@@ -50,6 +50,13 @@ _OPENINGS: Final = {role: b'{"role":"%b","content":[' % role.encode() for role i
 _TOOL_CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 
 
+_WITHOUT_SCHEMAS: Final = (
+    *("claude-instant", "claude-2", "claude-3"),
+    *("claude-sonnet-4-0", "claude-sonnet-4-2025", "claude-opus-4-0", "claude-opus-4-2025"),
+)
+"""Models from before `output_config.format`, which came with Opus 4.1 and Sonnet 4.5."""
+
+
 class MessagesFormat:
     """The wire format of the provider `anthropic`."""
 
@@ -71,6 +78,7 @@ class MessagesFormat:
             key_missing=f"anthropic needs a key: {_KEY_HELP}",
             headers={"anthropic-version": _VERSION},
             max_output_tokens=_DEFAULT_MAX_TOKENS,
+            without_schemas=_WITHOUT_SCHEMAS,
         )
         self._memo = memo_name(NAME, options)
         self._grouping = Grouping(_role_of)

@@ -75,10 +75,10 @@ async def test_it_is_the_very_object_and_occurs_nowhere(supervisor, monkeypatch)
     shown = [repr(options), repr(session), repr(await session.status()), repr(await session.snapshot())]
     shown += [
         repr(await session.messages()),
-        repr(session._cell.ports),
+        repr(session._cell.ports),  # noqa: SLF001 - what it works with
         repr(await supervisor.tree()),
         *SHOWN,
-    ]  # noqa: SLF001 - what it works with
+    ]
     assert [one for one in shown if SECRET in one] == []
     assert [one for one in (*stepped, *published) if SECRET.encode() in one] == []
 

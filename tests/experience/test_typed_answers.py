@@ -179,7 +179,7 @@ async def test_a_plugin_that_changes_the_answer(supervisor):
     model = saying('{"name": "Lisbon", "people": 5}')
     session = await supervisor.start_session(model=model, plugins=[(OutputFilter, {"patterns": ["Lisbon"]})])
     assert (await session.ask("Go", output=City)).name == "[filtered]"
-    model = saying('{"x": 41}')
+    model = saying('{"x": 41}', '{"x": 41}')
     session = await supervisor.start_session(model=model, plugins=[(OutputFilter, {"patterns": ["41"]})])
     with pytest.raises(CycleFailed) as failed:
         await session.ask("Go", output=Point)
