@@ -38,7 +38,7 @@ from tests.runtime.rig import calling, kinds, on_virtual_time, saying, until, wa
 pytestmark = pytest.mark.experience("X-002")
 
 
-class Refusing(p.Plugin):
+class Refusing(p.Plugin[None]):
     """Lets no prompt begin."""
 
     def init(self):
@@ -311,6 +311,19 @@ async def test_left_in_the_middle_it_is_aborted(supervisor, leaving):
         await session.wait_for(lambda event: isinstance(event, AgentEnd))
         assert await session.collect_reply() == "done"
     assert tool.stopped == 1
+
+
+async def test_left_while_it_waits_it_leaves_the_queue(supervisor):
+    """The cycle in front of it is another's, and goes on."""
+    session, tool = await hang(supervisor)
+    first = await session.prompt("first")
+    await tool.started.wait()
+    async with session.stream("second", on_leave="abort") as events:
+        assert kinds([await anext(events)]) == ["PromptQueued"]
+    status = await session.status()
+    assert (status.phase, status.queued, tool.stopped) == ("executing_tools", (), 0)
+    assert (await session.wait_for(AgentStart)).ref == first.ref
+    await session.abort()
 
 
 async def test_left_behind_its_end_nothing_is_aborted(supervisor):

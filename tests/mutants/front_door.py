@@ -41,7 +41,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="runtime/cycle_stream.py",
         old='reason="the caller left", ref=self._prompt.ref',
         new='reason="the caller left"',
-        killed_by=f"{_STREAMS}::test_left_in_the_middle_it_is_aborted",
+        killed_by=f"{_STREAMS}::test_left_while_it_waits_it_leaves_the_queue",
     ),
     Mutant(
         name="an abort of a prompt that has ended stops what runs",
