@@ -67,7 +67,7 @@ def unsaid(completeness: Mapping[str, Any], root: Path = ROOT) -> list[str]:
 
 
 def _place(diagnostic: Mapping[str, Any], root: Path) -> str:
-    if "file" not in diagnostic:
+    if not diagnostic.get("file"):  # of what is inherited, pyright names no place
         return ""
     path = os.path.relpath(diagnostic["file"], root)
     return f"{path}:{diagnostic['range']['start']['line'] + 1}: "

@@ -164,6 +164,11 @@ def test_an_unsaid_type_is_named_at_its_root():
         "agentrail/room.py:7: room.Door.width: Type is missing type annotation and could be inferred differently",
         "agentrail/room.py:7: room.Door.height: Type unknown",
     ]
+    nowhere = symbol("room.Gate", 'Type of base class "room.Door" is partially unknown')
+    nowhere["diagnostics"][0]["file"] = ""
+    assert unsaid({"symbols": [nowhere]}) == [
+        'room.Gate: Type of base class "room.Door" is partially unknown'
+    ]
     assert unsaid({"symbols": [follows, undocumented]}) == [
         'agentrail/room.py:7: room.open: Type of parameter "door" is partially unknown'
     ]
