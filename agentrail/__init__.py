@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from agentrail.abc import (
         Error as Error,
         Ok as Ok,
+        Provider as Provider,
         Secret as Secret,
         ToolContext as ToolContext,
     )
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     )
     from agentrail.errors import (
         AgentrailError as AgentrailError,
+        AlreadyStarted as AlreadyStarted,
         CycleAborted as CycleAborted,
         CycleFailed as CycleFailed,
         EventMissed as EventMissed,
@@ -86,6 +88,7 @@ _HOMES: Final = {
     "agentrail.abc": (
         "Error",
         "Ok",
+        "Provider",
         "Secret",
         "ToolContext",
     ),
@@ -107,6 +110,7 @@ _HOMES: Final = {
     ),
     "agentrail.errors": (
         "AgentrailError",
+        "AlreadyStarted",
         "CycleAborted",
         "CycleFailed",
         "EventMissed",
@@ -159,7 +163,69 @@ _HOMES: Final = {
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 __version__: Final = "0.1.0"
-__all__ = sorted(_HOME_OF)  # noqa: PLE0605 - a sorted list of the names above; written once, not twice
+# Written out, although it follows from the table: pyright reads no other.
+__all__ = [
+    "AbortReceipt",
+    "AbortSettled",
+    "Agent",
+    "AgentAbort",
+    "AgentEnd",
+    "AgentError",
+    "AgentStart",
+    "AgentrailError",
+    "AlreadyStarted",
+    "ApprovalRequired",
+    "ApprovalResolved",
+    "AskUser",
+    "AssistantMessage",
+    "Budget",
+    "CycleAborted",
+    "CycleFailed",
+    "CycleReply",
+    "Error",
+    "Event",
+    "EventMissed",
+    "EventsLost",
+    "FileRef",
+    "Image",
+    "Message",
+    "MessageDelta",
+    "Ok",
+    "OptionError",
+    "PromptError",
+    "PromptQueueFull",
+    "PromptReceipt",
+    "PromptSettings",
+    "Provider",
+    "ProviderError",
+    "ReplyTimeout",
+    "ResponseComplete",
+    "Secret",
+    "Session",
+    "SessionDown",
+    "SessionEnd",
+    "SessionId",
+    "SessionOptions",
+    "SessionSupervisor",
+    "Status",
+    "SteerReceipt",
+    "SubscriberTooSlow",
+    "Text",
+    "ThinkingDelta",
+    "TokenUsage",
+    "ToolContext",
+    "ToolExecutionEnd",
+    "ToolExecutionStart",
+    "TypeFault",
+    "UserMessage",
+    "decode_event",
+    "encode_event",
+    "import_messages",
+    "open_session",
+    "open_supervisor",
+    "replace",
+    "tool",
+]
 
 # Only what was compiled has a record, and before the first module of a room is imported it is held against the files.
 if os.path.exists(os.path.join(__path__[0], "compiled.json")):  # noqa: PTH110, PTH118 - pathlib is slow to import

@@ -1,4 +1,4 @@
-"""The calls that take a type and give a value of it, as type checkers see their twins: each with a future, and each waiting.
+"""The calls that take a type and give a value of it, or that have typed keywords, as type checkers see their twins: each with a future, and each waiting.
 
 `ParamSpec` keeps one signature of a call, and these have several. What they say is what `agentrail.runtime.prompting` says; when
 the program runs they are twins like all others.
@@ -6,14 +6,19 @@ the program runs they are twins like all others.
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, Protocol, TypeVar, Unpack, overload
 
+from agentrail.abc import Provider
 from agentrail.events import Event
 from agentrail.messages import Content
 from agentrail.runtime.answers import CycleReply
+from agentrail.runtime.keywords import SessionKeywords
+from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.starting import Blueprint
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)
+Started_co = TypeVar("Started_co", covariant=True)
 
 
 class AsksLater(Protocol):
@@ -92,3 +97,16 @@ class WaitsFor(Protocol):
     def __call__(self, what: type[E], *, timeout_seconds: float | None = None) -> E: ...
     @overload
     def __call__(self, what: Callable[[Event], bool], *, timeout_seconds: float | None = None) -> Event: ...
+
+
+class Starts(Protocol[Started_co]):
+    """`start_session`, which gives a session, or a future of one."""
+
+    @overload
+    def __call__(self, options: SessionOptions, /) -> Started_co: ...
+    @overload
+    def __call__(self, *, model: str | Provider, **given: Unpack[SessionKeywords]) -> Started_co: ...
+    @overload
+    def __call__(
+        self, *, blueprint: Blueprint, model: str | Provider = ..., **given: Unpack[SessionKeywords]
+    ) -> Started_co: ...

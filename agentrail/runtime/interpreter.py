@@ -117,7 +117,7 @@ class ChunkBuffer:
 
     def __init__(self, effect_id: EffectId) -> None:
         """Begin empty."""
-        self.effect_id = effect_id
+        self.effect_id: EffectId = effect_id
         self._chunks: list[Chunk] = []
         self._lies_there = False
         self._run = _FIRST_RUN
@@ -125,7 +125,7 @@ class ChunkBuffer:
         self._usage: UsageUpdate | None = None
         self.touched_at: float | None = None
         """When something last came that means nothing yet, of which a session need not have heard."""
-        self.usage = TokenUsage()
+        self.usage: TokenUsage = TokenUsage()
         """What the response has used so far, as far as its server has said."""
 
     def note(self, update: UsageUpdate) -> bool:
@@ -256,7 +256,7 @@ class Interpreter:
         self._calls = ToolCallRunner(ports, pending_calls, task_group)
         self._turnstile = Turnstile()
         self._context = _gatherer_of(ports, task_group)
-        self.timers = SessionTimers()
+        self.timers: SessionTimers = SessionTimers()
 
     def carry_out(self, effect: Effect, state: SessionState) -> None:
         """Carry out one effect, or start to, of the step that led to this state. Frequent ones stand first."""

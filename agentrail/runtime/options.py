@@ -22,6 +22,7 @@ from agentrail.messages import JsonValue, Message
 from agentrail.otp.child_specs import Restart
 from agentrail.otp.edges import call_guarded
 from agentrail.runtime.agent import Agent
+from agentrail.runtime.other_words import OTHER_WORDS
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope
 
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -417,6 +418,9 @@ def _is_sequence(value: object) -> TypeGuard[Collection[object]]:
 
 
 def _unknown(name: str) -> str:
+    known_elsewhere = OTHER_WORDS.get(name)
+    if known_elsewhere is not None:
+        return f"there is no option {name!r}: {known_elsewhere}"
     near = difflib.get_close_matches(name, _NAMES, n=1)
     guess = f", did you mean {near[0]!r}" if near else f", options are {', '.join(sorted(_NAMES))}"
     return f"there is no option {name!r}{guess}"

@@ -58,9 +58,9 @@ class RestRequest:
     __slots__ = ("callers", "error", "is_due", "settled")
 
     def __init__(self) -> None:
-        self.callers = 0
-        self.is_due = False
-        self.settled = trio.Event()
+        self.callers: int = 0
+        self.is_due: bool = False
+        self.settled: trio.Event = trio.Event()
         self.error: CodecError | None = None
 
 

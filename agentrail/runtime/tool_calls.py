@@ -119,7 +119,7 @@ class RunningCall:
         self.effect = began.effect
         self.known = began.known
         self.ports = calls.ports
-        self.deadline = began.scope.deadline
+        self.deadline: float = began.scope.deadline
 
     # --- what the tool is given
 
@@ -354,10 +354,10 @@ class ToolCallRunner:
 
     def __init__(self, ports: Ports, pending_calls: PendingCalls, task_group: TaskGroup) -> None:
         """Take what calls need; inside of a Trio run."""
-        self.ports = ports
-        self.pending_calls = pending_calls
-        self.task_group = task_group
-        self.way_back = way_back()
+        self.ports: Ports = ports
+        self.pending_calls: PendingCalls = pending_calls
+        self.task_group: TaskGroup = task_group
+        self.way_back: Callable[..., object] = way_back()
         self._children = 0
 
     def number_child(self) -> int:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +36,8 @@ BLOCK: Final = re.compile(r"(<!-- skip: next -->\n+)?^```python\n(.*?)^```$", re
 ASKS: Final = re.compile(
     r"\b(start_session|open_session|open_nameless)\((.|\n)*(?<!trio)\.(ask|run|stream|prompt)\(|\bcall_tool\("
 )
+# Installed by `make examples` alone, whose tests hold those programs to the same.
+FRAMEWORKS: Final = re.compile(r"^from (fastapi|starlette|hypercorn)\b", re.MULTILINE)
 PROGRAM: Final = re.compile(r"\A(async )?with (.|\n)*\bsession\.(ask|run|stream|subscribe)\(")
 IN_A_DOCSTRING: Final = re.compile(r"(?:^ {4}.*\n|^\n)+", re.MULTILINE)
 
@@ -169,7 +172,8 @@ class World:
 def pages() -> Iterator[Path]:
     """Those with a program in which a session is asked."""
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
-        if ASKS.search("\n".join(code for _, code in programs_in(page))):
+        code = "\n".join(code for _, code in programs_in(page))
+        if ASKS.search(code) and all(map(find_spec, FRAMEWORKS.findall(code))):
             yield page
 
 

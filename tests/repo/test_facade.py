@@ -72,6 +72,25 @@ def test_every_public_name_resolves():
     assert set(agentrail.__all__) <= set(dir(agentrail))
 
 
+def test_type_checkers_are_told_the_same():
+    """The names are written three times, once each for type checkers, for the look-up and for `import *`; they are the same ones."""
+    tree = ast.parse(Path(agentrail.__file__).read_text(encoding="utf-8"))
+    told = {
+        (node.module, one.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for one in node.names
+        if one.asname == one.name  # a plain import is none that a type checker hands on
+    }
+    (homes,) = (
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and node.value and ast.unparse(node.target) == "_HOMES"
+    )
+    assert told == {(home, name) for home, names in homes.items() for name in names}
+    assert sorted(name for _, name in told) == agentrail.__all__
+
+
 def test_an_unknown_name_is_an_attribute_error():
     """A misspelt name fails as it does in any module, though names are looked up late."""
     assert not hasattr(agentrail, "open_superviser")

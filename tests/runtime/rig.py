@@ -119,7 +119,7 @@ class only:  # noqa: N801 - reads like `subscribe`, in whose place it stands
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        await self._events.__aexit__(*raised)
+        await self._events.__aexit__(None, None, None)
 
     def __aiter__(self) -> Self:
         return self

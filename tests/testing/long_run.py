@@ -18,7 +18,7 @@ import structlog
 import trio
 
 from agentrail import tool
-from agentrail.abc import ToolContext
+from agentrail.abc import Tool, ToolContext
 from agentrail.core.protocol.request import ModelRequest
 from agentrail.errors import AgentrailError
 from agentrail.events import ApprovalRequired, AskUser
@@ -86,7 +86,7 @@ class World:
 
         return FunctionModel(answer)
 
-    def tools(self) -> list[object]:
+    def tools(self) -> list[Tool]:
         """Eight, half of them with faults."""
         return [
             self.plan.tool(RecordingTool(effect_class="pure")),

@@ -8,7 +8,7 @@ import trio
 from msgspec.structs import replace
 
 import agentrail
-from agentrail.abc import Provider
+from agentrail.abc import Provider, Tool
 from agentrail.core.protocol.request import ModelRequest
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.messages import TokenUsage, UserMessage
@@ -42,7 +42,7 @@ async def multiply(a: int, b: int) -> int:
     return a * b
 
 
-async def _requests_of_a_session(*, tools: list[object]) -> list[ModelRequest]:
+async def _requests_of_a_session(*, tools: list[Tool]) -> list[ModelRequest]:
     model = ScriptedModel(
         [
             calls(("add", {"a": 2, "b": 3}), ("multiply", {"a": 2, "b": 3}), text="Let me see."),

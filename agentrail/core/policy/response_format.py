@@ -63,7 +63,7 @@ class ResponseFormat:
 
     def __init__(self, schema: JsonObject) -> None:
         """Take a schema that `fault_of_format` has nothing against."""
-        self.schema = frozen_json(schema)
+        self.schema: JsonObject = frozen_json(schema)
         self._faults_of = CompiledSchema(self.schema)
 
     def check(self, text: str, *, repaired: bool, misfit: str | None = None) -> AnswerVerdict:
@@ -78,7 +78,11 @@ class ResponseFormat:
             value = decode_strictly(document_in(text))
         except NotJson as error:
             return self._refusal((f"no JSON: {error}".removesuffix("."),), repaired=repaired)
-        faults = self._faults_of.faults(value) or (() if misfit is None else (misfit,))
+        faults = self._faults_of.faults(value)
+        if (
+            misfit is not None
+        ):  # it says more: of a union of classes a schema knows no more than that none fits
+            faults = (misfit,)
         return self._refusal(faults, repaired=repaired) if faults else Accepted(value)
 
     def _refusal(self, faults: tuple[str, ...], *, repaired: bool) -> RepairTurn | Rejected:

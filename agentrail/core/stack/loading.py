@@ -31,8 +31,11 @@ from agentrail.frozen import frozen_json, not_json
 from agentrail.messages import JsonObject
 from agentrail.otp.edges import show
 
-PluginEntry: TypeAlias = type[Plugin] | Plugin | tuple[type[Plugin] | Plugin, JsonObject]
-"""How a plugin is named in the options of a session: a class, an instance, or one of them with its options."""
+PluginEntry: TypeAlias = type[Plugin] | Plugin | tuple[type[Plugin] | Plugin, Mapping[str, Any]]
+"""How a plugin is named in the options of a session: a class, an instance, or one of them with its options.
+
+`Any` and not `JsonValue`: a list of texts in a variable of its caller's is no list of JSON to a type checker.
+"""
 
 PluginStates: TypeAlias = Mapping[str, Any]
 """The state of each plugin of a stack, by its name."""

@@ -1,8 +1,7 @@
 """When the tide is high, for an agent: a tool that says so, and a plugin that keeps the agent off the beach."""
 
-import attrs
-
 import agentrail
+import attrs
 from agentrail import plugins as p
 
 HIGH = {"lisbon": "03:12", "porto": "02:58"}

@@ -1,10 +1,10 @@
 """The package is tested without a model, with nothing but what agentrail ships."""
 
-from tides import KnownPorts, high_tide
-
 from agentrail.events import ToolBlocked, ToolExecutionEnd
 from agentrail.testing.models import calls, says
 from agentrail.testing.published import events_of, expect
+
+from tides import KnownPorts, high_tide
 
 
 async def test_the_tide_is_told(supervisor, scripted):
