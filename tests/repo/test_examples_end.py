@@ -6,6 +6,7 @@ own model does not hold then, so a program may end with an error of ours or of i
 
 import ast
 import re
+import runpy
 import textwrap
 import threading
 import time
@@ -268,6 +269,18 @@ def test_each_docstring_ends_when_its_model(where, code, how, monkeypatch):
 
         run_in_thread(run)
     assert world.opened, where
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", ["structured_answer", "support_bot"])
+def test_each_program_ends_when_its_model(name, how, monkeypatch, capsys):
+    """The ones of docs/examples that are started with a question: they say why there is no answer."""
+    world = World(how)
+    world.enter(monkeypatch)
+    program = runpy.run_path(str(ROOT / "docs" / "examples" / name / f"{name}.py"))
+    trio.run(program["main"], "Where is my kettle?")
+    assert world.opened
+    assert capsys.readouterr().out.startswith("No ")
 
 
 HANGS: Final = """
