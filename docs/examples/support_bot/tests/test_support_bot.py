@@ -15,7 +15,7 @@ WANTS_IT_BACK = [
 
 @pytest.fixture
 def person(monkeypatch):
-    """Somebody at the terminal, who says what is in the list, and what that one was asked."""
+    """A person at the terminal, who says what is in the list, and what that one was asked."""
     answers, asked = [], []
 
     def say(hint):
