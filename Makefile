@@ -63,10 +63,11 @@ bench-peers: $(DEV)  ## the frameworks that one would take instead, beside us in
 soak: $(DEV)  ## ten minutes of sessions that live and die badly; SECONDS=600 SEED=20261120; fails when anything grows
 	$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --seed $(SEED)
 
-lint: $(DEV)  ## style, types, layers, what a seed has to give, Trio habits, news fragments
+lint: $(DEV)  ## style, types (ours, and as users see them), layers, what a seed has to give, Trio habits, news fragments
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m scripts.verify_types
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.doors
 	$(BIN)/flake8-async --enable=$(TRIO_RULES) $$(find agentrail -name '*.py')

@@ -16,22 +16,36 @@ if TYPE_CHECKING:
         Secret as Secret,
         ToolContext as ToolContext,
     )
-    from agentrail.app import open_session as open_session, open_supervisor as open_supervisor
+    from agentrail.app import (
+        open_session as open_session,
+        open_supervisor as open_supervisor,
+    )
     from agentrail.core.policy.budget import Budget as Budget
+    from agentrail.core.policy.prompt_settings import PromptSettings as PromptSettings
     from agentrail.core.session.projection import Status as Status
-    from agentrail.core.session.receipts import PromptReceipt as PromptReceipt
-    from agentrail.core.wire.codec import encode_event as encode_event
+    from agentrail.core.session.receipts import (
+        PromptReceipt as PromptReceipt,
+        SteerReceipt as SteerReceipt,
+    )
+    from agentrail.core.values.importing import import_messages as import_messages
+    from agentrail.core.wire.codec import (
+        decode_event as decode_event,
+        encode_event as encode_event,
+    )
     from agentrail.errors import (
         AgentrailError as AgentrailError,
         AlreadyStarted as AlreadyStarted,
         CycleAborted as CycleAborted,
         CycleFailed as CycleFailed,
+        EventMissed as EventMissed,
         OptionError as OptionError,
         PromptError as PromptError,
         PromptQueueFull as PromptQueueFull,
         ProviderError as ProviderError,
         ReplyTimeout as ReplyTimeout,
         SessionDown as SessionDown,
+        SubscriberTooSlow as SubscriberTooSlow,
+        TypeFault as TypeFault,
     )
     from agentrail.events import (
         AbortReceipt as AbortReceipt,
@@ -41,7 +55,10 @@ if TYPE_CHECKING:
         AgentError as AgentError,
         AgentStart as AgentStart,
         ApprovalRequired as ApprovalRequired,
+        ApprovalResolved as ApprovalResolved,
+        AskUser as AskUser,
         Event as Event,
+        EventsLost as EventsLost,
         MessageDelta as MessageDelta,
         ResponseComplete as ResponseComplete,
         SessionEnd as SessionEnd,
@@ -50,12 +67,17 @@ if TYPE_CHECKING:
         ToolExecutionStart as ToolExecutionStart,
     )
     from agentrail.messages import (
+        AssistantMessage as AssistantMessage,
         FileRef as FileRef,
         Image as Image,
+        Message as Message,
+        SessionId as SessionId,
         Text as Text,
         TokenUsage as TokenUsage,
+        UserMessage as UserMessage,
     )
     from agentrail.runtime.agent import Agent as Agent
+    from agentrail.runtime.answers import CycleReply as CycleReply
     from agentrail.runtime.handle import Session as Session
     from agentrail.runtime.options import SessionOptions as SessionOptions
     from agentrail.runtime.supervisor import SessionSupervisor as SessionSupervisor
@@ -63,23 +85,43 @@ if TYPE_CHECKING:
     from agentrail.tools.function import tool as tool
 
 _HOMES: Final = {
-    "agentrail.abc": ("Error", "Ok", "Provider", "Secret", "ToolContext"),
-    "agentrail.app": ("open_session", "open_supervisor"),
+    "agentrail.abc": (
+        "Error",
+        "Ok",
+        "Provider",
+        "Secret",
+        "ToolContext",
+    ),
+    "agentrail.app": (
+        "open_session",
+        "open_supervisor",
+    ),
     "agentrail.core.policy.budget": ("Budget",),
+    "agentrail.core.policy.prompt_settings": ("PromptSettings",),
     "agentrail.core.session.projection": ("Status",),
-    "agentrail.core.session.receipts": ("PromptReceipt",),
-    "agentrail.core.wire.codec": ("encode_event",),
+    "agentrail.core.session.receipts": (
+        "PromptReceipt",
+        "SteerReceipt",
+    ),
+    "agentrail.core.values.importing": ("import_messages",),
+    "agentrail.core.wire.codec": (
+        "decode_event",
+        "encode_event",
+    ),
     "agentrail.errors": (
         "AgentrailError",
         "AlreadyStarted",
         "CycleAborted",
         "CycleFailed",
+        "EventMissed",
         "OptionError",
         "PromptError",
         "PromptQueueFull",
         "ProviderError",
         "ReplyTimeout",
         "SessionDown",
+        "SubscriberTooSlow",
+        "TypeFault",
     ),
     "agentrail.events": (
         "AbortReceipt",
@@ -89,7 +131,10 @@ _HOMES: Final = {
         "AgentError",
         "AgentStart",
         "ApprovalRequired",
+        "ApprovalResolved",
+        "AskUser",
         "Event",
+        "EventsLost",
         "MessageDelta",
         "ResponseComplete",
         "SessionEnd",
@@ -97,8 +142,18 @@ _HOMES: Final = {
         "ToolExecutionEnd",
         "ToolExecutionStart",
     ),
-    "agentrail.messages": ("FileRef", "Image", "Text", "TokenUsage"),
+    "agentrail.messages": (
+        "AssistantMessage",
+        "FileRef",
+        "Image",
+        "Message",
+        "SessionId",
+        "Text",
+        "TokenUsage",
+        "UserMessage",
+    ),
     "agentrail.runtime.agent": ("Agent",),
+    "agentrail.runtime.answers": ("CycleReply",),
     "agentrail.runtime.handle": ("Session",),
     "agentrail.runtime.options": ("SessionOptions",),
     "agentrail.runtime.supervisor": ("SessionSupervisor",),
@@ -108,7 +163,69 @@ _HOMES: Final = {
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 __version__: Final = "0.1.0"
-__all__ = sorted(_HOME_OF)  # noqa: PLE0605 - a sorted list of the names above; written once, not twice
+# Written out, although it follows from the table: pyright reads no other.
+__all__ = [
+    "AbortReceipt",
+    "AbortSettled",
+    "Agent",
+    "AgentAbort",
+    "AgentEnd",
+    "AgentError",
+    "AgentStart",
+    "AgentrailError",
+    "AlreadyStarted",
+    "ApprovalRequired",
+    "ApprovalResolved",
+    "AskUser",
+    "AssistantMessage",
+    "Budget",
+    "CycleAborted",
+    "CycleFailed",
+    "CycleReply",
+    "Error",
+    "Event",
+    "EventMissed",
+    "EventsLost",
+    "FileRef",
+    "Image",
+    "Message",
+    "MessageDelta",
+    "Ok",
+    "OptionError",
+    "PromptError",
+    "PromptQueueFull",
+    "PromptReceipt",
+    "PromptSettings",
+    "Provider",
+    "ProviderError",
+    "ReplyTimeout",
+    "ResponseComplete",
+    "Secret",
+    "Session",
+    "SessionDown",
+    "SessionEnd",
+    "SessionId",
+    "SessionOptions",
+    "SessionSupervisor",
+    "Status",
+    "SteerReceipt",
+    "SubscriberTooSlow",
+    "Text",
+    "ThinkingDelta",
+    "TokenUsage",
+    "ToolContext",
+    "ToolExecutionEnd",
+    "ToolExecutionStart",
+    "TypeFault",
+    "UserMessage",
+    "decode_event",
+    "encode_event",
+    "import_messages",
+    "open_session",
+    "open_supervisor",
+    "replace",
+    "tool",
+]
 
 # Only what was compiled has a record, and before the first module of a room is imported it is held against the files.
 if os.path.exists(os.path.join(__path__[0], "compiled.json")):  # noqa: PTH110, PTH118 - pathlib is slow to import

@@ -10,7 +10,7 @@ No message, event or state enters this file.
 import enum
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 import msgspec
@@ -33,6 +33,10 @@ can still read another one may not; this is not written by hand, and not read by
 
 class TooDeep(RecursionError):
     """A value is nested more deeply than `MAX_LEVELS`, or holds itself. Whose move it is depends on where it came from."""
+
+
+_Refusal: TypeAlias = Callable[..., NoReturn]
+"""Said of each of them, because what a type checker infers another one may infer otherwise."""
 
 
 def _refuse(self: object, *_args: object, **_kwargs: object) -> NoReturn:
@@ -61,8 +65,16 @@ class FrozenDict(dict[str, Any]):
     def __init__(self, *_given: Any, **_named: Any) -> None:
         """Do nothing: `dict` would take this for another way of writing."""
 
-    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
-    __setattr__ = __delattr__ = _refuse  # `__class__` is an attribute too
+    __setitem__: _Refusal = _refuse
+    __delitem__: _Refusal = _refuse
+    clear: _Refusal = _refuse
+    pop: _Refusal = _refuse
+    popitem: _Refusal = _refuse
+    setdefault: _Refusal = _refuse
+    update: _Refusal = _refuse
+    __ior__: _Refusal = _refuse
+    __setattr__: _Refusal = _refuse  # `__class__` is an attribute too
+    __delattr__: _Refusal = _refuse
 
     def __init_subclass__(cls) -> NoReturn:
         """Refuse: a class of this one could write again."""
@@ -97,9 +109,20 @@ class FrozenList(list[Any]):
     def __init__(self, *_given: Any) -> None:
         """Do nothing: `list` would take this for another way of writing."""
 
-    __setitem__ = __delitem__ = append = clear = extend = insert = pop = remove = reverse = sort = _refuse
-    __iadd__ = __imul__ = _refuse
-    __setattr__ = __delattr__ = _refuse
+    __setitem__: _Refusal = _refuse
+    __delitem__: _Refusal = _refuse
+    append: _Refusal = _refuse
+    clear: _Refusal = _refuse
+    extend: _Refusal = _refuse
+    insert: _Refusal = _refuse
+    pop: _Refusal = _refuse
+    remove: _Refusal = _refuse
+    reverse: _Refusal = _refuse
+    sort: _Refusal = _refuse
+    __iadd__: _Refusal = _refuse
+    __imul__: _Refusal = _refuse
+    __setattr__: _Refusal = _refuse
+    __delattr__: _Refusal = _refuse
 
     def __init_subclass__(cls) -> NoReturn:
         """Refuse: a class of this one could write again."""

@@ -161,7 +161,7 @@ class RealMachine:
         return time.time()
 
     # The function itself, and no method around it: it is asked twice for each plugin and hook.
-    stopwatch = staticmethod(time.perf_counter)
+    stopwatch: "staticmethod[[], float]" = staticmethod(time.perf_counter)
 
     def jitter(self) -> float:
         """Draw from the random numbers of this process."""

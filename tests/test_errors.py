@@ -42,6 +42,7 @@ CODES = {
     "cursor_ahead": errors.CursorAhead,
     "cycle_ended": errors.CycleEnded,
     "cycle_failed": errors.CycleFailed,
+    "event_missed": errors.EventMissed,
     "history_error": errors.HistoryError,
     "holds_loop": errors.HoldsLoop,
     "interaction_error": errors.InteractionError,

@@ -85,3 +85,14 @@ from agentrail.abc.tool_images import (
     MAX_IMAGE_BYTES as MAX_IMAGE_BYTES,
     MAX_RESULT_IMAGES as MAX_RESULT_IMAGES,
 )
+from agentrail.core.policy.budget import Price as Price
+from agentrail.core.protocol.changes import (
+    Change as Change,
+    RequestCompaction as RequestCompaction,
+    UpdateContext as UpdateContext,
+    UpdateTodos as UpdateTodos,
+)
+from agentrail.core.protocol.request import (
+    ModelFacts as ModelFacts,
+    ModelRequest as ModelRequest,
+)

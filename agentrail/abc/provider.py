@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from attrs import field, frozen
 
@@ -21,6 +21,8 @@ class Capabilities:
         images: Whether it takes pictures.
         reasoning: Whether it can think aloud.
         price: The most that its tokens cost; None when unknown, and then never taken for 0.
+        schemas: How it is told the shape of an answer: `native`, by a schema in the request; `tool`, by a tool whose call is the
+            answer, which the provider puts in and takes out again.
     """
 
     context_window: int | None = None
@@ -28,6 +30,7 @@ class Capabilities:
     images: bool = False
     reasoning: bool = False
     price: Price | None = None
+    schemas: Literal["native", "tool"] = "native"
 
 
 @runtime_checkable

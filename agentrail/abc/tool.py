@@ -54,7 +54,7 @@ class ToolUpdate:
     The session applies the changes in the very step that records the result, and not at all when the call was stopped.
 
     Attributes:
-        changes: At least one of `agentrail.core.protocol.changes`, in the order in which they are applied.
+        changes: At least one of `UpdateTodos`, `UpdateContext` and `RequestCompaction`, in the order in which they are applied.
         text: What the model reads.
         details: JSON for events and user interfaces, never for the model.
     """

@@ -145,6 +145,10 @@ class ToolContext(Generic[D]):
         open_sandbox: Gives the sandbox; `ctx.sandbox` asks it.
         model: The model string of the request.
         turn: Which turn of the cycle, from 1.
+        tools: The names of the tools that the session has, sorted; those of the agent that it was handed over to.
+        agents: The agents that may work for the session: of each its name, and its description.
+        prompt_mode: Which sections the system prompt has: `full`, `task`, `minimal` or `none`.
+        last_reply: What the cycle before this one answered; empty where there was none, or where it ended without an answer.
         total_tokens: What the session used so far.
         cost_usd: What that cost; None when a price is unknown.
         todos: The list that the model keeps of its work.
@@ -172,6 +176,10 @@ class ToolContext(Generic[D]):
     open_sandbox: "Callable[[], Sandbox]"
     model: str
     turn: int
+    tools: tuple[str, ...] = ()
+    agents: tuple[tuple[str, str], ...] = ()
+    prompt_mode: Literal["full", "task", "minimal", "none"] = "full"
+    last_reply: str = ""
     total_tokens: int = 0
     cost_usd: float | None = None
     todos: tuple[Todo, ...] = ()

@@ -76,7 +76,7 @@ class Due(Generic[K]):
     __slots__ = ("key",)
 
     def __init__(self, key: K) -> None:
-        self.key = key
+        self.key: K = key
 
 
 async def take_next(mailbox: Mailbox[object], deadlines: Deadlines[K], *, suspended: bool = False) -> object:
@@ -119,7 +119,7 @@ class MachineTimers:
         self._deadlines: Deadlines[TimerKey] = Deadlines()
         self._epochs: dict[TimerKey, int] = {}
         self._mailbox = mailbox
-        self.is_suspended = False
+        self.is_suspended: bool = False
         mailbox.run_by(self)
 
     def arm(self, key: TimerKey, epoch: int, due_seconds: float) -> None:

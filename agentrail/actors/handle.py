@@ -155,20 +155,20 @@ class ActorCell:
         token: Token | None,
         mailbox: Mailbox[object] | None = None,
     ) -> None:
-        self.id = child_id
-        self.incarnation = incarnation
-        self.owner = owner
-        self.token = token
-        self.mailbox = mailbox
-        self.trap_exits = False
+        self.id: Hashable = child_id
+        self.incarnation: int = incarnation
+        self.owner: ChildOwner | None = owner
+        self.token: Token | None = token
+        self.mailbox: Mailbox[object] | None = mailbox
+        self.trap_exits: bool = False
         self.exit_reason: ExitReason | None = None
         self.stop_reason: ExitReason | None = None
-        self.is_laddered = False
-        self.killed = False
-        self.scope = trio.CancelScope()
+        self.is_laddered: bool = False
+        self.killed: bool = False
+        self.scope: trio.CancelScope = trio.CancelScope()
         self._shields: dict[trio.CancelScope, None] | None = None
         self.task: trio.lowlevel.Task | None = None
-        self.handle = ActorHandle(self)
+        self.handle: ActorHandle = ActorHandle(self)
         # Dicts for their order: an end is told in the order in which people asked for it. Made when they are needed,
         # like the shields: most actors live without, and ten thousand of them would hold fifty thousand empty ones.
         self._debts: dict[ReplyTo, None] | None = None

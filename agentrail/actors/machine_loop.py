@@ -123,7 +123,7 @@ class StopOrder:
     __slots__ = ("reason",)
 
     def __init__(self, reason: ExitReason) -> None:
-        self.reason = reason
+        self.reason: ExitReason = reason
 
 
 class Inspection:
@@ -132,8 +132,8 @@ class Inspection:
     __slots__ = ("look", "to")
 
     def __init__(self, to: ReplyTo, look: "Callable[[MachineLoop], object]") -> None:
-        self.to = to
-        self.look = look
+        self.to: ReplyTo = to
+        self.look: Callable[[MachineLoop], object] = look
 
 
 class MachineCell(ActorCell):
@@ -146,13 +146,13 @@ class MachineCell(ActorCell):
     ) -> None:
         mailbox = Mailbox[object](capacity=options.capacity, overflow=options.overflow)
         super().__init__(child_id, incarnation, owner, token, mailbox)
-        self.trap_exits = options.trap_exits
+        self.trap_exits: bool = options.trap_exits
         self.loop: MachineLoop | None = None
 
     def ask(self, reason: ExitReason) -> None:
         """Let the current step be the last one."""
         if self.stop_reason is None:
-            self.stop_reason = reason
+            self.stop_reason: ExitReason | None = reason
             if self.loop is None:  # it is in its init, which reads no messages
                 self.scope.cancel(reason="the start was cancelled")
             elif self.mailbox is not None:
@@ -187,10 +187,10 @@ class MachineLoop:
         self, cell: MachineCell, behaviour: Behaviour[Any, Any], init: Init[Any, Any], options: Options
     ) -> None:
         self.cell = cell
-        self.behaviour = behaviour
+        self.behaviour: Behaviour[Any, Any] = behaviour
         self.engine: Engine[Any, Any] = Engine(init.state, init.data, options.limits)
-        self.is_suspended = False
-        self.origins = Origins()
+        self.is_suspended: bool = False
+        self.origins: Origins = Origins()
         self._init: Init[Any, Any] | None = init
         self._limits = options.limits
         self._mailbox: Mailbox[object] = cell.mailbox or Mailbox()

@@ -51,8 +51,10 @@ class Monitor:
 
     def __init__(self, cell: ActorCell, target: ActorCell | None) -> None:
         """Made by `monitor`."""
-        self.id = MonitorId(next(_numbers))  # not its address: that is given to another one once it is gone
-        self.is_cancelled = False
+        self.id: MonitorId = MonitorId(
+            next(_numbers)
+        )  # not its address: that is given to another one once it is gone
+        self.is_cancelled: bool = False
         self._cell = cell
         self._target = target
         self._down: Down | None = None

@@ -82,11 +82,11 @@ class JobRecord:
     )
 
     def __init__(self, number: JobNumber, payload: object) -> None:
-        self.number = number
-        self.payload = payload
-        self.placed = trio.Event()
-        self.over = trio.Event()
-        self.is_accepted = False
+        self.number: JobNumber = number
+        self.payload: object = payload
+        self.placed: trio.Event = trio.Event()
+        self.over: trio.Event = trio.Event()
+        self.is_accepted: bool = False
         self.value: Any = None
         self.error: Exception | None = None
         self.traceback: TracebackType | None = None
@@ -156,7 +156,7 @@ class PoolCore:
         errors: Errors,
     ) -> None:
         """Start with no worker."""
-        self.state = PoolState(flags=flags)
+        self.state: PoolState = PoolState(flags=flags)
         self._work = work
         self._resource = resource
         self._errors = errors

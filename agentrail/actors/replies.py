@@ -39,7 +39,7 @@ class ReplyTo:
 
     def __init__(self, callee: Callee | None, handle: object) -> None:
         """Make an open one; `handle` is for errors."""
-        self.handle = handle
+        self.handle: object = handle
         self._callee = callee
         self._stage = _Stage.OPEN
         self._outcome: outcome.Outcome[object] | None = None

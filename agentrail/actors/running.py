@@ -14,7 +14,7 @@ import trio
 from agentrail.actors.handle import ActorCell, current_cell
 from agentrail.actors.machine_loop import UNASKED_SECONDS, MachineCell, MachineLoop, begin_machine
 from agentrail.actors.raised import reason_of_raised
-from agentrail.actors.start import IGNORE, InitStop, Start, takes_task_status
+from agentrail.actors.start import IGNORE, InitStop, Options, Start, takes_task_status
 from agentrail.errors import AlreadyRegistered, AlreadyStarted
 from agentrail.otp.child_specs import Arguments
 from agentrail.otp.exits import (
@@ -25,7 +25,7 @@ from agentrail.otp.exits import (
     Normal,
     Shutdown,
 )
-from agentrail.otp.supervision_types import StartChild
+from agentrail.otp.supervision_types import StartChild, Token
 
 _NORMAL: Final = Normal()
 
@@ -38,7 +38,7 @@ class WorkerCell(ActorCell):
     def ask(self, reason: ExitReason) -> None:
         """Cancel it, once; its shields hold."""
         if self.stop_reason is None:
-            self.stop_reason = reason
+            self.stop_reason: ExitReason | None = reason
             self.scope.cancel(reason="asked to stop")
 
     def kill(self) -> None:
@@ -97,22 +97,22 @@ class ChildRun:
 
     def __init__(self, wanted: StartChild, start: Start, cell: ActorCell, watcher: Watcher) -> None:
         """Keep what was asked for; the arguments only until they are used."""
-        self.token = wanted.token
+        self.token: Token = wanted.token
         self.shutdown_seconds = wanted.spec.shutdown_seconds
-        self.options = start.options
-        self.reports_itself = start.form == "worker" and takes_task_status(start.function)
+        self.options: Options = start.options
+        self.reports_itself: bool = start.form == "worker" and takes_task_status(start.function)
         self._call: tuple[Callable[..., Any], Arguments, Arguments] | None = (
             start.function,
             start.arguments.copied(),
             wanted.extra.copied(),
         )
-        self.cell = cell
-        self.watcher = watcher
+        self.cell: ActorCell = cell
+        self.watcher: Watcher = watcher
         self.stage: Literal["starting", "up", "ignored"] = "starting"
         self.failing: Literal["timeout", "cancelled"] | None = None
-        self.is_asked = False
-        self.is_forced = False
-        self.is_stuck = False
+        self.is_asked: bool = False
+        self.is_forced: bool = False
+        self.is_stuck: bool = False
         self.name_taken: AlreadyStarted | None = None
 
     def call(self, **more: object) -> Any:

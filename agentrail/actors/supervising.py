@@ -113,7 +113,7 @@ class SupervisorCell(ActorCell):
     def ask(self, reason: ExitReason) -> None:
         """Stop in order."""
         if self.stop_reason is None:
-            self.stop_reason = reason
+            self.stop_reason: ExitReason | None = reason
         if self.core is None:  # it is finding out which children it has
             self.scope.cancel(reason="the start was cancelled")
         else:
@@ -227,7 +227,7 @@ class Core:
         self.end: ExitReason | None = None
         self.culprit: Culprit | None = None
         self.up_at_seconds: float | None = None
-        self.steps = 0
+        self.steps: int = 0
         self.on_children: dict[object, Callable[[], None]] = {}
         self.mailbox: Mailbox[object] = cell.mailbox or new_inbox()
         self._deadlines: Deadlines[Deadline] = Deadlines()
@@ -239,6 +239,7 @@ class Core:
         self._name_taken: AlreadyStarted | None = None
         self._watchdog_seconds = watchdog_seconds
         self._watchdog: Watchdog | None = None
+        self.state: SupervisorState
         self.state, self._first = supervision.begin_supervisor(
             cell.id, flags, specs, at_seconds=trio.current_time()
         )

@@ -140,7 +140,9 @@ class _Recorder:
     def __init__(self, what: str, max_events: int) -> None:
         self.what = what
         self.max_events = max_events
-        self.is_too_slow = False
+        self.is_too_slow: bool = False
+        self.send: trio.MemorySendChannel[ChildEvent]
+        self.receive: trio.MemoryReceiveChannel[ChildEvent]
         self.send, self.receive = trio.open_memory_channel[ChildEvent](max_events)
         self._seen = LastTold()
         self._is_over = False

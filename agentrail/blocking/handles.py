@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from functools import partial, wraps
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
 from agentrail.abc import Provider, ProviderProfiles
 from agentrail.app import Environment, open_supervisor
@@ -32,7 +32,7 @@ R = TypeVar("R")
 class MonitorFutures(Far):
     """The calls of a monitor as futures."""
 
-    wait = later(AsyncMonitor.wait)
+    wait: Final = later(AsyncMonitor.wait)
 
 
 class SessionMonitor(Far):
@@ -49,7 +49,7 @@ class SessionMonitor(Far):
         """Its calls as futures."""
         return MonitorFutures(self._thread, self._near)
 
-    wait = waits(MonitorFutures.wait)
+    wait: Final = waits(MonitorFutures.wait)
 
 
 # --- sessions
@@ -58,35 +58,35 @@ class SessionMonitor(Far):
 class SessionFutures(Far):
     """The calls of a session as futures. Cancelling one ends the wait; that of `ask` and `run` aborts the cycle of its prompt."""
 
-    prompt = later(AsyncSession.prompt)
-    go_on = later(AsyncSession.go_on)
-    receipt_of = later(AsyncSession.receipt_of)
-    ask = cast("AsksLater", later_or_aborted(AsyncSession.ask))
-    run = cast("RunsLater", later_or_aborted(AsyncSession.run))
-    wait_for = cast("WaitsLater", later(cast("Any", AsyncSession.wait_for)))
-    collect_reply = later(AsyncSession.collect_reply)
-    abort = later(AsyncSession.abort)
-    status = later(AsyncSession.status)
-    messages = later(AsyncSession.messages)
-    steer = later(AsyncSession.steer)
-    abort_tool = later(AsyncSession.abort_tool)
-    approve = later(AsyncSession.approve)
-    reject = later(AsyncSession.reject)
-    respond = later(AsyncSession.respond)
-    decline = later(AsyncSession.decline)
-    answer = later(AsyncSession.answer)
-    compact = later(AsyncSession.compact)
-    snapshot = later(AsyncSession.snapshot)
-    stop = later(AsyncSession.stop)
-    switch_model = later(AsyncSession.switch_model)
-    attach_tools = later(AsyncSession.attach_tools)
-    detach_tools = later(AsyncSession.detach_tools)
-    replace_tools = later(AsyncSession.replace_tools)
-    report_tool_source = later(AsyncSession.report_tool_source)
-    update_plugin_opts = later(AsyncSession.update_plugin_opts)  # type: ignore[arg-type]  # no option is called `self`
-    attach_plugin = later(AsyncSession.attach_plugin)
-    detach_plugin = later(AsyncSession.detach_plugin)
-    reload_plugin = later(AsyncSession.reload_plugin)
+    prompt: Final = later(AsyncSession.prompt)
+    go_on: Final = later(AsyncSession.go_on)
+    receipt_of: Final = later(AsyncSession.receipt_of)
+    ask: Final = cast("AsksLater", later_or_aborted(AsyncSession.ask))
+    run: Final = cast("RunsLater", later_or_aborted(AsyncSession.run))
+    wait_for: Final = cast("WaitsLater", later(cast("Any", AsyncSession.wait_for)))
+    collect_reply: Final = later(AsyncSession.collect_reply)
+    abort: Final = later(AsyncSession.abort)
+    status: Final = later(AsyncSession.status)
+    messages: Final = later(AsyncSession.messages)
+    steer: Final = later(AsyncSession.steer)
+    abort_tool: Final = later(AsyncSession.abort_tool)
+    approve: Final = later(AsyncSession.approve)
+    reject: Final = later(AsyncSession.reject)
+    respond: Final = later(AsyncSession.respond)
+    decline: Final = later(AsyncSession.decline)
+    answer: Final = later(AsyncSession.answer)
+    compact: Final = later(AsyncSession.compact)
+    snapshot: Final = later(AsyncSession.snapshot)
+    stop: Final = later(AsyncSession.stop)
+    switch_model: Final = later(AsyncSession.switch_model)
+    attach_tools: Final = later(AsyncSession.attach_tools)
+    detach_tools: Final = later(AsyncSession.detach_tools)
+    replace_tools: Final = later(AsyncSession.replace_tools)
+    report_tool_source: Final = later(AsyncSession.report_tool_source)
+    update_plugin_opts: Final = later(AsyncSession.update_plugin_opts)  # type: ignore[arg-type]  # no option is called `self`
+    attach_plugin: Final = later(AsyncSession.attach_plugin)
+    detach_plugin: Final = later(AsyncSession.detach_plugin)
+    reload_plugin: Final = later(AsyncSession.reload_plugin)
 
 
 class Session(Far):
@@ -118,38 +118,38 @@ class Session(Far):
         """Show id and phase."""
         return f"<blocking {self._handle!r}>"
 
-    prompt = waits(SessionFutures.prompt)
-    go_on = waits(SessionFutures.go_on)
-    receipt_of = waits(SessionFutures.receipt_of)
-    ask = cast("Asks", waits(cast("Any", SessionFutures.ask)))
-    run = cast("Runs", waits(cast("Any", SessionFutures.run)))
-    stream = looks(AsyncSession.stream, CycleStream)
-    wait_for = cast("WaitsFor", waits(cast("Any", SessionFutures.wait_for)))
-    collect_reply = waits(SessionFutures.collect_reply)
-    abort = waits(SessionFutures.abort)
-    status = waits(SessionFutures.status)
-    messages = waits(SessionFutures.messages)
-    subscribe = looks(AsyncSession.subscribe, Subscription)
-    steer = waits(SessionFutures.steer)
-    abort_tool = waits(SessionFutures.abort_tool)
-    approve = waits(SessionFutures.approve)
-    reject = waits(SessionFutures.reject)
-    respond = waits(SessionFutures.respond)
-    decline = waits(SessionFutures.decline)
-    answer = waits(SessionFutures.answer)
-    compact = waits(SessionFutures.compact)
-    snapshot = waits(SessionFutures.snapshot)
-    stop = waits(SessionFutures.stop)
-    monitor = looks(AsyncSession.monitor, SessionMonitor)
-    switch_model = waits(SessionFutures.switch_model)
-    attach_tools = waits(SessionFutures.attach_tools)
-    detach_tools = waits(SessionFutures.detach_tools)
-    replace_tools = waits(SessionFutures.replace_tools)
-    report_tool_source = waits(SessionFutures.report_tool_source)
-    update_plugin_opts = waits(SessionFutures.update_plugin_opts)
-    attach_plugin = waits(SessionFutures.attach_plugin)
-    detach_plugin = waits(SessionFutures.detach_plugin)
-    reload_plugin = waits(SessionFutures.reload_plugin)
+    prompt: Final = waits(SessionFutures.prompt)
+    go_on: Final = waits(SessionFutures.go_on)
+    receipt_of: Final = waits(SessionFutures.receipt_of)
+    ask: Final = cast("Asks", waits(cast("Any", SessionFutures.ask)))
+    run: Final = cast("Runs", waits(cast("Any", SessionFutures.run)))
+    stream: Final = looks(AsyncSession.stream, CycleStream)
+    wait_for: Final = cast("WaitsFor", waits(cast("Any", SessionFutures.wait_for)))
+    collect_reply: Final = waits(SessionFutures.collect_reply)
+    abort: Final = waits(SessionFutures.abort)
+    status: Final = waits(SessionFutures.status)
+    messages: Final = waits(SessionFutures.messages)
+    subscribe: Final = looks(AsyncSession.subscribe, Subscription)
+    steer: Final = waits(SessionFutures.steer)
+    abort_tool: Final = waits(SessionFutures.abort_tool)
+    approve: Final = waits(SessionFutures.approve)
+    reject: Final = waits(SessionFutures.reject)
+    respond: Final = waits(SessionFutures.respond)
+    decline: Final = waits(SessionFutures.decline)
+    answer: Final = waits(SessionFutures.answer)
+    compact: Final = waits(SessionFutures.compact)
+    snapshot: Final = waits(SessionFutures.snapshot)
+    stop: Final = waits(SessionFutures.stop)
+    monitor: Final = looks(AsyncSession.monitor, SessionMonitor)
+    switch_model: Final = waits(SessionFutures.switch_model)
+    attach_tools: Final = waits(SessionFutures.attach_tools)
+    detach_tools: Final = waits(SessionFutures.detach_tools)
+    replace_tools: Final = waits(SessionFutures.replace_tools)
+    report_tool_source: Final = waits(SessionFutures.report_tool_source)
+    update_plugin_opts: Final = waits(SessionFutures.update_plugin_opts)
+    attach_plugin: Final = waits(SessionFutures.attach_plugin)
+    detach_plugin: Final = waits(SessionFutures.detach_plugin)
+    reload_plugin: Final = waits(SessionFutures.reload_plugin)
 
 
 def _stop_unread(session: Session) -> None:
@@ -192,13 +192,13 @@ def _later_started(
 class SupervisorFutures(Far):
     """The calls of a supervisor as futures. Cancelling one cancels the call, as it says."""
 
-    start_session = cast(
+    start_session: Final = cast(
         "Starts[Future[Session]]", _later_started(cast("Any", SessionSupervisor.start_session))
     )
-    call_tool = later(SessionSupervisor.call_tool, within=_with_twin)
-    stop_session = later(SessionSupervisor.stop_session)
-    rest = later(SessionSupervisor.rest)
-    tree = later(SessionSupervisor.tree)
+    call_tool: Final = later(SessionSupervisor.call_tool, within=_with_twin)
+    stop_session: Final = later(SessionSupervisor.stop_session)
+    rest: Final = later(SessionSupervisor.rest)
+    tree: Final = later(SessionSupervisor.tree)
 
 
 class Supervisor(Far):
@@ -303,15 +303,15 @@ class Supervisor(Far):
         """
         return (session if isinstance(session, Session) else self.session(session, scope=scope)).monitor()
 
-    start_session = cast("Starts[Session]", waits(cast("Any", SupervisorFutures.start_session)))
-    call_tool = waits(SupervisorFutures.call_tool)
-    session = looks(SessionSupervisor.session, Session)
-    sessions = looks(SessionSupervisor.sessions, _sessions)
-    subscribe_all = looks(SessionSupervisor.subscribe_all, Subscription)
-    subscribe_group = looks(SessionSupervisor.subscribe_group, Subscription)
-    stop_session = waits(SupervisorFutures.stop_session)
-    rest = waits(SupervisorFutures.rest)
-    last_words = looks(SessionSupervisor.last_words, as_it_is)
-    reports = looks(SessionSupervisor.reports, SessionReports)
-    tree = waits(SupervisorFutures.tree)
-    statistics = looks(SessionSupervisor.statistics, as_it_is)
+    start_session: Final = cast("Starts[Session]", waits(cast("Any", SupervisorFutures.start_session)))
+    call_tool: Final = waits(SupervisorFutures.call_tool)
+    session: Final = looks(SessionSupervisor.session, Session)
+    sessions: Final = looks(SessionSupervisor.sessions, _sessions)
+    subscribe_all: Final = looks(SessionSupervisor.subscribe_all, Subscription)
+    subscribe_group: Final = looks(SessionSupervisor.subscribe_group, Subscription)
+    stop_session: Final = waits(SupervisorFutures.stop_session)
+    rest: Final = waits(SupervisorFutures.rest)
+    last_words: Final = looks(SessionSupervisor.last_words, as_it_is)
+    reports: Final = looks(SessionSupervisor.reports, SessionReports)
+    tree: Final = waits(SupervisorFutures.tree)
+    statistics: Final = looks(SessionSupervisor.statistics, as_it_is)

@@ -145,6 +145,7 @@ READERS: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
         "extra_body": _mapping,
         "verify": _flag_or_path,
         "trust_env": _flag,
+        "structured": str,
         "images": _flag,
         "http2": _flag,
         "stall_policy": str,

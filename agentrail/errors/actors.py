@@ -104,7 +104,7 @@ class InvalidSpec(SupervisorError):
         field: The field that is to be changed.
     """
 
-    code = "invalid_spec"
+    code: str = "invalid_spec"
 
     def __init__(self, message: str, *, code: str, field: str) -> None:
         """Take the sentence for people, and the two words for programs."""

@@ -14,7 +14,7 @@ class ProviderError(AgentrailError):
     """
 
     code = "provider_error"
-    retryable = False
+    retryable: bool = False
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ class OptionError(YourMove):
 
     def __init__(self, faults: Sequence[str]) -> None:
         """Take the faults in the order in which the options were given."""
-        self.faults = tuple(faults)
+        self.faults: tuple[str, ...] = tuple(faults)
         super().__init__("; ".join(self.faults))
 
 
@@ -84,7 +84,7 @@ class UnknownTool(YourMove):
     def __init__(self, message: str, *, names: Sequence[str]) -> None:
         """Keep what there is."""
         super().__init__(message)
-        self.names = tuple(names)
+        self.names: tuple[str, ...] = tuple(names)
 
 
 class InteractionError(YourMove):
@@ -191,7 +191,7 @@ class PluginError(YourMove):
 
     def __init__(self, faults: Sequence[str]) -> None:
         """Take the faults in the order of registration."""
-        self.faults = tuple(faults)
+        self.faults: tuple[str, ...] = tuple(faults)
         super().__init__("; ".join(self.faults))
 
 
@@ -209,7 +209,7 @@ class ProcessRefused(YourMove):
             directory.
     """
 
-    code = "process_refused"
+    code: str = "process_refused"
 
     def __init__(self, message: str, *, code: str) -> None:
         """Keep the code."""

@@ -86,8 +86,8 @@ class SupervisorStep:
 
     def __init__(self, state: SupervisorState, now: float, draw: float) -> None:
         vars(self).update(structs.asdict(state))
-        self.now = now
-        self.draw = draw
+        self.now: float = now
+        self.draw: float = draw
         self.effects: list[SupervisionEffect] = []
 
     def result(self) -> tuple[SupervisorState, tuple[SupervisionEffect, ...]]:

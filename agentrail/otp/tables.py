@@ -9,7 +9,7 @@ Not a dict that all versions share, as `Log` shares its list: things are taken a
 """
 
 from collections.abc import Hashable, Iterator
-from typing import Any, Final, Generic, TypeAlias, TypeVar, final
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar, final
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -38,7 +38,7 @@ class Table(Generic[V]):
         """Start empty; `count` is the number of entries."""
         self._root = _EMPTY
         self._height = 1
-        self.count = 0
+        self.count: int = 0
 
     def get(self, number: int) -> V | None:
         """Return what stands at this number, or `None`."""
@@ -85,7 +85,7 @@ class Table(Generic[V]):
         # Not the trees: how high one is depends on what was in it before.
         return isinstance(other, Table) and self.count == other.count and [*self.items()] == [*other.items()]
 
-    __hash__ = None  # type: ignore[assignment]  # values may be anything
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # values may be anything
 
     def __repr__(self) -> str:
         return f"Table({dict(self.items())!r})"
@@ -100,7 +100,7 @@ class Index(Generic[K, V]):
     def __init__(self) -> None:
         """Start empty; `count` is the number of entries."""
         self._root: _Tree = _EMPTY_LEAF
-        self.count = 0
+        self.count: int = 0
 
     def get(self, key: K) -> V | None:
         """Return the value of this key, or `None`."""
@@ -141,7 +141,7 @@ class Index(Generic[K, V]):
             and dict(self.items()) == dict(other.items())
         )
 
-    __hash__ = None  # type: ignore[assignment]  # values may be anything
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # values may be anything
 
     def __repr__(self) -> str:
         return f"Index({dict(self.items())!r})"

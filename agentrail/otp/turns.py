@@ -52,7 +52,7 @@ from agentrail.otp.statem_types import (
     TransitionAction,
     UpdateTimer,
 )
-from agentrail.otp.timers import EVENT_TIMER, STATE_TIMER, Timer, TimerKey, TimerKind
+from agentrail.otp.timers import EVENT_TIMER, STATE_TIMER, Timer, TimerIndex, TimerKey, TimerKind
 
 _EVENTS: Final = (Call, Cast, Info, TimedOut, Internal)
 _NAMELESS: Final[dict[str, TimerKey]] = {"event": EVENT_TIMER, "state": STATE_TIMER}
@@ -112,12 +112,12 @@ class EngineRun(Generic[S, D]):
     def __init__(
         self, machine: Machine[S, D], before: Engine[S, D], now: float, redact: Redact, clock: Clock | None
     ) -> None:
-        self.machine = machine
-        self.before = before
-        self.now = now
-        self.clock = clock
-        self.redact = redact
-        self.timers = before.timers
+        self.machine: Machine[S, D] = machine
+        self.before: Engine[S, D] = before
+        self.now: float = now
+        self.clock: Clock | None = clock
+        self.redact: Redact = redact
+        self.timers: TimerIndex = before.timers
         self._state = before.state
         self._data = before.data
         self._postponed = before.postponed

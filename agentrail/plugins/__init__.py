@@ -13,6 +13,7 @@ clock and does no I/O; what it wants done it asks for. `agentrail.testing.check_
 """
 
 from agentrail.core.protocol.actions import (
+    MATRIX as MATRIX,
     Abort as Abort,
     Action as Action,
     BlockTool as BlockTool,
@@ -32,6 +33,7 @@ from agentrail.core.protocol.actions import (
     Search as Search,
     Skip as Skip,
     SwitchModel as SwitchModel,
+    Treatment as Treatment,
     WriteFile as WriteFile,
 )
 from agentrail.core.protocol.hooks import (

@@ -125,9 +125,9 @@ class FunctionPlugin(Plugin[S]):
     ) -> None:
         """Take the function that handles, and the one that makes the first state."""
         super().__init__(name=name or getattr(function, "__name__", "plugin"), priority=priority)
-        self._function = self.__wrapped__ = (
-            function  # by the second name those find it who ask where this comes from
-        )
+        self._function = function
+        # By this name those find it who ask where this comes from.
+        self.__wrapped__: Callable[[HookEvent, S, Context], Action[S]] = function
         self._first = first
 
     def init(self, *args: Any, **options: Any) -> S:

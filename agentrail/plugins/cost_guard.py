@@ -7,7 +7,7 @@ import attrs
 
 from agentrail.core.protocol.actions import Abort, Action, Continue
 from agentrail.core.protocol.hooks import AfterResponse, BeforeRequest
-from agentrail.core.stack.plugin import Context
+from agentrail.core.stack.plugin import Context, OnError
 from agentrail.events import BudgetWarning
 from agentrail.events.values import Amount
 from agentrail.messages import JsonObject
@@ -37,7 +37,7 @@ class CostGuard(Plugin[CostLimits]):
     """Stops a session that has used up its tokens or its money."""
 
     priority = 120
-    on_error = "closed"  # a limit that cannot be judged is not held
+    on_error: OnError | None = "closed"  # a limit that cannot be judged is not held
 
     def init(
         self,

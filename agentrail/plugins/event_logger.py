@@ -6,7 +6,7 @@ import attrs
 
 from agentrail.core.protocol import hooks as h
 from agentrail.core.protocol.actions import Action, Emit
-from agentrail.core.stack.plugin import Context
+from agentrail.core.stack.plugin import Context, OnError
 from agentrail.messages import JsonObject
 from agentrail.plugins.base import Plugin
 
@@ -33,7 +33,7 @@ class EventLogger(Plugin[Logging]):
     """Publishes a record of every hook, under the name `log`."""
 
     priority = 90
-    on_error = "open"  # what is not logged may still run
+    on_error: OnError | None = "open"  # what is not logged may still run
 
     def init(self, *, level: Level = "info", include_arguments: bool = True) -> Logging:
         """Take the level of the records, and whether they tell arguments.

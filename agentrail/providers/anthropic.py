@@ -9,7 +9,7 @@ from agentrail.providers.options import ProviderOptions
 class AnthropicMessages(HttpProvider):
     """The provider `anthropic`."""
 
-    name = MessagesFormat.name
+    name: str = MessagesFormat.name
 
     def __init__(self, options: ProviderOptions, http: HttpClients) -> None:
         """Take the options and the supervisor's clients; nothing is opened."""

@@ -50,6 +50,13 @@ _OPENINGS: Final = {role: b'{"role":"%b","content":[' % role.encode() for role i
 _TOOL_CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 
 
+_WITHOUT_SCHEMAS: Final = (
+    *("claude-instant", "claude-2", "claude-3"),
+    *("claude-sonnet-4-0", "claude-sonnet-4-2025", "claude-opus-4-0", "claude-opus-4-2025"),
+)
+"""Models from before `output_config.format`, which came with Opus 4.1 and Sonnet 4.5."""
+
+
 class MessagesFormat:
     """The wire format of the provider `anthropic`."""
 
@@ -62,7 +69,7 @@ class MessagesFormat:
         base_url = options.base_url or _VENDOR_URL
         # The address of this vendor ends before the version, that of all others behind it, so people write both.
         url = f"{base_url}/messages" if base_url.endswith("/v1") else f"{base_url}/v1/messages"
-        self.endpoint = Endpoint(
+        self.endpoint: Endpoint = Endpoint(
             base_url=base_url,
             url=url,
             vendor=Vendor(name=NAME, key_help=_KEY_HELP, base_url=base_url),
@@ -71,10 +78,11 @@ class MessagesFormat:
             key_missing=f"anthropic needs a key: {_KEY_HELP}",
             headers={"anthropic-version": _VERSION},
             max_output_tokens=_DEFAULT_MAX_TOKENS,
+            without_schemas=_WITHOUT_SCHEMAS,
         )
         self._memo = memo_name(NAME, options)
         self._grouping = Grouping(_role_of)
-        self.encodings = 0
+        self.encodings: int = 0
 
     def url_of(self, model_name: str) -> str:
         """Give the address of a request; the model stands in the body."""

@@ -42,7 +42,7 @@ class MessagesStream:
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
         """Begin a response; see `MakeReader`."""
-        self.draft = ResponseBuilder(provider="anthropic", model=model, attempt=attempt)
+        self.draft: ResponseBuilder = ResponseBuilder(provider="anthropic", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
         self._blocks: dict[int, _Block] = {}
@@ -50,7 +50,7 @@ class MessagesStream:
         self._reasoning = 0
         self._stop_reason: str | None = None
         self._is_finished = False
-        self.ignored_events = 0
+        self.ignored_events: int = 0
         """How many events came after the terminal, or are of a kind that is not known here."""
 
     def feed(self, data: str) -> list[Chunk]:

@@ -9,7 +9,7 @@ from agentrail.providers.options import ProviderOptions
 class Gemini(HttpProvider):
     """The provider `google`."""
 
-    name = GeminiFormat.name
+    name: str = GeminiFormat.name
 
     def __init__(self, options: ProviderOptions, http: HttpClients) -> None:
         """Take the options and the supervisor's clients; nothing is opened."""

@@ -63,7 +63,7 @@ class GeminiFormat:
         """Take the options."""
         self.options = options
         base_url = options.base_url or _VENDOR_URL
-        self.endpoint = Endpoint(
+        self.endpoint: Endpoint = Endpoint(
             base_url=base_url,
             url=f"{base_url.removesuffix('/v1beta')}/v1beta/models",  # people write both
             vendor=Vendor(name=NAME, key_help=_KEY_HELP, base_url=base_url),
@@ -73,7 +73,7 @@ class GeminiFormat:
         )
         self._memo = memo_name(NAME, options)
         self._grouping = Grouping(_role_of)
-        self.encodings = 0
+        self.encodings: int = 0
 
     def url_of(self, model_name: str) -> str:
         """Give the address of a request, in which its model stands."""

@@ -46,7 +46,7 @@ class GeminiStream:
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
         """Begin a response; see `MakeReader`."""
-        self.draft = ResponseBuilder(provider=NAME, model=model, attempt=attempt)
+        self.draft: ResponseBuilder = ResponseBuilder(provider=NAME, model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
         self._counts: dict[str, int] = {}
@@ -56,7 +56,7 @@ class GeminiStream:
         self._finish_message = ""
         self._is_finished = False
         self._says_something = False  # a signature alone says nothing
-        self.ignored_events = 0
+        self.ignored_events: int = 0
         """How many events came after the terminal, or said nothing that is known here."""
 
     def feed(self, data: str) -> list[Chunk]:

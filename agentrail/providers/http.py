@@ -102,7 +102,7 @@ class LastActivity:
 
     def __init__(self) -> None:
         self.beat_at: float | None = None
-        self.has_ended = False
+        self.has_ended: bool = False
         self._now = trio.lowlevel.current_clock().current_time  # asked for with each piece of an answer
 
     def touch(self) -> None:

@@ -13,10 +13,12 @@ from attrs import evolve
 
 from agentrail import outside
 from agentrail.abc import Capabilities, Secret
+from agentrail.core.policy.model_policy import ModelPolicy
 from agentrail.core.protocol.request import Chunk, ModelRequest
 from agentrail.errors import Authentication
 from agentrail.errors.advice import with_advice
 from agentrail.logs import Logger
+from agentrail.providers.answer_tool import AnswerChunks, with_answer_tool
 from agentrail.providers.failures import (
     Vendor,
     advise_about_foreign_key,
@@ -38,8 +40,8 @@ class HttpProvider:
 
     def __init__(self, wire: WireFormat, http: HttpClients) -> None:
         """Take the format and the supervisor's clients; nothing is opened."""
-        self.name = wire.name
-        self.model_policy = wire.options.model_policy
+        self.name: str = wire.name
+        self.model_policy: ModelPolicy = wire.options.model_policy
         self._wire = wire
         self._http = http
         self._prices = PriceList.of(wire.options, wire.endpoint.base_url)
@@ -56,7 +58,12 @@ class HttpProvider:
     def capabilities(self, model: str) -> Capabilities:
         """Say what is known of a model; of one behind an address of one's own nothing is certain."""
         bound = self._wire.options.max_output_tokens or self._wire.endpoint.max_output_tokens
-        return self._prices.capabilities(model, max_output_tokens=bound)
+        known = self._prices.capabilities(model, max_output_tokens=bound)
+        return evolve(known, schemas="tool") if self._needs_tool(model) else known
+
+    def _needs_tool(self, model: str) -> bool:
+        chosen = self._wire.options.structured
+        return chosen == "tool" or (chosen is None and model.startswith(self._wire.endpoint.without_schemas))
 
     def encode(self, request: ModelRequest) -> bytes:
         """Make the body of a request: a join of parts, of which only those of new messages are encoded now."""
@@ -75,6 +82,9 @@ class HttpProvider:
         Cancellation: Leaving the block, by whatever way, closes the connection.
         """
         wire, options, endpoint = self._wire, self._wire.options, self._wire.endpoint
+        answer_tool = None
+        if request.response_format is not None and self._needs_tool(request.model_name):
+            request, answer_tool = with_answer_tool(request)
         body = wire.encode(request)
         key = await current_key(options, missing=endpoint.key_missing)
         vendor = evolve(endpoint.vendor, secrets=(key,) if key else ())
@@ -97,7 +107,7 @@ class HttpProvider:
             async with open_chunks(
                 self._http, post, reader, within_seconds=options.timeout, cost=cost
             ) as chunks:
-                yield chunks
+                yield chunks if answer_tool is None else AnswerChunks(chunks, answer_tool)
         finally:
             self._http.note_ignored(reader.ignored_events)
             if reader.draft.strange_counts:

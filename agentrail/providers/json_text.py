@@ -80,7 +80,7 @@ class JsonEnd:
         """Begin in front of it."""
         self._taken = self._depth = 0
         self._is_text = self._is_escaped = self._was_reached = False
-        self.is_reached = False
+        self.is_reached: bool = False
 
     def read_on(self, pieces: Sequence[str]) -> None:
         """Read what has come since the last time.

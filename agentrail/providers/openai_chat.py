@@ -9,7 +9,7 @@ from agentrail.providers.options import ProviderOptions
 class OpenAIChat(HttpProvider):
     """The provider `openai-chat`."""
 
-    name = ChatFormat.name
+    name: str = ChatFormat.name
 
     def __init__(self, options: ProviderOptions, http: HttpClients) -> None:
         """Take the options and the supervisor's clients; nothing is opened.

@@ -70,7 +70,7 @@ class ChatFormat:
         # Reasoning in the open is an invention of compatible servers. Those that write it want it back; OpenAI itself
         # refuses a message with such a member.
         self._wire = NAME if self._is_vendor else f"{NAME}+reasoning"
-        self.endpoint = Endpoint(
+        self.endpoint: Endpoint = Endpoint(
             base_url=base_url,
             url=base_url,
             vendor=Vendor(
@@ -79,7 +79,7 @@ class ChatFormat:
             key_missing=f"openai-chat needs a key for {base_url}: {_KEY_HELP}" if self._is_vendor else None,
         )
         self._grouping = Grouping(_role_of)
-        self.encodings = 0
+        self.encodings: int = 0
 
     def url_of(self, model_name: str) -> str:
         """Give the address of a request; the model stands in the body."""

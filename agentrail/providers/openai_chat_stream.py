@@ -44,7 +44,7 @@ class ChatStream:
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
         """Begin a response; see `MakeReader`."""
-        self.draft = ResponseBuilder(provider="openai-chat", model=model, attempt=attempt)
+        self.draft: ResponseBuilder = ResponseBuilder(provider="openai-chat", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
         self._slots: dict[object, _Slot] = {}  # by the wire's index
@@ -55,7 +55,7 @@ class ChatStream:
         self._was_refused = False
         self._usage: TokenUsage | None = None
         self._is_finished = False
-        self.ignored_events = 0
+        self.ignored_events: int = 0
         """How many events came after the terminal, or said nothing that is known here."""
 
     def feed(self, data: str) -> list[Chunk]:

@@ -9,7 +9,7 @@ from agentrail.providers.options import ProviderOptions
 class OpenAIResponses(HttpProvider):
     """The provider `openai`."""
 
-    name = ResponsesFormat.name
+    name: str = ResponsesFormat.name
 
     def __init__(self, options: ProviderOptions, http: HttpClients) -> None:
         """Take the options and the supervisor's clients; nothing is opened.

@@ -78,7 +78,7 @@ class ResponsesFormat:
         # The vendor takes no reasoning back that it cannot decrypt; servers of one's own write it in the open, and
         # want it back like that.
         self._memo = memo_name(NAME if self._is_vendor else f"{NAME}+reasoning", options)
-        self.endpoint = Endpoint(
+        self.endpoint: Endpoint = Endpoint(
             base_url=base_url,
             url=base_url,
             vendor=Vendor(
@@ -91,7 +91,7 @@ class ResponsesFormat:
             key_missing=f"openai needs a key for {base_url}: {_KEY_HELP}" if self._is_vendor else None,
         )
         self._grouping = Grouping(_role_of)
-        self.encodings = 0
+        self.encodings: int = 0
 
     def url_of(self, model_name: str) -> str:
         """Give the address of a request; the model stands in the body."""

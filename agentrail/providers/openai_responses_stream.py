@@ -36,7 +36,7 @@ class ResponsesStream:
 
     def __init__(self, *, model: str, attempt: EffectId, vendor: Vendor, request_bytes: int) -> None:
         """Begin a response; see `MakeReader`."""
-        self.draft = ResponseBuilder(provider="openai", model=model, attempt=attempt)
+        self.draft: ResponseBuilder = ResponseBuilder(provider="openai", model=model, attempt=attempt)
         self._vendor = vendor
         self._request_bytes = request_bytes
         # How many items were announced for each place of the output.
@@ -45,7 +45,7 @@ class ResponsesStream:
         self._done: set[object] = set()  # items that are whole
         self._was_refused = False
         self._is_finished = False
-        self.ignored_events = 0
+        self.ignored_events: int = 0
         """How many events came after the terminal, or are of a kind that is not known here."""
 
     def feed(self, data: str) -> list[Chunk]:

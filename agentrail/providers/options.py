@@ -55,6 +55,8 @@ class ProviderOptions:
         extra_body: Members of the body, put in last, verbatim.
         verify: False to take any certificate, or the path of a file with certificate authorities.
         trust_env: Whether the proxy variables of the environment count.
+        structured: How the model is told the shape of an answer: `native`, by a schema in the request, or `tool`, by a tool whose call
+            is the answer; unset: as is known of the model.
         images: Whether the model takes pictures; for one that does not, a line says that there is one.
         http2: Whether HTTP/2 is offered to the server; needs the package `h2`.
         stall_policy: What becomes of a stream that went silent: `abort`, `retry`, or only `report`.
@@ -77,6 +79,7 @@ class ProviderOptions:
     extra_body: Mapping[str, Any] = field(default=_NOTHING, repr=False)  # and in here
     verify: bool | str = True
     trust_env: bool = True
+    structured: Literal["native", "tool"] | None = None
     images: bool = True
     http2: bool = False
     stall_policy: StallPolicy = "abort"
@@ -256,6 +259,10 @@ def _stall_policy(value: object) -> str | None:
     return None if value in _STALL_POLICIES else _got("abort, retry or report", value)
 
 
+def _structured(value: object) -> str | None:
+    return None if value in ("native", "tool") else _got("native or tool", value)
+
+
 def _retries(value: object) -> str | None:
     fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     return None if fits else _got("a number of retries from 0", value)
@@ -291,6 +298,7 @@ _RULES: Final[Mapping[str, Callable[[Any], str | None]]] = MappingProxyType(
         "extra_body": _extra_body,
         "verify": _verify,
         "trust_env": _flag,
+        "structured": _structured,
         "images": _flag,
         "http2": _http2,
         "stall_policy": _stall_policy,

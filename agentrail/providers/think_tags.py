@@ -21,7 +21,7 @@ class ThinkTags:
         self._is_inside = False
         self._has_thought = False
         self._is_behind = False  # of the closing tag, where the blank lines are a part of the tag
-        self.is_over = False
+        self.is_over: bool = False
         """Whether all that follows is text, and there is nothing to ask here any more."""
 
     def feed(self, piece: str) -> list[tuple[str, bool]]:

@@ -65,6 +65,7 @@ class Endpoint:
         key_missing: What to say when there is no key; None where none is needed.
         headers: Besides.
         max_output_tokens: The bound of an answer for which none is set; None where the format does without.
+        without_schemas: What the names of models begin with that take no schema of an answer.
     """
 
     base_url: str
@@ -75,6 +76,7 @@ class Endpoint:
     key_missing: str | None
     headers: Mapping[str, str] = MappingProxyType({})
     max_output_tokens: int | None = None
+    without_schemas: tuple[str, ...] = ()
 
 
 class WireFormat(Protocol):

@@ -22,6 +22,7 @@ from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
 from agentrail.runtime.agent_tools import tool_for_handoff, tools_for_agents
 from agentrail.runtime.agents import make_ready, tools_of_agents
+from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.deps import DepsFor, decide_deps
 from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions
@@ -228,7 +229,9 @@ def _config_of(
         session_id=session_id,
         path=(session_id,),
         model=facts_of(*first),
-        system_prompt=options.system_prompt,
+        system_prompt=decide_system_prompt(
+            options.system_prompt, options.prompt_mode, base_prompt=options.base_prompt
+        ),
         max_turns=options.max_turns,
         on_max_turns=options.on_max_turns,
         compact_at_tokens=options.compact_at_tokens,

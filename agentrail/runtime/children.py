@@ -22,6 +22,7 @@ from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, SessionDown
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, AgentError, Event, ResponseComplete
 from agentrail.messages import AssistantMessage, Message, SessionId
+from agentrail.runtime.base_prompt import decide_inherited
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
 from agentrail.runtime.ports import GENERAL, AgentWork, ChildWork, ReadyAgent
@@ -165,7 +166,9 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         session_id=session_id,
         path=path,
         model=model,
-        system_prompt=request.system_prompt or agent.spec.system_prompt or own_prompt_of(data),
+        system_prompt=request.system_prompt
+        or agent.spec.system_prompt
+        or decide_inherited(own_prompt_of(data)),
         max_turns=request.max_turns or agent.max_turns or data.config.max_turns,
         budget=task.effect.budget,
         prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,

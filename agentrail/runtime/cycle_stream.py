@@ -156,6 +156,10 @@ class CycleStream:
 
         Cancellation: Always a checkpoint for cancellation, and nothing is lost by it.
         """
+        if self._accepted is not None:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            event, self._accepted = self._accepted, None
+            return event
         while True:
             event = await self._next()
             if self._is_wanted(event):
@@ -184,10 +188,6 @@ class CycleStream:
     # --- reading
 
     async def _next(self) -> Event:
-        if self._accepted is not None:
-            event, self._accepted = self._accepted, None
-            await trio.lowlevel.checkpoint_if_cancelled()
-            return event
         try:
             event = await anext(self._events)
         except StopAsyncIteration:

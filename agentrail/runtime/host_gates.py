@@ -52,7 +52,7 @@ class Ticket:
     def __init__(self, before: trio.Event | None) -> None:
         """Take what has to come first."""
         self._before = None if before is None or before.is_set() else before
-        self.begun = trio.Event()
+        self.begun: trio.Event = trio.Event()
 
     async def use(self) -> None:
         """Wait until the one before has begun; what runs up to the next checkpoint runs before all that comes later."""

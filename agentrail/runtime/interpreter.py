@@ -56,6 +56,7 @@ from agentrail.core.protocol.signals import (
     ToolWantsChild,
 )
 from agentrail.core.session.response import HEARD
+from agentrail.core.session.state import SessionData, SessionState
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
 from agentrail.messages import CallId, TokenUsage
@@ -78,7 +79,7 @@ from agentrail.runtime.plugin_requests import run_plugin_request
 from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.task_group import TaskGroup
-from agentrail.runtime.tool_calls import ToolCallRunner
+from agentrail.runtime.tool_calls import BegunCall, ToolCallRunner
 from agentrail.runtime.tool_runner import clean_text
 
 TEARDOWN_SECONDS: Final = 5.0
@@ -116,7 +117,7 @@ class ChunkBuffer:
 
     def __init__(self, effect_id: EffectId) -> None:
         """Begin empty."""
-        self.effect_id = effect_id
+        self.effect_id: EffectId = effect_id
         self._chunks: list[Chunk] = []
         self._lies_there = False
         self._run = _FIRST_RUN
@@ -124,7 +125,7 @@ class ChunkBuffer:
         self._usage: UsageUpdate | None = None
         self.touched_at: float | None = None
         """When something last came that means nothing yet, of which a session need not have heard."""
-        self.usage = TokenUsage()
+        self.usage: TokenUsage = TokenUsage()
         """What the response has used so far, as far as its server has said."""
 
     def note(self, update: UsageUpdate) -> bool:
@@ -255,10 +256,10 @@ class Interpreter:
         self._calls = ToolCallRunner(ports, pending_calls, task_group)
         self._turnstile = Turnstile()
         self._context = _gatherer_of(ports, task_group)
-        self.timers = SessionTimers()
+        self.timers: SessionTimers = SessionTimers()
 
-    def carry_out(self, effect: Effect) -> None:
-        """Carry out one effect, or start to. Frequent ones stand first."""
+    def carry_out(self, effect: Effect, state: SessionState) -> None:
+        """Carry out one effect, or start to, of the step that led to this state. Frequent ones stand first."""
         match effect:
             case Publish(event):
                 self._bus.publish(event)
@@ -266,7 +267,8 @@ class Interpreter:
                 self._pending_calls.answer(to, value)
             case RunTool(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, name)
-                self._task_group.start_soon(self._run_tool, effect, opened, scope=opened.scope, name=name)
+                task = (self._run_tool, effect, opened, state.data)
+                self._task_group.start_soon(*task, scope=opened.scope, name=name)
             case StartStream():
                 self._start_stream(effect)
             case Refuse(to, error):
@@ -387,10 +389,11 @@ class Interpreter:
 
     # --- tools
 
-    async def _run_tool(self, effect: RunTool, opened: _Open) -> None:
+    async def _run_tool(self, effect: RunTool, opened: _Open, known: SessionData) -> None:
         processes = opened.processes = Processes(self._task_group, self._task_group.scrub)
         keep_account(processes.account)  # for this task and all that it starts
-        finished = await self._calls.run(effect, opened.scope, processes, opened.child_usages)
+        began = BegunCall(effect=effect, known=known, scope=opened.scope)
+        finished = await self._calls.run(began, processes, opened.child_usages)
         opened.gave_value = effect.call_id if finished.late else None
         self._closed(effect.effect_id, opened)
         self._task_group.deliver(finished)

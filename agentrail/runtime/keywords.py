@@ -20,6 +20,7 @@ class SessionKeywords(TypedDict, total=False):
     plugins: Sequence[PluginEntry]
     system_prompt: str | None
     prompt_mode: PromptMode
+    base_prompt: bool
     session_id: str | None
     scope: str
     working_dir: str | os.PathLike[str]

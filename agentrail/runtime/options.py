@@ -22,6 +22,7 @@ from agentrail.messages import JsonValue, Message
 from agentrail.otp.child_specs import Restart
 from agentrail.otp.edges import call_guarded
 from agentrail.runtime.agent import Agent
+from agentrail.runtime.other_words import OTHER_WORDS
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope
 
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -45,8 +46,11 @@ class SessionOptions:
         model: A model string such as `anthropic:claude-sonnet-4-5`, or a provider object.
         tools: What the model may call; two of one name are refused.
         plugins: Who watches and steers the session: `Plugin` classes, instances, or `(Plugin, {options})`.
-        system_prompt: Stands before the conversation, and before the sections that plugins and tools add.
-        prompt_mode: `full`: all sections; `task`: without skills and memory; `minimal`: the names of the tools; `none`.
+        system_prompt: Stands before the conversation, and before the sections that plugins and tools add. None: the base prompt, where
+            `base_prompt` and the mode `full` want it; with text, also the empty one, that text alone.
+        prompt_mode: `full`: the base prompt and all sections; `task`: without skills and memory; `minimal`: the names of the tools; `none`.
+        base_prompt: Whether a session in the mode `full` that has no `system_prompt` begins with four sentences on how to work
+            with tools and what to answer; agents that work for it do not.
         session_id: `[A-Za-z0-9._:-]{1,128}`; minted when None. Unique in its scope.
         scope: Whose ids these are, such as a tenant: 1 to 128 of `A-Z a-z 0-9 . _ : @ + -`, the first a letter or digit, no `..`;
             or empty. Sessions of two scopes may have one id; events show the id alone. Children are in it too.
@@ -94,6 +98,7 @@ class SessionOptions:
     plugins: Sequence[PluginEntry] = ()
     system_prompt: str | None = None
     prompt_mode: PromptMode = "full"
+    base_prompt: bool = True
     session_id: str | None = None
     scope: str = NO_SCOPE
     working_dir: str | os.PathLike[str] = "."
@@ -413,6 +418,9 @@ def _is_sequence(value: object) -> TypeGuard[Collection[object]]:
 
 
 def _unknown(name: str) -> str:
+    known_elsewhere = OTHER_WORDS.get(name)
+    if known_elsewhere is not None:
+        return f"there is no option {name!r}: {known_elsewhere}"
     near = difflib.get_close_matches(name, _NAMES, n=1)
     guess = f", did you mean {near[0]!r}" if near else f", options are {', '.join(sorted(_NAMES))}"
     return f"there is no option {name!r}{guess}"
@@ -439,6 +447,7 @@ _BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
     ("group_id", _id),
     ("working_dir", _directory),
     ("system_prompt", _text),
+    ("base_prompt", _flag),
     ("sandbox", _sandbox),
     ("on_max_turns", _one_of("answer", "abort", "stop", written="'answer', 'abort' or 'stop'")),
     ("max_turns", partial(_whole, least=1)),

@@ -53,7 +53,7 @@ class Processes:
         self._scrub = scrub
         self._task_group = task_group
         self._opened: list[_Opened] = []
-        self.account = ProcessAccount()
+        self.account: ProcessAccount = ProcessAccount()
 
     async def open(
         self,

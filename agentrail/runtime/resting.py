@@ -31,7 +31,7 @@ class Rested:
     Attributes:
         session_id: Which one.
         scope: Of which scope; empty for one without.
-        state: All that it knows, as of `agentrail.core.session.state_codec.decode_session`.
+        state: All that it knows, as of `decode_session` in `agentrail.abc.stored_states`.
         last_seq: The number of its last event; readers go on after it.
         at_boundary: Whether it left where nothing was at work. Else it was cut: what was at work is told by the state.
         cut_calls: The calls that ran when it was cut, so that it is unknown what they did; none at a boundary.
@@ -58,9 +58,9 @@ class RestRequest:
     __slots__ = ("callers", "error", "is_due", "settled")
 
     def __init__(self) -> None:
-        self.callers = 0
-        self.is_due = False
-        self.settled = trio.Event()
+        self.callers: int = 0
+        self.is_due: bool = False
+        self.settled: trio.Event = trio.Event()
         self.error: CodecError | None = None
 
 

@@ -101,23 +101,23 @@ class SessionCell:
 
     def __init__(self, state: SessionState, ports: Ports) -> None:
         """Make a session that has not begun."""
-        self.state = state
-        self.ports = ports
-        self.scrub = scrub_of(ports)
+        self.state: SessionState = state
+        self.ports: Ports = ports
+        self.scrub: Scrub = scrub_of(ports)
         self.mailbox: Mailbox[MailboxItem] = Mailbox(capacity=MAILBOX_CAPACITY)
         config = state.data.config
-        self.bus = EventBus(
+        self.bus: EventBus = EventBus(
             Envelope(config.session_id, state.data.seq, state.data.started_at_ms, config.path),
             keep=ports.event_buffer_size,
         )
-        self.pending_calls = PendingCalls(ports.session_id, ports.outside, key=ports.key)
+        self.pending_calls: PendingCalls = PendingCalls(ports.session_id, ports.outside, key=ports.key)
         self.undone: list[Effect] = []
         self._tool_changes = 0
         self._coming: tuple[SignalId, ...] = ()
         self.crash: str | None = None
         self.ending: str | None = None
-        self.is_gone = False
-        self.late_ephemeral = 0
+        self.is_gone: bool = False
+        self.late_ephemeral: int = 0
         self.resting: RestRequest | None = None
         self.rested: Rested | None = None
         self.readers: Readers = {}
@@ -311,7 +311,7 @@ class SessionCell:
         if self.resting is not None and self._leaves(self.resting, effects):
             return
         while self.undone:
-            interpreter.carry_out(self.undone.pop())
+            interpreter.carry_out(self.undone.pop(), self.state)
 
     def _leaves(self, request: RestRequest, effects: Sequence[Effect]) -> bool:
         """Leave behind a step if that is due: what it publishes and answers is carried out, and what would begin work is not."""

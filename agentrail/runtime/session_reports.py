@@ -63,7 +63,7 @@ class SessionReports:
         self._is_entered = False
         channel: _Channel = trio.open_memory_channel(buffer)
         self._sender, self._receiver = channel
-        self.dropped = 0
+        self.dropped: int = 0
         """How many reports were left out, the oldest first, because the buffer was full."""
 
     def offer(self, report: SessionReport) -> None:

@@ -101,9 +101,9 @@ class Subscription:
         self._since_yield = 0
         self._taken: TakenSnapshot | None = None
         self._snapshot: Snapshot | None = None
-        self.dropped_deltas = 0
+        self.dropped_deltas: int = 0
         """How many ephemeral events were left out because the buffer was full."""
-        self.is_rested = False
+        self.is_rested: bool = False
         """Whether it ended because the session was put to rest: the last event is no end then, and more comes when it is awake."""
 
     @property

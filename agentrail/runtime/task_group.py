@@ -44,7 +44,7 @@ class TaskGroup:
             mailbox: Of the actor that they work for.
             scrub: Takes the secrets of the session out of what goes to the log.
         """
-        self.scrub = scrub
+        self.scrub: Scrub = scrub
         self._nursery = nursery
         self._mailbox = mailbox
         self._working: dict[trio.CancelScope, str] = {}

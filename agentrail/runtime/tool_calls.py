@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar, cast
 
 import trio
+from attrs import frozen
 
 from agentrail.abc import (
     ChildRequest,
@@ -27,6 +28,7 @@ from agentrail.core.protocol.signals import (
     ToolProgressed,
     ToolWantsChild,
 )
+from agentrail.core.session.state import SessionData
 from agentrail.errors import AgentrailError, CycleAborted, ErrorInfo, ToolContractError
 from agentrail.frozen import frozen_json, frozen_value, thawed
 from agentrail.messages import JsonObject, JsonValue
@@ -50,6 +52,21 @@ _END_SESSIONS_WITHIN_SECONDS: Final = 4.5
 """A little more than a session takes at most to end."""
 
 
+@frozen(kw_only=True)
+class BegunCall:
+    """A call that the session has decided to run.
+
+    Attributes:
+        effect: The call.
+        known: What the session knew behind the step that started it.
+        scope: Of this call alone; who cancels it stops the call.
+    """
+
+    effect: RunTool
+    known: SessionData
+    scope: trio.CancelScope
+
+
 class RunningCall:
     """What one running call may ask of its session, and what it says. What it says after its end is dropped by the core.
 
@@ -57,6 +74,7 @@ class RunningCall:
 
     Attributes:
         effect: The call.
+        known: What the session knew when the call started.
         ports: What the session was given to work with.
         deadline: When the timeout strikes, on Trio's clock.
     """
@@ -73,23 +91,24 @@ class RunningCall:
         "_way_back",
         "deadline",
         "effect",
+        "known",
         "ports",
     )
 
     effect: RunTool
+    known: SessionData
     ports: Ports
 
     def __init__(
         self,
         calls: "ToolCallRunner",
-        effect: RunTool,
-        scope: trio.CancelScope,
+        began: BegunCall,
         processes: Processes,
         child_usages: list[ChildUsage],
     ) -> None:
         """Begin silent; inside of the Trio run that the call belongs to."""
         self._calls = calls
-        self._scope = scope
+        self._scope = began.scope
         self._processes = processes
         self._child_usages = child_usages
         self._way_back = calls.way_back
@@ -97,9 +116,10 @@ class RunningCall:
         self._flushing: trio.CancelScope | None = None
         self._is_over = False
         self._sessions: dict[trio.CancelScope, trio.Event] = {}
-        self.effect = effect
+        self.effect = began.effect
+        self.known = began.known
         self.ports = calls.ports
-        self.deadline = scope.deadline
+        self.deadline: float = began.scope.deadline
 
     # --- what the tool is given
 
@@ -304,6 +324,10 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
             name: attrgetter(f"ports.{name}")
             for name in ("session_id", "group_id", "working_dir", "open_sandbox", "deps")
         },
+        "tools": attrgetter("known.tools.names"),
+        "agents": lambda call: tuple([(one.name, one.description) for one in call.known.config.agents]),
+        "prompt_mode": attrgetter("known.config.prompt_mode"),
+        "last_reply": lambda call: "" if call.known.last is None else call.known.last.text,
         "arguments": lambda call: frozen_json(call.effect.arguments),
         "memory": lambda call: frozen_value(call.effect.memory),
         "user_data": lambda call: frozen_json(call.ports.user_data),
@@ -330,10 +354,10 @@ class ToolCallRunner:
 
     def __init__(self, ports: Ports, pending_calls: PendingCalls, task_group: TaskGroup) -> None:
         """Take what calls need; inside of a Trio run."""
-        self.ports = ports
-        self.pending_calls = pending_calls
-        self.task_group = task_group
-        self.way_back = way_back()
+        self.ports: Ports = ports
+        self.pending_calls: PendingCalls = pending_calls
+        self.task_group: TaskGroup = task_group
+        self.way_back: Callable[..., object] = way_back()
         self._children = 0
 
     def number_child(self) -> int:
@@ -342,22 +366,22 @@ class ToolCallRunner:
         return self._children
 
     async def run(
-        self, effect: RunTool, scope: trio.CancelScope, processes: Processes, child_usages: list[ChildUsage]
+        self, began: BegunCall, processes: Processes, child_usages: list[ChildUsage]
     ) -> ToolFinished:
         """Run one attempt at a call, and give the outcome that the effect owes.
 
         Args:
-            effect: The call.
-            scope: Of this call alone; who cancels it stops the call.
+            began: The call.
             processes: Those that the call opens; gone when this returns, or listed as stuck.
             child_usages: Gets one for each session that the call lets work.
         """
         started_at_ms = now_ms()
+        effect, scope = began.effect, began.scope
         call: RunningCall | None = None
         ran_ms: int | None = None
         ended = self._decide_start(effect, scope)
         if not isinstance(ended, AttemptEnd):
-            call = RunningCall(self, effect, scope, processes, child_usages)
+            call = RunningCall(self, began, processes, child_usages)
             attempt = Attempt(tool=ended[0], context=ContextOfCall.of(call), timeout_seconds=ended[1])
             try:
                 with self.pending_calls.inside():

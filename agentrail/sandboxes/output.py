@@ -44,7 +44,7 @@ class OutputWindow:
         self._dropped_lines = 0
         self._dropped_bytes = 0
         self._is_closed = False
-        self.received_bytes = 0
+        self.received_bytes: int = 0
 
     @property
     def is_over(self) -> bool:

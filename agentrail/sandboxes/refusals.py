@@ -29,7 +29,7 @@ class PathRefused(Exception):
     def __init__(self, *, code: str, message: str) -> None:
         """Make the refusal."""
         super().__init__(message)
-        self.refusal = Refusal(code=code, message=message)
+        self.refusal: Refusal = Refusal(code=code, message=message)
 
 
 def describe_neighbours(every: Sequence[str], names: Names, depth: int) -> str:

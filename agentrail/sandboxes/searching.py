@@ -52,7 +52,7 @@ class Collected:
         self._context_lines = options.context_lines
         self._left = options.max_results
         self._lines: list[GrepLine] = []
-        self.truncated = False
+        self.truncated: bool = False
 
     def add(self, document: Document, numbers: Sequence[int]) -> None:
         """Take the numbers of the matching lines of a text, rising."""

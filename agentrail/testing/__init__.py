@@ -10,6 +10,7 @@
 - `taken`: `no_lost_items()`, which finds what a mailbox accepted and nothing ever handled
 - `published`: `events_of(session)`, `expect(events).kinds(…)` and `tree(events)`, readable assertions
 - `orphans`: `no_orphans()`, which finds tasks, threads, processes and descriptors that a block left behind
+- `hooks`: `load_stack`, `run_hook`, what plugins answer, by hand and without a session
 - `held`: `held(actor)`, which builds races: meanwhile it takes nothing from its mailbox
 - `cancelling`: `cancel_everywhere(scenario)`, which cancels, aborts, steers, closes or crashes it at every step; `crash(session)`
 - `check_dialects`: `check_dialects(request)`, the rules of every vendor's format, for a session that may switch models

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from attrs import frozen
 
 from agentrail import plugins as p
+from agentrail.core.protocol.hooks import Hook
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.stack.loading import Ask, Member, PluginEntry, call_handler
 from agentrail.core.stack.plugin import Plugin
@@ -56,7 +57,9 @@ class PuppetPlugin(p.Plugin[int]):
         self.rules = rules
         self.name = name
         self.priority = priority
-        self.hooks = frozenset(hook for hook in p.HOOKS if hook.__name__ in {rule.hook for rule in rules})
+        self.hooks: frozenset[Hook] = frozenset(
+            hook for hook in p.HOOKS if hook.__name__ in {rule.hook for rule in rules}
+        )
 
     def init(self) -> int:
         """Begin with nothing said."""

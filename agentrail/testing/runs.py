@@ -170,9 +170,9 @@ class CounterExample(AssertionError):
         """Take what was promised, what happened, and how to get there."""
         self.rule = rule
         self.why = why
-        self.signals = tuple(signals)
-        self.setup = run.setup
-        self.drawn = tuple(run.drawn)
+        self.signals: tuple[Signal, ...] = tuple(signals)
+        self.setup: Setup = run.setup
+        self.drawn: tuple[Signal, ...] = tuple(run.drawn)
         super().__init__(rule, why)
 
     @property
@@ -207,7 +207,7 @@ class Run:
         self.setup = setup
         self._invariants = invariants
         self._watch = StackWatch()
-        self.state = self.begun(*load_stack(setup.entries, ask=self._watch))
+        self.state: SessionState = self.begun(*load_stack(setup.entries, ask=self._watch))
         self.script: list[Signal] = []
         self.drawn: list[Signal] = []
         self.seen: list[Seen] = []

@@ -17,7 +17,7 @@ import outcome
 import trio
 from attrs import define, field
 
-from agentrail.outside import Command, RealMachine
+from agentrail.outside import Command, ProcessDoor, RealMachine
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class SeededMachine(RealMachine):
         barked: When, on Trio's clock, watchdogs barked that no end had called off. What they would have done is not done.
     """
 
-    processes = NoProcesses()
+    processes: ProcessDoor = NoProcesses()
 
     def __init__(self, seed: object) -> None:
         """Take a seed: anything with a `str` of its own."""

@@ -107,7 +107,7 @@ class StackMachine(SessionMachine, unittest.TestCase):
         max_signals: How many signals a run has at most.
     """
 
-    __test__ = False  # until a subclass has a stack
+    __test__: bool = False  # until a subclass has a stack
     setup: ClassVar[Setup]
     tours: ClassVar[tuple[tuple[Signal, ...], ...]] = ()
     max_signals: ClassVar[int] = 25

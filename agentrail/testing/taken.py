@@ -35,9 +35,9 @@ class ItemWatch:
     """
 
     def __init__(self) -> None:
-        self.accepted = 0
-        self.handled = 0
-        self.given_up = 0
+        self.accepted: int = 0
+        self.handled: int = 0
+        self.given_up: int = 0
         # By what it is and not by what it equals: two that are equal are two. Oldest first, so the one that is handled is near.
         self._open: dict[int, list[object]] = {}
         self._mailboxes: dict[int, Mailbox[Any]] = {}

@@ -9,7 +9,7 @@ from agentrail.errors import TypeFault
 from agentrail.frozen import canonical_json
 from agentrail.messages import JsonValue
 from agentrail.typed.faults import MAX_CLASS_REASON, DecodingBudget, OutputFault, lowered, member, mismatch
-from agentrail.typed.nodes import Definitions, Leaf, Node, Schema, not_of_type, to_plain
+from agentrail.typed.nodes import Definitions, Family, Leaf, Node, Schema, not_of_type, to_plain
 
 _MAX_SAID: Final = 5
 
@@ -17,14 +17,15 @@ _MAX_SAID: Final = 5
 class Array(Node):
     """A list, a set, or a tuple of any length."""
 
-    family = "array"
+    family: Family = "array"
 
     def __init__(
         self, name: str, item: Node, make: Callable[[Iterable[Any]], Any], bounds: msgspec.Meta
     ) -> None:
         """Take what makes the Python value of the items, and how many there may be."""
-        self.name, self._item, self._make, self._bounds = name, item, make, bounds
-        self.python = make if isinstance(make, type) else None
+        self.name: str = name
+        self._item, self._make, self._bounds = item, make, bounds
+        self.python: type | None = make if isinstance(make, type) else None
 
     def schema(self, definitions: Definitions) -> Schema:
         """Say what is in it. Not that all in a set differ: an item that stands twice is no reason to ask again."""
@@ -65,12 +66,13 @@ class Array(Node):
 class Places(Node):
     """A tuple whose places have types of their own."""
 
-    family = "array"
-    python = tuple
+    family: Family = "array"
+    python: type | None = tuple
 
     def __init__(self, name: str, items: Sequence[Node]) -> None:
         """Take a node for each place."""
-        self.name, self._items = name, items
+        self.name: str = name
+        self._items = items
 
     def schema(self, definitions: Definitions) -> Schema:
         """Say what is where, and that nothing follows."""
@@ -104,12 +106,13 @@ class Places(Node):
 class DictType(Node):
     """A dictionary: names that the type does not know."""
 
-    family = "object"
-    python = dict
+    family: Family = "object"
+    python: type | None = dict
 
     def __init__(self, name: str, key: Leaf | None, item: Node, bounds: msgspec.Meta) -> None:
         """Take the type of keys, None for any text, and that of values."""
-        self.name, self._key, self._item, self._bounds = name, key, item, bounds
+        self.name: str = name
+        self._key, self._item, self._bounds = key, item, bounds
 
     def schema(self, definitions: Definitions) -> Schema:
         """Say what the values are, and the names where the type knows them."""
@@ -185,8 +188,9 @@ class Union(Node):
 
     def __init__(self, name: str, scalars: Leaf | None, array: Node | None, objects: Sequence[Node]) -> None:
         """Take what tells itself apart by its kind, and the objects."""
-        self.name, self._scalars, self._array, self._objects = name, scalars, array, objects
-        self.family = "object" if scalars is None and array is None else "any"
+        self.name: str = name
+        self._scalars, self._array, self._objects = scalars, array, objects
+        self.family: Family = "object" if scalars is None and array is None else "any"
 
     def schema(self, definitions: Definitions) -> Schema:
         """Offer each."""

@@ -37,7 +37,7 @@ class PydanticModel(Node):
         Raises:
             TypeFault: Your move: it cannot; the message has what pydantic says.
         """
-        self.name = kind.__name__
+        self.name: str = kind.__name__
         self.python = kind
         try:
             schema = _closed(kind.model_json_schema(ref_template=f"{_REFERENCE}{{model}}"))
@@ -56,7 +56,7 @@ class PydanticModel(Node):
             self._reference = f"{_REFERENCE}{own}"
             self._schema = schema
             self._nested = {own: schema, **self._nested}
-        self.family = _FAMILIES.get(self._schema.get("type"), "any")
+        self.family: Family = _FAMILIES.get(self._schema.get("type"), "any")
 
     def schema(self, definitions: Definitions) -> Schema:
         """Refer to it."""

@@ -145,13 +145,15 @@ class Leaf(Node):
         Raises:
             TypeError: msgspec knows no schema for it; the last line says why. Other errors too, such as `KeyError`.
         """
-        self.name = name
+        self.name: str = name
         self.hint = hint
         (self._schema,), self._nested = msgspec.json.schema_components([hint], ref_template="#/$defs/{name}")
         # In it, a default is the object itself.
         self._schema, self._nested = msgspec.to_builtins((self._schema, self._nested), str_keys=True)
         self._kinds = _kinds_of(self._schema, self._nested)
-        self.family = "any" if self._kinds is None else "array" if "array" in self._kinds else "scalar"
+        self.family: Family = (
+            "any" if self._kinds is None else "array" if "array" in self._kinds else "scalar"
+        )
 
     @property
     def is_name(self) -> bool:
@@ -244,8 +246,11 @@ class Remarked(Node):
 
     def __init__(self, inner: Node, remarks: Schema) -> None:
         """Take the type, and the keywords that stand beside it."""
-        self.inner, self._remarks = inner, remarks
-        self.name, self.family, self.python = inner.name, inner.family, inner.python
+        self.inner: Node = inner
+        self._remarks = remarks
+        self.name: str = inner.name
+        self.family: Family = inner.family
+        self.python: type | None = inner.python
 
     def schema(self, definitions: Definitions) -> Schema:
         """Put the remarks beside what the type says, which they win over."""
@@ -278,7 +283,8 @@ class Named(Node):
 
     def __init__(self, name: str, family: Family) -> None:
         """Take the name, and what it will be written as; `inner` is set when the type behind the name is read."""
-        self.name, self.family = name, family
+        self.name: str = name
+        self.family: Family = family
 
     def schema(self, definitions: Definitions) -> Schema:
         """Refer to it."""

@@ -18,7 +18,7 @@ from agentrail.errors import TypeFault
 from agentrail.messages import JsonValue
 from agentrail.typed.docstrings import described_names, described_whole
 from agentrail.typed.faults import MAX_CLASS_REASON, DecodingBudget, OutputFault, json_kind, member, mismatch
-from agentrail.typed.nodes import Definitions, Node, Schema, not_of_type
+from agentrail.typed.nodes import Definitions, Family, Node, Schema, not_of_type
 
 _NOTHING: Final = object()
 TYPE_MARKS: Final = frozenset({"Required", "NotRequired", "ReadOnly"})
@@ -50,7 +50,7 @@ class ClassField:
 class RecordType(Node):
     """A class with fields."""
 
-    family = "object"
+    family: Family = "object"
 
     def __init__(self, kind: Any, name: str, key: object) -> None:
         """Take the class, and what tells it from others; its fields come later, because they may hold the class itself."""

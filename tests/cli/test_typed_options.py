@@ -33,6 +33,7 @@ TYPED = {
     'extra_body={"seed": 1}': {"seed": 1},
     "verify=false": False,
     "trust_env=no": False,
+    "structured=tool": "tool",
     "images=off": False,
     "http2=0": False,
     "stall_policy=retry": "retry",

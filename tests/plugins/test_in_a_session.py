@@ -59,7 +59,9 @@ async def test_a_large_result_is_in_a_file_of_the_sandbox(supervisor):
     session = await supervisor.start_session(model=model, tools=[count], sandbox=sandbox, plugins=plugins)
     async with session.subscribe(after=0, kinds=[LargeResultOffloaded]) as events:
         assert await session.ask("Count") == "A thousand."
-        event = await anext(events)
+        event = next(
+            e for e in [await anext(events), await anext(events)] if isinstance(e, LargeResultOffloaded)
+        )
     assert (event.name, event.bytes) == ("count", len(NUMBERS))
     assert (await sandbox.read(event.path)).text == NUMBERS
     shown = (await session.messages())[2].results[0].text
@@ -139,7 +141,7 @@ async def test_a_reviewer_sends_an_answer_back_before_it_is_returned(supervisor)
     model = judging(["It is long.", "APPROVED"], kind="You review")
     plugins = [(Reflection, {"reviewer_model": "scripted:object"})]
     session = await supervisor.start_session(model=model, plugins=plugins)
-    assert await session.ask("Why?") == "Answer 1.Answer 2."
+    assert await session.ask("Why?") == "Answer 2."
     reviewed = [m for m in await session.messages() if getattr(m, "origin", None) == "intervention"]
     assert len(reviewed) == 1
 

@@ -32,6 +32,7 @@ GOOD = {
     "extra_body": {"seed": 1},
     "verify": False,
     "trust_env": False,
+    "structured": "tool",
     "images": False,
     "http2": False,
     "stall_policy": "retry",

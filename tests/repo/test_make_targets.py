@@ -12,13 +12,18 @@ ROOT = Path(__file__).parents[2]
 CHOOSES = ("-m", "-k", "--ignore", "--ignore-glob", "--deselect", "--last-failed", "--lf", "--maxfail", "-x")
 
 
-def pytest_runs(target: str) -> list[list[str]]:
-    """Give the arguments of each run of pytest that the target would make."""
+def commands(target: str) -> list[str]:
+    """Give the lines that the target would run."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     said = subprocess.run(
         ["make", "--dry-run", target], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
     )
-    lines = [shlex.split(line) for line in said.stdout.splitlines() if " -m pytest " in line]
+    return said.stdout.splitlines()
+
+
+def pytest_runs(target: str) -> list[list[str]]:
+    """Give the arguments of each run of pytest that the target would make."""
+    lines = [shlex.split(line) for line in commands(target) if " -m pytest " in line]
     return [words[words.index("pytest") + 1 :] for words in lines]
 
 
@@ -74,3 +79,8 @@ def test_the_options_that_every_run_has_leave_out_the_examples_alone():
 def test_an_option_that_chooses_is_seen(option):
     """The reading above is not blind."""
     assert chosen(["-n", "auto", option, "y"])
+
+
+def test_make_check_judges_types_as_users_see_them():
+    """Beside mypy, which reads our code, pyright reads what others do of it: each public type is said."""
+    assert [line for line in commands("check") if line.endswith(" -m scripts.verify_types")]

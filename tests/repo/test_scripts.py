@@ -7,6 +7,7 @@ import pytest
 from scripts.longest import PACKAGE, Place, Survey, report, survey, too_long
 from scripts.lower_bounds import ROOT, constraints
 from scripts.scenario_coverage import SERIES, as_ranges, covered_numbers, marked_numbers
+from scripts.verify_types import unsaid
 
 # A ceiling that only falls. Each of them stands at an actor's edge, where a crash becomes an exit reason; plain functions
 # of others are called through `otp.edges.contain`, which has one for all of them.
@@ -140,3 +141,34 @@ def test_every_dependency_has_a_lower_bound():
     """So `make test-minimum` leaves none out."""
     table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert len(list(constraints(table))) >= len(table["dependencies"])
+
+
+def symbol(name, *messages, known=True, ambiguous=True):
+    """What pyright reports of a symbol."""
+    told = [
+        {"message": message, "file": f"{ROOT}/agentrail/room.py", "range": {"start": {"line": 6}}}
+        for message in messages
+    ]
+    return {"name": name, "diagnostics": told, "isTypeKnown": known, "isTypeAmbiguous": ambiguous}
+
+
+def test_an_unsaid_type_is_named_at_its_root():
+    """One attribute without a type makes each signature that leads to it ambiguous: only the attribute is named."""
+    root = symbol(
+        "room.Door.width", "Type is missing type annotation and\n\xa0\xa0could be inferred differently"
+    )
+    unknown = symbol("room.Door.height", "Type unknown", known=False, ambiguous=False)
+    follows = symbol("room.open", 'Type of parameter "door" is partially unknown')
+    undocumented = symbol("room.Wall", 'No docstring found for class "room.Wall"', ambiguous=False)
+    assert unsaid({"symbols": [follows, root, undocumented, unknown]}) == [
+        "agentrail/room.py:7: room.Door.width: Type is missing type annotation and could be inferred differently",
+        "agentrail/room.py:7: room.Door.height: Type unknown",
+    ]
+    nowhere = symbol("room.Gate", 'Type of base class "room.Door" is partially unknown')
+    nowhere["diagnostics"][0]["file"] = ""
+    assert unsaid({"symbols": [nowhere]}) == [
+        'room.Gate: Type of base class "room.Door" is partially unknown'
+    ]
+    assert unsaid({"symbols": [follows, undocumented]}) == [
+        'agentrail/room.py:7: room.open: Type of parameter "door" is partially unknown'
+    ]

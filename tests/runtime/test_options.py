@@ -1,12 +1,18 @@
 """The options: all that is wrong is said at once, and nothing is started."""
 
 import math
+import re
 
+import attrs
 import pytest
 
+from agentrail.core.policy.prompt_settings import SETTINGS
 from agentrail.errors import ModelNotFound, OptionError, ToolDefinitionError
 from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolMessage, UserMessage
+from agentrail.providers.options import ProviderOptions
+from agentrail.runtime.handle import Session
 from agentrail.runtime.options import SessionOptions, make_options
+from agentrail.runtime.other_words import OTHER_WORDS
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import FunctionModel, ScriptedModel, says
 from agentrail.testing.tools import RecordingTool
@@ -138,6 +144,31 @@ def test_options_of_a_blueprint_are_checked_like_others():
     wrong = type("B", (), {"options": lambda _: {"model": "demo:", "max_turn": 3}})()
     with pytest.raises(OptionError, match="did you mean 'max_turns'"):
         make_options({"blueprint": wrong})
+
+
+OPTIONS = {one.name for one in attrs.fields(SessionOptions)}
+
+
+@pytest.mark.parametrize("word", OTHER_WORDS)
+async def test_a_word_of_another_library_is_answered_with_ours(supervisor, word):
+    """Who writes `instructions=` or `temperature=` is told where that goes here, and all that is named there exists."""
+    with pytest.raises(OptionError) as caught:
+        await supervisor.start_session(model="demo:", **{word: "x"})
+    (fault,) = caught.value.faults
+    assert fault == f"there is no option {word!r}: {OTHER_WORDS[word]}"
+    named = set(re.findall(r"\b(\w+)=(?!=)", fault))
+    assert named <= OPTIONS | {"output", "settings", "max_cost_usd", "max_total_tokens"}
+    assert named or "session." in fault
+    assert all(hasattr(Session, call) for call in re.findall(r"session\.(\w+)", fault))
+    assert set(re.findall(r"provider_opts={'(\w+)'", fault)) <= {
+        one.name for one in attrs.fields(ProviderOptions)
+    }
+    assert set(re.findall(r"settings={'(\w+)'", fault)) <= set(SETTINGS)
+
+
+def test_a_word_of_another_library_is_no_option():
+    """What is an option here is never answered with another one."""
+    assert not OPTIONS & set(OTHER_WORDS)
 
 
 async def test_a_session_begins_with_a_history_from_elsewhere(supervisor):

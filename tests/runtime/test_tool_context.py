@@ -28,6 +28,7 @@ from agentrail.events import (
     ToolExecutionEnd,
     UserResponded,
 )
+from agentrail.runtime.agent import Agent
 from agentrail.runtime.tool_calls import _MEMBERS
 from agentrail.sandboxes.composite import CompositeSandbox
 from agentrail.sandboxes.local import LocalSandbox
@@ -37,7 +38,7 @@ from agentrail.testing.orphans import no_orphans
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools import builtin
 from agentrail.tools.function import tool
-from tests.runtime.rig import calling, on_virtual_time, only, until
+from tests.runtime.rig import calling, on_virtual_time, only, until, wants
 from tests.sandboxes.rig import make_sandbox
 
 PATIENCE_SECONDS = 30
@@ -706,6 +707,7 @@ async def test_a_context_that_was_made_by_hand_has_nobody(tmp_path):
         progress=lambda _text: None,
     )
     assert await ctx.ask_user("Anybody?") is None
+    assert (ctx.tools, ctx.agents, ctx.prompt_mode, ctx.last_reply) == ((), (), "full", "")
     with pytest.raises(ProcessRefused, match="made by hand"):
         await ctx.open_process(["true"])
     with pytest.raises(ChildRefused, match="made by hand"):
@@ -715,6 +717,68 @@ async def test_a_context_that_was_made_by_hand_has_nobody(tmp_path):
 def test_a_context_knows_where_each_of_its_members_is():
     """What a tool may ask of a context that the session made is what it may ask of one that was made by hand."""
     assert {member.name for member in attrs.fields(ToolContext)} == set(_MEMBERS)
+
+
+@on_virtual_time
+async def test_a_tool_sees_the_session_that_it_works_in(supervisor):
+    """The tools and agents that there are, how the system prompt is made, and what was answered last: as of the start of the call."""
+    seen: list[tuple[Any, ...]] = []
+    kept: list[ToolContext] = []
+
+    @tool
+    async def look(ctx: ToolContext) -> str:
+        """Look around."""
+        seen.append((ctx.tools, ctx.agents, ctx.prompt_mode, ctx.last_reply))
+        return "seen"
+
+    @tool
+    async def keep(ctx: ToolContext) -> str:
+        """Look at nothing yet."""
+        kept.append(ctx)
+        return "kept"
+
+    model = ScriptedModel(
+        [wants("look"), says("One."), wants("look", "keep"), says("Two."), wants("look"), says("Three.")]
+    )
+    session = await supervisor.start_session(
+        model=model,
+        tools=[look, keep],
+        agents=[Agent(name="scout", description="Finds files.")],
+        prompt_mode="minimal",
+    )
+    for prompt in ("1", "2"):
+        await session.ask(prompt)
+    await session.detach_tools("keep")
+    await session.ask("3")
+    agents = (("scout", "Finds files."),)
+    assert seen == [
+        (("keep", "look"), agents, "minimal", ""),
+        (("keep", "look"), agents, "minimal", "One."),
+        (("look",), agents, "minimal", "Two."),
+    ]
+    (late,) = kept
+    assert (late.tools, late.last_reply) == (("keep", "look"), "One.")
+
+
+@on_virtual_time
+async def test_what_ended_without_an_answer_is_no_last_reply(supervisor):
+    """A cycle that was aborted before it said anything leaves the empty text."""
+    seen: list[str] = []
+
+    @tool
+    async def look(ctx: ToolContext) -> str:
+        """Look back."""
+        seen.append(ctx.last_reply)
+        return "seen"
+
+    hanging = HangingTool()
+    model = ScriptedModel([wants(hanging.name), wants("look"), says("Done.")])
+    session = await supervisor.start_session(model=model, tools=[look, hanging])
+    await session.prompt("Hang")
+    await hanging.started.wait()
+    await session.abort("enough")
+    await session.ask("Look")
+    assert seen == [""]
 
 
 @on_virtual_time

@@ -63,7 +63,7 @@ class ResponseFormat:
 
     def __init__(self, schema: JsonObject) -> None:
         """Take a schema that `fault_of_format` has nothing against."""
-        self.schema = frozen_json(schema)
+        self.schema: JsonObject = frozen_json(schema)
         self._faults_of = CompiledSchema(self.schema)
 
     def check(self, text: str, *, repaired: bool, misfit: str | None = None) -> AnswerVerdict:

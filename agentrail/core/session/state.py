@@ -5,7 +5,7 @@ else. All of it is frozen. Inside a step the same fields are those of a `Draft`,
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, final
 
@@ -63,7 +63,7 @@ class Phase(enum.Enum):
     """Where a session stands."""
 
     # Members are one of a kind; that of `Enum` hashes the name, in Python, in every step.
-    __hash__ = object.__hash__
+    __hash__: Callable[..., int] = object.__hash__
 
     IDLE = "idle"
     """Waiting for a prompt; or for a person, with a cycle that is suspended; or tearing down what an abort stopped."""

@@ -98,7 +98,7 @@ class Reading:
         self.ask = ask
         self.specs: Sequence[ToolSpec] = ()
         self.first: Message | None = None
-        self.stack = Stack(ask=ask)
+        self.stack: Stack = Stack(ask=ask)
         self.records: dict[str, PluginRecord] = {}
         self.by: object = None  # the plugin whose decision is being read
         self._resolve = resolve

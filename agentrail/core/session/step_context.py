@@ -59,14 +59,14 @@ class StepContext:
     """
 
     __slots__ = ("_open", "at_ms", "data", "effects", "suspended")
-    __deletable__ = ("_open", "data")  # by `close`; a compiled class has to be told
+    __deletable__: Final = ("_open", "data")  # by `close`; a compiled class has to be told
 
     def __init__(self, data: SessionData, at_ms: int, *, suspended: bool = False) -> None:
         """Begin with the data that the signal met, and whether it met a suspended cycle."""
-        self.data = Draft(*astuple(data))
-        self.at_ms = at_ms
+        self.data: Draft = Draft(*astuple(data))
+        self.at_ms: int = at_ms
         self.effects: list[Effect] = []
-        self.suspended = suspended
+        self.suspended: bool = suspended
         self._open: dict[EffectId, Owner] | None = None  # that of the draft, once this step may write to it
 
     def close(self) -> SessionData:

@@ -47,9 +47,9 @@ class ValidationBudget:
             patterns: All regular expressions that the schema holds the names of members against.
             schema_parts: The size of the schema.
         """
-        self.left = MAX_WORK
-        self.patterns = patterns
-        self.schema_parts = schema_parts
+        self.left: int = MAX_WORK
+        self.patterns: tuple[str, ...] = patterns
+        self.schema_parts: int = schema_parts
 
     def pay(self, units: float) -> None:
         """Take from what is left.

@@ -144,7 +144,7 @@ def _settled_usage(usage: TokenUsage) -> TokenUsage:
     return usage if _is_sound(usage) else settled(usage)
 
 
-def _members(values: frozenset[Any]) -> frozenset[Any]:
+def _members(values: Any) -> Any:  # a set goes in and a set comes out, so there is no order to lose
     members = [_settled(member) for member in values]
     return values if all(one in values for one in members) else frozenset(members)
 

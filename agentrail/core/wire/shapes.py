@@ -227,7 +227,7 @@ class Json(Shape):
     ) -> None:
         """Take the kinds that may stand there."""
         self.forms = forms
-        self.classes = (
+        self.classes: frozenset[type] = (
             forms
             | ({FrozenDict, MappingProxyType} if dict in forms else set())
             | ({FrozenList, tuple} if list in forms else set())
@@ -263,7 +263,7 @@ class Json(Shape):
 class Row(Shape):
     """An array of one kind of values, made into whatever holds them."""
 
-    forms = frozenset({list})
+    forms: frozenset[type] = frozenset({list})
 
     def __init__(
         self,
@@ -275,7 +275,7 @@ class Row(Shape):
         """Take the shape of what is in it, the class that holds it, and how one is made of a list."""
         self.item = item
         self.make = make
-        self.classes = classes or frozenset({kind})
+        self.classes: frozenset[type] = classes or frozenset({kind})
 
     def encode(self, value: Any, table: Any) -> PlainJson:
         """Write each."""
@@ -323,8 +323,8 @@ class _SetOf(Row):
 class Fixed(Shape):
     """A tuple of so many places, each with its own shape."""
 
-    classes = frozenset({tuple})
-    forms = frozenset({list})
+    classes: frozenset[type] = frozenset({tuple})
+    forms: frozenset[type] = frozenset({list})
 
     def __init__(self, places: tuple[Shape, ...]) -> None:
         """Take the shape of each place."""
@@ -384,7 +384,7 @@ def _fields(items: Iterator[tuple[str, Callable[[Any, Any], Any], Any]], table: 
 class Fields(Shape):
     """An object with all fields of a Struct or an attrs class."""
 
-    forms = frozenset({dict})
+    forms: frozenset[type] = frozenset({dict})
 
     def __init__(
         self,
@@ -408,8 +408,8 @@ class Fields(Shape):
         self._by_name = fields
         self._required = _required(kind)
         self._tag = tag
-        self.classes = frozenset({kind})
-        self.tags = frozenset({tag} if tag else ())
+        self.classes: frozenset[type] = frozenset({kind})
+        self.tags: frozenset[tuple[str, str]] = frozenset({tag} if tag else ())
         if tag is not None and tag[0] in fields:
             message = f"{kind.__name__} has a field {tag[0]!r}, by which classes are told apart"
             raise TypeError(message)

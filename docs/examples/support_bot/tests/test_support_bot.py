@@ -19,7 +19,7 @@ WANTS_IT_BACK = [
 
 @pytest.fixture
 def person(monkeypatch):
-    """A person at the terminal, who says what is in the list, and what that one was asked."""
+    """An operator at the terminal, who says what is in the list, and what that one was asked."""
     answers, asked = [], []
 
     def say(hint):

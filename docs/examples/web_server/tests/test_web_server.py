@@ -111,7 +111,7 @@ async def test_a_follower_leaves_and_the_cycle_goes_on(app, client):
 
 
 async def test_who_prompted_leaves_and_the_cycle_is_aborted(app, client):
-    """The answer would find no reader, so it is not paid for."""
+    """The answer would not be read, and is not paid for."""
     await start(app, ScriptedModel([says("Hm.", pause_seconds=SLOW)]), "slow")
     async with prompted(client, "slow", "Think") as events:
         await read(events, until="agent_start")

@@ -1,0 +1,24 @@
+"""What a model is told where a caller tells it nothing: how work is done in a session. No policy of an application enters here."""
+
+from typing import Final
+
+from agentrail.core.session.state import PromptMode
+
+BASE_PROMPT: Final = (
+    "You work in a session: messages of a user come in, and your last answer to each is what they read. "
+    "Where you have tools, use them instead of guessing, and go on until what was asked for is done. "
+    "Then say what you did and what came of it, and not what you would do; what failed or was not done, say so. "
+    "Where it is unclear what is wanted, and a wrong guess would do harm, ask first."
+)
+"""Short, and the same for all models: it stands in front of every request, and a provider's prompt cache begins with it."""
+
+
+def decide_system_prompt(own: str | None, mode: PromptMode, *, base_prompt: bool) -> str | None:
+    """Give what a session starts with: its own prompt; without one the base prompt, in the mode that has it."""
+    is_wanted = own is None and mode == "full" and base_prompt
+    return BASE_PROMPT if is_wanted else own
+
+
+def decide_inherited(prompt: str | None) -> str | None:
+    """Give what a session below has of the prompt above: the base prompt is no part of a task."""
+    return None if prompt == BASE_PROMPT else prompt

@@ -1,0 +1,415 @@
+"""`stream` ends with its cycle, whatever ends that; what is read is of this cycle, and `reply` says what came of it (X-002)."""
+
+import pytest
+import trio
+
+from agentrail import plugins as p
+from agentrail.errors import (
+    CallingSelf,
+    CycleAborted,
+    CycleFailed,
+    Overloaded,
+    PromptError,
+    PromptQueueFull,
+    SessionDown,
+    SubscriberTooSlow,
+    YourMove,
+)
+from agentrail.events import (
+    AgentAbort,
+    AgentEnd,
+    AgentError,
+    AgentStart,
+    ApprovalRequired,
+    MessageDelta,
+    PromptDropped,
+    PromptRejected,
+    ResponseComplete,
+    SessionEnd,
+    ToolExecutionStart,
+)
+from agentrail.plugins import HumanApproval
+from agentrail.testing.cancelling import crash
+from agentrail.testing.models import ScriptedModel, calls, fails, says
+from agentrail.testing.tools import HangingTool, RecordingTool
+from agentrail.tools.function import tool
+from tests.runtime.rig import calling, kinds, on_virtual_time, saying, until, wants
+
+pytestmark = pytest.mark.experience("X-002")
+
+
+class Refusing(p.Plugin[None]):
+    """Lets no prompt begin."""
+
+    def init(self):
+        """There is nothing to keep."""
+        return
+
+    @p.on(p.BeforePrompt)
+    def judge(self, event, state, ctx):
+        """Refuse it."""
+        return p.Abort("not today", state)
+
+
+async def read(stream):
+    """Read to the end, which has to come."""
+    with trio.fail_after(20):
+        return [event async for event in stream]
+
+
+async def hang(supervisor, **options):
+    """Start a session whose tool hangs, and the stream of its prompt, which has begun."""
+    tool = HangingTool()
+    session = await supervisor.start_session(model=calling("hang"), tools=[tool], **options)
+    return session, tool
+
+
+async def test_a_cycle_that_finishes(supervisor):
+    """From the prompt to the end; the reply has the answer, what was said, used and numbered."""
+    model = ScriptedModel([calls(("record", {}), text="Let me look. "), says("One", " two.")])
+    session = await supervisor.start_session(model=model, tools=[RecordingTool()])
+    async with session.stream("Hi") as events:
+        seen = await read(events)
+    assert (kinds(seen)[0], kinds(seen)[-1]) == ("PromptReceived", "AgentEnd")
+    assert {event.ref for event in seen if isinstance(event, AgentStart)} == {events.ref}
+    reply = events.reply
+    assert (reply.text, reply.output, reply.all_text) == ("One two.", "One two.", "Let me look. \n\nOne two.")
+    assert (reply.turns, reply.stop_reason, reply.usage.output) == (2, "end", 10)
+    assert reply.cost_usd == reply.usage.cost_usd
+    assert (reply.events_from, reply.events_to) == (seen[0].meta.seq, seen[-1].meta.seq)
+    assert reply.messages == seen[-1].messages
+    assert [event async for event in events] == []
+
+
+async def test_a_cycle_that_fails(supervisor):
+    """The iteration ends with it; `reply` raises, and so does the loop where that was asked for."""
+    session = await supervisor.start_session(
+        model=ScriptedModel([fails(Overloaded("busy"))] * 2), max_retries=0
+    )
+    async with session.stream("Hi") as events:
+        assert isinstance((await read(events))[-1], AgentError)
+    with pytest.raises(CycleFailed, match="overloaded"):
+        _ = events.reply
+    async with session.stream("Hi", raise_on_failure=True) as events:
+        with pytest.raises(CycleFailed, match="overloaded"):
+            await read(events)
+
+
+async def test_a_cycle_that_is_aborted(supervisor):
+    """The last event is the abort."""
+    session, tool = await hang(supervisor)
+    async with session.stream("Hi") as events:
+        await tool.started.wait()
+        await session.abort("enough")
+        assert isinstance((await read(events))[-1], AgentAbort)
+    with pytest.raises(CycleAborted, match="enough"):
+        _ = events.reply
+
+
+async def test_a_prompt_that_a_plugin_refuses(supervisor):
+    """It never had a cycle, and the stream ends all the same."""
+    session = await supervisor.start_session(model=saying("never"), plugins=[Refusing])
+    async with session.stream("Hi") as events:
+        seen = await read(events)
+    assert [type(event) for event in seen if isinstance(event, PromptRejected | AgentAbort)] == [
+        PromptRejected,
+        AgentAbort,
+    ]
+    with pytest.raises(CycleAborted, match="not today"):
+        _ = events.reply
+
+
+@pytest.mark.parametrize("how", ["cleared", "taken back"])
+async def test_a_prompt_that_is_thrown_away(supervisor, how):
+    """Out of the queue, with all others or alone: the stream says so, and ends. No other cycle is touched by the second."""
+    session, tool = await hang(supervisor)
+    await session.prompt("first")
+    await tool.started.wait()
+    async with session.stream("second") as events:
+        with trio.fail_after(5):
+            assert kinds([await anext(events)]) == ["PromptQueued"]
+        if how == "cleared":
+            await session.abort("all of it", clear_queue=True)
+        else:
+            await session.abort("that one", ref=events.ref)
+        assert isinstance((await read(events))[-1], PromptDropped)
+    with pytest.raises(CycleAborted):
+        _ = events.reply
+    assert (await session.status()).phase == ("idle" if how == "cleared" else "executing_tools")
+    await session.abort()
+
+
+@pytest.mark.parametrize("how", ["stopped", "supervisor"])
+async def test_a_session_that_ends_in_the_middle(supervisor, how):
+    """It was aborted, and the stream ends."""
+    session, tool = await hang(supervisor)
+    async with session.stream("Hi") as events, trio.open_nursery() as nursery:
+        await tool.started.wait()
+        nursery.start_soon(session.stop if how == "stopped" else supervisor.stop_all, "over")
+        seen = await read(events)
+    assert isinstance(seen[-1], AgentAbort)
+    with pytest.raises(CycleAborted):
+        _ = events.reply
+
+
+@on_virtual_time
+async def test_a_session_that_crashes_and_one_that_is_parked(supervisor):
+    """The cycle of the first failed; so did that of the second, which comes back no more."""
+    session, tool = await hang(supervisor)
+    async with session.stream("Hi") as events:
+        await tool.started.wait()
+        crash(session, "a cosmic ray")
+        seen = await read(events)
+    assert isinstance(seen[-1], AgentError)
+    assert seen[-1].error.code == "session_restarted"
+    for _ in range(2):
+        tool = HangingTool()
+        await session.replace_tools(tool)
+        crash(session, "once more")
+        await trio.sleep(0.2)
+    with pytest.raises(SessionDown):
+        async with session.stream("Hi"):
+            pass
+
+
+@on_virtual_time
+async def test_a_session_that_is_parked_in_the_middle(supervisor):
+    """Crashes in a row, with a cycle that waits: the stream ends with the session."""
+    session = await supervisor.start_session(model=saying(*["x"] * 9))
+    for _ in range(2):
+        crash(session, "a cosmic ray")
+        await trio.sleep(0.3)
+    await session.attach_tools(held := HangingTool())
+    session_model = calling("hang")
+    await session.switch_model(session_model)
+    async with session.stream("Hi") as events:
+        await held.started.wait()
+        crash(session, "the third")
+        seen = await read(events)
+    assert isinstance(seen[-1], AgentError | SessionEnd)
+    with pytest.raises((CycleFailed, SessionDown)):
+        _ = events.reply
+
+
+async def test_a_prompt_that_decides_an_approval(supervisor):
+    """It begins no cycle; it ends with the one that it lets go on."""
+    model = ScriptedModel([wants("record"), says("done")])
+    session = await supervisor.start_session(
+        model=model,
+        tools=[RecordingTool()],
+        plugins=[(HumanApproval, {"require_approval_for": ["record"]})],
+    )
+    await session.prompt("go")
+    await session.wait_for(ApprovalRequired, timeout_seconds=5)
+    async with session.stream("approve") as events:
+        seen = await read(events)
+    assert isinstance(seen[-1], AgentEnd)
+    assert events.reply.text == "done"
+
+
+async def test_it_supersedes_a_cycle_that_waits(supervisor):
+    """The end of that one is not its own."""
+    model = ScriptedModel([wants("record"), says("second")])
+    session = await supervisor.start_session(
+        model=model, tools=[RecordingTool()], plugins=[(HumanApproval, {"require_approval_for": ["record"]})]
+    )
+    await session.prompt("go")
+    await session.wait_for(ApprovalRequired, timeout_seconds=5)
+    async with session.stream("Never mind.") as events:
+        seen = await read(events)
+    assert [event.ref for event in seen if isinstance(event, AgentEnd)] == [events.ref]
+    assert events.reply.text == "second"
+
+
+async def test_behind_another_cycle(supervisor):
+    """Of the other nothing is read, however much it says."""
+    gate = trio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait for the test."""
+        await gate.wait()
+        return "waited"
+
+    model = ScriptedModel([wants("wait"), says("first"), says("second")])
+    session = await supervisor.start_session(model=model, tools=[wait])
+    await session.prompt("one")
+    async with session.stream("two") as events:
+        gate.set()
+        seen = await read(events)
+    assert kinds(seen)[:2] == ["PromptQueued", "AgentStart"]
+    assert [event.delta for event in seen if isinstance(event, MessageDelta)] == ["second"]
+    assert sum(isinstance(event, AgentEnd) for event in seen) == 1
+    assert (events.reply.text, events.reply.events_from) == ("second", seen[0].meta.seq)
+
+
+async def test_kinds_and_the_end(supervisor):
+    """Only these come, and how it ends; the reply is whole."""
+    session = await supervisor.start_session(model=calling("record", then="done"), tools=[RecordingTool()])
+    async with session.stream("Hi", kinds=[ToolExecutionStart], deltas=False) as events:
+        assert kinds(await read(events)) == ["ToolExecutionStart", "AgentEnd"]
+    assert events.reply.text == "done"
+
+
+@pytest.mark.parametrize("deltas", [True, False])
+@on_virtual_time
+async def test_text(supervisor, deltas):
+    """As it is said; without deltas a response at a time. A cycle that fails raises behind it."""
+    model = ScriptedModel(
+        [says("One", " two.", pause_seconds=0.001), says("Half", " of it"), fails(Overloaded("busy"))]
+    )
+    session = await supervisor.start_session(model=model, max_retries=0)
+    async with session.stream("Hi", deltas=deltas) as events:
+        said = [text async for text in events.text()]
+    assert said == (["One", " two."] if deltas else ["One two."])
+    await session.ask("Again")
+    async with session.stream("Hi", deltas=deltas) as events:
+        with pytest.raises(CycleFailed, match="overloaded"):
+            _ = [text async for text in events.text()]
+
+
+async def test_left_in_the_middle_it_goes_on(supervisor):
+    """Nobody reads it, and it ends well."""
+    gate = trio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait for the test."""
+        await gate.wait()
+        return "waited"
+
+    session = await supervisor.start_session(model=calling("wait"), tools=[wait])
+    async with session.stream("Hi") as events:
+        assert kinds([await anext(events)]) == ["PromptReceived"]
+    with pytest.raises(YourMove, match="has not been read to its end"):
+        _ = events.reply
+    gate.set()
+    assert await session.collect_reply() == "done"
+
+
+@pytest.mark.parametrize("leaving", ["the block", "a cancellation", "an exception"])
+async def test_left_in_the_middle_it_is_aborted(supervisor, leaving):
+    """With `on_leave="abort"`, however the block is left; what waits behind it is not."""
+    session, tool = await hang(supervisor)
+
+    async def leave(scope):
+        async with session.stream("Hi", on_leave="abort"):
+            await tool.started.wait()
+            await session.prompt("next")
+            if leaving == "a cancellation":
+                scope.cancel()
+                await trio.lowlevel.checkpoint()
+            assert leaving != "an exception"
+
+    with trio.CancelScope() as scope:
+        if leaving == "an exception":
+            with pytest.raises(AssertionError):
+                await leave(scope)
+        else:
+            await leave(scope)
+    with trio.fail_after(5):
+        await session.wait_for(lambda event: isinstance(event, AgentEnd))
+        assert await session.collect_reply() == "done"
+    assert tool.stopped == 1
+
+
+async def test_left_while_it_waits_it_leaves_the_queue(supervisor):
+    """The cycle in front of it is another's, and goes on."""
+    session, tool = await hang(supervisor)
+    first = await session.prompt("first")
+    await tool.started.wait()
+    async with session.stream("second", on_leave="abort") as events:
+        assert kinds([await anext(events)]) == ["PromptQueued"]
+    status = await session.status()
+    assert (status.phase, status.queued, tool.stopped) == ("executing_tools", (), 0)
+    assert (await session.wait_for(AgentStart)).ref == first.ref
+    await session.abort()
+
+
+async def test_left_behind_its_end_nothing_is_aborted(supervisor):
+    """Another cycle runs by then, and goes on."""
+    gate = trio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait for the test."""
+        await gate.wait()
+        return "waited"
+
+    model = ScriptedModel([says("one"), wants("wait"), says("two")])
+    session = await supervisor.start_session(model=model, tools=[wait])
+    async with session.stream("Hi", on_leave="abort") as events:
+        await read(events)
+        await session.prompt("next")
+    gate.set()
+    assert await session.collect_reply() == "two"
+
+
+async def test_what_is_refused_is_raised_when_it_is_entered(supervisor):
+    """Like `prompt`; nothing was sent for an argument that cannot be."""
+    session, tool = await hang(supervisor, max_prompt_queue=0)
+    with pytest.raises(PromptError):
+        session.stream("")
+    await session.prompt("first")
+    await tool.started.wait()
+    with pytest.raises(PromptQueueFull):
+        async with session.stream("second"):
+            pass
+    await session.stop()
+    with pytest.raises(SessionDown):
+        async with session.stream("third"):
+            pass
+
+
+async def test_it_is_entered_once(supervisor):
+    """And read inside of its block."""
+    session = await supervisor.start_session(model=saying("a", "b"))
+    stream = session.stream("Hi")
+    with pytest.raises(YourMove, match="not entered"):
+        await anext(stream)
+    async with stream:
+        await read(stream)
+    with pytest.raises(YourMove, match="entered before"):
+        async with stream:
+            pass
+    assert await session.ask("x") == "b"
+
+
+async def test_a_reader_that_is_too_slow(supervisor):
+    """It hears so; the cycle goes on, and its end can be collected."""
+    session = await supervisor.start_session(model=saying("done"))
+    async with session.stream("Hi", buffer=2) as events:
+        assert await session.collect_reply() == "done"
+        with pytest.raises(SubscriberTooSlow):
+            await read(events)
+
+
+async def test_from_inside_of_a_tool(supervisor):
+    """It would wait for itself."""
+    found = []
+
+    @tool
+    async def inner() -> str:
+        """Prompt its own session."""
+        for call in (lambda: session.stream("x"), lambda: session.run("x")):
+            try:
+                made = call()
+                if hasattr(made, "__await__"):
+                    await made
+            except CallingSelf as error:
+                found.append(error)
+        return "ok"
+
+    session = await supervisor.start_session(model=calling("inner"), tools=[inner])
+    await session.ask("go")
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize("raised", [AgentEnd, ResponseComplete])
+async def test_both_a_stream_and_a_subscriber(supervisor, raised):
+    """One does not disturb the other."""
+    session = await supervisor.start_session(model=saying("a"))
+    async with session.subscribe() as all_of_it, session.stream("Hi") as events:
+        mine = await read(events)
+        theirs = await until(all_of_it, AgentEnd)
+    assert [e for e in theirs if isinstance(e, raised)] == [e for e in mine if isinstance(e, raised)]

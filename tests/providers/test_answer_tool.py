@@ -1,0 +1,165 @@
+"""Structured answers of models that take no schema: a tool that nobody runs, whose call is read as text."""
+
+import json
+
+import pytest
+import trio
+
+import agentrail
+from agentrail.core.protocol.request import (
+    ArgumentsDelta,
+    Completed,
+    EffectId,
+    ModelRequest,
+    TextDelta,
+    ToolCallStarted,
+)
+from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
+from agentrail.messages import AssistantMessage, Text, TokenUsage, UserMessage
+from agentrail.providers.answer_tool import AnswerChunks, with_answer_tool
+from agentrail.providers.anthropic import AnthropicMessages
+from agentrail.providers.http import HttpClients
+from agentrail.providers.options import ProviderOptions
+from agentrail.testing.serving import ServedReply, open_server
+from tests.providers.transcripts import KEY
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+def request(*tools, schema=SCHEMA, tool_choice="auto"):
+    """A request whose answer is to have a shape."""
+    specs = [ToolSpec(name=name, description="d", parameters={"type": "object"}) for name in tools]
+    return ModelRequest(
+        attempt=EffectId("r1"),
+        model="x:m",
+        system=None,
+        messages=(UserMessage(content=(Text(text="Hi"),)),),
+        tools=Toolbox(specs),
+        tool_choice=tool_choice,
+        response_format=schema,
+    )
+
+
+def test_the_tool_is_put_in():
+    """With the schema as its parameters, under a name that no other has; on the last turn it is alone, and can be called."""
+    told, name = with_answer_tool(request("look", "final_answer"))
+    assert name == "final_answer_"
+    assert told.tools.names == ("final_answer", "final_answer_", "look")
+    assert told.tools.specs[1].parameters == SCHEMA
+    assert (told.response_format, told.tool_choice) == (None, "auto")
+    told, name = with_answer_tool(request("look", tool_choice="none"))
+    assert (told.tools.names, told.tool_choice) == (("final_answer",), "auto")
+
+
+@pytest.mark.parametrize("schema", [None, {"type": "array"}, {}])
+def test_where_no_tool_could_take_it_the_request_stays(schema):
+    """It is the very one."""
+    asked = request("look", schema=schema)
+    assert with_answer_tool(asked) == (asked, None)
+
+
+async def answered(*chunks):
+    """What a session reads of such chunks."""
+
+    async def stream():
+        for chunk in chunks:
+            await trio.lowlevel.checkpoint()
+            yield chunk
+
+    return [chunk async for chunk in AnswerChunks(stream(), "final_answer")]
+
+
+def completed(*blocks, stop_reason="tool_use"):
+    """The last chunk."""
+    message = AssistantMessage(content=blocks, model="x:m", stop_reason=stop_reason)
+    return Completed(stop_reason, message, TokenUsage())
+
+
+async def test_a_call_of_it_is_text():
+    """As it was written, in the pieces in which it came."""
+    pieces = ('{"city":', ' "Lis', 'bon"}')
+    read = await answered(
+        ToolCallStarted(0, "c1", "final_answer"),
+        *[ArgumentsDelta(0, piece) for piece in pieces],
+        completed(read_call("c1", "final_answer", "".join(pieces))),
+    )
+    assert read[:-1] == [TextDelta(piece) for piece in pieces]
+    assert read[-1].message.content == (Text(text="".join(pieces)),)
+    assert (read[-1].stop_reason, read[-1].message.stop_reason) == ("end", "end")
+
+
+async def test_beside_other_calls():
+    """They are calls, and run; the model answers again when it has their results."""
+    call = read_call("c2", "look", "{}")
+    read = await answered(
+        ToolCallStarted(0, "c1", "final_answer"),
+        ArgumentsDelta(0, "{}"),
+        ToolCallStarted(1, "c2", "look"),
+        ArgumentsDelta(1, "{}"),
+        completed(read_call("c1", "final_answer", "{}"), call),
+    )
+    assert [type(chunk) for chunk in read] == [TextDelta, ToolCallStarted, ArgumentsDelta, Completed]
+    assert read[-1].message.content == (Text(text="{}"), call)
+    assert read[-1].stop_reason == "tool_use"
+
+
+@pytest.mark.parametrize("written", ['{"city": 3', "[]", '{"city": "ö"}'])
+async def test_what_is_malformed_or_came_in_one_piece(written):
+    """Is judged as text, like any answer."""
+    read = await answered(completed(read_call("c1", "final_answer", written)))
+    said = read[-1].message.content[0].text
+    assert said == written or json.loads(said) == json.loads(written)
+
+
+async def test_what_is_none_of_it_passes():
+    """Text, and the calls of others."""
+    chunks = [TextDelta("Hi"), ToolCallStarted(0, "c1", "look"), ArgumentsDelta(0, "{}")]
+    chunks.append(completed(Text(text="Hi"), read_call("c1", "look", "{}")))
+    assert await answered(*chunks) == chunks
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "schemas"),
+    [
+        ("claude-3-5-haiku-latest", {}, "tool"),
+        ("claude-sonnet-4-20250514", {}, "tool"),
+        ("claude-sonnet-4-5", {}, "native"),
+        ("claude-opus-4-1", {}, "native"),
+        ("claude-3-5-haiku-latest", {"structured": "native"}, "native"),
+        ("claude-sonnet-4-5", {"structured": "tool"}, "tool"),
+    ],
+)
+def test_which_models(model, options, schemas):
+    """What is known of a model, unless the option says."""
+    provider = AnthropicMessages(ProviderOptions.parse({"api_key": KEY, **options}), HttpClients())
+    assert provider.capabilities(model).schemas == schemas
+
+
+async def test_over_the_wire():
+    """A server that knows tools and no schema: the program has its value."""
+
+    def event(delta, reason=None):
+        choice = {"index": 0, "delta": delta, "finish_reason": reason}
+        return f"data: {json.dumps({'choices': [choice]})}\n\n".encode()
+
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "final_answer", "arguments": ""}}
+    part = {"index": 0, "function": {"arguments": '{"city": "Lisbon"}'}}
+    body = (
+        event({"tool_calls": [call]})
+        + event({"tool_calls": [part]})
+        + event({}, "tool_calls")
+        + b"data: [DONE]\n\n"
+    )
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+    with trio.fail_after(10):
+        async with open_server(ServedReply(pieces=(head + body,))) as server:
+            options = {"base_url": f"{server.url}/v1", "structured": "tool"}
+            async with agentrail.open_supervisor(environ={}) as supervisor:
+                session = await supervisor.start_session(model="openai-chat:m", provider_opts=options)
+                assert await session.ask("Where?", output=dict[str, str]) == {"city": "Lisbon"}
+                assert [m.text for m in await session.messages() if isinstance(m, AssistantMessage)] == [
+                    '{"city": "Lisbon"}'
+                ]
+            sent = json.loads(server.requests[0][1])
+    assert [tool["function"]["name"] for tool in sent["tools"]] == ["final_answer"]
+    assert "response_format" not in sent
