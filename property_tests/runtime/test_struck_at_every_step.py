@@ -104,7 +104,7 @@ async def retries(stage, tell):
         tell(await hear(session, "third"))
 
 
-TOLD_OF_RETRIES = ["I look. Once more. Found it.", "third"]
+TOLD_OF_RETRIES = ["Found it.", "third"]
 
 
 # --- approvals and questions
@@ -334,7 +334,8 @@ async def plugins(stage, tell):
 
         async def listen():
             async for event in events:
-                heard.add(event.payload)
+                if isinstance(event, PluginEvent):
+                    heard.add(event.payload)
 
         nursery.start_soon(listen)
         await session.prompt("work")

@@ -5,6 +5,7 @@ That they work is tested where what they use is installed: `make examples`.
 
 import ast
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,15 @@ def test_a_page_shows_the_program_that_is_tested(page):
 def test_a_program_imports_from_the_front_doors(program):
     """And from nowhere below them (14.5)."""
     assert imported_from(program.read_text(encoding="utf-8")) <= {*DOORS}
+
+
+def test_the_lengths_side_by_side_are_those_of_the_programs():
+    """Ours and theirs."""
+    page = ROOT / "docs" / "explanation" / "side-by-side.md"
+    said = re.findall(r"\[(\d+) lines\]\((\S+)\)", page.read_text(encoding="utf-8"))
+    assert len(said) == 3 * len(FROM_DOCS_ALONE)
+    for lines, program in said:
+        assert int(lines) == len((page.parent / program).read_text(encoding="utf-8").splitlines()), program
 
 
 def test_an_import_from_below_is_seen():

@@ -1,5 +1,9 @@
 """The answer is tested without a model."""
 
+from contextlib import asynccontextmanager
+
+import trio
+from agentrail import open_session
 from agentrail.errors import Authentication
 from agentrail.testing.models import FunctionModel, ScriptedModel, fails, says
 
@@ -47,3 +51,21 @@ async def test_a_model_that_says_nothing(capsys):
     """The patience ends."""
     await structured_answer.main("Hello", ScriptedModel([says("Hm.", pause_seconds=3600)]), patience=0.1)
     assert "no answer within 0.1 s" in capsys.readouterr().out
+
+
+async def test_a_cycle_that_is_aborted(capsys, monkeypatch, nursery):
+    """It says why, too."""
+
+    @asynccontextmanager
+    async def open_and_abort(**given):
+        async with open_session(**given) as session:
+            nursery.start_soon(abort_soon, session)
+            yield session
+
+    async def abort_soon(session):
+        await trio.sleep(0.1)
+        await session.abort("enough")
+
+    monkeypatch.setattr(structured_answer.agentrail, "open_session", open_and_abort)
+    await structured_answer.main("Hello", ScriptedModel([says("Hm.", pause_seconds=3600)]))
+    assert capsys.readouterr().out == "No ticket: the cycle was aborted: enough\n"

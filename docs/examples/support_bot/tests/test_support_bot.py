@@ -1,6 +1,10 @@
 """The bot is tested without a model and without a person."""
 
+from contextlib import asynccontextmanager
+
 import pytest
+import trio
+from agentrail import open_session
 from agentrail.errors import Authentication
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
 
@@ -74,3 +78,21 @@ async def test_a_model_that_says_nothing(capsys):
     """The patience ends."""
     await support_bot.main("Hello?", ScriptedModel([says("Hm.", pause_seconds=3600)]), patience=0.1)
     assert capsys.readouterr().out.startswith("No answer, TooSlowError")
+
+
+async def test_a_cycle_that_is_aborted(capsys, monkeypatch, nursery):
+    """It says why, too."""
+
+    @asynccontextmanager
+    async def open_and_abort(**given):
+        async with open_session(**given) as session:
+            nursery.start_soon(abort_soon, session)
+            yield session
+
+    async def abort_soon(session):
+        await trio.sleep(0.1)
+        await session.abort("enough")
+
+    monkeypatch.setattr(support_bot, "open_session", open_and_abort)
+    await support_bot.main("Hello?", ScriptedModel([says("Hm.", pause_seconds=3600)]))
+    assert capsys.readouterr().out == "No answer, CycleAborted: the cycle was aborted: enough\n"
