@@ -131,7 +131,7 @@ class CycleStream:
             self._call = self._cell.pending_calls.open(self._prompt, self._send, on_answered=self._events.end)
             await self._wait_for_acceptance(self._call)
         except BaseException:
-            await self._leave()
+            await self._leave()  # noqa: ASYNC102 - a cancellation cuts what is waited for there, and not what is sent
             raise
         return self
 
@@ -139,7 +139,7 @@ class CycleStream:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Read no more. A cycle that has not ended goes on, or is aborted and waited for, as `on_leave` says."""
-        await self._leave()
+        await self._leave()  # noqa: ASYNC102 - as above
 
     def __aiter__(self) -> Self:
         """Iterate over oneself: there is one position, and two readers would share it."""

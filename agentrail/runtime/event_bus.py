@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from agentrail.errors import CursorAhead, SessionDown, SessionRested
-from agentrail.events import Envelope, Event, EventsLost
+from agentrail.events import TERMINAL, AgentStart, Envelope, Event, EventsLost, PromptReceived
 from agentrail.messages import SessionId
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
 
@@ -54,13 +54,20 @@ class EventBus:
         """The number of the last committed event."""
         return self._last.seq
 
-    def last_seq_before(self, kind: type[Event]) -> int | None:
-        """Give the number in front of the last event of a class that is still kept; None where none is."""
+    def last_seq_before_cycle(self) -> int | None:
+        """Give the number in front of the last cycle, as far as it is still kept: of its prompt, where that began at once."""
         kept, first = self._kept, self._first
+        found: int | None = None
+        began: AgentStart | None = None
         for seq in range(self.last_seq, self.last_seq - len(kept), -1):
-            if type(kept[(seq - first) % self._keep]) is kind:
-                return seq - 1
-        return None
+            event = kept[(seq - first) % self._keep]
+            if began is None and type(event) is AgentStart:
+                found, began = seq - 1, event
+            elif began is not None and type(event) is PromptReceived:
+                return seq - 1 if event.ref == began.ref else found
+            elif began is not None and type(event) in TERMINAL:
+                return found
+        return found
 
     def is_last(self, event: Event) -> bool:
         """Say whether this very event is the last committed one; an equal number of another session is none."""

@@ -8,7 +8,7 @@ from attrs import frozen
 
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.errors import CycleAborted, CycleFailed, EventMissed, OptionError, SessionDown
-from agentrail.events import KINDS, AgentAbort, AgentEnd, AgentError, AgentStart, Event
+from agentrail.events import KINDS, AgentAbort, AgentEnd, AgentError, Event
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.subscription import Terms
 
@@ -65,7 +65,7 @@ class EventWait:
         await trio.lowlevel.checkpoint()
         cell = self._cell
         # Between a prompt and its cycle, while others judge it or it waits, what was published is of another one.
-        after = None if _is_coming(cell.state) else cell.bus.last_seq_before(AgentStart)
+        after = None if _is_coming(cell.state) else cell.bus.last_seq_before_cycle()
         if after is None and cell.ending is None and _is_idle(cell.state):
             raise EventMissed(self._said("there was no cycle yet"))
         terms = Terms(kinds=None, deltas=True, buffer=_BUFFER)

@@ -9,6 +9,7 @@ from agentrail.events import (
     AgentStart,
     ApprovalRequired,
     MessageDelta,
+    PromptReceived,
     ToolExecutionEnd,
     ToolExecutionStart,
 )
@@ -35,6 +36,21 @@ async def test_what_was_published_counts(supervisor):
     with pytest.raises(ReplyTimeout, match=r"no ToolExecutionEnd within 0\.01 s"):
         await session.wait_for(ToolExecutionEnd, timeout_seconds=0.01)
     await session.abort()
+
+
+async def test_the_cycle_begins_with_its_prompt(supervisor):
+    """What was published between the prompt and its cycle belongs to it; where it waited, the cycle alone does."""
+    tool = HangingTool()
+    session = await supervisor.start_session(model=ScriptedModel([wants("hang"), says("two")]), tools=[tool])
+    first = await session.prompt("first")
+    await tool.started.wait()
+    assert (await session.wait_for(PromptReceived)).ref == first.ref
+    second = await session.prompt("second")
+    await session.abort(ref=first.ref)
+    assert await session.collect_reply() == "two"
+    assert (await session.wait_for(AgentStart)).ref == second.ref
+    with pytest.raises(EventMissed):
+        await session.wait_for(PromptReceived)
 
 
 async def test_what_comes_is_waited_for(supervisor):
