@@ -116,7 +116,7 @@ def test_all_that_the_pages_import_stands_in_the_door():
         alias.name
         for page in (ROOT / "docs" / "how-to").glob("*.md")
         for fence in page.read_text(encoding="utf-8").split("```python\n")[1:]
-        for node in ast.walk(ast.parse(fence.split("```")[0]))
+        for node in ast.walk(ast.parse(fence.split("\n```")[0]))
         if isinstance(node, ast.ImportFrom)
         and str(node.module).startswith(("agentrail.actors", "agentrail.otp"))
         for alias in node.names

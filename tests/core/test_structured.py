@@ -11,6 +11,7 @@ from agentrail.core.policy.response_format import (
     Rejected,
     RepairTurn,
     ResponseFormat,
+    document_in,
     fault_of_format,
 )
 
@@ -42,6 +43,15 @@ VALUES = st.recursive(
 def test_json_is_found_with_and_without_a_fence(text):
     """Many models put it into one, however they are asked."""
     assert CITY.check(text, repaired=False) == Accepted({"city": "Lisbon"})
+
+
+def test_what_is_wrong_inside_of_a_fence_is_said_of_what_stands_there():
+    """And the text of an answer that is none is all of it."""
+    text = 'Here:\n```json\n{"city": }\n```\nDone.'
+    verdict = CITY.check(text, repaired=False)
+    assert isinstance(verdict, RepairTurn)
+    assert "line 1 column 10" in verdict.note
+    assert document_in(text) == text
 
 
 def test_an_answer_may_hold_a_fence():

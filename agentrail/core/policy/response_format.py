@@ -75,7 +75,7 @@ class ResponseFormat:
             misfit: Why the caller cannot read it, where the schema has nothing against it: the 30th of February.
         """
         try:
-            value = decode_strictly(document_in(text))
+            value = decode_strictly(_candidate(text))
         except NotJson as error:
             return self._refusal((f"no JSON: {error}".removesuffix("."),), repaired=repaired)
         faults = self._faults_of.faults(value)
@@ -118,16 +118,18 @@ def document_in(text: str) -> str:
 
     It is what was judged, and so what a caller is given: a fence would be in the way of every decoder.
     """
+    found = _candidate(text)
+    return found if _is_json(found) else text
+
+
+def _candidate(text: str) -> str:
+    """Give what is to be the document: all of it, or what stands in its one fence; what is wrong is looked for there."""
     whole = text.strip()
-    try:
-        decode_strictly(whole)
-    except NotJson:
-        # Many models put it into a fence, however they are asked. Of two blocks it is unclear which is meant.
-        blocks = _FENCED.findall(text)
-        if len(blocks) != 1 or not _is_json(blocks[0]):
-            return text
-        return str(blocks[0]).strip()
-    return whole
+    if _is_json(whole):
+        return whole
+    # Many models put it into a fence, however they are asked. Of two blocks it is unclear which is meant.
+    blocks: list[str] = _FENCED.findall(text)
+    return blocks[0].strip() if len(blocks) == 1 else whole
 
 
 def _is_json(text: str) -> bool:
