@@ -9,9 +9,10 @@ from attrs import frozen
 from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller
 from agentrail.core.session import machine
 from agentrail.core.session.state import SessionData, SessionState
-from agentrail.core.stack.loading import PluginStates, Stack, call_handler, compile_stack, load_stack
+from agentrail.core.stack.loading import PluginStates, Stack, compile_stack, load_stack
 from agentrail.events import SessionStart
 from agentrail.testing.plugin_promises import PLUGIN_PROMISES
+from agentrail.testing.plugins import PluginShelf
 from agentrail.testing.promises import PROMISES, Seen, comparable
 from agentrail.testing.runs import CounterExample, Run, Setup
 
@@ -71,11 +72,12 @@ class Twins(Run):
 
 
 def _swapped(setup: Setup) -> tuple[Stack, PluginStates]:
-    stack, states = load_stack(setup.entries, ask=call_handler)
+    shelf = PluginShelf()  # knows the plugins that come while the session lives, as the one of the first order does
+    stack, states = load_stack(setup.entries, ask=shelf)
     first, second = stack.members
     replace = msgspec.structs.replace
     members = [replace(second, priority=first.priority), replace(first, priority=second.priority)]
-    return compile_stack(members, ask=call_handler), states
+    return compile_stack(members, ask=shelf), states
 
 
 def _state_differs(one: SessionState, other: SessionState) -> str | None:
