@@ -72,7 +72,9 @@ class Twins(Run):
 
 
 def _swapped(setup: Setup) -> tuple[Stack, PluginStates]:
-    shelf = PluginShelf()  # knows the plugins that come while the session lives, as the one of the first order does
+    shelf = (
+        PluginShelf()
+    )  # knows the plugins that come while the session lives, as the one of the first order does
     stack, states = load_stack(setup.entries, ask=shelf)
     first, second = stack.members
     replace = msgspec.structs.replace

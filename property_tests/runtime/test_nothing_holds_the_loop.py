@@ -296,6 +296,7 @@ TAKES_NOTHING: Final = {
             "collect_reply",
             "abort",
             "subscribe",
+            "wait_for",
         )
     ),
     *("session.attach_plugin", "session.reload_plugin"),  # objects of the application
@@ -544,7 +545,7 @@ def _feeding(wire: str, data: str) -> Entry:
 
 
 def _inputs_of_sessions() -> Entries:
-    texts = ("prompt", "steer", "ask")
+    texts = ("prompt", "steer", "ask", "run")
     names = (
         "abort_tool",
         "approve",
@@ -558,6 +559,7 @@ def _inputs_of_sessions() -> Entries:
         "receipt_of",
     )
     entries: Entries = {f"session.{name}": _texts(partial(_handle, name)) for name in (*texts, *names)}
+    entries["session.stream"] = _texts(lambda text: lambda: _session(partial(_streamed, text)))
     entries["session.respond"] = _texts(lambda text: _handle("respond", text, text))
     entries["session.decline"] = _texts(lambda text: _handle("decline", text, text))
     entries["session.answer"] = _texts(lambda text: _handle("answer", text, Ok(text=text)))
@@ -585,6 +587,13 @@ def _inputs_of_sessions() -> Entries:
         entries[f"supervisor.{name}"] = _texts(partial(partial, _supervised, name))
     entries["supervisor.stop_all"] = _texts(lambda text: lambda: _supervised("stop_all", text))
     return entries
+
+
+async def _streamed(text: str, session: Session) -> None:
+    with suppress(AgentrailError):
+        async with session.stream(text) as events:
+            async for _ in events:
+                pass
 
 
 async def _nothing(_session: Session) -> None:

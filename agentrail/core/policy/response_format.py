@@ -75,7 +75,7 @@ class ResponseFormat:
             misfit: Why the caller cannot read it, where the schema has nothing against it: the 30th of February.
         """
         try:
-            value = decode_strictly(_candidate(text))
+            _, value = _read(text)
         except NotJson as error:
             return self._refusal((f"no JSON: {error}".removesuffix("."),), repaired=repaired)
         faults = self._faults_of.faults(value)
@@ -118,23 +118,24 @@ def document_in(text: str) -> str:
 
     It is what was judged, and so what a caller is given: a fence would be in the way of every decoder.
     """
-    found = _candidate(text)
-    return found if _is_json(found) else text
-
-
-def _candidate(text: str) -> str:
-    """Give what is to be the document: all of it, or what stands in its one fence; what is wrong is looked for there."""
-    whole = text.strip()
-    if _is_json(whole):
-        return whole
-    # Many models put it into a fence, however they are asked. Of two blocks it is unclear which is meant.
-    blocks: list[str] = _FENCED.findall(text)
-    return blocks[0].strip() if len(blocks) == 1 else whole
-
-
-def _is_json(text: str) -> bool:
     try:
-        decode_strictly(text)
+        return _read(text)[0]
     except NotJson:
-        return False
-    return True
+        return text
+
+
+def _read(text: str) -> tuple[str, JsonValue]:
+    """Find the document and read it, once: all of the text, or what stands in its one fence, where a fault is looked for then.
+
+    Raises:
+        NotJson: It is none.
+    """
+    whole = text.strip()
+    try:
+        return whole, decode_strictly(whole)
+    except NotJson:
+        # Many models put it into a fence, however they are asked. Of two blocks it is unclear which is meant.
+        blocks: list[str] = _FENCED.findall(text)
+        if len(blocks) != 1:
+            raise
+        return blocks[0].strip(), decode_strictly(blocks[0])
