@@ -29,7 +29,7 @@ FOLDER: Final = Path(__file__).resolve().parents[1]
 """The folder that the package is in."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class BuildRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a build wrote down of what it compiled.
 
     Attributes:
@@ -104,7 +104,7 @@ def look_at_build(folder: Path, version: str) -> tuple[Build, tuple[str, ...]]:
     """
     strays = {_name_of(folder, path): path for path in _extensions(folder)}
     try:
-        record = msgspec.json.decode((folder / "agentrail" / RECORD).read_bytes(), type=Record)
+        record = msgspec.json.decode((folder / "agentrail" / RECORD).read_bytes(), type=BuildRecord)
     except FileNotFoundError:
         fault = f"{_say(folder, strays)} was compiled, but no record says from what" if strays else None
         return Build(compiled=len(strays), fault=fault), tuple(strays)
@@ -120,7 +120,7 @@ def look_at_build(folder: Path, version: str) -> tuple[Build, tuple[str, ...]]:
     return Build(modules=running, compiled=len(record.sources), fault=fault), (*record.sources, *unknown)
 
 
-def _fault_of(folder: Path, version: str, record: Record) -> str | None:
+def _fault_of(folder: Path, version: str, record: BuildRecord) -> str | None:
     if record.version != version:
         return f"they are of version {record.version}, and the package is {version}"
     if record.suffix not in importlib.machinery.EXTENSION_SUFFIXES:

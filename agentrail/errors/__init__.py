@@ -49,6 +49,13 @@
     │   ├── SandboxError            a root that is missing, or no directory
     │   ├── ProcessRefused          a process that the sandbox did not start; `code` says why
     │   ├── ChildRefused            a session below this one that a tool cannot have
+    │   ├── NotAStore               a file that is no store of sessions
+    │   ├── StoreInUse              another process writes it; carries which
+    │   ├── StoreTooNew             a newer version made it
+    │   ├── SessionNotFound         the store has no session of this id; carries those that look like it
+    │   ├── AlreadyExists           the store has a session of this id
+    │   ├── StillNeeded             a fork, or another owner, needs what was to be deleted
+    │   ├── Unrevivable             code that a stored session had is missing; carries what
     │   ├── CodecError              a text that is no event, signal or state, or a state that no text can hold; says where
     │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
     ├── ToolContractError           the tool's author: it returned what a tool may not return
@@ -70,6 +77,12 @@
     ├── PoolStopped                 no one's move: the pool ended before the job was done; carries the reason
     ├── SupervisorStartFailed       a child did not start; carries its id and the reason
     ├── SupervisorGaveUp            it had to restart too often, or was killed; carries the reason
+    ├── StoreError                  what becomes of sessions that a store cannot keep as they are
+    │   ├── StoreUnavailable            no one's move: it takes no records now; all goes on when it is back
+    │   ├── HeldBy                      another node owns the session; carries which, and its address
+    │   ├── Fenced                      another owner has taken it over; it lives on there
+    │   ├── JournalCorrupt              a record is damaged; carries its number
+    │   └── Erased · Trimmed            what was asked for was removed on purpose, or to save space
     ├── HistoryError                ours: our code tried to build a conversation that no provider would take
     └── InternalError               ours: a bug; the session put the signal aside and went on
 
@@ -173,4 +186,20 @@ from agentrail.errors.sessions import (
     UnknownApproval as UnknownApproval,
     UnknownCall as UnknownCall,
     UnknownTool as UnknownTool,
+)
+from agentrail.errors.stores import (
+    AlreadyExists as AlreadyExists,
+    Erased as Erased,
+    Fenced as Fenced,
+    HeldBy as HeldBy,
+    JournalCorrupt as JournalCorrupt,
+    NotAStore as NotAStore,
+    SessionNotFound as SessionNotFound,
+    StillNeeded as StillNeeded,
+    StoreError as StoreError,
+    StoreInUse as StoreInUse,
+    StoreTooNew as StoreTooNew,
+    StoreUnavailable as StoreUnavailable,
+    Trimmed as Trimmed,
+    Unrevivable as Unrevivable,
 )

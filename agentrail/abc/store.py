@@ -1,0 +1,326 @@
+"""The port for what keeps journals: an ordered set of records for each session, and who may write it.
+
+A store is called from one thread to write, and from any to read; each call blocks, and none needs a loop. Who owns a session is
+decided by its journal: an append goes in where its first number is free and the record before it carries the epoch that it writes
+with. Times are the store's own, never a node's. `agentrail.testing.check_store` holds an implementation to all that stands here.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+from agentrail.core.journal.record import Record, Tail
+from agentrail.errors import Fenced
+from agentrail.messages import SessionId
+
+Cause: TypeAlias = Literal["start", "lease_over", "gone", "drain"]
+"""Why a session has a new owner: its own start, the time of the old one was over, it was gone, or it gave it up."""
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A process that owns sessions.
+
+    Attributes:
+        id: New at each start.
+        address: Where others reach it; empty for one that they do not.
+        version: Of agentrail.
+        pid: Its process.
+        boot: Which start of the machine; a pid means something within one only.
+        seen_at_ms: When it was last heard of, on the clock of the store; 0 before it is stored.
+    """
+
+    id: str
+    address: str = ""
+    version: str = ""
+    pid: int = 0
+    boot: str = ""
+    seen_at_ms: int = 0
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How a session stands behind its last record, for those who look for sessions without reading journals.
+
+    Attributes:
+        is_working: Whether something is open or waits to begin, so that it is resumed by itself when its owner is gone.
+        has_ended: Whether nothing follows.
+        waits_for: How many approvals and questions wait for people.
+        due_at_ms: When its next timer is due, on the clock of signals; None without one.
+        title: What it is about, for lists; empty while it has none.
+    """
+
+    is_working: bool = False
+    has_ended: bool = False
+    waits_for: int = 0
+    due_at_ms: int | None = None
+    title: str = ""
+
+
+class Opening(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The beginning of a journal.
+
+    Attributes:
+        records: The first ones, `opened` in front, from number 1, all of epoch 1.
+        root: The session on top of its tree; its own id for one without a parent.
+        parent: The session above it; empty for a root.
+        forked_from: The session that it was forked from, and at which number; None for none.
+        node: Who owns it.
+        standing: How it stands behind the last of them.
+        blobs: Large values of the records, by their SHA-256 in hexadecimal digits.
+    """
+
+    records: tuple[Record, ...]
+    root: SessionId
+    parent: str = ""
+    forked_from: tuple[SessionId, int] | None = None
+    node: str
+    standing: Standing = Standing()
+    blobs: Mapping[str, bytes] = {}
+
+
+class Append(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Records that are to follow, of one session: all of them go in, or none.
+
+    Attributes:
+        records: One or more, dense, all of one epoch.
+        standing: How the session stands behind the last of them.
+        blobs: As of `Opening`.
+    """
+
+    records: tuple[Record, ...]
+    standing: Standing = Standing()
+    blobs: Mapping[str, bytes] = {}
+
+    @property
+    def scope(self) -> str:
+        """The scope of the session."""
+        return self.records[0].scope
+
+    @property
+    def session(self) -> SessionId:
+        """The session."""
+        return self.records[0].session
+
+
+class StoredSnapshot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a session knew behind one record: a cache of the fold, and never truth.
+
+    Attributes:
+        scope: Of the session.
+        session: Whose.
+        seq: Behind which record.
+        hash: The hash of that record, which says whether the snapshot is of this journal.
+        state: As of `encode_session`.
+        check: BLAKE2b-128 over the hash and the state.
+    """
+
+    scope: str
+    session: SessionId
+    seq: int
+    hash: bytes
+    state: bytes
+    check: bytes
+
+
+class StoredSession(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a store says of a session.
+
+    Attributes:
+        scope: Of the session.
+        session: Its id.
+        root: The session on top of its tree.
+        parent: The one above it; empty for a root.
+        forked_from: Which session it was forked from, and at which number; None for none.
+        node: Who owns it; empty while it has no owner.
+        opened_at_ms: When it was opened, on the clock of the store.
+        written_at_ms: When its last record was written, on that clock.
+        first_seq: The first record that is there: 1, unless it was trimmed.
+        tail: Where its journal ends.
+        events: The number of its last event.
+        standing: How it stands.
+    """
+
+    scope: str
+    session: SessionId
+    root: SessionId
+    parent: str
+    forked_from: tuple[SessionId, int] | None
+    node: str
+    opened_at_ms: int
+    written_at_ms: int
+    first_seq: int
+    tail: Tail
+    events: int
+    standing: Standing
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A tree that has a new owner.
+
+    Attributes:
+        sessions: Each session of it that has not ended, as it stands with its `taken` record, the root first; of one that had ended
+            only where it is the root.
+    """
+
+    sessions: tuple[StoredSession, ...]
+
+
+class Filters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Which sessions are looked for; None means any.
+
+    Attributes:
+        scope: Of this scope.
+        root: Of this tree.
+        node: Owned by this node; empty for those without an owner.
+        is_working: Working, or not.
+        has_ended: Ended, or not.
+        only_roots: Without the sessions below others.
+        written_before_ms: Whose last record is older, on the clock of the store.
+    """
+
+    scope: str | None = None
+    root: SessionId | None = None
+    node: str | None = None
+    is_working: bool | None = None
+    has_ended: bool | None = None
+    only_roots: bool = False
+    written_before_ms: int | None = None
+
+
+class Store(Protocol):
+    """Keeps journals. Every call but `close` may raise `StoreUnavailable`; then nothing is known of what it did.
+
+    One thread at a time calls what writes: `create`, `take`, `release`, `append`, `put_snapshot`, `beat`, `delete`, `trim`. What reads
+    may be called from any thread beside it.
+    """
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether an append is as durable as it ever gets when the call returns, and takes no time: then no writer is needed."""
+        ...
+
+    def now_ms(self) -> int:
+        """Read the store's clock: milliseconds since 1970."""
+        ...
+
+    def create(self, opening: Opening) -> None:
+        """Begin a journal.
+
+        Raises:
+            AlreadyExists: Your move: there is one of this scope and id, and its first records are others. The same opening again
+                is fine.
+        """
+        ...
+
+    def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
+        """Make a node the owner of a tree: a `taken` record in each of its sessions that have not ended, in one transaction.
+
+        Whoever appends with an older epoch is refused from here on.
+
+        Args:
+            scope: Of the tree.
+            root: Its root.
+            node: Who takes it.
+            cause: Why.
+            force: Whether a living owner is fenced too.
+
+        Raises:
+            SessionNotFound: Your move: there is no such session.
+            OptionError: Your move: it is not the root of its tree; the message names that.
+            HeldBy: Another node owns it, and was seen within the lease.
+        """
+        ...
+
+    def release(self, node: str, scope: str, root: SessionId) -> None:
+        """Let a tree have no owner, if this node is it."""
+        ...
+
+    def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
+        """Write records of many sessions: for each session all or nothing, and no session depends on another.
+
+        The same records again are fine while their epoch is the newest of their session. Appends of one session in one batch are taken
+        in order; where one is refused those behind it are.
+
+        Returns:
+            For each append None when it is durable, or why it never will be.
+        """
+        ...
+
+    def read(self, scope: str, session: SessionId, after: int = 0, limit: int = 1000) -> tuple[Record, ...]:
+        """Give records in order, from number `after + 1`; what is damaged stands there as it is, and who reads looks at the hashes.
+
+        Raises:
+            SessionNotFound: Your move: there is no such session.
+            Trimmed: What was asked for is not there any more.
+        """
+        ...
+
+    def find(
+        self, filters: Filters = ..., *, after: tuple[str, str] | None = None, limit: int = 100
+    ) -> tuple[StoredSession, ...]:
+        """Give sessions in the order of their scopes and ids, from behind a place in it. By index; no journal is read."""
+        ...
+
+    def get(self, scope: str, session: SessionId) -> StoredSession | None:
+        """Give one session; None where there is none of this id."""
+        ...
+
+    def put_snapshot(self, snapshot: StoredSnapshot) -> None:
+        """Keep a snapshot. Of each session the last two are kept; one of a session that is not there is ignored."""
+        ...
+
+    def snapshots(
+        self, scope: str, session: SessionId, at_most: int | None = None
+    ) -> tuple[StoredSnapshot, ...]:
+        """Give what snapshots there are up to a number, the newest first; they may be damaged, and who reads looks."""
+        ...
+
+    def blob(self, digest: str) -> bytes | None:
+        """Give a large value by its SHA-256; None where there is none."""
+        ...
+
+    def beat(self, node: Node) -> None:
+        """Say that a node is alive; it is kept with the time of the store."""
+        ...
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Give the nodes that were heard of and own something, or were heard of within the lease."""
+        ...
+
+    def orphans(self, limit: int = 100) -> tuple[StoredSession, ...]:
+        """Give roots of trees in which something is working and whose owner is gone: none, or one not heard of within the lease."""
+        ...
+
+    def due(self, now_ms: int, limit: int = 100) -> tuple[StoredSession, ...]:
+        """Give sessions without an owner whose timer is due at this time, on the clock of signals; those due longest first."""
+        ...
+
+    def delete(self, scope: str, session: SessionId) -> int:
+        """Remove a root with its tree: records, snapshots, and blobs that no other has. What stood there is overwritten.
+
+        Returns:
+            How many bytes that were.
+
+        Raises:
+            SessionNotFound: Your move: there is none.
+            OptionError: Your move: it is no root; the message names that.
+            StillNeeded: Your move: a fork needs it, or another node owns it.
+        """
+        ...
+
+    def trim(self, scope: str, session: SessionId, before: int) -> int:
+        """Drop records before a number, of which there must be a snapshot.
+
+        Returns:
+            How many records that were.
+
+        Raises:
+            SessionNotFound: Your move: there is none.
+            OptionError: Your move: no sound snapshot stands at that number or behind it; or it is beyond the end.
+            StillNeeded: Your move: a fork needs what would be dropped.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the store; again if you like."""
+        ...
