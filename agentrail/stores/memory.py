@@ -64,9 +64,10 @@ class MemoryStore:
         self._journals: dict[Key, MemoryJournal] = {}
         self._keys: list[Key] = []
         self._trees: dict[Key, list[Key]] = {}
-        self._forks: dict[Key, set[Key]] = {}
-        self._working: set[Key] = set()
-        self._timed: set[Key] = set()
+        self._forks: dict[Key, dict[Key, None]] = {}
+        # Dictionaries and no sets: these have an order that a seed gives.
+        self._working: dict[Key, None] = {}
+        self._timed: dict[Key, None] = {}
         self._owned: Counter[str] = Counter()
         self._nodes: dict[str, Node] = {}
         self._blobs: dict[str, bytes] = {}
@@ -96,7 +97,7 @@ class MemoryStore:
             insort(self._keys, key)
             self._trees.setdefault((first.scope, opening.root), []).append(key)
             if opening.forked_from is not None:
-                self._forks.setdefault((first.scope, opening.forked_from[0]), set()).add(key)
+                self._forks.setdefault((first.scope, opening.forked_from[0]), {})[key] = None
             self._owned[opening.node] += 1
             self._keep(journal, opening.blobs)
             self._stand(key, journal, opening.standing)
@@ -202,9 +203,9 @@ class MemoryStore:
         del self._keys[bisect_left(self._keys, key)]
         self._forks.pop(key, None)
         if journal.forked_from is not None and (others := self._forks.get((key[0], journal.forked_from[0]))):
-            others.discard(key)
-        self._working.discard(key)
-        self._timed.discard(key)
+            others.pop(key, None)
+        self._working.pop(key, None)
+        self._timed.pop(key, None)
         self._own(journal, "")
         size = journal.size_bytes()
         for digest in journal.blobs:
@@ -385,7 +386,7 @@ class MemoryStore:
     def _keep(self, journal: MemoryJournal, blobs: Mapping[str, bytes]) -> None:
         for digest, content in blobs.items():
             if digest not in journal.blobs:
-                journal.blobs.add(digest)
+                journal.blobs[digest] = None
                 self._holders[digest] += 1
                 # A copy where it can be edited, so that what was given stays what is kept.
                 self._blobs.setdefault(digest, bytes(content))
@@ -397,6 +398,6 @@ class MemoryStore:
             (self._timed, standing.due_at_ms is not None and not standing.has_ended),
         ):
             if belongs:
-                keys.add(key)
+                keys[key] = None
             else:
-                keys.discard(key)
+                keys.pop(key, None)

@@ -41,7 +41,7 @@ class MemoryJournal:
         self.records = list(opening.records)
         self.standing = opening.standing
         self.snapshots: dict[int, StoredSnapshot] = {}
-        self.blobs: set[str] = set()
+        self.blobs: dict[str, None] = {}
 
     @property
     def tail(self) -> Tail:
