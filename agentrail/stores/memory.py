@@ -92,6 +92,7 @@ class MemoryStore:
             if there is not None:
                 check_same_opening(there, opening)
                 return
+            self._check_tree(opening)
             now = self.now_ms()
             self._journals[key] = journal = MemoryJournal(opening, now)
             insort(self._keys, key)
@@ -328,7 +329,7 @@ class MemoryStore:
             return tuple(top.stored() for top in gone[: max(0, limit)])
 
     def due(self, now_ms: int, limit: int = 100) -> tuple[StoredSession, ...]:
-        """Give sessions without an owner whose timer is due at this time; those due longest first."""
+        """Give sessions whose timer is due at this time and whose owner is gone; those due longest first."""
         with self._lock:
             now = self.now_ms()
             due = sorted(
@@ -364,6 +365,12 @@ class MemoryStore:
         place = bisect_left(self._keys, (scope, session))
         beside = self._keys[max(0, place - _NEIGHBOURS) : place + _NEIGHBOURS]
         return difflib.get_close_matches(session, [name for of, name in beside if of == scope])
+
+    def _check_tree(self, opening: Opening) -> None:
+        """Refuse a child that an old owner begins below a tree which lives on elsewhere: its epoch alone would not tell."""
+        first = opening.records[0]
+        if opening.root != first.session and self._get(first.scope, opening.root).node != opening.node:
+            raise Fenced(first.session, durable_up_to=0)
 
     def _tree(self, scope: str, root: SessionId) -> list[Key]:
         """Give the sessions of a tree, the root first."""

@@ -141,6 +141,22 @@ def test_an_ended_root_is_taken_as_it_stands(store):
     assert (child.tail.epoch, child.tail.seq, child.node) == (2, 2, "n2")
 
 
+def test_an_old_owner_begins_nothing_below_a_tree_that_lives_on_elsewhere(store):
+    """A new journal has no epoch that could be old, so the owner of its tree is looked at."""
+    store.create(opening("r"))
+    store.create(opening("a", root="r", parent="r"))
+    store.take("", "r", "n2", "gone")
+    for _ in range(2):
+        with pytest.raises(Fenced, match="session 'b'"):
+            store.create(opening("b", root="r", parent="r"))
+        store.release("n2", "", "r")
+    with pytest.raises(Fenced, match="session 'a'"):
+        store.create(opening("a", root="r", parent="r"))
+    with pytest.raises(SessionNotFound):
+        store.create(opening("c", root="q", parent="q"))
+    assert [one.session for one in store.find()] == ["a", "r"]
+
+
 def test_ids_that_look_alike_are_named_within_their_scope(store):
     """Of another scope nothing is told."""
     for scope, session in (("", "session-abcd"), ("other", "session-abce"), ("", "zzz")):
