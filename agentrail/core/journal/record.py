@@ -103,6 +103,16 @@ def hash_of(before: bytes, record: Record) -> bytes:
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
+def fits_behind(before: bytes, record: Record) -> bool:
+    """Say whether the hash of a record belongs to it, behind this one.
+
+    An `erased` one has the hash of what stood there, as its own and in its body: the chain goes on over it.
+    """
+    if record.kind == ERASED:
+        return record.hash.hex().encode() in record.body
+    return record.hash == hash_of(before, record)
+
+
 def sealed(
     drafts: Iterable[Draft], tail: Tail, *, scope: str, session: SessionId
 ) -> tuple[tuple[Record, ...], Tail]:
@@ -150,7 +160,7 @@ def first_broken(records: Iterable[Record], tail: Tail = Tail()) -> int | None: 
     seq, epoch, last = tail.seq, 0, tail.hash
     for record in records:
         seq += 1
-        if record.seq != seq or record.epoch < epoch or record.hash != hash_of(last, record):
+        if record.seq != seq or record.epoch < epoch or not fits_behind(last, record):
             return seq
         epoch, last = record.epoch, record.hash
     return None
