@@ -5,6 +5,7 @@ export be read, and a fold by newer code be compared without storing events. No 
 digests only.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Final, TypeAlias, assert_never
 
@@ -15,18 +16,10 @@ from agentrail.core.protocol.request import EffectId
 _DIGITS: Final = 12
 """Of a digest: enough to tell two calls apart, and short."""
 
-_BEGIN: Final = frozenset(
-    {
-        "start_stream",
-        "run_tool",
-        "spawn_child",
-        "resume_child",
-        "start_agent",
-        "ask_host",
-        "tell_host",
-        "run_plugin_request",
-        "gather_context",
-    }
+_BEGUN: Final = re.compile(
+    r"^(?:start_stream|run_tool|spawn_child|resume_child|start_agent|ask_host|tell_host|run_plugin_request"
+    r"|gather_context) (\S+)",
+    re.MULTILINE,
 )
 """The lines of effects that begin work, and name it in their second word."""
 
@@ -69,10 +62,7 @@ def effects_named(does: str) -> frozenset[EffectId]:
         Ids of requests, tools, sessions, agents, questions to the host, requests of plugins and gatherings; no timers, which begin
         nothing.
     """
-    if not does:
-        return frozenset()
-    words = (line.split(" ", 2) for line in does.split("\n"))
-    return frozenset([EffectId(found[1]) for found in words if found[0] in _BEGIN])
+    return frozenset(map(EffectId, _BEGUN.findall(does)))
 
 
 def _published(first: int, last: int) -> str:

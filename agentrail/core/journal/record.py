@@ -91,15 +91,13 @@ def hash_of(before: bytes, record: Record) -> bytes:
         before: The hash of the record before it; `NO_HASH` for the first.
         record: Any.
     """
-    parts = (
-        record.scope.encode(),
-        record.session.encode(),
-        record.kind.encode(),
-        record.body,
-        record.does.encode(),
+    scope, session, kind = record.scope.encode(), record.session.encode(), record.kind.encode()
+    body, does = record.body, record.does.encode()
+    numbers = (
+        f"{record.seq} {record.epoch} {record.at_ms} {record.events} "
+        f"{len(scope)} {len(session)} {len(kind)} {len(body)} {len(does)}\n"
     )
-    numbers = (record.seq, record.epoch, record.at_ms, record.events, *(len(part) for part in parts))
-    text = b"".join((before, " ".join(map(str, numbers)).encode(), b"\n", *parts))
+    text = b"".join((before, numbers.encode(), scope, session, kind, body, does))
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
