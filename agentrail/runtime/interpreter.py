@@ -72,6 +72,7 @@ from agentrail.runtime.crashes import (
     info_of,
 )
 from agentrail.runtime.event_bus import EventBus
+from agentrail.runtime.held_stream import Gate, HeldStream
 from agentrail.runtime.host_gates import Ticket, Turnstile, ask_host, tell_host
 from agentrail.runtime.models import decide_provider_opts
 from agentrail.runtime.pending_calls import PendingCalls
@@ -194,6 +195,13 @@ class SignsOfLife:
         return max((sign for sign in signs if isinstance(sign, float)), default=None)
 
 
+@frozen
+class _BegunNow:
+    """The sign of life of a stream that has given none yet."""
+
+    pinged_at: float
+
+
 MailboxItem: TypeAlias = Signal | ChunkBuffer
 """An item of a session's mailbox."""
 
@@ -236,6 +244,7 @@ class Interpreter:
         "_bus",
         "_calls",
         "_context",
+        "_gate",
         "_open",
         "_pending_calls",
         "_ports",
@@ -245,9 +254,15 @@ class Interpreter:
     )
 
     def __init__(
-        self, task_group: TaskGroup, ports: Ports, bus: EventBus, pending_calls: PendingCalls
+        self,
+        task_group: TaskGroup,
+        ports: Ports,
+        bus: EventBus,
+        pending_calls: PendingCalls,
+        gate: Gate | None = None,
     ) -> None:
-        """Take what effects need; inside of a Trio run."""
+        """Take what effects need; inside of a Trio run. Streams are read while the gate is open; None for always."""
+        self._gate = gate
         self._task_group = task_group
         self._ports = ports
         self._bus = bus
@@ -329,6 +344,20 @@ class Interpreter:
             case End():
                 pass  # the actor looks at the state
 
+    def give_up(self, effect: Effect) -> None:
+        """Let an effect never begin that was stopped while it waited for its record: it owes its outcome all the same."""
+        match effect:
+            case SpawnChild(wish=ToolWantsChild()):
+                self._calls.give_back(effect)
+            case RunTool() | SpawnChild() | ResumeChild():
+                self._task_group.deliver(_never_begun(effect))
+            case StartAgent(effect_id=effect_id):
+                self._task_group.deliver(
+                    AgentEnded(at_ms=now_ms(), effect_id=effect_id, reason="stopped before it began")
+                )
+            case _:
+                pass  # of those that are cancelled no outcome is waited for
+
     # --- streams
 
     def _start_stream(self, effect: StartStream) -> None:
@@ -336,6 +365,9 @@ class Interpreter:
         if effect.context is not None and self._context is not None:
             request = self._context.join(request, effect.context)
         self.timers.set(stall_timer_of(request.attempt), effect.look_at_ms)
+        if self._gate is not None:
+            # It may have waited for its record longer than a stream may be silent: silence begins now.
+            self.timers.watch(stall_timer_of(request.attempt), _BegunNow(trio.current_time()))
         opened = self._opened(request.attempt, request.model)
         self._task_group.start_soon(
             self._run_stream, request, opened, effect.is_quiet, scope=opened.scope, name=request.model
@@ -356,7 +388,8 @@ class Interpreter:
         try:
             with crash_edge(decide, ProviderError, scrub=self._task_group.scrub), scope:
                 _, provider = self._model_of(request.model)
-                async with provider.open_stream(request) as chunks:
+                async with provider.open_stream(request) as given:
+                    chunks = given if self._gate is None else HeldStream(given, self._gate)
                     self.timers.watch(stall_timer_of(attempt), SignsOfLife(chunks, buffer))
                     completed = await self._deliver_chunks(buffer, chunks, is_quiet=is_quiet)
                 if completed is not None:
@@ -599,6 +632,14 @@ class Interpreter:
         del self._open[effect_id]
         if opened.ended is not None:
             opened.ended.set()
+
+
+def _never_begun(effect: RunTool | SpawnChild | ResumeChild) -> ToolFinished:
+    """Say that a call was stopped before it began; its result was given when it was stopped."""
+    at_ms = now_ms()
+    return ToolFinished(
+        at_ms=at_ms, effect_id=effect.effect_id, text="[Stopped]", is_error=True, started_at_ms=at_ms
+    )
 
 
 def _not_resumed(effect: ResumeChild) -> ToolFinished:

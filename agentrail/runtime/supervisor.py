@@ -59,14 +59,15 @@ from agentrail.runtime.crashes import (
     what_travels,
 )
 from agentrail.runtime.deps import DepsFor
-from agentrail.runtime.ending import end_child, stop_quietly
+from agentrail.runtime.ending import CHILD_STOP_WITHIN_SECONDS, end_child, stop_quietly
 from agentrail.runtime.fan_in import EVERY, FanIn, ManySubscription
 from agentrail.runtime.handle import Session
+from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
 from agentrail.runtime.last_words import EndedSessions, LastWords
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.ports import AgentLine, AgentWork, ChildUsage, ChildWork, Ports
-from agentrail.runtime.put_to_rest import fault_of_within, rest_session
+from agentrail.runtime.put_to_rest import LEAVE_WITHIN_SECONDS, fault_of_within, leave_quietly, rest_session
 from agentrail.runtime.resting import Rested
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, is_in, key_of
 from agentrail.runtime.session import SessionCell, SessionCrashed
@@ -130,6 +131,7 @@ class SessionSupervisor(StartingDoor):
         make_sandbox: MakeSandbox,
         host: HostHooks = NO_HOST,
         deps_for: DepsFor | None = None,
+        keeping: Keeping | None = None,
     ) -> None:
         """Made by `open_supervisor`."""
         self._root = root
@@ -144,6 +146,7 @@ class SessionSupervisor(StartingDoor):
             run_agent=self._run_agent,
             deps_for=deps_for,
         )
+        self._keeping = keeping
         self._entries: dict[str, _Entry] = {}
         self._fan_in = FanIn()
         self._gone = EndedSessions(nursery)
@@ -153,7 +156,7 @@ class SessionSupervisor(StartingDoor):
         self._find, self._life = self._find_cell, self._live_on
         self._started = self._ended = self._parked = self._restarts = 0
 
-    def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session:
+    async def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session:
         """Start a session; one for a call must have the tool.
 
         Raises:
@@ -176,6 +179,8 @@ class SessionSupervisor(StartingDoor):
         refused = decide_refusal(cell.state, now_ms())
         if refused is not None:
             raise SessionRefused(session_id, refused)
+        if self._keeping is not None:
+            await self._begin_journal(cell, self._keeping)
         return self._begin(cell, workspace, chosen.restart)
 
     def session(self, session_id: str, *, scope: str = NO_SCOPE) -> Session:
@@ -411,7 +416,10 @@ class SessionSupervisor(StartingDoor):
         self._down = reason
         async with trio.open_nursery() as nursery:
             for entry in reversed(self._entries.values()):
-                nursery.start_soon(stop_quietly, entry.cell, reason)
+                if entry.cell.journal is None:
+                    nursery.start_soon(stop_quietly, entry.cell, reason)
+                elif len(entry.cell.state.data.config.path) == 1:  # the others go with it
+                    nursery.start_soon(leave_quietly, entry.cell, LEAVE_WITHIN_SECONDS)
 
     async def close_rest(self) -> None:
         """Free what sessions hold that could not end in order, once their actors are gone."""
@@ -420,6 +428,19 @@ class SessionSupervisor(StartingDoor):
         self._fan_in.close("the supervisor was closed")
         self._gone.close()
         self._board.close("the supervisor was closed")
+
+    # --- with a store
+
+    async def _begin_journal(self, cell: SessionCell, keeping: Keeping) -> None:
+        """Begin the journal of a session that is about to begin.
+
+        Raises:
+            AlreadyExists, StoreUnavailable, OptionError: As of `start_session`.
+            SessionDown: The supervisor closed meanwhile.
+        """
+        await keeping.begin(cell)
+        if self._down is not None:
+            raise SessionDown(cell.ports.session_id, self._down)
 
     def _find_cell(self, scope: str, session_id: str) -> SessionCell | None:
         entry = self._live(key_of(scope, session_id))
@@ -459,13 +480,15 @@ class SessionSupervisor(StartingDoor):
         await trio.lowlevel.checkpoint()
         if self._down is not None or self._live(cell.ports.key) is not None:
             raise SessionDown(cell.ports.session_id, self._down or "a session of this id is alive already")
+        if self._keeping is not None:
+            await self._begin_journal(cell, self._keeping)
         # The sandbox is its parent's, who closes it: this workspace is never opened.
         workspace = Workspace(self._dependencies.make_sandbox, "local", cell.ports.working_dir)
         child = self._begin(cell, workspace, "temporary")
         try:
             yield child
         finally:
-            await end_child(cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
+            await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
 
     async def _run_agent(self, effect: StartAgent, ports: Ports, deliver: Deliver, line: AgentLine) -> str:
         parent = self._entries[ports.key].cell
@@ -477,16 +500,16 @@ class SessionSupervisor(StartingDoor):
     async def _open_agent(
         self, parent: SessionCell, usage: ChildUsage, work: AgentWork
     ) -> AsyncIterator[tuple[SessionCell, bool]]:
-        cell, is_new = self._agent_of(parent, work)
+        cell, is_new = await self._agent_of(parent, work)
         usage.session_id = cell.ports.session_id
         try:
             yield cell, is_new
         finally:
             usage.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
             if parent.crash is None:  # else it is left to the next incarnation, or goes with the last
-                await end_child(cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
+                await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
 
-    def _agent_of(self, parent: SessionCell, work: AgentWork) -> tuple[SessionCell, bool]:
+    async def _agent_of(self, parent: SessionCell, work: AgentWork) -> tuple[SessionCell, bool]:
         """Make the session of an agent, or find the one that a crash of its parent left alive."""
         session_id = work.effect.child_id or SessionId(f"{parent.ports.session_id}{work.own_name}")
         live = self._live(key_of(parent.ports.scope, session_id))
@@ -496,6 +519,8 @@ class SessionSupervisor(StartingDoor):
             there = "it is gone" if live is None else "a session of this id is alive already"
             raise SessionDown(session_id, self._down or there)
         cell = assemble_child(parent, work, fresh_id=f"s-{self._dependencies.outside.ids(6)}")
+        if self._keeping is not None:
+            await self._begin_journal(cell, self._keeping)
         workspace = Workspace(self._dependencies.make_sandbox, "local", cell.ports.working_dir)
         self._begin(cell, workspace, "transient")
         return cell, True
@@ -584,9 +609,20 @@ class SessionSupervisor(StartingDoor):
     def _park(self, entry: _Entry, crash: str) -> None:
         self._parked += 1
         entry.cell.say_last_words(Parked(at_ms=now_ms(), reason=crash))
+        if entry.cell.journal is not None:
+            self._nursery.start_soon(self._park_kept, entry, crash, name="park")
+            return
         self._close(entry, f"parked: {crash}")
         self._board.publish("parked", entry.cell, entry.cell.state.data.incarnation, now_ms())
         self._nursery.start_soon(self._retire, entry, f"parked: {crash}", name="park")
+
+    async def _park_kept(self, entry: _Entry, crash: str) -> None:
+        """Park a session whose last words are to be written before they are heard."""
+        with cleanup_scope(_CLOSE_WITHIN_SECONDS + STORE_PATIENCE_SECONDS):
+            await entry.cell.drain()
+        self._close(entry, f"parked: {crash}")
+        self._board.publish("parked", entry.cell, entry.cell.state.data.incarnation, now_ms())
+        await self._retire(entry, f"parked: {crash}")
 
     def _close(self, entry: _Entry, reason: str) -> None:
         """Let no caller wait for a session any more, and give its id free."""
@@ -603,6 +639,8 @@ class SessionSupervisor(StartingDoor):
         """
         self._close(entry, reason)
         self._ended += 1
+        if self._keeping is not None and entry.cell.journal is not None:
+            self._keeping.leave(entry.cell)
         if entry.cell.state.data.agents.states:
             self._stop_agents(entry.cell)
         try:
@@ -627,6 +665,18 @@ class SessionSupervisor(StartingDoor):
                 )
         finally:
             entry.cell.finish(reason)
+
+
+async def _end_below(parent: SessionCell, cell: SessionCell, usage: ChildUsage) -> None:
+    """End a session that works for another; where that only leaves, and comes back from its journal, it leaves too.
+
+    Cancellation: Shielded and bounded.
+    """
+    if parent.journal is not None and (parent.rested is not None or parent.journal.refusal is not None):
+        with trio.move_on_after(CHILD_STOP_WITHIN_SECONDS, shield=True):
+            await leave_quietly(cell, 0)
+        return
+    await end_child(cell, usage)
 
 
 def _look_at(entry: _Entry) -> ActorView:
