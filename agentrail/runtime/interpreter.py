@@ -77,7 +77,7 @@ from agentrail.runtime.host_gates import Ticket, Turnstile, ask_host, tell_host
 from agentrail.runtime.models import decide_provider_opts
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.plugin_requests import run_plugin_request
-from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports
+from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports, finished_child
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.task_group import TaskGroup
 from agentrail.runtime.tool_calls import BegunCall, ToolCallRunner
@@ -293,11 +293,9 @@ class Interpreter:
             case SpawnChild(wish=ToolWantsChild()):
                 # The tool's own task does it, so that whatever ends that ends the child.
                 self._calls.grant(effect)
-            case SpawnChild(effect_id=effect_id, name=name):
+            case SpawnChild(effect_id=effect_id, name=name) | ResumeChild(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, name)
                 self._task_group.start_soon(self._run_child, effect, opened, scope=opened.scope, name=name)
-            case ResumeChild():
-                self._task_group.deliver(_not_resumed(effect))
             case AskHost(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, f"host: {name}")
                 ticket = self._turnstile.number()
@@ -432,20 +430,23 @@ class Interpreter:
 
     # --- children
 
-    async def _run_child(self, effect: SpawnChild, opened: _Open) -> None:
+    async def _run_child(self, effect: SpawnChild | ResumeChild, opened: _Open) -> None:
         started_at_ms = now_ms()
-        task = ChildWork(effect=effect)
         outcome: ToolOutcome = Error(text="[Stopped]")
         usage = ChildUsage()
         opened.child_usages.append(usage)
         decide = partial(decide_child_crash, effect.name)
+        ports, deliver = self._ports, self._task_group.deliver
         try:
             with crash_edge(decide, scrub=self._task_group.scrub), opened.scope, self._pending_calls.inside():
-                outcome = await self._ports.run_child(task, self._ports, self._task_group.deliver, usage)
+                if isinstance(effect, ResumeChild):
+                    outcome = await ports.resume_child(effect, ports, deliver, usage)
+                else:
+                    outcome = await ports.run_child(ChildWork(effect=effect), ports, deliver, usage)
         except PortCrashed as crashed:
             outcome = Error(text=clean_text(crashed.error.message))
         self._closed(effect.effect_id, opened)
-        self._task_group.deliver(task.finished(outcome, usage, started_at_ms))
+        deliver(finished_child(effect.effect_id, outcome, usage, started_at_ms))
 
     # --- the host
 
@@ -639,15 +640,6 @@ def _never_begun(effect: RunTool | SpawnChild | ResumeChild) -> ToolFinished:
     at_ms = now_ms()
     return ToolFinished(
         at_ms=at_ms, effect_id=effect.effect_id, text="[Stopped]", is_error=True, started_at_ms=at_ms
-    )
-
-
-def _not_resumed(effect: ResumeChild) -> ToolFinished:
-    """Say that a session has not come back, because sessions are not stored: the call hears that, and does not wait."""
-    text = f"[Outcome unknown: the session that worked for {effect.name} is not there any more]"
-    at_ms = now_ms()
-    return ToolFinished(
-        at_ms=at_ms, effect_id=effect.effect_id, text=text, is_error=True, started_at_ms=at_ms
     )
 
 

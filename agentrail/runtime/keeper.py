@@ -18,6 +18,7 @@ from agentrail.otp.supervision_types import Report
 from agentrail.runtime.branch import SupervisorLabel
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
+from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.supervisor import SESSIONS, SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
 
@@ -79,6 +80,8 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
     deps_for: DepsFor | None = None,
     store: Store | None = None,
     store_patience: float = STORE_PATIENCE_SECONDS,
+    resume: Resume = "none",
+    revive: Revive | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor over the given adapters; leaving the block ends all its sessions, whatever happened inside.
 
@@ -89,6 +92,8 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
         deps_for: Gives what the tools of a session work with that was started without, or comes back.
         store: Keeps what its sessions record; the caller closes it. None: nothing is kept, and a session that ends is gone.
         store_patience: How many seconds the store may take for a commit before it counts as unavailable.
+        resume: Which stored sessions come back before the body begins: those that had work, all, or none.
+        revive: Gives what each of them needs of its code.
 
     An exception of the body leaves as itself, not in a group, after the ordered stop; so does a `SystemExit` or
     `KeyboardInterrupt` of a session.
@@ -106,6 +111,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
         host=host,
         deps_for=deps_for,
         keeping=keeping,
+        revive=revive,
     )
     keeper = _Keeper(make, keeping)
     failure = Kept()
@@ -116,6 +122,8 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
                 await keeper.up.wait()
                 keeper.failure.release()  # a store that does not answer
                 assert keeper.supervisor is not None  # noqa: S101 - it is up
+                if resume != "none":
+                    await keeper.supervisor.resume_all(resume)
                 with keeper.body:
                     yield keeper.supervisor
             if keeper.supervisor is not None:

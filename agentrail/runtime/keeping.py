@@ -1,17 +1,18 @@
 """What a supervisor needs to keep its sessions in a store: the writer, the node that it is, and how a journal begins."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
 from typing import Final, TypeVar
 
 import trio
 
-from agentrail.abc.store import Node, Opening, Store
+from agentrail.abc.store import Node, Opening, Standing, Store
 from agentrail.core.journal.bodies import split_blobs
-from agentrail.core.journal.record import Tail, sealed
+from agentrail.core.journal.record import Record, Tail, sealed
 from agentrail.core.journal.recording import opened_draft
-from agentrail.errors import CodecError, OptionError, StoreUnavailable
+from agentrail.core.protocol.signals import Recovered
+from agentrail.errors import AgentrailError, CodecError, OptionError, StoreUnavailable
 from agentrail.outside import Outside, current
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.session import SessionCell
@@ -23,6 +24,24 @@ T = TypeVar("T")
 
 STORE_PATIENCE_SECONDS: Final = 5.0
 """How long a commit may take before the store counts as unavailable."""
+
+
+class _Unheard:
+    """Stands for a session that does not come back, and hears of nothing."""
+
+    def written(self, up_to: int) -> None:
+        """Hear nothing."""
+
+    def refused(self, error: AgentrailError) -> None:
+        """Hear nothing: another has it."""
+
+    def kept_waiting(self, error: StoreUnavailable) -> None:
+        """Hear nothing."""
+
+    def standing(self) -> Standing:
+        """Say that it has ended."""
+        return Standing(has_ended=True)
+
 
 _BEAT_SECONDS: Final = 5.0
 
@@ -101,9 +120,30 @@ class Keeping:
         await self._create(opening)
         self.keep(cell, tail)
 
-    def keep(self, cell: SessionCell, tail: Tail) -> None:
-        """Let a session record what it does from here on."""
-        cell.journal = SessionJournal(cell.state, tail, self.writer, cell.mailbox, cell.pending_calls)
+    def keep(
+        self, cell: SessionCell, tail: Tail, *, first: Recovered | None = None, snapshot: int = 0
+    ) -> None:
+        """Let a session record what it does from here on.
+
+        Args:
+            cell: The session.
+            tail: Where its journal ends.
+            first: Its first signal, where it comes back.
+            snapshot: Behind which record its newest snapshot stands; 0 for none.
+        """
+        cell.journal = SessionJournal(
+            cell.state,
+            tail,
+            self.writer,
+            cell.mailbox,
+            cell.pending_calls,
+            first=first,
+            snapshot=snapshot,
+        )
+
+    def close_journal(self, records: Sequence[Record]) -> None:
+        """Write the last records of a session that does not come back."""
+        self.writer.put(_Unheard(), records)
 
     async def write(self, function: Callable[[], T]) -> T:
         """Let the store do something that writes, and wait for it; as of `Writer.call`."""
@@ -120,6 +160,9 @@ class Keeping:
 
     def leave(self, cell: SessionCell) -> None:
         """Let go of a session of which nothing acts any more: a tree has no owner then, when all of its records are written."""
+        journal = cell.journal
+        if journal is not None and cell.rested is not None:
+            journal.put_snapshot(cell.state)
         config = cell.state.data.config
         if len(config.path) == 1:
             self.writer.post(partial(self.store.release, self.node.id, config.scope, config.session_id))

@@ -29,7 +29,7 @@ from agentrail.core.stack.loading import PluginEntry
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.wire.settling import settled
 from agentrail.errors import CodecError, ErrorInfo
-from agentrail.events import Envelope
+from agentrail.events import Envelope, Event
 from agentrail.messages import CallId, SessionId
 from agentrail.otp.edges import call_guarded
 from agentrail.otp.exits import keep
@@ -102,8 +102,14 @@ class SessionCell:
         "undone",
     )
 
-    def __init__(self, state: SessionState, ports: Ports) -> None:
-        """Make a session that has not begun."""
+    def __init__(self, state: SessionState, ports: Ports, events: Sequence[Event] = ()) -> None:
+        """Make a session that has not begun.
+
+        Args:
+            state: What it knows.
+            ports: What it works with.
+            events: Of one that comes back: what it published last, for subscribers that come back too.
+        """
         self.state: SessionState = state
         self.ports: Ports = ports
         self.scrub: Scrub = scrub_of(ports)
@@ -112,6 +118,7 @@ class SessionCell:
         self.bus: EventBus = EventBus(
             Envelope(config.session_id, state.data.seq, state.data.started_at_ms, config.path),
             keep=ports.event_buffer_size,
+            events=events,
         )
         self.pending_calls: PendingCalls = PendingCalls(ports.session_id, ports.outside, key=ports.key)
         self.undone: list[Effect] = []
@@ -340,6 +347,10 @@ class SessionCell:
 
     def _first_signal(self) -> Signal:
         crash, self.crash = self.crash, None
+        journal = self.journal
+        if journal is not None and journal.first is not None:
+            first, journal.first = journal.first, None
+            return first
         if crash is None:
             return SessionBegan(at_ms=now_ms())
         return Restarted(at_ms=now_ms(), reason=crash, incarnation=self.state.data.incarnation + 1)
@@ -383,6 +394,8 @@ class SessionCell:
             interpreter.give_up(effect)
         while self.undone:
             interpreter.carry_out(self.undone.pop(), self.state)
+        if journal.writer.store.is_immediate:
+            journal.look_for_snapshot(self.state)
 
     def _step_kept(
         self, signal: Signal, journal: SessionJournal
@@ -405,6 +418,7 @@ class SessionCell:
     def _let_leave(self, journal: SessionJournal, interpreter: Interpreter) -> None:
         while (held := journal.next_durable()) is not None:
             interpreter.carry_out(held.effect, held.after)
+        journal.look_for_snapshot(self.state)
 
     def _leaves(self, request: RestRequest, effects: Sequence[Effect]) -> bool:
         """Leave behind a step if that is due: what it publishes and answers is carried out, and what would begin work is not."""

@@ -5,6 +5,7 @@ is told by a message in its mailbox when something that waited may leave. A sess
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, Protocol
 
 import trio
@@ -20,6 +21,7 @@ from agentrail.core.protocol.signals import (
     Asked,
     MessagesQuery,
     ReceiptQuery,
+    Recovered,
     ReplyQuery,
     Signal,
     SignalId,
@@ -28,12 +30,16 @@ from agentrail.core.protocol.signals import (
     StopSession,
 )
 from agentrail.core.session.state import SessionState
-from agentrail.errors import AgentrailError, StoreUnavailable
+from agentrail.errors import AgentrailError, CodecError, StoreUnavailable
+from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.outbox import HeldEffect, Leaving, Outbox
+from agentrail.runtime.snapshots import is_at_rest, is_due, make_snapshot
 from agentrail.runtime.standing import standing_of
 from agentrail.runtime.store_writer import Writer
 from agentrail.runtime.task_group import Control
+
+LOGGER: Final = Logger("agentrail.runtime")
 
 STOPS: Final[tuple[type[Asked], ...]] = (AbortCycle, AbortTool, StopSession)
 """What is taken also while the store takes nothing: it stops work, and that is never refused."""
@@ -98,6 +104,8 @@ class SessionJournal:
     """What is recorded of a live session, and what waits for that.
 
     Attributes:
+        first: The first signal of a session that comes back; None behind that, and of one that begins.
+        seen_up_to: The number of the last event that was published before it came back.
         outbox: What waits.
         durable: The number up to which its records are durable.
         refusal: Why no record of it is taken any more; None while they are.
@@ -114,15 +122,26 @@ class SessionJournal:
         "_recorder",
         "_scope",
         "_session",
+        "_snapshot",
         "durable",
+        "first",
         "outbox",
         "refusal",
+        "seen_up_to",
         "tail",
         "writer",
     )
 
-    def __init__(
-        self, state: SessionState, tail: Tail, writer: Writer, mailbox: Notified, callers: Callers
+    def __init__(  # noqa: PLR0913 - what a journal goes on with
+        self,
+        state: SessionState,
+        tail: Tail,
+        writer: Writer,
+        mailbox: Notified,
+        callers: Callers,
+        *,
+        first: Recovered | None = None,
+        snapshot: int = 0,
     ) -> None:
         """Go on behind what is durable.
 
@@ -132,7 +151,12 @@ class SessionJournal:
             writer: Who writes what comes.
             mailbox: Of the session, which is told that something may leave.
             callers: Of the session.
+            first: The first signal of a session that comes back.
+            snapshot: Behind which record its newest snapshot stands; 0 for none.
         """
+        self.first: Recovered | None = first
+        self.seen_up_to: int = state.data.seq
+        self._snapshot = snapshot
         self.outbox: Outbox = Outbox()
         self.durable: int = tail.seq
         self.refusal: AgentrailError | None = None
@@ -211,6 +235,26 @@ class SessionJournal:
                     self.refused(answer)
                 return
         self.writer.put(self, records, blobs)
+
+    # --- snapshots
+
+    def look_for_snapshot(self, state: SessionState) -> None:
+        """Take a snapshot where one is due, and the session is at rest with all that it did durable."""
+        if is_due(self._snapshot, self.tail.seq) and is_at_rest(state):
+            self.put_snapshot(state)
+
+    def put_snapshot(self, state: SessionState) -> None:
+        """Hand a snapshot to the store, which may as well fail; not in the middle of work, and not of what may be taken back."""
+        is_whole = self.refusal is None and self.durable == self.tail.seq != self._snapshot
+        if not is_whole or not is_at_rest(state):
+            return
+        try:
+            snapshot = make_snapshot(state, self.tail)
+        except CodecError as error:
+            LOGGER.warning("session %s: no snapshot can be made of it: %s", self._session, error)
+            return
+        self._snapshot = self.tail.seq
+        self.writer.post(partial(self.writer.store.put_snapshot, snapshot))
 
     # --- what may leave
 
