@@ -9,7 +9,7 @@ No Trio enters, and no session. Clock, connections and the file system below the
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -240,10 +240,9 @@ class SqliteStore:
             self._sweep_after_commit()
 
     def _sweep_after_commit(self) -> None:
-        try:
+        # What was to be written is durable. The connection is gone, and the next call opens another.
+        with suppress(StoreUnavailable):
             self.checkpoint()
-        except StoreUnavailable:
-            pass  # what was to be written is durable; the connection is gone, and the next call opens another
 
     def checkpoint(self) -> None:
         """Sweep the log into the file. To be called by the one who writes, when there is nothing to write; costs nothing if all is swept.
@@ -284,8 +283,7 @@ class SqliteStore:
     def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
         """Write records of many sessions in one transaction; see `Store.append`."""
         with self._transaction() as connection:
-            answers = append_batch(connection, batch, self.now_ms())
-        return answers
+            return append_batch(connection, batch, self.now_ms())
 
     def put_snapshot(self, snapshot: StoredSnapshot) -> None:
         """Keep a snapshot; the last two of each session are kept."""
@@ -386,6 +384,4 @@ class SqliteStore:
     def due(self, now_ms: int, limit: int = 100) -> tuple[StoredSession, ...]:
         """Give sessions without a living owner whose timer is due at this time, those due longest first."""
         with self._reading() as connection:
-            return due_sessions(
-                connection, now_ms, now=self.now_ms(), lease=self._lease_ms, limit=limit
-            )
+            return due_sessions(connection, now_ms, now=self.now_ms(), lease=self._lease_ms, limit=limit)

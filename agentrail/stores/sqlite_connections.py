@@ -76,9 +76,10 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
             connection.set_busy_timeout(0)
             connection.pragma("journal_mode", "wal")
             connection.pragma("synchronous", "full")
-            connection.pragma("foreign_keys", True)
-            connection.pragma("secure_delete", True)
-            connection.pragma("temp_store", "memory")  # what is deleted must not lie in a file that nothing knows of
+            connection.pragma("foreign_keys", "on")
+            connection.pragma("secure_delete", "on")
+            # What is deleted must not lie in a file that nothing knows of.
+            connection.pragma("temp_store", "memory")
             connection.wal_autocheckpoint(0)
         except BaseException:
             forget(connection)

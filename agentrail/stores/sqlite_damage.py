@@ -37,6 +37,15 @@ from agentrail.stores.sqlite_rows import (
 
 _UNREADABLE: Final = (apsw.Error, UnicodeDecodeError, DamagedStoreError)
 
+_STRAYS: Final = (
+    "PRAGMA foreign_key_check",
+    """SELECT scope, session FROM session AS one WHERE NOT EXISTS (SELECT 1 FROM record AS last WHERE last.scope = one.scope
+    AND last.session = one.session AND last.seq = one.last_seq AND last.epoch = one.epoch AND last.hash = one.hash)
+    OR EXISTS (SELECT 1 FROM record AS behind WHERE behind.scope = one.scope
+    AND behind.session = one.session AND behind.seq > one.last_seq) LIMIT 1""",
+)
+"""What is found where rows are lost: some without their session, and sessions whose last record is another than they say."""
+
 _RECORD_AT: Final = """
 SELECT seq, epoch, at_ms, CAST(kind AS BLOB), body, CAST(does AS BLOB), events, hash
 FROM record WHERE scope = ? AND session = ? AND seq {bound} ? ORDER BY seq {order} LIMIT 1
@@ -84,10 +93,9 @@ class SalvageReport(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         """Say it in lines: the whole, and each session that is not as it was."""
         hurt = [one for one in self.sessions if not one.is_whole]
-        lines = [
-            f"{self.damaged.name}: {len(self.sessions) - len(hurt)} sessions are whole, {len(hurt)} are not; "
-            f"{self.lost_snapshots} snapshots and {self.lost_blobs} large values are lost"
-        ]
+        counts = f"{len(self.sessions) - len(hurt)} sessions are whole, {len(hurt)} are not"
+        lost = f"{self.lost_snapshots} snapshots and {self.lost_blobs} large values are lost"
+        lines = [f"{self.damaged.name}: {counts}; {lost}"]
         for one in hurt:
             of = f" of {one.scope!r}" if one.scope else ""
             rebuilt = "; what stood of the session itself was lost" if one.is_rebuilt else ""
@@ -97,22 +105,22 @@ class SalvageReport(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
 
-def is_sound(connection: apsw.Connection) -> bool:
-    """Look at a whole file: its pages, what its tables say of each other, and that each row of a session can be read."""
-    try:
-        if connection.execute("PRAGMA integrity_check(1)").get != "ok":
-            return False
-        if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
-            return False
-        for row in connection.execute(f"SELECT {SESSION} FROM session"):  # noqa: S608 - a constant
-            session_of(row)
-        stray = """SELECT 1 FROM session AS one WHERE NOT EXISTS (SELECT 1 FROM record AS last WHERE last.scope = one.scope
-            AND last.session = one.session AND last.seq = one.last_seq AND last.epoch = one.epoch AND last.hash = one.hash)
-            OR EXISTS (SELECT 1 FROM record AS behind WHERE behind.scope = one.scope AND behind.session = one.session
-            AND behind.seq > one.last_seq) LIMIT 1"""
-        return connection.execute(stray).fetchone() is None
-    except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError, DamagedStoreError):
-        return False
+def check_sound(connection: apsw.Connection) -> None:
+    """Look at a whole file: its pages, what its tables say of each other, and that each row of a session can be read.
+
+    Raises:
+        DamagedStoreError: Something is not as it was written. Where pages cannot even be read it is an error of SQLite's.
+    """
+    said = connection.execute("PRAGMA integrity_check(1)").get
+    if said != "ok":
+        raise DamagedStoreError(said)
+    for row in connection.execute(f"SELECT {SESSION} FROM session"):  # noqa: S608 - a constant
+        session_of(row)
+    for statement in _STRAYS:
+        row = connection.execute(statement).fetchone()
+        if row is not None:
+            message = f"rows contradict each other: {row}"
+            raise DamagedStoreError(message)
 
 
 # --- setting aside
@@ -195,14 +203,12 @@ def _with_head_of(damaged: Connector, fresh: apsw.Connection) -> Connector | Non
 
     The first page says where each table begins. Tables are made in one order, so a new file says the same.
     """
-    try:
-        with closing(damaged.to_read()) as source:
-            names = {row[0] for row in source.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-            source.execute("SELECT count(*) FROM meta").fetchall()
-        if {"session", "record", "snapshot", "blob", "blob_use"} <= names:
-            return None
-    except _UNREADABLE:
-        pass
+    names = set[str]()
+    with suppress(*_UNREADABLE), closing(damaged.to_read()) as source:
+        names = {row[0] for row in source.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        source.execute("SELECT count(*) FROM meta").fetchall()
+    if names >= {"session", "record", "snapshot", "blob", "blob_use"}:
+        return None
     page = fresh.execute("PRAGMA page_size").get
     fresh.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     head = bytearray(fresh.serialize("main")[:page])
@@ -225,8 +231,8 @@ def _salvage(damaged: Path, source: apsw.Connection, fresh: apsw.Connection) -> 
     sessions: dict[tuple[str, str], StoredSession] = {}
     for row in _rows(source, "session", SESSION, "scope, session"):
         with suppress(DamagedStoreError):
-            one = session_of(row)
-            sessions[one.scope, one.session] = one
+            there = session_of(row)
+            sessions[there.scope, there.session] = there
     snapshots = list(_rows(source, "snapshot", SNAPSHOT, "rowid"))
     names = {*sessions, *_owners_of_records(source), *((row[0], row[1]) for row in snapshots)}
     saved = [
@@ -311,9 +317,7 @@ def _put(fresh: apsw.Connection, statement: str, row: Row) -> bool:
     return True
 
 
-def _records(
-    source: apsw.Connection, name: tuple[str, str], there: StoredSession | None
-) -> Iterator[Record]:
+def _records(source: apsw.Connection, name: tuple[str, str], there: StoredSession | None) -> Iterator[Record]:
     """Give the records of a session that can be reached: from the front, from the back, and in between one by one."""
     front = 0 if there is None else there.first_seq - 1
     for record in _run(source, name, front, ascending=True):
@@ -332,9 +336,7 @@ def _records(
             yield from fetch_records(source, *name, seq - 1, 1) if _is_there(source, name, seq) else ()
 
 
-def _run(
-    source: apsw.Connection, name: tuple[str, str], start: int, *, ascending: bool
-) -> Iterator[Record]:
+def _run(source: apsw.Connection, name: tuple[str, str], start: int, *, ascending: bool) -> Iterator[Record]:
     # A statement for each, so that one that cannot be read ends the run and does not take those before it along.
     statement = _RECORD_AT.format(bound=">" if ascending else "<", order="ASC" if ascending else "DESC")
     with suppress(*_UNREADABLE):

@@ -9,12 +9,12 @@ import apsw
 import msgspec
 
 from agentrail.errors import NotAStore, StoreTooNew
-from agentrail.stores.sqlite_connections import Connector, DamagedStoreError, forget
+from agentrail.stores.sqlite_connections import Connector, forget
 from agentrail.stores.sqlite_damage import (
     SalvageReport,
     begin_salvage,
+    check_sound,
     end_salvage,
-    is_sound,
     marker_path,
     salvage,
     set_aside,
@@ -26,7 +26,7 @@ from agentrail.stores.sqlite_files import (
     make_private_file,
     sync_directory,
 )
-from agentrail.stores.sqlite_schema import APPLICATION_ID, Schema, bring_up, make_tables
+from agentrail.stores.sqlite_schema import APPLICATION_ID, Schema, bring_up, check_steps, make_tables
 
 _OWN_TABLES: Final = frozenset({"meta", "session", "record", "snapshot", "blob", "node"})
 
@@ -169,14 +169,11 @@ def open_writer(connector: Connector, schema: Schema, *, look_closely: bool) -> 
     try:
         found = connection.pragma("user_version")
         _check_version(connector.path, found, schema)
-        if look_closely and not is_sound(connection):
-            message = "pages or rows are not as they were written"
-            raise DamagedStoreError(message)
+        if look_closely:
+            check_sound(connection)
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         if found < schema.version:
-            if any(step not in schema.steps for step in range(found, schema.version)):
-                message = f"tables of version {found} never were"
-                raise DamagedStoreError(message)
+            check_steps(schema, found)
             _copy(connector, connection, found)
             bring_up(connection, schema, found)
     except BaseException:

@@ -130,13 +130,13 @@ def find_sessions(
     if after is not None:
         conditions.append("(scope, session) > (?, ?)")
         values += after
-    statement = f"SELECT {SESSION} FROM session WHERE {' AND '.join(conditions)} ORDER BY scope, session LIMIT ?"  # noqa: S608 - our own words
+    statement = (
+        f"SELECT {SESSION} FROM session WHERE {' AND '.join(conditions)} ORDER BY scope, session LIMIT ?"  # noqa: S608 - our own words
+    )
     return tuple(map(session_of, connection.execute(statement, (*values, max(0, limit)))))
 
 
-def orphans_of(
-    connection: apsw.Connection, *, now: int, lease: int, limit: int
-) -> tuple[StoredSession, ...]:
+def orphans_of(connection: apsw.Connection, *, now: int, lease: int, limit: int) -> tuple[StoredSession, ...]:
     """Give roots of trees in which something is working and whose owner is gone."""
     asked = {"now": now, "lease": lease, "limit": max(0, limit)}
     return tuple(map(session_of, connection.execute(_ORPHANS, asked)))

@@ -54,7 +54,7 @@ def delete_tree(connection: apsw.Connection, scope: str, root: SessionId, *, now
         ).fetchall()
         connection.execute("DELETE FROM session WHERE scope = ? AND session = ?", (scope, one.session))
         for (digest,) in digests:
-            removed += _drop_blob(connection, digest)
+            removed += _drop_blob(connection, str(digest))
     return removed
 
 
@@ -84,9 +84,7 @@ def trim_journal(connection: apsw.Connection, scope: str, session: SessionId, be
     if before <= there.first_seq:
         return 0
     if not _has_sound_snapshot(connection, scope, session, before):
-        fault = (
-            f"session {session!r} has no sound snapshot at record {before} or behind it: trim to where one stands"
-        )
+        fault = f"session {session!r} has no sound snapshot at record {before} or behind it: trim to where one stands"
         raise OptionError([fault])
     forks = connection.execute(
         "SELECT session FROM session WHERE scope = ? AND forked_from = ? AND forked_at >= ? ORDER BY session",

@@ -10,6 +10,8 @@ from typing import Final
 import apsw
 import msgspec
 
+from agentrail.stores.sqlite_connections import DamagedStoreError
+
 APPLICATION_ID: Final = 0x61677472
 """What the header of a store says that it is: `agtr`."""
 
@@ -89,6 +91,17 @@ def make_tables(connection: apsw.Connection, schema: Schema, *, made_at_ms: int)
         connection.execute(schema.tables)
         connection.execute("INSERT INTO meta VALUES ('made_at_ms', ?)", (str(made_at_ms),))
     connection.pragma("journal_mode", "wal")
+
+
+def check_steps(schema: Schema, found: int) -> None:
+    """See that there is a way from older tables to those of today.
+
+    Raises:
+        DamagedStoreError: There is none: no agentrail ever wrote this version.
+    """
+    if any(version not in schema.steps for version in range(found, schema.version)):
+        message = f"there never were tables of version {found}"
+        raise DamagedStoreError(message)
 
 
 def bring_up(connection: apsw.Connection, schema: Schema, found: int) -> None:

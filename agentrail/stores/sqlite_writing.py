@@ -14,7 +14,7 @@ from agentrail.abc.store import Append, Cause, Node, Opening, StoredSession, Sto
 from agentrail.core.journal.record import Record, sealed, tail_of, taken_draft
 from agentrail.errors import AlreadyExists, Fenced, HeldBy
 from agentrail.messages import SessionId
-from agentrail.stores.sqlite_reading import known_root
+from agentrail.stores.sqlite_reading import known, known_root
 from agentrail.stores.sqlite_rows import (
     PUT_RECORD,
     PUT_SESSION,
@@ -49,13 +49,15 @@ def create_journal(connection: apsw.Connection, opening: Opening, now: int) -> N
 
     Raises:
         AlreadyExists: There is another one of this id.
-        Fenced: There is this one, and another owner has taken it over.
+        Fenced: There is this one, and another owner has taken it over; or the tree that it is to belong to has another.
+        SessionNotFound: It is to belong to a tree that is not there.
     """
     first = opening.records[0]
     check_dense(opening.records)
     there = fetch_session(connection, first.scope, first.session)
     if there is None:
         check_witness(connection, first.scope, first.session, None)
+        _check_tree(connection, opening)
         connection.execute(PUT_SESSION, opened_row(opening, now))
         connection.executemany(PUT_RECORD, map(row_of, opening.records))
         _keep_blobs(connection, first.scope, first.session, opening.blobs.items())
@@ -70,6 +72,15 @@ def create_journal(connection: apsw.Connection, opening: Opening, now: int) -> N
     if not is_same or there.node not in ("", opening.node):
         message = f"there is a session {there.session!r} already: resume_session, or take another id"
         raise AlreadyExists(message)
+
+
+def _check_tree(connection: apsw.Connection, opening: Opening) -> None:
+    """Refuse a child whose tree was taken over: its owner has no right to it, and the new one would not know of it."""
+    first = opening.records[0]
+    if opening.root != first.session:
+        top = known(connection, first.scope, opening.root)
+        if top.node != opening.node:
+            raise Fenced(first.session, durable_up_to=0)
 
 
 def _are_there(connection: apsw.Connection, records: Sequence[Record], there: StoredSession) -> bool:
@@ -98,9 +109,7 @@ def check_dense(records: Sequence[Record]) -> None:
 # --- the fence
 
 
-def append_batch(
-    connection: apsw.Connection, batch: Sequence[Append], now: int
-) -> tuple[Fenced | None, ...]:
+def append_batch(connection: apsw.Connection, batch: Sequence[Append], now: int) -> tuple[Fenced | None, ...]:
     """Write records of many sessions; see `Store.append`.
 
     Appends that follow on what is there go in together; each of the others is looked at by itself.
@@ -109,7 +118,7 @@ def append_batch(
         check_dense(one.records)
     answers: list[Fenced | None] = [None] * len(batch)
     groups = _by_session(batch)
-    joined = [(places, one) for places in groups if (one := _joined(batch, places)) is not None]
+    joined = [(places, whole) for places in groups if (whole := _joined(batch, places)) is not None]
     advanced = _advance_all(connection, [one for _, one in joined], now)
     done = {places[0] for (places, _), is_in in zip(joined, advanced, strict=True) if is_in}
     for places in groups:
@@ -255,7 +264,9 @@ def take_tree(  # noqa: PLR0913 - what the port says, and the clock
 
 def tree_of(connection: apsw.Connection, scope: str, root: SessionId) -> list[StoredSession]:
     """Give the sessions of a tree, the root first."""
-    statement = f"SELECT {SESSION} FROM session WHERE root = ? AND scope = ? ORDER BY session <> root, session"  # noqa: S608 - a constant
+    statement = (
+        f"SELECT {SESSION} FROM session WHERE root = ? AND scope = ? ORDER BY session <> root, session"  # noqa: S608 - a constant
+    )
     return list(map(session_of, connection.execute(statement, (root, scope))))
 
 
@@ -265,7 +276,9 @@ def check_not_held(connection: apsw.Connection, root: SessionId, owner: str, *, 
     Raises:
         HeldBy: It was heard of within the lease.
     """
-    row = connection.execute("SELECT address, seen_at_ms, is_gone FROM node WHERE id = ?", (owner,)).fetchone()
+    row = connection.execute(
+        "SELECT address, seen_at_ms, is_gone FROM node WHERE id = ?", (owner,)
+    ).fetchone()
     if row is not None and not row[2] and now - row[1] < lease:
         raise HeldBy(root, node=owner, address=row[0], seen_ago_ms=max(0, now - row[1]))
 
