@@ -188,8 +188,11 @@ def salvage(damaged: Connector, fresh: apsw.Connection) -> SalvageReport:
     """
     beheaded = _with_head_of(damaged, fresh)
     try:
-        with closing((beheaded or damaged).to_read()) as source, fresh:
-            return _salvage(damaged.path, source, fresh)
+        with closing((beheaded or damaged).to_read()) as source:
+            fresh.execute("BEGIN")  # without an end the new file is thrown away as a whole
+            report = _salvage(damaged.path, source, fresh)
+            fresh.execute("COMMIT")
+            return report
     finally:
         for path in (damaged.path,) if beheaded is None else (damaged.path, beheaded.path):
             beside(path)[1].unlink(missing_ok=True)
