@@ -94,7 +94,7 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
             connection.set_busy_timeout(READ_PATIENCE_MS)
             connection.pragma("temp_store", "memory")
         except BaseException:
-            connection.close(True)  # noqa: FBT003 - apsw takes it by place
+            forget(connection)
             raise
         return connection
 
@@ -112,7 +112,7 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def forget(connection: apsw.Connection) -> None:
-    """Close a connection that had an error, and let it do nothing on its way: what it wrote last may be lost."""
+    """Close a connection that only reads or that had an error, and let it do nothing on its way: it may sweep nothing."""
     try:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.close(True)  # noqa: FBT003 - apsw takes it by place
@@ -176,7 +176,7 @@ class Readers:
                 self._give_back(connection, generation)
                 raise
             except BaseException:
-                connection.close(True)  # noqa: FBT003 - apsw takes it by place
+                forget(connection)
                 raise
             self._give_back(connection, generation)
 
@@ -185,7 +185,7 @@ class Readers:
             if generation == self._generation and len(self._idle) < _MAX_IDLE_READERS:
                 self._idle.append(connection)
                 return
-        connection.close()
+        forget(connection)
 
     def drop(self) -> None:
         """Close those that nothing reads with, and the others when they come back: the file may be another one now."""
@@ -193,7 +193,7 @@ class Readers:
             idle, self._idle = self._idle, []
             self._generation += 1
         for connection in idle:
-            connection.close(True)  # noqa: FBT003 - apsw takes it by place
+            forget(connection)
 
     def close(self) -> None:
         """Lend none any more; again if you like."""
