@@ -68,7 +68,7 @@ def record_of(scope: str, session: str, row: Row) -> Record:
 
 
 def _whole(value: object) -> int:
-    return value if type(value) is int else 0
+    return value if type(value) is int else -1  # which no record has, so its hash cannot fit by chance
 
 
 def _bytes(value: object) -> bytes:

@@ -3,6 +3,7 @@
 import random
 import shutil
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import apsw
@@ -150,8 +151,8 @@ def test_a_flipped_bit_is_told_or_changes_nothing(golden, written, tmp_path):
 @pytest.mark.check
 @pytest.mark.parametrize("bit", [0x01, 0x10, 0x80])
 def test_every_flipped_byte_is_told_or_changes_nothing(golden, written, tmp_path, bit):
-    """All of the file, in steps that meet each byte of a page in one of its pages."""
-    for place in range(100, golden.stat().st_size, 3):
+    """All of the file, in steps that no page has a multiple of, and for each bit at other places."""
+    for place in range(100 + bit % 17, golden.stat().st_size, 17):
         verdict = judge(flip(golden, tmp_path, place, bit), written)
         assert "missing" not in verdict.split("; "), place
         assert not verdict.startswith("unusable"), place
@@ -326,6 +327,51 @@ def test_sessions_of_which_only_records_are_left_are_listed(large):
         assert [one.root for one in store.find()] == list(SESSIONS)
         assert "what stood of the session itself was lost" in str(store.salvaged)
         assert store.take("", "alpha", "n9", "start").sessions[0].tail.seq == len(written["alpha"]) + 1
+
+
+def test_what_lies_between_two_damaged_pages_is_saved(tmp_path):
+    """Also where what stood of the session is lost, so that nothing says where it ended."""
+    path = tmp_path / "sessions.db"
+    with closing(open_at(path)) as store:
+        store.create(opening("alpha"))
+        for _ in range(4):
+            store.append([following(store.get("", "alpha").tail, *["x" * 300] * 100, session="alpha")[0]])
+        records = store.read("", "alpha")
+    leaves = pages_of(path, "record")
+    wreck(path, leaves[4], leaves[12], *pages_of(path, "session"))
+    with closing(open_at(path)) as store:
+        with pytest.raises(StoreUnavailable, match="is damaged"):
+            store.find()
+        store.release("n1", "", "alpha")
+        found = {record.seq for record in store.read("", "alpha")}
+    lost = sorted({record.seq for record in records} - found)
+    gaps = [at for at, after in pairwise(lost) if after != at + 1]
+    assert len(gaps) == 1
+    assert 2 < len(lost) < 30
+
+
+VALUES = ("NULL", "7", "x'ff00fe'", "'text'", "1.5")
+
+
+@pytest.mark.parametrize("column", ["epoch", "at_ms", "kind", "events", "hash", "does", "body"])
+def test_a_value_of_another_kind_is_a_record_that_is_damaged(golden, written, tmp_path, column):
+    """It is read as it is, its hash says that it is wrong, and who reads can compute that."""
+    path = tmp_path / "sessions.db"
+    for value in VALUES:
+        shutil.copy(golden, path)
+        with closing(apsw.Connection(str(path))) as connection:
+            lax = "replace(replace(sql, 'STRICT', ''), 'NOT NULL', '')"
+            connection.pragma("writable_schema", "on")
+            lax = f"rtrim({lax}, ', ' || char(10))"
+            connection.execute(f"UPDATE sqlite_schema SET sql = {lax} WHERE type = 'table'")  # noqa: S608 - above
+            connection.pragma("writable_schema", "reset")
+        with closing(apsw.Connection(str(path))) as connection:
+            connection.execute(f"UPDATE record SET {column} = {value} WHERE session = 'alpha' AND seq = 4")  # noqa: S608
+        with closing(open_at(path)) as store:
+            records = store.read("", "alpha")
+            assert len(records) == len(written["alpha"])
+            assert records[:3] == written["alpha"][:3]
+            assert first_broken(records) == 4
 
 
 def test_a_row_that_contradicts_its_journal_is_found_by_who_takes_it(large):
