@@ -25,8 +25,14 @@ READ_PATIENCE_MS: Final = 1000
 
 _MAX_IDLE_READERS: Final = 4
 
-_DAMAGE: Final = (apsw.CorruptError, apsw.NotADBError, apsw.ConstraintError, UnicodeDecodeError)
-"""What pages say that are not as they were written. Constraints hold between our own tables: one that fails says the same."""
+_DAMAGE: Final = (
+    apsw.CorruptError,
+    apsw.NotADBError,
+    apsw.ConstraintError,
+    apsw.SQLError,
+    UnicodeDecodeError,
+)
+"""What pages say that are not as they were written. Statements and constraints are our own: one that fails says the same."""
 
 _TROUBLE: Final[Mapping[type[apsw.Error], str]] = {
     apsw.FullError: "the disk is full",
@@ -118,6 +124,15 @@ def forget(connection: apsw.Connection) -> None:
         connection.close(True)  # noqa: FBT003 - apsw takes it by place
     except apsw.Error:
         pass  # it is not used again, whatever it says
+
+
+@contextmanager
+def forgotten_after(connection: apsw.Connection) -> Iterator[apsw.Connection]:
+    """Close a connection that only reads behind the block."""
+    try:
+        yield connection
+    finally:
+        forget(connection)
 
 
 def is_damage(error: BaseException) -> bool:

@@ -9,7 +9,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,12 +19,13 @@ import msgspec
 from agentrail.abc.store import Standing, StoredSession
 from agentrail.core.journal.record import NO_HASH, Record, Tail, first_broken
 from agentrail.messages import SessionId
-from agentrail.stores.sqlite_connections import Connector, DamagedStoreError
+from agentrail.stores.sqlite_connections import Connector, DamagedStoreError, forgotten_after
 from agentrail.stores.sqlite_files import beside, sync_directory
 from agentrail.stores.sqlite_rows import (
     PUT_RECORD,
     PUT_SESSION,
     PUT_SNAPSHOT,
+    RECORD,
     SESSION,
     SNAPSHOT,
     Row,
@@ -36,6 +37,15 @@ from agentrail.stores.sqlite_rows import (
 )
 
 _UNREADABLE: Final = (apsw.Error, UnicodeDecodeError, DamagedStoreError)
+
+_COLUMNS: Final = (
+    f"SELECT {RECORD} FROM record LIMIT 0",  # noqa: S608 - a constant
+    f"SELECT {SNAPSHOT} FROM snapshot LIMIT 0",  # noqa: S608 - a constant
+    "SELECT digest, content FROM blob LIMIT 0",
+    "SELECT scope, session, digest FROM blob_use LIMIT 0",
+    "SELECT id, address, version, pid, boot, seen_at_ms, is_gone FROM node LIMIT 0",
+)
+"""What fails where the tables are not those of today."""
 
 _STRAYS: Final = (
     "PRAGMA foreign_key_check",
@@ -116,7 +126,7 @@ def check_sound(connection: apsw.Connection) -> None:
         raise DamagedStoreError(said)
     for row in connection.execute(f"SELECT {SESSION} FROM session"):  # noqa: S608 - a constant
         session_of(row)
-    for statement in _STRAYS:
+    for statement in (*_COLUMNS, *_STRAYS):
         row = connection.execute(statement).fetchone()
         if row is not None:
             message = f"rows contradict each other: {row}"
@@ -166,12 +176,15 @@ def set_aside(path: Path) -> Path | None:
     return damaged
 
 
-def end_salvage(path: Path, report: SalvageReport | None) -> None:
-    """Write the report, and that all is done."""
-    if report is not None:
-        written = report.damaged.with_name(report.damaged.name + ".report")
-        written.write_text(f"{report}\n", encoding="utf-8")
-        written.chmod(0o600)
+def write_report(report: SalvageReport) -> None:
+    """Write a report beside what it tells of, before the new file is in place: a process that dies then has not lost it."""
+    written = report.damaged.with_name(report.damaged.name + ".report")
+    written.write_text(f"{report}\n", encoding="utf-8")
+    written.chmod(0o600)
+
+
+def end_salvage(path: Path) -> None:
+    """Write down that all is done."""
     marker_path(path).unlink()
     sync_directory(path.parent)
 
@@ -188,17 +201,19 @@ def salvage(damaged: Connector, fresh: apsw.Connection) -> SalvageReport:
     """
     beheaded = _with_head_of(damaged, fresh)
     try:
-        with closing((beheaded or damaged).to_read()) as source:
+        with forgotten_after((beheaded or damaged).to_read()) as source:
             fresh.execute("BEGIN")  # without an end the new file is thrown away as a whole
             report = _salvage(damaged.path, source, fresh)
             fresh.execute("COMMIT")
             return report
     finally:
-        for path in (damaged.path,) if beheaded is None else (damaged.path, beheaded.path):
-            beside(path)[1].unlink(missing_ok=True)
+        log, shared = beside(damaged.path)
+        shared.unlink(missing_ok=True)
+        if log.exists() and log.stat().st_size == 0:
+            log.unlink()  # made by the one who read
         if beheaded is not None:
-            beside(beheaded.path)[0].unlink(missing_ok=True)
-            beheaded.path.unlink(missing_ok=True)
+            for path in (beheaded.path, *beside(beheaded.path)):
+                path.unlink(missing_ok=True)
 
 
 def _with_head_of(damaged: Connector, fresh: apsw.Connection) -> Connector | None:
@@ -207,7 +222,7 @@ def _with_head_of(damaged: Connector, fresh: apsw.Connection) -> Connector | Non
     The first page says where each table begins. Tables are made in one order, so a new file says the same.
     """
     names = set[str]()
-    with suppress(*_UNREADABLE), closing(damaged.to_read()) as source:
+    with suppress(*_UNREADABLE), forgotten_after(damaged.to_read()) as source:
         names = {row[0] for row in source.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
         source.execute("SELECT count(*) FROM meta").fetchall()
     if names >= {"session", "record", "snapshot", "blob", "blob_use"}:

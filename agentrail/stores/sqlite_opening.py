@@ -9,7 +9,7 @@ import apsw
 import msgspec
 
 from agentrail.errors import NotAStore, StoreTooNew
-from agentrail.stores.sqlite_connections import Connector, forget
+from agentrail.stores.sqlite_connections import Connector, forget, forgotten_after
 from agentrail.stores.sqlite_damage import (
     SalvageReport,
     begin_salvage,
@@ -18,6 +18,7 @@ from agentrail.stores.sqlite_damage import (
     marker_path,
     salvage,
     set_aside,
+    write_report,
 )
 from agentrail.stores.sqlite_files import (
     beside,
@@ -56,11 +57,11 @@ def look_at(connector: Connector, schema: Schema) -> Look:
     found: int | None = None
     names: set[str] = set()
     try:
-        with closing(connector.to_look()) as connection:
+        with forgotten_after(connector.to_look()) as connection:
             found = connection.pragma("application_id")
             version = connection.pragma("user_version")
             names = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
-    except (apsw.NotADBError, apsw.CorruptError, apsw.IOError, UnicodeDecodeError):
+    except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, apsw.IOError, UnicodeDecodeError):
         version = 0
     if found == APPLICATION_ID and names >= _OWN_TABLES:
         _check_version(path, version, schema)
@@ -126,8 +127,9 @@ def _go_on_with_salvage(connector: Connector, schema: Schema, now_ms: int) -> Sa
         fresh = _make_beside(connector, schema, now_ms)
         with closing(connector.at(fresh).to_write()) as connection:
             report = salvage(connector.at(damaged), connection)
+        write_report(report)
         _put_in_place(fresh, path)
-    end_salvage(path, report)
+    end_salvage(path)
     return report
 
 
@@ -169,7 +171,7 @@ def open_writer(connector: Connector, schema: Schema, *, look_closely: bool) -> 
     try:
         found = connection.pragma("user_version")
         _check_version(connector.path, found, schema)
-        if look_closely:
+        if look_closely and found == schema.version:  # the columns that are looked for are those of today
             check_sound(connection)
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         if found < schema.version:

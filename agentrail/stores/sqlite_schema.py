@@ -85,11 +85,13 @@ def make_tables(connection: apsw.Connection, schema: Schema, *, made_at_ms: int)
 
     Before the switch to a log beside the file, so that the header stands in the file itself.
     """
-    with connection:
-        connection.pragma("application_id", APPLICATION_ID)
-        connection.pragma("user_version", schema.version)
-        connection.execute(schema.tables)
-        connection.execute("INSERT INTO meta VALUES ('made_at_ms', ?)", (str(made_at_ms),))
+    # Not undone here: after some errors SQLite has done so itself, and a connection that had one is closed in any case.
+    connection.execute("BEGIN IMMEDIATE")
+    connection.pragma("application_id", APPLICATION_ID)
+    connection.pragma("user_version", schema.version)
+    connection.execute(schema.tables)
+    connection.execute("INSERT INTO meta VALUES ('made_at_ms', ?)", (str(made_at_ms),))
+    connection.execute("COMMIT")
     connection.pragma("journal_mode", "wal")
 
 
@@ -111,9 +113,17 @@ def bring_up(connection: apsw.Connection, schema: Schema, found: int) -> None:
         connection: To a file that was copied before.
         schema: What is wanted.
         found: The version of the tables that are there.
+
+    Raises:
+        ValueError: A step is wrong. The file stays as it was.
     """
-    with connection:
-        for version in range(found, schema.version):
+    connection.execute("BEGIN IMMEDIATE")
+    for version in range(found, schema.version):
+        try:
             connection.execute(schema.steps[version])
-        connection.pragma("user_version", schema.version)
+        except (apsw.SQLError, apsw.ConstraintError) as error:
+            message = f"the step from tables of version {version} to the next is wrong: {error}"
+            raise ValueError(message) from error
+    connection.pragma("user_version", schema.version)
+    connection.execute("COMMIT")
     connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

@@ -1,7 +1,7 @@
 """A disk below SQLite that does what a test tells it to: a file system of apsw's, in front of the real one."""
 
 import itertools
-import os
+from pathlib import Path
 
 import apsw
 
@@ -18,6 +18,7 @@ class Disk(apsw.VFS):
         is_quick: Whether a sync does nothing: for tests of which none asks what a power cut leaves.
         used: What each open file was used for, by the number of its handle: `sync`, `write`.
         failed: The numbers of handles on which a sync failed.
+        durable: What a power cut leaves of each file that was synced, by its name.
     """
 
     def __init__(self, *, is_quick=False):
@@ -27,6 +28,7 @@ class Disk(apsw.VFS):
         self.is_quick = is_quick
         self.used = []
         self.failed = set()
+        self.durable = {}
         super().__init__(self.name, "")
 
     def xOpen(self, name, flags):  # noqa: N802 - SQLite's name
@@ -41,7 +43,8 @@ class DiskFile(apsw.VFSFile):
         self.disk = disk
         self.number = next(NUMBERS)
         path = name.filename() if isinstance(name, apsw.URIFilename) else name
-        self.name = os.path.basename(path or "")
+        self.path = path
+        self.name = Path(path or "").name
         super().__init__("", name, flags)
 
     def xSync(self, flags):  # noqa: N802 - SQLite's name
@@ -53,6 +56,7 @@ class DiskFile(apsw.VFSFile):
             raise apsw.IOError(message)
         if not self.disk.is_quick:
             super().xSync(flags)
+            self.disk.durable[self.name] = Path(self.path).read_bytes()
 
     def xWrite(self, data, offset):  # noqa: N802 - SQLite's name
         """Write, unless it is full."""

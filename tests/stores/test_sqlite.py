@@ -21,21 +21,25 @@ CANARY = "the-canary-that-is-to-be-forgotten"
 
 @pytest.fixture
 def clock():
+    """The clock of the store."""
     return Clock()
 
 
 @pytest.fixture
 def disk():
+    """The disk below it."""
     return Disk(is_quick=True)
 
 
 @pytest.fixture
 def path(tmp_path):
+    """Where it lies."""
     return tmp_path / "sessions.db"
 
 
 @pytest.fixture
 def open_store(path, clock, disk):
+    """Open stores, which are closed when the test is over."""
     opened = []
 
     def open_one(**options):
@@ -49,6 +53,7 @@ def open_store(path, clock, disk):
 
 @pytest.fixture
 def store(open_store):
+    """A store that is open."""
     return open_store()
 
 
@@ -304,11 +309,19 @@ def test_readers_in_many_threads_have_connections_of_their_own(store):
 def test_searches_go_by_an_index(store, path):
     """For a tree, a node, what works and what is due; none reads a journal."""
     store.create(opening())
-    for where in ("root = 'a'", "node = 'a'", "is_working = 1", "(scope, session) > ('', 'a')", "scope = 'a'"):
-        told = plan(path, f"SELECT * FROM session WHERE {where} ORDER BY scope, session LIMIT 5")
+    for where in (
+        "root = 'a'",
+        "node = 'a'",
+        "is_working = 1",
+        "(scope, session) > ('', 'a')",
+        "scope = 'a'",
+    ):
+        told = plan(path, f"SELECT * FROM session WHERE {where} ORDER BY scope, session LIMIT 5")  # noqa: S608 - from the line above
         assert "TEMP B-TREE" not in told, where
         assert "SEARCH" in told or "session_working" in told, where
-    told = plan(path, "SELECT * FROM session WHERE due_at_ms IS NOT NULL AND due_at_ms <= 5 ORDER BY due_at_ms")
+    told = plan(
+        path, "SELECT * FROM session WHERE due_at_ms IS NOT NULL AND due_at_ms <= 5 ORDER BY due_at_ms"
+    )
     assert "SEARCH session USING INDEX session_due" in told
 
 
