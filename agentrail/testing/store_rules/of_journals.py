@@ -106,10 +106,9 @@ def the_same_append_again_is_fine(trial: StoreTrial) -> None:
     late = author.write("c", standing=Standing(title="late"), events=4)
     trial.keep(early, late)
     before = trial.stored("s")
-    trial.keep(early)
-    trial.keep(late, late)
-    trial.keep(early, late)
-    expect(trial.stored("s"), before, "what the store says of the session")
+    for batch in ((early,), (late, late), (early, late), (late, early)):
+        trial.keep(*batch)
+        expect(trial.stored("s"), before, "what the store says of the session")
     trial.expect_journal(author)
 
 

@@ -118,9 +118,11 @@ def an_ended_root_is_given_as_it_stands(trial: StoreTrial) -> None:
     """A root that has ended gets no record, and is given all the same, in front of what lives below it."""
     root = trial.begin("r", standing=Standing(has_ended=True))
     trial.begin("a", root="r", parent="r")
-    first, second = take(trial, "r").sessions
-    expect((first.session, first.tail), ("r", root.tail), "the root")
-    expect((second.session, second.tail.epoch), ("a", 2), "its child")
+    taken = take(trial, "r").sessions
+    expect(ids_of(taken), ["r", "a"], "the sessions, the root first")
+    first, second = taken
+    expect(first.tail, root.tail, "the root")
+    expect(second.tail.epoch, 2, "the epoch of its child")
     trial.expect_journal(root)
 
 
