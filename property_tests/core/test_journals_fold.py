@@ -16,7 +16,7 @@ from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.request import EffectId, ModelFacts
 from agentrail.core.protocol.signals import SignalId
 from agentrail.core.session import machine
-from agentrail.core.session.state import SessionState
+from agentrail.core.session.state import SessionData, SessionState
 from agentrail.core.session.state_codec import encode_session
 from agentrail.messages import PromptRef, Text
 from agentrail.testing import strategies
@@ -108,6 +108,9 @@ TestAgentsRecorded = AgentsRecorded.TestCase
 TestAgentsRecorded.settings = settings(report_multiple_bugs=False)
 
 
+FIELDS: Final = SessionData.__struct_fields__
+
+
 @given(drawn=st.lists(strategies.chunk_signals(), min_size=1, max_size=12), chosen=CONFIGS)
 def test_joined_chunks_mean_what_their_parts_meant(drawn, chosen):
     """Signals of which nothing came but deltas, and the one behind them, in one: the same state, the same decisions."""
@@ -116,13 +119,15 @@ def test_joined_chunks_mean_what_their_parts_meant(drawn, chosen):
     for number, signal in enumerate(drawn):
         fitting = msgspec.structs.replace(signal, effect_id=EffectId("0"))  # none of them is late
         waiting.append(strategies.fit(fitting, state, number + 10))
-        state, effects = machine.step(state, waiting[-1])
+        before, (state, effects) = state, machine.step(state, waiting[-1])
         chunks = tuple(chunk for one in waiting for chunk in one.chunks)
         joined, decided = machine.step(behind, msgspec.structs.replace(waiting[-1], chunks=chunks))
         assert joined == state
         assert encode_session(joined) == encode_session(state)
         assert outline(decided) == outline(effects)
         assert committed(decided) == committed(effects)
+        changed = {name for name in FIELDS if getattr(state.data, name) != getattr(before.data, name)}
+        assert changed <= {"stream", "seq"}  # no plugin was asked, and no effect began
         if outline(effects):
             behind, waiting = state, []
 
