@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 from attrs import field, mutable
 
-from agentrail.core.journal.folding import Folded, Sources, Walked, fold_journal, walk
+from agentrail.core.journal.folding import Folded, Sources, Walked, first_state, fold_journal, walk
 from agentrail.core.journal.record import NO_HASH, Draft, Record, Tail, hash_of, sealed, tail_of
 from agentrail.core.journal.recording import Recorder, opened_draft
 from agentrail.core.protocol import signals as s
@@ -47,6 +47,9 @@ class Life:
         records: Its journal, so far.
         states: The state behind each record, by its number, as it was lived.
         steps: What was stepped, and what it asked for.
+        tail: Where its journal ends.
+        recorder: Says what is recorded.
+        resumed: What the journal came to that it goes on with; None for none.
     """
 
     start: SessionState
@@ -56,6 +59,7 @@ class Life:
     steps: list[tuple[Signal, tuple[Effect, ...]]] = field(factory=list)
     tail: Tail = field(factory=Tail)
     recorder: Any = None
+    resumed: Any = None
 
     @classmethod
     def begun(cls, start: SessionState) -> "Life":
@@ -63,6 +67,19 @@ class Life:
         life = cls(start, start, recorder=Recorder(start))
         life.write((opened_draft(start, at_ms=0, engine="1"),))
         return life
+
+    @classmethod
+    def again(cls, records: Sequence[Record], sources: Sources) -> "Life":
+        """Go on with a journal, as another process does."""
+        folded = fold_journal(records, sources)
+        return cls(
+            first_state(records, sources),
+            folded.state,
+            records=list(records),
+            tail=folded.tail,
+            recorder=Recorder(folded.state),
+            resumed=folded,
+        )
 
     def live(self, signal: Signal) -> tuple[Effect, ...]:
         """Take one step, and record it."""

@@ -390,5 +390,5 @@ def test_an_empty_tail_is_that_of_no_journal():
     assert fold(LIFE.start, RECORDS[:1], tail=Tail()).state == LIFE.start
 
 
-def _first_with(records, text: str) -> int:
+def _first_with(records, text: str):
     return next(record.seq for record in records if text in record.does)
