@@ -109,7 +109,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="core/journal/folding.py",
         old="    if record.seq != due:\n",
         new="    if False:\n",
-        killed_by=f"{_FOLDING}::test_a_record_that_is_missing_is_named",
+        killed_by=f"{_FOLDING}::test_a_record_that_is_missing_in_front_of_a_removed_one_is_named",
         rows=(142,),
     ),
     Mutant(

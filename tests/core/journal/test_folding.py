@@ -173,6 +173,17 @@ def test_what_stood_there_was_removed():
         fold_journal((first, *RECORDS[1:]))
 
 
+@pytest.mark.at(142)
+def test_a_record_that_is_missing_in_front_of_a_removed_one_is_named():
+    """The hash of what was removed says nothing of what stood before it; the numbers do."""
+    gone = RECORDS[6]
+    body = encode_body(ErasedBody(number=7, hash=gone.hash.hex(), why="retention"))
+    records = (*RECORDS[:5], msgspec.structs.replace(gone, kind="erased", body=body), *RECORDS[7:])
+    with pytest.raises(JournalCorrupt, match="it is missing: number 7 stands there") as caught:
+        fold_journal(records)
+    assert caught.value.seq == first_broken(records) == 6
+
+
 # --- large values
 
 
