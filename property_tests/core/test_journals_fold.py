@@ -16,9 +16,9 @@ from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.request import EffectId, ModelFacts
 from agentrail.core.protocol.signals import SignalId
 from agentrail.core.session import machine
-from agentrail.core.session.state import SessionState
+from agentrail.core.session.state import SessionData, SessionState
 from agentrail.core.session.state_codec import encode_session
-from agentrail.messages import PromptRef, Text
+from agentrail.messages import AssistantMessage, PromptRef, Text, TokenUsage
 from agentrail.testing import strategies
 from agentrail.testing.runs import Run, Setup
 from agentrail.testing.session_machine import SessionMachine
@@ -50,24 +50,53 @@ CONFIGS: Final = st.builds(
     inline_tags=st.sampled_from((True, True, False)),
     budget=st.sampled_from((None, None, Budget(max_total_tokens=3_000))),
 )
-STREAMED: Final = st.one_of(
-    *[strategies.stream_outcomes()] * 4,
-    strategies.prompts(),
+CHUNKS: Final = strategies.chunk_signals().map(
+    lambda drawn: msgspec.structs.replace(drawn, effect_id=EffectId("0"))
+)
+"""Of the stream that is open, and not late."""
+
+SAID: Final = st.sampled_from(
+    ("It is", "<title>A fox</title>", "<status>x", "</status>", "<status>a</status>b")
+)
+
+
+def _response(effect_id: str, texts: list[str], usage: TokenUsage) -> s.ResponseCompleted:
+    content = tuple(Text(text=text) for text in texts)
+    message = AssistantMessage(content=content, model="scripted:model", stop_reason="end")
+    return s.ResponseCompleted(
+        at_ms=0, effect_id=EffectId(effect_id), message=message, usage=usage, stop_reason="end"
+    )
+
+
+RESPONSES: Final = st.builds(
+    _response,
+    st.sampled_from(("0", "0", "late")),
+    st.lists(SAID, max_size=2),
+    st.sampled_from((TokenUsage(), TokenUsage(input=5, output=3))),
+)
+"""They are seldom what was heard of them: with other tags, empty, without a count, of another stream."""
+
+STARTED: Final = st.just(s.StreamStarted(at_ms=0, effect_id=EffectId("0")))
+INTO_IT: Final = st.one_of(
     strategies.aborts(),
     strategies.steers(),
     strategies.timers(),
     strategies.questions(),
+    strategies.stream_outcomes(),
     strategies.teardown_outcomes(),
 )
+# Not `one_of`, which makes one choice of all that these choose from: then few streams would say anything.
+STREAMED: Final = st.sampled_from(
+    (*[CHUNKS] * 8, *[RESPONSES] * 3, *[STARTED] * 3, *[strategies.prompts()] * 2, *[INTO_IT] * 3)
+).flatmap(lambda chosen: chosen)
 """What streams are about, and what comes in the middle of one."""
 
 
 def lived(start: SessionState, drawn: list[s.Signal]) -> Life:
-    """Live what was drawn, as far as it means something there."""
-    life = Life.begun(start)
-    life.live(s.SessionBegan(at_ms=0))
+    """Live what was drawn, from where a response streams."""
+    life = Life.begun(start).live_all(to_where_it_streams(start))
     for number, signal in enumerate(drawn):
-        life.live(strategies.fit(signal, life.state, number + 1))
+        life.live(strategies.fit(signal, life.state, number + 10))
     return life
 
 
@@ -108,32 +137,38 @@ TestAgentsRecorded = AgentsRecorded.TestCase
 TestAgentsRecorded.settings = settings(report_multiple_bugs=False)
 
 
-@given(drawn=st.lists(strategies.chunk_signals(), min_size=1, max_size=12), chosen=CONFIGS)
+FIELDS: Final = SessionData.__struct_fields__
+
+
+@given(drawn=st.lists(CHUNKS, min_size=1, max_size=12), chosen=CONFIGS)
 def test_joined_chunks_mean_what_their_parts_meant(drawn, chosen):
     """Signals of which nothing came but deltas, and the one behind them, in one: the same state, the same decisions."""
-    state = streaming(machine.new_session(chosen, TOOLS))
+    state = machine.new_session(chosen, TOOLS)
+    for begins in to_where_it_streams(state):
+        state, _ = machine.step(state, begins)
     behind, waiting = state, []
     for number, signal in enumerate(drawn):
-        fitting = msgspec.structs.replace(signal, effect_id=EffectId("0"))  # none of them is late
-        waiting.append(strategies.fit(fitting, state, number + 10))
-        state, effects = machine.step(state, waiting[-1])
+        waiting.append(strategies.fit(signal, state, number + 10))
+        before, (state, effects) = state, machine.step(state, waiting[-1])
         chunks = tuple(chunk for one in waiting for chunk in one.chunks)
         joined, decided = machine.step(behind, msgspec.structs.replace(waiting[-1], chunks=chunks))
         assert joined == state
         assert encode_session(joined) == encode_session(state)
         assert outline(decided) == outline(effects)
         assert committed(decided) == committed(effects)
+        changed = {name for name in FIELDS if getattr(state.data, name) != getattr(before.data, name)}
+        assert changed <= {"stream", "seq"}  # no plugin was asked, and no effect began
         if outline(effects):
             behind, waiting = state, []
 
 
-def streaming(start: SessionState) -> SessionState:
-    """Bring a session to where a response streams."""
-    for signal in (
+def to_where_it_streams(start: SessionState) -> list[s.Signal]:
+    """Give what brings a session to where a response streams."""
+    said: list[s.Signal] = [
         s.SessionBegan(at_ms=0),
         s.Prompt(at_ms=1, signal_id=SignalId("s1"), ref=PromptRef("s1"), content=(Text(text="?"),)),
-    ):
+    ]
+    for signal in said:
         start, _ = machine.step(start, signal)
     assert start.data.stream is not None
-    start, _ = machine.step(start, s.StreamStarted(at_ms=2, effect_id=start.data.stream.effect_id))
-    return start
+    return [*said, s.StreamStarted(at_ms=2, effect_id=start.data.stream.effect_id)]

@@ -4,6 +4,7 @@ A replay steps the signals once more and carries out nothing: no network, no tok
 the first difference is told with its number and the plugins that were asked there.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from types import MappingProxyType
@@ -24,6 +25,7 @@ from agentrail.core.journal.folding import (
 )
 from agentrail.core.journal.outline import effects_named
 from agentrail.core.journal.record import DRIFTED, OPENED, TAKEN, Record
+from agentrail.core.protocol.effects import stall_timer_of
 from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import EffectOutcome
@@ -125,7 +127,7 @@ def replay(
         state, seq = one.walked.after, one.walked.record.seq
         if found is None and seq > settled:
             found = _difference_in(one, snapshots.get(seq))
-    return Replayed(state=state, records=len(records), difference=found)
+    return Replayed(state=_unwatched(state, sources.ask), records=len(records), difference=found)
 
 
 def state_at(records: Sequence[Record], number: int, sources: Sources = NO_SOURCES) -> SessionState:
@@ -160,7 +162,7 @@ def steps(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Iterator[
     for walked in walk(first_state(records, watched), records, sources=watched):
         signal, seq = walked.signal, walked.record.seq
         caused_by = began.get(signal.effect_id) if isinstance(signal, EffectOutcome) else None
-        began |= dict.fromkeys(effects_named(walked.record.does), seq)
+        began |= dict.fromkeys(_begun_in(walked.record.does), seq)
         yield ReplayStep(walked=walked, asked=watch.take(), caused_by=caused_by)
 
 
@@ -233,6 +235,20 @@ def where_they_part(
     return None
 
 
+# --- who caused it
+
+_TIMED: Final = re.compile(r"^(?:set_timer|teardown) (\S+)", re.MULTILINE)
+
+
+def _begun_in(does: str) -> Iterator[EffectId]:
+    """Name all that owes an outcome: what begins work, timers, and the timers that come with streams."""
+    yield from map(EffectId, _TIMED.findall(does))
+    for effect_id in effects_named(does):
+        yield effect_id
+        if effect_id.startswith("r"):
+            yield stall_timer_of(effect_id)
+
+
 # --- who was asked
 
 
@@ -261,6 +277,13 @@ class _Watch:
         asked = tuple(self._asked)
         self._asked.clear()
         return asked
+
+
+def _unwatched(state: SessionState, ask: Ask) -> SessionState:
+    """Give a state whose plugins are asked as the caller wants, and not by way of the replay."""
+    data = state.data
+    stack = msgspec.structs.replace(data.stack, ask=ask)
+    return msgspec.structs.replace(state, data=msgspec.structs.replace(data, stack=stack))
 
 
 # --- differences

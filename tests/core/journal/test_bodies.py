@@ -1,5 +1,6 @@
 """Bodies of records that are no signals: they come back, and what is not understood whole is refused."""
 
+import hashlib
 import json
 
 import msgspec
@@ -164,6 +165,27 @@ def test_large_texts_go_and_come_back_bit_for_bit(value):
     assert join_blobs(stored, blobs.get) == body
     assert blobs_of(stored) == set(blobs)
     assert all(len(content) > 20 for content in blobs.values())
+
+
+def test_what_looks_like_a_large_value_is_kept_apart_from_one():
+    """Each object that looks like one gets a `$` more, and loses it; also around a large value, and in a body that is short."""
+    value = {
+        "a": ["x" * 30, {"$blob": "x" * 30}, {"$$blob": {"$blob": "y"}}, "z" * 9],
+        "b": {"$blob": 1, "c": 2},
+    }
+    body = msgspec.json.encode(value)
+    stored, blobs = split_blobs(body, 20)
+    digest = hashlib.sha256(b"x" * 30).hexdigest()
+    assert blobs == {digest: b"x" * 30}
+    assert msgspec.json.decode(stored) == {
+        "a": [{"$blob": digest}, {"$$blob": {"$blob": digest}}, {"$$$blob": {"$$blob": "y"}}, "z" * 9],
+        "b": {"$blob": 1, "c": 2},
+    }
+    assert join_blobs(stored, blobs.get) == body
+    assert blobs_of(stored) == {digest}
+    short = b'{"$blob":"abc"}'
+    assert split_blobs(short) == (b'{"$$blob":"abc"}', {})
+    assert join_blobs(b'{"$$blob":"abc"}', blobs.get) == short
 
 
 def test_a_text_at_the_limit_stays_and_one_above_it_goes():

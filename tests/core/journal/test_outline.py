@@ -1,6 +1,6 @@
 """The outline of effects: one short line each, in order, and nothing in it that could be taken for another line."""
 
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -17,7 +17,7 @@ from agentrail.events import AgentStart, Envelope, Event, MessageDelta
 from agentrail.messages import CallId, PromptRef, SessionId, Text, ToolResult, UserMessage
 
 SAID = (UserMessage(content=(Text(text="a secret"),)),)
-CALL = {"call_id": CallId("c1"), "name": "read", "arguments": {"path": "a secret"}}
+CALL: dict[str, Any] = {"call_id": CallId("c1"), "name": "read", "arguments": {"path": "a secret"}}
 PATH = (SessionId("s"),)
 
 
