@@ -23,7 +23,7 @@ from agentrail.messages import SessionId
 from agentrail.stores.sqlite_connections import (
     Connect,
     Connector,
-    Readers,
+    ReadConnections,
     connect as connect_with_apsw,
     forget,
     is_damage,
@@ -42,7 +42,7 @@ from agentrail.stores.sqlite_reading import (
 )
 from agentrail.stores.sqlite_removing import delete_tree, trim_journal
 from agentrail.stores.sqlite_rows import fetch_session
-from agentrail.stores.sqlite_schema import SCHEMA, Schema
+from agentrail.stores.sqlite_schema import SCHEMA, StoreSchema
 from agentrail.stores.sqlite_writing import (
     append_batch,
     create_journal,
@@ -50,7 +50,7 @@ from agentrail.stores.sqlite_writing import (
     hear_of,
     keep_snapshot,
     release_tree,
-    take_tree,
+    take_over_tree,
 )
 
 MAX_LOG_BYTES: Final = 16 * 1024 * 1024
@@ -74,7 +74,7 @@ class SqliteStore:
         connect: Connect = connect_with_apsw,
         vfs: str | None = None,
         mounts: Callable[[], str] | None = None,
-        schema: Schema = SCHEMA,
+        schema: StoreSchema = SCHEMA,
     ) -> None:
         """Open a store, and make it where there is none.
 
@@ -99,7 +99,7 @@ class SqliteStore:
         self._lease_ms = lease_ms
         self._schema = schema
         self._connector = Connector(path=self._path, connect=connect, vfs=vfs)
-        self._readers = Readers(self._connector)
+        self._readers = ReadConnections(self._connector)
         self._writer: apsw.Connection | None = None
         self._lock: WriteLock | None = None
         # One thread writes; this is for the one that closes beside it, so that the lock is let go of behind the last commit.
@@ -271,7 +271,7 @@ class SqliteStore:
     def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
         """Make a node the owner of a tree; see `Store.take`. A node of an earlier process is gone, and holds nothing."""
         with self._transaction() as connection:
-            return take_tree(
+            return take_over_tree(
                 connection, scope, root, node, cause, force=force, now=self.now_ms(), lease=self._lease_ms
             )
 

@@ -158,7 +158,7 @@ def translated(path: Path) -> Iterator[None]:
         raise StoreUnavailable(message) from error
 
 
-class Readers:
+class ReadConnections:
     """Connections that only read. Each is used by one thread at a time; some are kept for the next one."""
 
     def __init__(self, connector: Connector) -> None:

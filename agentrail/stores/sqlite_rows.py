@@ -10,25 +10,25 @@ from agentrail.core.journal.record import Record, Tail
 from agentrail.messages import SessionId
 from agentrail.stores.sqlite_connections import DamagedStoreError
 
-Row: TypeAlias = tuple[Any, ...]
+SqliteRow: TypeAlias = tuple[Any, ...]
 
-SESSION: Final = (
+SESSION_COLUMNS: Final = (
     "scope, session, root, parent, forked_from, forked_at, node, opened_at_ms, written_at_ms, first_seq, "
     "last_seq, epoch, hash, events, is_working, has_ended, waits_for, due_at_ms, title"
 )
 """The columns of a session, in the order of `session_row`."""
 
-RECORD: Final = "scope, session, seq, epoch, at_ms, kind, body, does, events, hash"
+RECORD_COLUMNS: Final = "scope, session, seq, epoch, at_ms, kind, body, does, events, hash"
 """The columns of a record, in the order of the fields of `Record`: a record is its own row."""
 
-SNAPSHOT: Final = "scope, session, seq, hash, state, checked"
+SNAPSHOT_COLUMNS: Final = "scope, session, seq, hash, state, checked"
 """The columns of a snapshot, in the order of the fields of `StoredSnapshot`."""
 
-PUT_SESSION: Final = f"INSERT INTO session ({SESSION}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
-PUT_RECORD: Final = f"INSERT INTO record ({RECORD}) VALUES (?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
-PUT_SNAPSHOT: Final = f"INSERT OR REPLACE INTO snapshot ({SNAPSHOT}) VALUES (?,?,?,?,?,?)"  # noqa: S608 - a constant
+PUT_SESSION: Final = f"INSERT INTO session ({SESSION_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
+PUT_RECORD: Final = f"INSERT INTO record ({RECORD_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
+PUT_SNAPSHOT: Final = f"INSERT OR REPLACE INTO snapshot ({SNAPSHOT_COLUMNS}) VALUES (?,?,?,?,?,?)"  # noqa: S608 - a constant
 
-_GET_SESSION: Final = f"SELECT {SESSION} FROM session WHERE scope = ? AND session = ?"  # noqa: S608 - a constant
+_GET_SESSION: Final = f"SELECT {SESSION_COLUMNS} FROM session WHERE scope = ? AND session = ?"  # noqa: S608 - a constant
 _GET_RECORDS: Final = """
 SELECT seq, epoch, at_ms, CAST(kind AS BLOB), body, CAST(does AS BLOB), events, hash
 FROM record WHERE scope = ? AND session = ? AND seq > ? ORDER BY seq LIMIT ?
@@ -50,7 +50,7 @@ row_of = msgspec.structs.astuple
 """The row of a record, or of a snapshot."""
 
 
-def record_of(scope: str, session: str, row: Row) -> Record:
+def record_of(scope: str, session: str, row: SqliteRow) -> Record:
     """Read a record, a damaged one too: whatever is wrong in it, its hash says so and it can be computed."""
     seq, epoch, at_ms, kind, body, does, events, digest = row
     return Record(
@@ -75,7 +75,7 @@ def _bytes(value: object) -> bytes:
     return value if type(value) is bytes else b""
 
 
-def snapshot_of(row: Row) -> StoredSnapshot:
+def snapshot_from_row(row: SqliteRow) -> StoredSnapshot:
     """Read a snapshot, a damaged one too."""
     scope, session, seq, digest, state, checked = row
     return StoredSnapshot(
@@ -88,7 +88,7 @@ def snapshot_of(row: Row) -> StoredSnapshot:
     )
 
 
-def session_of(row: Row) -> StoredSession:
+def session_of(row: SqliteRow) -> StoredSession:
     """Read how a session stands.
 
     Raises:
@@ -110,11 +110,11 @@ def session_of(row: Row) -> StoredSession:
         first_seq=row[9],
         tail=Tail(seq=row[10], epoch=row[11], hash=row[12]),
         events=row[13],
-        standing=standing_of(row[14:]),
+        standing=_standing_of(row[14:]),
     )
 
 
-def session_row(one: StoredSession) -> Row:
+def session_row(one: StoredSession) -> SqliteRow:
     """Write down how a session stands."""
     forked_from, forked_at = one.forked_from or (None, None)
     return (
@@ -125,19 +125,19 @@ def session_row(one: StoredSession) -> Row:
     )
 
 
-def standing_of(row: Row) -> Standing:
+def _standing_of(row: SqliteRow) -> Standing:
     """Read the last five columns of a session."""
     return Standing(
         is_working=bool(row[0]), has_ended=bool(row[1]), waits_for=row[2], due_at_ms=row[3], title=row[4]
     )
 
 
-def standing_row(one: Standing) -> Row:
+def standing_row(one: Standing) -> SqliteRow:
     """Write down the last five columns of a session."""
     return (int(one.is_working), int(one.has_ended), one.waits_for, one.due_at_ms, one.title)
 
 
-def opened_row(opening: Opening, now: int) -> Row:
+def opened_row(opening: Opening, now: int) -> SqliteRow:
     """Write down a session that begins now."""
     first, last = opening.records[0], opening.records[-1]
     return session_row(

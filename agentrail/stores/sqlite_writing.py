@@ -19,8 +19,8 @@ from agentrail.stores.sqlite_rows import (
     PUT_RECORD,
     PUT_SESSION,
     PUT_SNAPSHOT,
-    SESSION,
-    Row,
+    SESSION_COLUMNS,
+    SqliteRow,
     check_witness,
     fetch_records,
     fetch_session,
@@ -160,7 +160,7 @@ def _joined(batch: Sequence[Append], places: Sequence[int]) -> Append | None:
 def _advance_all(connection: apsw.Connection, appends: Sequence[Append], now: int) -> list[bool]:
     """Write what follows on what is there, and say of each whether it did."""
     is_in = [False] * len(appends)
-    changed: list[Row] = []
+    changed: list[SqliteRow] = []
     for place, *before in connection.executemany(_ADVANCE, _advances(appends, now)):
         one = appends[place]
         is_in[place] = True
@@ -178,7 +178,7 @@ def _advance_all(connection: apsw.Connection, appends: Sequence[Append], now: in
     return is_in
 
 
-def _advances(appends: Iterable[Append], now: int) -> Iterator[Row]:
+def _advances(appends: Iterable[Append], now: int) -> Iterator[SqliteRow]:
     for place, one in enumerate(appends):
         first, last = one.records[0], one.records[-1]
         yield (
@@ -219,7 +219,7 @@ def _append_alone(
 # --- owners
 
 
-def take_tree(  # noqa: PLR0913 - what the port says, and the clock
+def take_over_tree(  # noqa: PLR0913 - what the port says, and the clock
     connection: apsw.Connection,
     scope: str,
     root: SessionId,
@@ -264,9 +264,7 @@ def take_tree(  # noqa: PLR0913 - what the port says, and the clock
 
 def tree_of(connection: apsw.Connection, scope: str, root: SessionId) -> list[StoredSession]:
     """Give the sessions of a tree, the root first."""
-    statement = (
-        f"SELECT {SESSION} FROM session WHERE root = ? AND scope = ? ORDER BY session <> root, session"  # noqa: S608 - a constant
-    )
+    statement = f"SELECT {SESSION_COLUMNS} FROM session WHERE root = ? AND scope = ? ORDER BY session <> root, session"  # noqa: S608 - a constant
     return list(map(session_of, connection.execute(statement, (root, scope))))
 
 

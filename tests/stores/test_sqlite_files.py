@@ -15,7 +15,7 @@ import pytest
 from agentrail.errors import NotAStore, StoreInUse, StoreTooNew, StoreUnavailable
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_files import WriteLock, file_system_of, lock_path, make_data_directory
-from agentrail.stores.sqlite_schema import APPLICATION_ID, SCHEMA, Schema
+from agentrail.stores.sqlite_schema import APPLICATION_ID, SCHEMA, StoreSchema
 from tests.stores.rig import Clock, following, opening
 
 ROOT = Path(__file__).parents[2]
@@ -272,7 +272,7 @@ def test_what_died_while_it_was_made_is_made_anew(path):
 
 def test_a_newer_store_is_not_touched(path):
     """Both versions are told, also to one who only reads."""
-    SqliteStore(path, schema=Schema(version=7, tables=SCHEMA.tables)).close()
+    SqliteStore(path, schema=StoreSchema(version=7, tables=SCHEMA.tables)).close()
     lock_path(path).unlink()
     before = files_of(path.parent)
     for read_only in (False, True):
@@ -282,7 +282,7 @@ def test_a_newer_store_is_not_touched(path):
     assert files_of(path.parent) == before
 
 
-NEXT = Schema(
+NEXT = StoreSchema(
     version=2,
     tables=SCHEMA.tables,
     steps={1: "ALTER TABLE session ADD COLUMN extra TEXT NOT NULL DEFAULT 'none'"},
@@ -313,7 +313,7 @@ def test_a_migration_that_fails_changes_nothing(path):
     """One transaction: the first step is undone with the second, and the store opens as what it was."""
     with closing(SqliteStore(path)) as store:
         store.create(opening(more=["a"]))
-    bad = Schema(
+    bad = StoreSchema(
         version=2, tables=SCHEMA.tables, steps={1: "CREATE TABLE more (a); INSERT INTO nowhere VALUES (1)"}
     )
     with pytest.raises(ValueError, match=r"from tables of version 1 .*nowhere"):
