@@ -24,6 +24,7 @@ from agentrail.stores.sqlite_connections import (
     Connect,
     Connector,
     ReadConnections,
+    check_sqlite,
     connect as connect_with_apsw,
     forget,
     is_damage,
@@ -94,7 +95,9 @@ class SqliteStore:
             StoreInUse: Your move: another process writes it.
             StoreTooNew: Your move: a newer agentrail made it. Nothing in it was touched.
         """
-        self._path = Path(path)
+        check_sqlite(apsw.sqlite_lib_version())
+        # One name for one file: through a link there would be a second lock, and a second writer.
+        self._path = Path(path).resolve()
         self._wall = outside.current().wall if wall is None else wall
         self._lease_ms = lease_ms
         self._schema = schema
@@ -245,7 +248,9 @@ class SqliteStore:
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Sweep the log into the file. To be called by the one who writes, when there is nothing to write; costs nothing if all is swept.
+        """Sweep the log into the file. Nothing is done where all is swept; else it is two syncs.
+
+        To be called by the thread that writes, when there was nothing to write for some moments, and not behind each commit.
 
         Raises:
             StoreUnavailable: The disk does not do what it should. What was written stays durable.

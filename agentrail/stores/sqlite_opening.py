@@ -139,8 +139,7 @@ def _make_beside(connector: Connector, schema: StoreSchema, now_ms: int) -> Path
     for left in (fresh, *beside(fresh), fresh.with_name(fresh.name + "-journal")):
         left.unlink(missing_ok=True)
     make_private_file(fresh)
-    flags = apsw.SQLITE_OPEN_READWRITE
-    with closing(connector.connect(os.fspath(fresh), flags, connector.vfs)) as connection:
+    with closing(connector.at(fresh).to_fill()) as connection:
         make_tables(connection, schema, made_at_ms=now_ms)
     return fresh
 
@@ -191,8 +190,7 @@ def _copy(connector: Connector, connection: apsw.Connection, version: int) -> No
     fresh = kept.with_name(kept.name + ".new")
     fresh.unlink(missing_ok=True)
     make_private_file(fresh)
-    flags = apsw.SQLITE_OPEN_READWRITE
-    with closing(connector.connect(os.fspath(fresh), flags, connector.vfs)) as copy:
+    with closing(connector.at(fresh).to_fill()) as copy:
         with copy.backup("main", connection, "main") as running:
             running.step()
         copy.pragma("journal_mode", "delete")

@@ -35,9 +35,7 @@ FROM record WHERE scope = ? AND session = ? AND seq > ? ORDER BY seq LIMIT ?
 """
 """Texts as bytes: a flipped bit may leave none that can be decoded, and a record that is damaged is read all the same."""
 
-_LAST_OF: Final = (
-    "SELECT seq FROM record WHERE scope = ? AND session = ? AND epoch <= ? ORDER BY seq DESC LIMIT 1"
-)
+_EPOCH_AT: Final = "SELECT epoch FROM record WHERE scope = ? AND session = ? AND seq = ?"
 
 _KINDS: Final = frozenset(
     (*(str,) * 4, *fork, str, *(int,) * 5, bytes, *(int,) * 4, due, str)
@@ -172,10 +170,20 @@ def fetch_records(
     return tuple(record_of(scope, session, row) for row in rows)
 
 
-def last_of_epoch(connection: apsw.Connection, scope: str, session: str, epoch: int) -> int:
-    """Give the number of the last record that is not of a later epoch; 0 where there is none."""
-    row = connection.execute(_LAST_OF, (scope, session, epoch)).fetchone()
-    return 0 if row is None else int(row[0])
+def last_of_epoch(connection: apsw.Connection, there: StoredSession, epoch: int) -> int:
+    """Give the number of the last record that is not of a later epoch; the one before the first where there is none.
+
+    Epochs never fall, so it is looked for by halves: an old owner that asks again and again costs nothing.
+    """
+    low, high = there.first_seq - 1, there.tail.seq
+    while low < high:
+        middle = (low + high + 1) // 2
+        row = connection.execute(_EPOCH_AT, (there.scope, there.session, middle)).fetchone()
+        if row is not None and row[0] <= epoch:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def check_witness(connection: apsw.Connection, scope: str, session: str, there: StoredSession | None) -> None:

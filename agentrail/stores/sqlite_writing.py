@@ -67,8 +67,7 @@ def create_journal(connection: apsw.Connection, opening: Opening, now: int) -> N
         opening.root, opening.parent, opening.forked_from
     ) and _are_there(connection, opening.records, there)  # fmt: skip
     if is_same and there.tail.epoch > tail.epoch:
-        last = last_of_epoch(connection, first.scope, first.session, tail.epoch)
-        raise Fenced(there.session, durable_up_to=last)
+        raise Fenced(there.session, durable_up_to=last_of_epoch(connection, there, tail.epoch))
     if not is_same or there.node not in ("", opening.node):
         message = f"there is a session {there.session!r} already: resume_session, or take another id"
         raise AlreadyExists(message)
@@ -208,8 +207,7 @@ def _append_alone(
         or first.seq > there.tail.seq + 1
         or (overlap and not _are_there(connection, overlap, there))
     ):
-        last = last_of_epoch(connection, first.scope, first.session, first.epoch)
-        return Fenced(first.session, durable_up_to=last)
+        return Fenced(first.session, durable_up_to=last_of_epoch(connection, there, first.epoch))
     # A repeated append changes nothing, and least of all how the session stood before others came behind it.
     if missing:
         _advance_all(connection, [msgspec.structs.replace(one, records=missing)], now)
