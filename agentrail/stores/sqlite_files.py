@@ -143,7 +143,7 @@ class WriteLock:
 
 def lock_path(store: Path) -> Path:
     """Where the lock file of a store stands."""
-    return store.with_suffix(".lock")
+    return store.with_suffix(".lock") if store.suffix != ".lock" else store.with_name(f"{store.name}.lock")
 
 
 def has_lock_file(store: Path) -> bool:
