@@ -17,6 +17,7 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import Provider, Secret
+from agentrail.abc.store import Store
 from agentrail.actors.trio_only import need_trio
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
 from agentrail.errors.advice import Advice, advise
@@ -34,12 +35,15 @@ from agentrail.providers.profiles import Profiles
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeper import open_sessions
+from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
+from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.confinement import ShellFallback, check_choice
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.stores.named import faults_of_keeping, opened_store
 
 Environment: TypeAlias = Mapping[str, str]
 
@@ -95,14 +99,19 @@ ASK_WITHIN_SECONDS: Final = 5.0
 
 
 @asynccontextmanager
-async def open_supervisor(
+async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work with
     *,
     environ: Environment | None = None,
     shell_fallback: ShellFallback = "refuse",
     scripts: Mapping[str, Provider] | None = None,
     deps_for: DepsFor | None = None,
+    store: str | Store | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    store_patience: float = STORE_PATIENCE_SECONDS,
+    resume: Resume = "none",
+    revive: Revive | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
-    """Open a supervisor of sessions; leaving the block ends all of them, in order.
+    """Open a supervisor of sessions; leaving the block ends all of them, in order. With a store they leave, and can be resumed.
 
     Args:
         environ: Where keys and base urls are looked for, and `AGENTRAIL_DEBUG`, which with `loop` lets the log name each
@@ -112,16 +121,27 @@ async def open_supervisor(
         scripts: What `scripted:<name>` stands for, such as `{"hello": ScriptedModel([says("Hi.")])}`: for programs under
             test that take a model string. Sessions that name one script share it.
         deps_for: Gives what the tools of a session work with that was started without `deps`, or comes back: a function of its id.
+        store: Keeps the sessions: `sqlite:PATH`, `sqlite:` for the file in the data directory, `memory:`, or a store that the
+            caller closes. None: a session that ends is gone.
+        data_dir: The data directory; None for `AGENTRAIL_DATA_DIR`, else `agentrail` in the user's directory for data.
+        store_patience: How many seconds a commit may take before the store counts as unavailable; 0.1 or more.
+        resume: Which stored sessions come back before the body begins: those that had work (`working`), `all`, or `none`.
+        revive: Gives what each of them needs of its code, as options by name: a function of a `StoredOpening`.
 
     Yields:
-        The supervisor: `start_session`, `session`, `sessions`, `stop_session`, `monitor`, `tree`, `statistics`.
+        The supervisor: `start_session`, `session`, `sessions`, `stop_session`, `monitor`, `tree`, `statistics`; with a store
+        `resume_session`, `find`.
 
     Raises:
         NoTrioRun: Your move: no Trio runs here, such as under asyncio; the message names `agentrail.blocking`, and other ways.
-        OptionError: Your move: `shell_fallback` is neither, a script is no model, or `AGENTRAIL_DEBUG` names no mode.
+        OptionError: Your move: `shell_fallback` is neither, a script is no model, `AGENTRAIL_DEBUG` names no mode, `store` names
+            no store, a patience below 0.1, or a `resume` that is none of the three.
+        StoreUnavailable: The store cannot be kept where it should be; the message has the path and the reason.
+        NotAStore, StoreInUse, StoreTooNew: Your move: what `store` names is something else, is written by another process, or was
+            made by a newer agentrail. Nothing was touched.
         Exception: What the body raised, as itself.
 
-    Cancellation: Sessions are stopped, shielded, for ten seconds at most.
+    Cancellation: Sessions are stopped, shielded, for ten seconds at most; then a store that was opened here is closed.
     """
     need_trio()
     environment = os.environ if environ is None else environ
@@ -133,9 +153,11 @@ async def open_supervisor(
         for name, model in known.items()
         if not _is_model(model)
     ]
+    faults += faults_of_keeping(store, store_patience, resume)
     if faults:
         raise OptionError(faults)
-    async with HttpClients() as http:
+    directory = None if data_dir is None else Path(data_dir)
+    async with HttpClients() as http, opened_store(store, directory, environment) as kept:
         # A profile brings its own key and address: those of the environment are for another server.
         profiles = Profiles(partial(make_provider, http=http, environ=MappingProxyType({})))
         resolve = partial(make_provider, http=http, environ=environment, profiles=profiles)
@@ -143,7 +165,16 @@ async def open_supervisor(
         sandboxes = partial(make_sandbox, shell_fallback=shell_fallback)
         watching = watch_loop() if "loop" in modes else nullcontext()
         with watching:
-            async with open_sessions(resolve, sandboxes, deps_for=deps_for) as supervisor:
+            opened = open_sessions(
+                resolve,
+                sandboxes,
+                deps_for=deps_for,
+                store=kept,
+                store_patience=store_patience,
+                resume=resume,
+                revive=revive,
+            )
+            async with opened as supervisor:
                 supervisor.providers = profiles
                 yield supervisor
 
