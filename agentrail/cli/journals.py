@@ -87,8 +87,7 @@ def live_again(loaded: LoadedJournal) -> Exit:
     if found.difference is not None:
         say(str(found.difference))
         return Exit.FAILED
-    kept = f", {len(loaded.snapshots)} snapshots" if loaded.snapshots else ""
-    say(f"{loaded.name}: {found.records} records{kept}, all as it was")
+    say(f"{loaded.name}: {found.records} records, all as it was")
     return Exit.DONE
 
 

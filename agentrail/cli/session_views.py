@@ -7,13 +7,13 @@ from typing import Final
 
 from agentrail import events
 from agentrail.abc.store import StoredSession
-from agentrail.cli.notices import notice_of, show_milliseconds
+from agentrail.cli.notices import notice_of, show_decision, show_milliseconds
 from agentrail.cli.rendering import Piece, first_line, on_one_line, show_arguments
 from agentrail.core.journal.record import Record
 from agentrail.core.journal.replaying import ReplayStep
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.projection import Status
-from agentrail.events import Event, RecoveryDecision
+from agentrail.events import Event
 from agentrail.messages import (
     AssistantMessage,
     CallId,
@@ -27,44 +27,6 @@ from agentrail.messages import (
 )
 
 _SHORT: Final = 72
-
-DECISIONS: Final = {
-    "sent_again": "is sent again",
-    "run_again": "runs again, under the same operation id",
-    "begun": "had not begun: it runs now",
-    "asked": "is asked what became of it",
-    "done": "had been done",
-    "not_done": "had not been done: it runs now",
-    "unknown": "is not run again: whether it took effect is not known",
-    "kept": "is as it was",
-    "expired": "is over its time",
-    "resumed": "is resumed",
-    "given_up": "is given up",
-}
-"""What becomes of something that was open, for people."""
-
-_OPEN: Final = {
-    "request": "the request to",
-    "tool": "the tool",
-    "timer": "a timer",
-    "approval": "the approval of",
-    "question": "a question",
-    "client_call": "a call of the client",
-    "prompt": "a prompt that waits",
-    "steer": "a steer that waits",
-    "child": "the sub-agent",
-    "plugin_request": "what a plugin asked for",
-    "host": "what the host was asked",
-    "context": "the context of a request",
-    "teardown": "what was being stopped",
-}
-
-
-def show_decision(decision: RecoveryDecision) -> str:
-    """Say in one line what becomes of something that was open."""
-    name = f" {decision.name}" if decision.name else ""
-    return on_one_line(f"{_OPEN[decision.open]}{name} {DECISIONS[decision.decision]}")
-
 
 # --- a list
 

@@ -7,17 +7,18 @@ from typing import Annotated, Final
 import trio
 from cyclopts import App, Parameter, validators
 
+from agentrail import outside
 from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.cli import people
 from agentrail.cli.exits import Exit
 from agentrail.cli.journals import compare, damage_of, live_again, load, tell_causes, walk_through
 from agentrail.cli.logs import send_logs_to_stderr
+from agentrail.cli.notices import show_decision
 from agentrail.cli.output import write_error
 from agentrail.cli.resuming import recover_sessions
 from agentrail.cli.session_views import (
     CycleTree,
     row_as_json,
-    show_decision,
     show_head,
     show_record,
     show_rows,
@@ -44,7 +45,6 @@ from agentrail.core.journal.replaying import steps
 from agentrail.core.session.projection import status_of
 from agentrail.core.session.recovery import decisions_of
 from agentrail.errors import OptionError
-from agentrail.runtime.clock import now_ms
 from agentrail.stores.sqlite import SqliteStore
 
 app: Final = App(name="sessions", result_action="return_value")
@@ -261,7 +261,7 @@ def _to_recover(store: Store, session: str | None, scope: str) -> tuple[StoredSe
 def _would_decide(store: Store, found: StoredSession) -> Iterator[str]:
     revived = state_of(store, found)
     data = revived.state.data
-    decisions = list(decisions_of(data, frozenset(revived.begun), now_ms()))
+    decisions = list(decisions_of(data, frozenset(revived.begun), int(outside.wall() * 1000)))
     yield (
         f"{found.session}: {len(decisions)} things are open"
         if decisions

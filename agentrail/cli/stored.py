@@ -142,11 +142,16 @@ def find_one(store: Store, session: str, scope: str) -> StoredSession:
         SessionNotFound: There is none of this id; the message has those that look like it.
     """
     found = store.get(scope, SessionId(session))
-    if found is None:
-        store.read(scope, SessionId(session), 0, 1)  # says that there is none, and what is like it
-        message = f"there is no session {session!r}: agentrail sessions list shows those there are"
-        raise SessionNotFound(message)
-    return found
+    if found is not None:
+        return found
+    nearest: tuple[str, ...] = ()
+    try:
+        store.read(scope, SessionId(session), 0, 1)
+    except SessionNotFound as error:
+        nearest = error.nearest
+    like = f"; like it are {', '.join(map(repr, nearest))}" if nearest else ""
+    message = f"there is no session {session!r}{like}: agentrail sessions list shows those there are"
+    raise SessionNotFound(message, nearest=nearest)
 
 
 def latest_of(store: Store) -> StoredSession:
