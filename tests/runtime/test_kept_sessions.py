@@ -21,7 +21,9 @@ from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import HangingTool, RecordingTool
-from tests.runtime.rig import NoSandbox, calling, kinds, rest, saying, until, wants
+from tests.runtime.rig import NoSandbox, calling, kinds, on_bounded_time, rest, saying, until, wants
+
+pytestmark = on_bounded_time
 
 
 def open_kept(store, patience=5.0):
