@@ -12,7 +12,6 @@ from agentrail.cli.resume_option import LATEST, fill_in_latest
 from agentrail.cli.session_views import standing_word
 from agentrail.errors import OptionError, StoreUnavailable
 from agentrail.stores.named import find_data_directory, path_of_store
-from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.cli.rig import open_terminal, run_agentrail, sleeping_below
 
@@ -147,7 +146,9 @@ async def test_check_finds_one_changed_byte(ask, session, tmp_path):
     assert good.code == 0
     assert good.out == "1 sessions are as they were written\n"
     with sqlite3.connect(tmp_path / "data" / "sessions.db") as connection:
-        connection.execute("UPDATE record SET body = CAST(replace(CAST(body AS TEXT), 'look', 'took') AS BLOB) WHERE seq = 3")
+        connection.execute(
+            "UPDATE record SET body = CAST(replace(CAST(body AS TEXT), 'look', 'took') AS BLOB) WHERE seq = 3"
+        )
     connection.close()
     bad = await ask("check", session)
     assert bad.code == 1
@@ -269,12 +270,11 @@ async def test_a_run_that_is_to_be_kept_where_it_cannot_be_does_not_begin(tmp_pa
 
 
 async def leave_a_session(tmp_path, *, tool):
-    """Let a program leave a session in which a call of a tool of its own waits or ran."""
+    """Let a program leave a session that has a tool of its own."""
     store = f"sqlite:{tmp_path / 'data' / 'sessions.db'}"
     (tmp_path / "data").mkdir(exist_ok=True)
-    model = ScriptedModel([calls(("record", {})), says("Done.")])
-    async with open_supervisor(store=store, scripts={"one": model}) as supervisor:
-        session = await supervisor.start_session(model="scripted:one", tools=[tool], session_id="own")
+    async with open_supervisor(store=store) as supervisor:
+        session = await supervisor.start_session(model="demo:fast", tools=[tool], session_id="own")
         async with session.subscribe() as events:
             await session.prompt("Go")
             with trio.fail_after(5):
@@ -284,7 +284,7 @@ async def leave_a_session(tmp_path, *, tool):
 
 
 async def test_what_a_session_of_another_program_needs_is_named(ask, tmp_path):
-    """Its tool and its model are not there for the command: that is said, and the session stays as it is."""
+    """Its tool is not there for the command: that is said, and the session stays as it is."""
     await leave_a_session(tmp_path, tool=RecordingTool())
     ran = await run_agentrail("chat", "--resume", "own", variables=kept(tmp_path))
     assert ran.code == 2
