@@ -135,6 +135,7 @@ def test_a_refused_session_does_not_hinder_others(store):
     assert [tail(store, name).seq for name in ("new", "again", "old", "half")] == [2, 2, 2, 3]
 
 
+@pytest.mark.at(149)
 def test_what_a_frozen_node_repeats_is_refused(store):
     """Its record was durable, it froze before it heard so, and another took the session: told "fine" it would run the tool."""
     store.create(opening())
@@ -149,6 +150,7 @@ def test_what_a_frozen_node_repeats_is_refused(store):
     assert [record.kind for record in store.read("", "s")] == ["opened", "prompt", "taken"]
 
 
+@pytest.mark.at(100)
 def test_other_records_of_the_same_epoch_are_refused(store):
     """Two writers of one epoch: the second meets a number that is taken."""
     store.create(opening())
@@ -182,6 +184,7 @@ def test_a_standing_is_written_where_it_changed(store):
     assert store.get("", "s").standing == Standing(has_ended=True)
 
 
+@pytest.mark.at(141)
 def test_a_node_of_a_dead_process_blocks_nothing(open_store):
     """The lock ends with the process that has it, so when it is ours no other node lives, whatever its row says."""
     first = open_store()

@@ -135,6 +135,7 @@ def sampled(size):
     return [*range(100), *rest]
 
 
+@pytest.mark.at(142)
 def test_a_flipped_bit_is_told_or_changes_nothing(golden, written, tmp_path):
     """At each byte of the header and at some of each page: no record that nobody wrote, and no loss in silence."""
     said = {}
@@ -157,6 +158,7 @@ def test_every_flipped_byte_is_told_or_changes_nothing(golden, written, tmp_path
         assert not verdict.startswith("unusable"), place
 
 
+@pytest.mark.at(142)
 def test_a_file_that_was_cut_off_is_told(golden, written, tmp_path):
     """At each page, and in the middle of some: what is left is saved, and what is lost is told."""
     size = golden.stat().st_size

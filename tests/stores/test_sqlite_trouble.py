@@ -204,6 +204,7 @@ def test_what_was_acknowledged_survives_a_power_cut(store, disk, path, tmp_path)
 # --- a full disk
 
 
+@pytest.mark.at(142)
 def test_on_a_full_disk_nothing_is_acknowledged_and_all_goes_on_when_there_is_room(store, disk):
     """`StoreUnavailable` says why; the same append again is fine, and readers read all the time."""
     one, behind = following(tail(store), "a", "b")
@@ -321,7 +322,6 @@ def check_kept(found):
         assert one["tail"] <= max(one["tried"], 1) or one["tried"] == 0, one
 
 
-@pytest.mark.at(123)
 def test_killed_at_any_point_nothing_that_was_acknowledged_is_lost(tmp_path):
     """Before each write and each sync, from the making of the file to its close."""
     found = crashed("points", tmp_path, 300)
