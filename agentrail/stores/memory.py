@@ -134,7 +134,7 @@ class MemoryStore:
         """Let a tree have no owner, if this node is it."""
         with self._lock:
             top = self._journals.get((scope, root))
-            if top is None or top.node != node:
+            if top is None or top.node != node or top.root != root:
                 return
             for key in self._tree(scope, root):
                 self._own(self._journals[key], "")

@@ -333,16 +333,21 @@ def questions() -> SearchStrategy[s.Signal]:
 
 def stream_outcomes(names: Sequence[str] = TOOL_NAMES) -> SearchStrategy[s.Signal]:
     """What comes of a request: its first chunk, deltas, the response, or a failure."""
-    chunks: SearchStrategy[Chunk] = st.one_of(
-        st.builds(TextDelta, _spoken), st.builds(ReasoningDelta, _words), st.builds(UsageUpdate, _usages())
-    )
     return st.one_of(
         _outcome(s.StreamStarted),
-        _outcome(s.ChunksArrived, chunks=_tuples(chunks, max_size=3)),
+        chunk_signals(),
         responses(names),
         responses(names),
         _outcome(s.StreamFailed, error=_errors(), usage=_usages(), jitter=_JITTERS),
     )
+
+
+def chunk_signals() -> SearchStrategy[s.ChunksArrived]:
+    """What a model says while it streams: text with tags in it and halves of some, thoughts, counts."""
+    chunks: SearchStrategy[Chunk] = st.one_of(
+        st.builds(TextDelta, _spoken), st.builds(ReasoningDelta, _words), st.builds(UsageUpdate, _usages())
+    )
+    return _outcome(s.ChunksArrived, chunks=_tuples(chunks, max_size=3))
 
 
 def responses(

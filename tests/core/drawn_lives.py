@@ -148,6 +148,27 @@ def steps(  # noqa: PLR0913 - what is in play
 
     A new one has what older ones do not know.
     """
+    draw, state = _begin(seed, ask, has_host=has_host, gathers_context=gathers_context, is_new=is_new)
+    signal: Signal = SessionBegan(at_ms=0)
+    for number in range(signals):
+        state, effects = machine.step(state, signal)
+        yield signal, state, effects
+        if state.ended:
+            return
+        draw.heard(effects)
+        signal = draw.signal(state, is_young=number < signals // 2)
+
+
+def start_of(
+    seed: int, *, has_host: bool = False, gathers_context: bool = False, is_new: bool = False
+) -> SessionState:
+    """Give a state like that which a life begins with: its plugins are others that do the same."""
+    return _begin(seed, plainly, has_host=has_host, gathers_context=gathers_context, is_new=is_new)[1]
+
+
+def _begin(
+    seed: int, ask: Ask, *, has_host: bool, gathers_context: bool, is_new: bool
+) -> tuple["_Draw", SessionState]:
     draw = _Draw(seed, ask, has_host=has_host, is_new=is_new)
     state = _new_session(draw)
     if has_host:
@@ -158,14 +179,7 @@ def steps(  # noqa: PLR0913 - what is in play
     if gathers_context:
         config = msgspec.structs.replace(state.data.config, gathers_context=True)
         state = msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, config=config))
-    signal: Signal = SessionBegan(at_ms=0)
-    for number in range(signals):
-        state, effects = machine.step(state, signal)
-        yield signal, state, effects
-        if state.ended:
-            return
-        draw.heard(effects)
-        signal = draw.signal(state, is_young=number < signals // 2)
+    return draw, state
 
 
 def text_of(effect: Effect) -> str:

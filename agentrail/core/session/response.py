@@ -90,7 +90,7 @@ def arrived(step: StepContext, _: Phase, signal: ChunksArrived) -> Phase:
     if thought:
         _publish_thinking(step, "".join(thought))
     if said:
-        append_text(step, "".join(said))
+        append_text(step, said)
     return Phase.STREAMING
 
 

@@ -5,7 +5,7 @@ its own tags stops writing them. People get the text without them, wherever they
 snapshot. Code that shows messages of the history takes the tags out by `visible_text`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -16,14 +16,21 @@ from agentrail.events import MessageDelta, StatusUpdate, TitleGenerated
 from agentrail.messages import AssistantMessage, Message
 
 
-def append_text(step: StepContext, text: str) -> None:
-    """Take more text of a response: pass on what people may read, and keep all of it, which an abort needs."""
+def append_text(step: StepContext, pieces: Sequence[str]) -> None:
+    """Take more text of a response: pass on what people may read, and keep all of it, which an abort needs.
+
+    It is kept in the pieces in which it came, however many of them waited together: a journal joins what several signals said.
+    """
     stream = step.stream
+    text = "".join(pieces)
     if step.data.config.inline_tags:
         reader, visible, tags = stream.reader.fed(text)
     else:
         reader, visible, tags = stream.reader, text, ()
-    step.data.stream = msgspec.structs.replace(stream, text=stream.text.appended(text), reader=reader)
+    said = stream.text
+    for piece in pieces:
+        said = said.appended(piece)
+    step.data.stream = msgspec.structs.replace(stream, text=said, reader=reader)
     _publish(step, visible, tags)
 
 
@@ -38,6 +45,24 @@ def publish_tags(step: StepContext, message: AssistantMessage) -> None:
     if step.data.config.inline_tags:
         reader, _, tags = TagReader().fed(message.text)
         _publish(step, "", (*tags, *reader.closed()[1]))
+
+
+def tags_at_end(stream: Stream, message: AssistantMessage, config: SessionConfig) -> tuple[Tag, ...]:
+    """Give the tags that are published when a response is complete: those that were not when it streamed.
+
+    Args:
+        stream: What was heard of it.
+        message: All of it.
+        config: Of the session.
+    """
+    if not config.inline_tags:
+        return ()
+    if stream.text:
+        tags = stream.reader.closed()[1]
+    else:
+        reader, _, complete = TagReader().fed(message.text)
+        tags = (*complete, *reader.closed()[1])
+    return tuple(tag for tag in tags if tag.text)
 
 
 def visible_text(text: str, config: SessionConfig) -> str:

@@ -163,7 +163,7 @@ def force_takes_from_the_living(trial: StoreTrial) -> None:
 
 
 def a_tree_is_released_by_its_owner(trial: StoreTrial) -> None:
-    """Released by its owner a whole tree has none, and is taken without waiting; by another node, or unknown, nothing happens."""
+    """Released by its owner a whole tree has none, and is taken without waiting; by another node, or by a child, nothing happens."""
     trial.begin("s")
     trial.begin("child", root="s", parent="s")
     other = trial.begin("other")
@@ -171,6 +171,7 @@ def a_tree_is_released_by_its_owner(trial: StoreTrial) -> None:
     trial.store.release("n2", "", SessionId("s"))
     trial.store.release("n1", "", SessionId("unknown"))
     trial.store.release("n1", "elsewhere", SessionId("s"))
+    trial.store.release("n1", "", SessionId("child"))
     expect([trial.stored(name).node for name in ("s", "child")], ["n1", "n1"], "the owner of both")
     trial.store.release("n1", "", SessionId("s"))
     expect([trial.stored(name).node for name in ("s", "child")], ["", ""], "the owner of both")

@@ -1,0 +1,422 @@
+"""What records come to: the state of a session is the fold of its journal, and nothing else is truth. Pure.
+
+Where code has changed since, the fold is compared with what was recorded of each step. A difference is drift: the fold counts, and
+the caller is told where it began. No store enters: records are given, and so is what they refer to.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from agentrail.core.journal.bodies import (
+    decode_changed,
+    decode_drifted,
+    decode_heard,
+    decode_rewound,
+    decode_taken,
+    join_blobs,
+    open_state,
+    state_changed,
+)
+from agentrail.core.journal.outline import effects_named, outline
+from agentrail.core.journal.record import (
+    CHANGED,
+    DRIFTED,
+    ERASED,
+    HEARD,
+    OPENED,
+    OWN_KINDS,
+    REWOUND,
+    TAKEN,
+    Record,
+    Tail,
+    fits_behind,
+)
+from agentrail.core.protocol.effects import Effect
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import Recovered, Signal
+from agentrail.core.session.machine import step
+from agentrail.core.session.state import SessionState
+from agentrail.core.session.state_shapes import NO_PLUGINS, Resolve
+from agentrail.core.stack.loading import Ask, call_handler as plainly
+from agentrail.core.wire.codec import SIGNAL_KINDS, decode_signal
+from agentrail.errors import CodecError, Erased, InternalError, JournalCorrupt, OptionError
+from agentrail.messages import SessionId
+
+B = TypeVar("B")
+
+GetBlob: TypeAlias = Callable[[str], bytes | None]
+"""Gives a large value by its SHA-256; None where it is not there."""
+
+
+def no_blobs(_: str) -> None:
+    """Have no large value."""
+
+
+class Sources(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where what records refer to comes from.
+
+    Attributes:
+        resolve: Gives the plugin of each that is stored.
+        ask: How handlers are called; with a `find`, plugins that came by a signal are found by it: see `find_code`.
+        blob: Gives large values.
+        state_at: Gives the state behind a number in front of the records that are folded; None where a rewind to one is none of the
+            caller's cases.
+    """
+
+    resolve: Resolve = NO_PLUGINS
+    ask: Ask = plainly
+    blob: GetBlob = no_blobs
+    state_at: Callable[[int], SessionState] | None = None
+
+
+NO_SOURCES: Final = Sources()
+
+
+class Walked(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One record, and what it came to.
+
+    Attributes:
+        record: The record.
+        before: What it met.
+        signal: What was stepped; None for a record that is none.
+        after: What that came to.
+        effects: What the step asked for; nothing of it is carried out.
+        does: The outline of these.
+        crash: What the core made of a signal that it once took: its bug, in one line; None for none. Then `after` is `before`.
+    """
+
+    record: Record
+    before: SessionState
+    signal: Signal | None
+    after: SessionState
+    effects: tuple[Effect, ...] = ()
+    does: str = ""
+    crash: str | None = None
+
+
+class Drift(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where the fold begins to be another history than the one that was lived.
+
+    Attributes:
+        first: The number of the first record that differs.
+        kind: Of that record.
+        what: What differs in it.
+        recorded: That of the record.
+        folded: That of the fold.
+        events: The number of the last event from here on: the larger of both.
+    """
+
+    first: int
+    kind: str
+    what: Literal["does", "events", "crash"]
+    recorded: str
+    folded: str
+    events: int = 0
+
+    def __str__(self) -> str:
+        """Say it in one line, for people."""
+        recorded, folded = (" | ".join(text.split("\n")) for text in (self.recorded, self.folded))
+        return f"record {self.first} ({self.kind}): {self.what} was {recorded!r} and is {folded!r}"
+
+
+class Folded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What records came to.
+
+    Attributes:
+        state: The state behind the last one. With a drift its event number is that of the drift.
+        tail: Where the journal ends.
+        begun: The open effects that a record names: those that may have begun. As of `Recovered.open`.
+        attempt: How many owners in a row came without a record of anything else behind them, the last one included, of whom none
+            took the session from one that gave it up. As of `Recovered.attempt`, when the `taken` of the new owner is there.
+        drift: Where the fold differs from what was lived; None where it does not, or where a `drifted` record says so already.
+    """
+
+    state: SessionState
+    tail: Tail
+    begun: tuple[EffectId, ...] = ()
+    attempt: int = 0
+    drift: Drift | None = None
+
+
+def fold(
+    start: SessionState,
+    records: Sequence[Record],
+    *,
+    tail: Tail = Tail(),  # noqa: B008 - frozen
+    begun: Iterable[EffectId] = (),
+    sources: Sources = NO_SOURCES,
+) -> Folded:
+    """Give what records come to.
+
+    Args:
+        start: The state in front of them: of a snapshot, or of the `opened` record, which may be the first of them.
+        records: In order, without a gap behind `tail`.
+        tail: Where the journal ends in front of them.
+        begun: What the records in front of them name as begun.
+        sources: Where what they refer to comes from.
+
+    Raises:
+        JournalCorrupt: A record is damaged or missing; its number is there.
+        Erased: What stood in one of them was removed: start behind it.
+        CodecError: A record is of a newer version; its number is in the message. Or a large value is missing or damaged.
+        PluginError: A plugin is not there, or does not take a state.
+        OptionError: A rewind goes further back than the records, and `sources` has no `state_at`.
+    """
+    state, end, named = start, tail, set(begun)
+    settled = max((record.seq for record in records if record.kind == DRIFTED), default=0)
+    drift: Drift | None = None
+    takers: list[Record] = []
+    for walked in walk(start, records, tail=tail, sources=sources):
+        record, state = walked.record, walked.after
+        end = Tail(seq=record.seq, epoch=record.epoch, hash=record.hash)
+        if record.kind == TAKEN:
+            takers.append(record)
+        elif takers and record.kind not in _OF_A_RECOVERY:
+            takers.clear()
+        if record.does:
+            named |= effects_named(record.does)
+            if len(named) > _MANY_NAMED:  # of all that ever ran only what is open counts
+                named = {effect_id for effect_id in named if effect_id in state.data.open}
+        if drift is None and record.seq > settled:
+            drift = drift_of(walked)
+    if drift is not None:
+        events = max(state.data.seq, records[-1].events)
+        drift = msgspec.structs.replace(drift, events=events)
+        state = _with_events(state, events)
+    return Folded(
+        state=state,
+        tail=end,
+        begun=tuple(sorted((one for one in named if one in state.data.open), key=_number)),
+        attempt=sum(decode_taken(record.body).cause != "drain" for record in takers),
+        drift=drift,
+    )
+
+
+def fold_journal(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Folded:
+    """Give what a whole journal comes to, from its `opened` record on.
+
+    Raises:
+        JournalCorrupt: As of `fold`, whose other errors come too; also where the first record is not `opened`.
+    """
+    return fold(first_state(records, sources), records, sources=sources)
+
+
+def first_state(records: Sequence[Record], sources: Sources = NO_SOURCES) -> SessionState:
+    """Give the state that a journal begins with.
+
+    Raises:
+        JournalCorrupt: There is no first record, it is damaged, or it is not `opened`.
+        CodecError: It is of a newer version.
+        PluginError: A plugin is not there, or does not take its state.
+    """
+    if not records:
+        raise JournalCorrupt(_NO_SESSION, 1, why="it is missing")
+    first = records[0]
+    if first.seq == 1 and first.kind == ERASED:
+        raise Erased(first.session, 1)
+    _check(Tail(), first)
+    if first.kind != OPENED:
+        raise JournalCorrupt(
+            first.session, 1, why=f"it is {first.kind!r}, and a journal begins with 'opened'"
+        )
+    return _told(first, lambda body: open_state(body, sources.resolve, sources.ask), sources)
+
+
+def walk(
+    start: SessionState,
+    records: Sequence[Record],
+    *,
+    tail: Tail = Tail(),  # noqa: B008 - frozen
+    sources: Sources = NO_SOURCES,
+) -> Iterator[Walked]:
+    """Go through records, one at a time; arguments and errors are those of `fold`, whose comparison is left to the caller.
+
+    A signal that crashes the core is stepped over, as it was when it would have lived.
+    """
+    targets = {_target_of(record) for record in records if record.kind == REWOUND}
+    kept = {tail.seq: start}
+    state = start
+    for record in records:
+        _check(tail, record)
+        tail = Tail(seq=record.seq, epoch=record.epoch, hash=record.hash)
+        walked = _walked(record, state, sources, kept)
+        state = walked.after
+        if record.seq in targets:
+            kept[record.seq] = state
+        yield walked
+
+
+def drift_of(walked: Walked) -> Drift | None:
+    """Say how a fold differs from what was recorded of one step; None where it does not."""
+    record = walked.record
+    if walked.signal is None:
+        return None
+    if walked.crash is not None:
+        return Drift(
+            first=record.seq, kind=record.kind, what="crash", recorded=record.does, folded=walked.crash
+        )
+    if walked.does != record.does:
+        return Drift(
+            first=record.seq, kind=record.kind, what="does", recorded=record.does, folded=walked.does
+        )
+    seq = walked.after.data.seq
+    if seq != record.events:
+        return Drift(
+            first=record.seq, kind=record.kind, what="events", recorded=str(record.events), folded=str(seq)
+        )
+    return None
+
+
+def rewound_state(now: SessionState, then: SessionState) -> SessionState:
+    """Give the state of a session that goes back to an earlier one of its own.
+
+    All is as it was then, but for what was told to the world and cannot be taken back: numbers of events and ids of effects go on,
+    what was spent is spent, ids of calls are not given out again, and a caller who sends the same message again gets its receipt.
+
+    Args:
+        now: Where it stands; nothing of it runs any more.
+        then: Where it goes back to.
+    """
+    data = now.data
+    ledger = then.data.ledger
+    if ledger is not None and data.ledger is not None:
+        ledger = msgspec.structs.replace(
+            ledger,
+            spent_tokens=data.ledger.spent_tokens,
+            spent_nano_usd=data.ledger.spent_nano_usd,
+            is_cost_known=data.ledger.is_cost_known,
+        )
+    gone_on = msgspec.structs.replace(
+        then.data,
+        seq=data.seq,
+        minted=data.minted,
+        dropped=data.dropped,
+        quarantined=data.quarantined,
+        incarnation=data.incarnation,
+        usage=data.usage,
+        ledger=ledger,
+        call_ids=data.call_ids,
+        remembered=data.remembered,
+    )
+    return msgspec.structs.replace(then, data=gone_on)
+
+
+# --- one record
+
+_OF_A_RECOVERY: Final = frozenset({TAKEN, DRIFTED, CHANGED, SIGNAL_KINDS[Recovered]})
+"""Kinds that a recovery writes by itself: with nothing else behind them, nothing has happened since."""
+
+_MANY_NAMED: Final = 1_000
+
+
+def _check(tail: Tail, record: Record) -> None:
+    """Hold a record against the one before it.
+
+    Raises:
+        JournalCorrupt: It does not fit.
+    """
+    due = tail.seq + 1
+    if record.seq != due:
+        raise JournalCorrupt(record.session, due, why=f"it is missing: number {record.seq} stands there")
+    if record.epoch < tail.epoch or not fits_behind(tail.hash, record):
+        raise JournalCorrupt(record.session, due)
+
+
+def _walked(record: Record, state: SessionState, sources: Sources, kept: dict[int, SessionState]) -> Walked:
+    kind = record.kind
+    if kind == HEARD:
+        signal: Signal = _told(record, decode_heard, sources)
+    elif kind in _NO_SIGNALS:
+        after = _after(record, state, sources, kept)
+        return Walked(record=record, before=state, signal=None, after=after)
+    else:
+        signal = _told(record, decode_signal, sources)
+    try:
+        after, effects = step(state, signal)
+    except InternalError as error:
+        return Walked(record=record, before=state, signal=signal, after=state, crash=str(error))
+    return Walked(
+        record=record, before=state, signal=signal, after=after, effects=effects, does=outline(effects)
+    )
+
+
+_NO_SIGNALS: Final = OWN_KINDS - {HEARD}
+
+
+def _after(
+    record: Record, state: SessionState, sources: Sources, kept: dict[int, SessionState]
+) -> SessionState:
+    """Say what a record that is no signal makes of a state."""
+    match record.kind:
+        case "opened" if record.seq > 1:
+            raise JournalCorrupt(record.session, record.seq, why="a journal is opened once, at its beginning")
+        case "taken":
+            _told(
+                record, decode_taken, sources
+            )  # one that cannot be read says of its engine that it is newer
+            return state
+        case "changed":
+            return _told(
+                record,
+                lambda body: state_changed(state, decode_changed(body), sources.resolve, sources.ask),
+                sources,
+            )
+        case "drifted":
+            return _with_events(state, _told(record, decode_drifted, sources).events)
+        case "rewound":
+            number = _told(record, decode_rewound, sources).number
+            return rewound_state(state, _state_behind(number, record, sources, kept))
+        case "closed":
+            return msgspec.structs.replace(state, ended=True)
+        case "erased":
+            raise Erased(record.session, record.seq)
+        case _:  # opened
+            return state
+
+
+def _state_behind(
+    number: int, record: Record, sources: Sources, kept: dict[int, SessionState]
+) -> SessionState:
+    """Find the state behind a record, for a rewind."""
+    if not 0 < number < record.seq:
+        why = f"it goes back to {number}, and there is 1 to {record.seq - 1}"
+        raise JournalCorrupt(record.session, record.seq, why=why)
+    if number in kept:
+        return kept[number]
+    if sources.state_at is None:
+        message = (
+            f"record {record.seq} of session {record.session!r} goes back to {number}, which stands in front of what was "
+            "given: fold from an earlier number, or give state_at"
+        )
+        raise OptionError([message])
+    return sources.state_at(number)
+
+
+_NO_SESSION: Final = SessionId("")
+
+
+def _target_of(record: Record) -> int:
+    """Say where a rewind goes back to; 0 for one that cannot be read, of which is told when it is its turn."""
+    try:
+        return decode_rewound(record.body).number
+    except CodecError:
+        return 0
+
+
+def _told(record: Record, decode: Callable[[bytes], B], sources: Sources) -> B:
+    """Decode what a record says, with its large values in place; what is wrong with it names its number."""
+    try:
+        return decode(join_blobs(record.body, sources.blob))
+    except CodecError as error:
+        message = f"record {record.seq} of session {record.session!r} ({record.kind}): {error}"
+        raise CodecError(message, path=error.path) from error
+
+
+def _with_events(state: SessionState, events: int) -> SessionState:
+    return msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, seq=events))
+
+
+def _number(effect_id: EffectId) -> int:
+    return int(effect_id[1:])

@@ -1,0 +1,126 @@
+"""A journal as text: one line of JSON for each record, which can be read with other tools and comes back bit for bit. Pure.
+
+This is what is exported, and how journals of older versions are kept for tests. Files do not enter: bytes come in and go out.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Raw
+
+from agentrail.core.journal.record import NO_HASH, RECORD_VERSION, Record, Tail, fits_behind
+from agentrail.errors import CodecError, JournalCorrupt
+from agentrail.messages import SessionId
+from agentrail.structs import Value
+
+
+class _Line(Value, frozen=True, kw_only=True):
+    """How a record stands in a line: its body is part of the JSON, its hash hexadecimal."""
+
+    version: int
+    scope: str
+    session: SessionId
+    seq: int
+    epoch: int
+    at_ms: int
+    kind: str
+    body: Raw
+    does: str
+    events: int
+    hash: str
+
+
+class ReadJournal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a text of a journal came to.
+
+    Attributes:
+        records: Those that are sound, in order, from the first line on.
+        damaged: What ends them before the text ends; None where the text is whole, or where only its last line is torn.
+    """
+
+    records: tuple[Record, ...]
+    damaged: JournalCorrupt | None = None
+
+
+def encode_line(record: Record) -> bytes:
+    """Write a record as one line of JSON, with a line break at its end."""
+    line = _Line(
+        version=RECORD_VERSION,
+        scope=record.scope,
+        session=record.session,
+        seq=record.seq,
+        epoch=record.epoch,
+        at_ms=record.at_ms,
+        kind=record.kind,
+        body=Raw(record.body),
+        does=record.does,
+        events=record.events,
+        hash=record.hash.hex(),
+    )
+    return msgspec.json.encode(line) + b"\n"
+
+
+def decode_line(text: bytes) -> Record:
+    """Read what `encode_line` wrote. Whether its hash belongs to it is not looked at.
+
+    Raises:
+        CodecError: Your move: it is no such line, or one of a newer version.
+    """
+    try:
+        line = msgspec.json.decode(text, type=_Line)
+        digest = bytes.fromhex(line.hash)
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors too
+        message = f"no line of a journal: {error}"
+        raise CodecError(message, path="$") from error
+    if line.version != RECORD_VERSION:
+        message = (
+            f"no line of a journal: it is of version {line.version}, and {RECORD_VERSION} can be read here"
+        )
+        raise CodecError(message, path="$.version")
+    return Record(
+        scope=line.scope,
+        session=line.session,
+        seq=line.seq,
+        epoch=line.epoch,
+        at_ms=line.at_ms,
+        kind=line.kind,
+        body=bytes(line.body),
+        does=line.does,
+        events=line.events,
+        hash=digest,
+    )
+
+
+def encode_journal(records: Iterable[Record]) -> bytes:
+    """Write records, a line for each."""
+    return b"".join(map(encode_line, records))
+
+
+def read_journal(text: bytes, tail: Tail = Tail()) -> ReadJournal:  # noqa: B008 - frozen
+    """Read what `encode_journal` wrote, as far as it is sound.
+
+    Args:
+        text: The lines. The last one may be torn, because its writer was stopped: it is left out.
+        tail: What they stand behind.
+    """
+    whole, _, torn = text.rpartition(b"\n")
+    records: list[Record] = []
+    session, epoch, seq, last = SessionId(""), 0, tail.seq, tail.hash if tail.seq else NO_HASH
+    for line in whole.split(b"\n") if whole else ():
+        seq += 1
+        try:
+            record = decode_line(line)
+        except CodecError as error:
+            return _ending(records, JournalCorrupt(session, seq, why=str(error)))
+        session = session or record.session
+        fits = record.seq == seq and record.epoch >= epoch and fits_behind(last, record)
+        if not fits or record.session != session:
+            return _ending(records, JournalCorrupt(session, seq))
+        records.append(record)
+        epoch, last = record.epoch, record.hash
+    del torn
+    return ReadJournal(records=tuple(records))
+
+
+def _ending(records: list[Record], damaged: JournalCorrupt) -> ReadJournal:
+    return ReadJournal(records=tuple(records), damaged=damaged)

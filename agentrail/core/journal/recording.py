@@ -1,0 +1,175 @@
+"""What of a live session is recorded, and when: the drafts of each step. Pure; who numbers, seals and stores them does not enter.
+
+Signals are recorded, events are not. Two rules leave signals out, and both hold because a fold without them is the same:
+
+- **Questions and what is over when it was said.** A status, the messages and a snapshot change nothing, nor does the progress of a tool,
+  or what a child streams.
+- **The chunk rule.** Chunks of a stream are kept aside. They become one `heard` record as soon as more came of them than deltas (a
+  committed event), or in front of any other signal that is recorded while the stream is open. When the response is complete it
+  says all that they said, so they are thrown away, unless its step would be another one without them.
+"""
+
+from typing import Final, final
+
+import msgspec
+
+from agentrail.core.journal.bodies import ClosedBody, encode_body, encode_heard, opened_body
+from agentrail.core.journal.outline import outline
+from agentrail.core.journal.record import CLOSED, HEARD, OPENED, Draft
+from agentrail.core.protocol import signals
+from agentrail.core.protocol.effects import Effect
+from agentrail.core.protocol.request import Chunk
+from agentrail.core.protocol.signals import Signal
+from agentrail.core.session.legality import is_ephemeral_signal
+from agentrail.core.session.state import Phase, SessionState, Stream
+from agentrail.core.session.tags import tags_at_end
+from agentrail.core.wire.codec import SIGNAL_KINDS, encode_signal
+from agentrail.messages import SessionId
+
+QUESTIONS: Final[frozenset[type[Signal]]] = frozenset(
+    {signals.StatusQuery, signals.MessagesQuery, signals.SnapshotQuery}
+)
+"""Signals that are answered from what is known, and change none of it."""
+
+
+@final
+class Recorder:
+    """Says what is recorded of each step of one session. It lives as long as the session does, across crashes of its actor.
+
+    Attributes:
+        state: What the session came to with the last signal that it was shown.
+    """
+
+    __slots__ = ("_behind", "_chunks", "state")
+
+    def __init__(self, state: SessionState) -> None:
+        """Begin with the state behind the last record."""
+        self.state: SessionState = state
+        self._chunks: list[signals.ChunksArrived] = []
+        self._behind: Stream | None = (
+            None  # the stream as the last record left it, while chunks are kept aside
+        )
+
+    def note(
+        self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
+    ) -> tuple[Draft, ...]:
+        """Say what is recorded of a step.
+
+        Args:
+            before: What the signal met.
+            signal: As it was stepped: settled, and without secrets.
+            after: What that came to.
+            effects: What it asked for.
+
+        Returns:
+            None, one, or two, of which the first is a `heard`. None too behind the end of a session. Effects of a step without a
+            record leave behind the records that were made so far.
+        """
+        self.state = after
+        if before.ended:
+            return ()
+        if isinstance(signal, signals.ChunksArrived):
+            return self._note_chunks(before, signal, after, effects)
+        kind = type(signal)
+        if kind in QUESTIONS:
+            return ()
+        does = outline(effects)
+        if not does and is_ephemeral_signal(signal):
+            return ()
+        draft = Draft(
+            at_ms=signal.at_ms,
+            kind=SIGNAL_KINDS[kind],
+            body=encode_signal(signal),
+            does=does,
+            events=after.data.seq,
+        )
+        if not self._chunks:
+            return (draft,)
+        if isinstance(signal, signals.ResponseCompleted) and self._says_all(before, signal):
+            self._forget()
+            return (draft,)
+        return (self._heard(before), draft)
+
+    def flush(self) -> tuple[Draft, ...]:
+        """Give what is kept aside: for a fork, or a snapshot in the middle of a stream. Mostly nothing."""
+        return (self._heard(self.state),) if self._chunks else ()
+
+    def _note_chunks(
+        self,
+        before: SessionState,
+        signal: signals.ChunksArrived,
+        after: SessionState,
+        effects: tuple[Effect, ...],
+    ) -> tuple[Draft, ...]:
+        stream = before.data.stream
+        if before.phase is not Phase.STREAMING or stream is None or stream.effect_id != signal.effect_id:
+            return ()  # late: the table has dropped them
+        if not self._chunks:
+            self._behind = stream
+        self._chunks.append(signal)
+        does = outline(effects)
+        # A plugin that was asked would be seen here by nothing else than what it published; but none is, on chunks.
+        return (self._heard(after, does),) if does else ()
+
+    def _says_all(self, before: SessionState, signal: signals.ResponseCompleted) -> bool:
+        """Say whether a response comes to the same without the chunks that are kept aside."""
+        stream, known = before.data.stream, self._behind
+        if stream is None or known is None or stream.effect_id != signal.effect_id:
+            return False  # of another stream: it is late
+        if not signal.message.content:  # it has failed, and what it has used is estimated by what was heard
+            return False
+        config, message = before.data.config, signal.message
+        return tags_at_end(known, message, config) == tags_at_end(stream, message, config)
+
+    def _heard(self, state: SessionState, does: str = "") -> Draft:
+        """Join what is kept aside; `state` is what it came to."""
+        last = self._chunks[-1]
+        chunks: list[Chunk] = []
+        for signal in self._chunks:
+            chunks += signal.chunks
+        self._forget()
+        joined = msgspec.structs.replace(last, chunks=tuple(chunks))
+        return Draft(
+            at_ms=last.at_ms, kind=HEARD, body=encode_heard(joined), does=does, events=state.data.seq
+        )
+
+    def _forget(self) -> None:
+        self._chunks = []
+        self._behind = None
+
+
+def opened_draft(  # noqa: PLR0913 - what the record says
+    state: SessionState,
+    *,
+    at_ms: int,
+    engine: str,
+    origin: str = "",
+    parent: str = "",
+    forked_from: tuple[SessionId, int] | None = None,
+) -> Draft:
+    """Make the first record of a session. `SessionBegan` comes behind it, as a signal like others.
+
+    Args:
+        state: Before its first signal.
+        at_ms: Now, on the clock of signals.
+        engine: As of `OpenedBody`; so are the others.
+        origin: As there.
+        parent: As there.
+        forked_from: As there.
+
+    Raises:
+        CodecError: There is something in the state that JSON does not hold, and no journal could begin with it.
+    """
+    body = opened_body(state, engine=engine, origin=origin, parent=parent, forked_from=forked_from)
+    return Draft(at_ms=at_ms, kind=OPENED, body=encode_body(body), events=state.data.seq)
+
+
+def closed_draft(reason: str, *, at_ms: int, events: int) -> Draft:
+    """Make the last record of a session, behind which nothing follows.
+
+    Args:
+        reason: Why it has ended, one line.
+        at_ms: Now, on the clock of signals.
+        events: The number of its last event.
+    """
+    return Draft(at_ms=at_ms, kind=CLOSED, body=encode_body(ClosedBody(reason=reason)), events=events)

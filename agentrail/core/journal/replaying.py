@@ -1,0 +1,396 @@
+"""What a journal tells people: whether it can be lived again, what it was at a number, who caused what, where two of them part. Pure.
+
+A replay steps the signals once more and carries out nothing: no network, no tokens, no clock. Where it differs from what was recorded,
+the first difference is told with its number and the plugins that were asked there.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+from agentrail.core.journal.bodies import decode_opened, join_blobs
+from agentrail.core.journal.folding import (
+    NO_SOURCES,
+    Drift,
+    Sources,
+    Walked,
+    drift_of,
+    first_state,
+    fold_journal,
+    walk,
+)
+from agentrail.core.journal.outline import effects_named
+from agentrail.core.journal.record import DRIFTED, OPENED, TAKEN, Record
+from agentrail.core.protocol.effects import stall_timer_of
+from agentrail.core.protocol.hooks import HookEvent
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import EffectOutcome
+from agentrail.core.session.state import SessionState
+from agentrail.core.session.state_codec import encode_session
+from agentrail.core.stack.loading import Ask, Member
+from agentrail.core.stack.plugin import Context
+from agentrail.errors import OptionError
+
+
+class AskedPlugin(msgspec.Struct, frozen=True, gc=False):
+    """One question to a plugin, within one step.
+
+    Attributes:
+        plugin: Its name.
+        hook: What it was asked on.
+        answer: What it answered: the name of the action, or of the error that it raised.
+    """
+
+    plugin: str
+    hook: str
+    answer: str
+
+    def __str__(self) -> str:
+        """Say it in a few words."""
+        return f"{self.plugin} on {self.hook}: {self.answer}"
+
+
+class ReplayStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One record that was lived again.
+
+    Attributes:
+        walked: The record, and what it came to.
+        asked: Which plugins were asked, in order.
+        caused_by: The number of the record that began the effect whose outcome this is; None for what came from outside.
+    """
+
+    walked: Walked
+    asked: tuple[AskedPlugin, ...] = ()
+    caused_by: int | None = None
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where a replay is another history than the one that was recorded.
+
+    Attributes:
+        seq: The number of the record.
+        kind: Of that record.
+        what: `does`, `events`, `crash`; or `state`, of a snapshot behind it.
+        asked: The plugins that were asked in this step: what differs mostly comes from one of them.
+        diff: What was recorded and what came out, for people, in lines: `-` recorded, `+` replayed.
+    """
+
+    seq: int
+    kind: str
+    what: str
+    asked: tuple[AskedPlugin, ...]
+    diff: str
+
+    def __str__(self) -> str:
+        """Say all of it."""
+        plugins = "".join(f"\n  asked {one}" for one in self.asked)
+        return f"record {self.seq} ({self.kind}): {self.what} differs{plugins}\n{self.diff}"
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a replay came to.
+
+    Attributes:
+        state: The state behind the last record.
+        records: How many were gone through.
+        difference: The first one; None where all is as it was.
+    """
+
+    state: SessionState
+    records: int
+    difference: Difference | None = None
+
+
+NO_SNAPSHOTS: Final[Mapping[int, bytes]] = MappingProxyType({})
+
+
+def replay(
+    records: Sequence[Record], sources: Sources = NO_SOURCES, snapshots: Mapping[int, bytes] = NO_SNAPSHOTS
+) -> Replayed:
+    """Live a journal again, and compare: what was decided, the numbers of events, and states where there are snapshots.
+
+    Args:
+        records: All of it.
+        sources: Where plugins and large values come from.
+        snapshots: As of `encode_session`, by the number that they stand behind.
+
+    Raises:
+        JournalCorrupt: As of `fold`, with its other errors.
+    """
+    state, found = first_state(records, sources), None
+    settled = max((record.seq for record in records if record.kind == DRIFTED), default=0)
+    for one in steps(records, sources):
+        state, seq = one.walked.after, one.walked.record.seq
+        if found is None and seq > settled:
+            found = _difference_in(one, snapshots.get(seq))
+    return Replayed(state=_unwatched(state, sources.ask), records=len(records), difference=found)
+
+
+def state_at(records: Sequence[Record], number: int, sources: Sources = NO_SOURCES) -> SessionState:
+    """Give what a session was behind a record, with all that was open and all that waited for people.
+
+    Args:
+        records: All of its journal, or more of it than is needed.
+        number: Of the record, from 1.
+        sources: Where plugins and large values come from.
+
+    Raises:
+        OptionError: Your move: there is no such record; the message has the range.
+        JournalCorrupt: As of `fold`, with its other errors.
+    """
+    if not 0 < number <= len(records):
+        message = (
+            f"the number is {number}: expected one from 1 to {len(records)}, which are the records there are"
+        )
+        raise OptionError([message])
+    return fold_journal(records[:number], sources).state
+
+
+def steps(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Iterator[ReplayStep]:
+    """Walk through a journal, one record at a time, and show which plugins were asked and what had begun it.
+
+    Raises:
+        JournalCorrupt: As of `fold`, with its other errors; when its record is reached.
+    """
+    watch = _Watch(sources.ask)
+    watched = msgspec.structs.replace(sources, ask=watch)
+    began: dict[EffectId, int] = {}
+    for walked in walk(first_state(records, watched), records, sources=watched):
+        signal, seq = walked.signal, walked.record.seq
+        caused_by = began.get(signal.effect_id) if isinstance(signal, EffectOutcome) else None
+        began |= dict.fromkeys(_begun_in(walked.record.does), seq)
+        yield ReplayStep(walked=walked, asked=watch.take(), caused_by=caused_by)
+
+
+def explain(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Iterator[str]:
+    """Tell who caused what, in lines: each record, what had begun it, the plugins that were asked, and what came of it.
+
+    No word of a conversation is in them.
+
+    Raises:
+        JournalCorrupt: As of `fold`, with its other errors; when its record is reached.
+    """
+    for one in steps(records, sources):
+        record, signal = one.walked.record, one.walked.signal
+        about = f" {signal.effect_id}" if isinstance(signal, EffectOutcome) else ""
+        cause = "" if one.caused_by is None else f", begun by {one.caused_by}"
+        yield f"{record.seq} at {record.at_ms}: {record.kind}{about}{cause}"
+        for asked in one.asked:
+            yield f"  asked {asked}"
+        for line in record.does.split("\n") if record.does else ():
+            yield f"  {line}"
+
+
+class Parting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where two journals part.
+
+    Attributes:
+        one: The number of the record in the first journal; None where that one has ended.
+        other: In the second.
+        what: Which part of the records differs: `kind`, `body`, `does`, or `end`.
+        diff: `-` the first, `+` the second, for people.
+    """
+
+    one: int | None
+    other: int | None
+    what: str
+    diff: str
+
+    def __str__(self) -> str:
+        """Say all of it."""
+        return f"they part at record {self.one} and {self.other}: {self.what}\n{self.diff}"
+
+
+def where_they_part(
+    one: Sequence[Record], other: Sequence[Record], sources: Sources = NO_SOURCES
+) -> Parting | None:
+    """Find where two runs part, as of one prompt with two versions of a plugin; None where they do not.
+
+    Times, ids that a shell drew, and who owned a session do not count: two runs never agree in those.
+
+    Args:
+        one: A journal.
+        other: Another one.
+        sources: Where large values come from; no plugin is asked.
+
+    Raises:
+        CodecError: A large value is missing.
+    """
+    pairs = zip_longest(_told_of(one), _told_of(other))
+    for first, second in pairs:
+        if first is None or second is None:
+            ended = f"- {_kind_of(first)}\n+ {_kind_of(second)}"
+            return Parting(one=_seq_of(first), other=_seq_of(second), what="end", diff=ended)
+        what, diff = "kind", _diff(first.kind, second.kind)
+        if not diff:
+            what, diff = "body", _diff_of_json(_lasting(first, sources), _lasting(second, sources))
+        if not diff:
+            what, diff = "does", _diff(_lasting_does(first.does), _lasting_does(second.does))
+        if diff:
+            return Parting(one=first.seq, other=second.seq, what=what, diff=diff)
+    return None
+
+
+# --- who caused it
+
+_TIMED: Final = re.compile(r"^(?:set_timer|teardown) (\S+)", re.MULTILINE)
+
+
+def _begun_in(does: str) -> Iterator[EffectId]:
+    """Name all that owes an outcome: what begins work, timers, and the timers that come with streams."""
+    yield from map(EffectId, _TIMED.findall(does))
+    for effect_id in effects_named(does):
+        yield effect_id
+        if effect_id.startswith("r"):
+            yield stall_timer_of(effect_id)
+
+
+# --- who was asked
+
+
+class _Watch:
+    """Calls handlers as the caller wants them called, and notes what they answer."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._asked: list[AskedPlugin] = []
+
+    def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
+        hook = type(event).__name__
+        try:
+            answer = self._ask(member, event, state, ctx)
+        except BaseException as error:
+            self._asked.append(AskedPlugin(member.name, hook, type(error).__name__))
+            raise
+        self._asked.append(AskedPlugin(member.name, hook, type(answer).__name__))
+        return answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ask, name)  # `find` and `call`, where there are any
+
+    def take(self) -> tuple[AskedPlugin, ...]:
+        """Give what was asked since the last time."""
+        asked = tuple(self._asked)
+        self._asked.clear()
+        return asked
+
+
+def _unwatched(state: SessionState, ask: Ask) -> SessionState:
+    """Give a state whose plugins are asked as the caller wants, and not by way of the replay."""
+    data = state.data
+    stack = msgspec.structs.replace(data.stack, ask=ask)
+    return msgspec.structs.replace(state, data=msgspec.structs.replace(data, stack=stack))
+
+
+# --- differences
+
+
+def _difference_in(step: ReplayStep, snapshot: bytes | None) -> Difference | None:
+    record = step.walked.record
+    drift = drift_of(step.walked)
+    if drift is not None:
+        return Difference(
+            seq=record.seq, kind=record.kind, what=drift.what, asked=step.asked, diff=_diff_of_drift(drift)
+        )
+    if snapshot is None:
+        return None
+    state = encode_session(step.walked.after)
+    if state == snapshot:
+        return None
+    diff = _diff_of_json(msgspec.json.decode(snapshot), msgspec.json.decode(state))
+    return Difference(seq=record.seq, kind=record.kind, what="state", asked=step.asked, diff=diff)
+
+
+def _diff_of_drift(drift: Drift) -> str:
+    return _diff(drift.recorded, drift.folded)
+
+
+def _diff(one: str, other: str) -> str:
+    """Show two texts in lines, from the first one that differs on; empty where none does."""
+    pairs = list(zip_longest(one.split("\n"), other.split("\n")))
+    same = next((place for place, (left, right) in enumerate(pairs) if left != right), len(pairs))
+    lines: list[str] = []
+    for sign, side in (("-", 0), ("+", 1)):
+        lines += [f"{sign} {pair[side]}" for pair in pairs[same:] if pair[side] is not None]
+    return "\n".join(lines)
+
+
+_MISSING: Final = object()
+_MOST_SHOWN: Final = 200
+
+
+def _diff_of_json(one: Any, other: Any) -> str:
+    """Show the first place where two documents differ; empty where they do not."""
+    todo: list[tuple[str, Any, Any]] = [("$", one, other)]
+    while todo:
+        path, left, right = todo.pop()
+        if isinstance(left, dict) and isinstance(right, dict):
+            names = sorted({*left, *right}, reverse=True)
+            todo += [
+                (f"{path}.{name}", left.get(name, _MISSING), right.get(name, _MISSING)) for name in names
+            ]
+        elif isinstance(left, list) and isinstance(right, list):
+            pairs = list(enumerate(zip_longest(left, right, fillvalue=_MISSING)))
+            todo += [(f"{path}[{place}]", *pair) for place, pair in reversed(pairs)]
+        elif left != right:
+            return f"- {path}: {_shown(left)}\n+ {path}: {_shown(right)}"
+    return ""
+
+
+def _shown(value: Any) -> str:
+    if value is _MISSING:
+        return "(nothing)"
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+
+
+# --- what two runs have in common
+
+_PASSING: Final = frozenset(
+    {"at_ms", "signal_id", "ref", "jitter", "pinged_at_ms", "started_at_ms", "ran_ms", "version", "engine"}
+)
+"""Fields of signals that differ from run to run."""
+
+_OWN: Final = frozenset({"session_id", "path", "scope", "group_id"})
+"""Fields of a configuration that do."""
+
+
+def _told_of(records: Sequence[Record]) -> Iterator[Record]:
+    return (record for record in records if record.kind not in {TAKEN, DRIFTED})
+
+
+def _kind_of(record: Record | None) -> str:
+    return "(ended)" if record is None else record.kind
+
+
+def _seq_of(record: Record | None) -> int | None:
+    return None if record is None else record.seq
+
+
+def _lasting(record: Record, sources: Sources) -> Any:
+    body = join_blobs(record.body, sources.blob)
+    if record.kind != OPENED:
+        return _without(msgspec.json.decode(body), _PASSING)
+    state = msgspec.json.decode(bytes(decode_opened(body).state))
+    data = state["session_state"]["data"]
+    data["config"] = _without(data["config"], _OWN)
+    return state
+
+
+def _without(fields: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
+
+
+def _lasting_does(does: str) -> str:
+    """Give an outline without times, and without what holds the id of its session."""
+    kept: list[str] = []
+    for line in does.split("\n"):
+        words = line.split(" ")
+        if words[0] == "set_timer":
+            words = words[:2]
+        kept.append(" ".join(word for word in words if not word.startswith("op=")))
+    return "\n".join(kept)

@@ -1,0 +1,111 @@
+"""The journals behind the golden files of `tests/core/journal/golden`: what people have on disk, as lines of text.
+
+Stored anew by `python -m tests.core.journal.golden_journals`; read the diff as a change of what people have. Before a release the files
+are copied into a folder of its name, and each later version reads, folds and replays them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from agentrail.core.journal.bodies import (
+    ClosedBody,
+    DriftedBody,
+    ErasedBody,
+    RewoundBody,
+    changed_body,
+    encode_body,
+)
+from agentrail.core.journal.folding import Sources
+from agentrail.core.journal.lines import encode_journal
+from agentrail.core.journal.record import Draft, Record, taken_draft
+from agentrail.core.protocol import signals as s
+from agentrail.core.protocol.plugin_record import PluginRecord
+from agentrail.core.session.machine import new_session
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.plugin import Plugin
+from agentrail.testing.plugins import PuppetPlugin, PuppetRule
+from tests.core.journal.recorded import Life, Told, behind, call, plain_life
+from tests.core.worlds import TOOLS, config
+
+FOLDER: Final = Path(__file__).parent / "golden"
+
+PLUGINS: Final[Mapping[str, Plugin]] = {
+    "guard": PuppetPlugin(
+        (PuppetRule(hook="BeforeTool", tool="deploy", action="block", text="not today"),),
+        name="guard",
+        priority=50,
+    )
+}
+
+
+def resolve(record: PluginRecord) -> Plugin:
+    """Give the plugin of a golden journal."""
+    return PLUGINS[record.name]
+
+
+SOURCES: Final = Sources(resolve=resolve)
+
+
+def guarded() -> Told:
+    """A session with a guard: one call is blocked, and a question waits for a person."""
+    stack, states = load_stack(list(PLUGINS.values()))
+    session = Told(new_session(config(), TOOLS, stack, states))
+    session.prompt("Deploy it.")
+    session.hear("I ", "try.")
+    session.complete("I try.", call("deploy", path="a"), call("ask", "c2", question="Now?"))
+    return session
+
+
+def taken_over() -> list[Record]:
+    """The same, when its process has stopped: another one takes it, with newer code; it goes back, and is closed."""
+    life = guarded().life
+    seq = life.state.data.seq
+    taken = taken_draft(node="n2", cause="gone", engine="1.1", at_ms=100, events=seq)
+    records = behind(life.records, taken, epoch=2)
+    drifted = DriftedBody(first=4, what="events was '7' and is '8'", events=seq + 2, engine="1.1")
+    records = behind(
+        records,
+        Draft(at_ms=101, kind="drifted", body=encode_body(drifted), events=seq + 2),
+        Draft(
+            at_ms=102,
+            kind="changed",
+            body=encode_body(changed_body(life.state, engine="1.1")),
+            events=seq + 2,
+        ),
+    )
+    resumed = Life.again(records, SOURCES)
+    resumed.live(s.Recovered(at_ms=103, cause="gone", open=resumed.resumed.begun, attempt=1))
+    seq = resumed.state.data.seq
+    rewound = encode_body(RewoundBody(number=3))
+    closed = encode_body(ClosedBody(reason="stopped"))
+    return behind(
+        resumed.records,
+        Draft(at_ms=104, kind="rewound", body=rewound, events=seq),
+        Draft(at_ms=105, kind="closed", body=closed, events=seq),
+    )
+
+
+def erased() -> list[Record]:
+    """A journal of which a person had one record removed."""
+    records = list(plain_life().life.records)
+    gone = records[6]
+    body = encode_body(ErasedBody(number=gone.seq, hash=gone.hash.hex(), why="user forgotten"))
+    records[6] = msgspec.structs.replace(gone, kind="erased", body=body, does="")
+    return records
+
+
+JOURNALS: Final[Mapping[str, Callable[[], Sequence[Record]]]] = {
+    "plain": lambda: plain_life().life.records,
+    "guarded": lambda: guarded().life.records,
+    "taken_over": taken_over,
+    "erased": erased,
+}
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, records in JOURNALS.items():
+        (FOLDER / f"{name}.jsonl").write_bytes(encode_journal(records()))

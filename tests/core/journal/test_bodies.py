@@ -1,0 +1,217 @@
+"""Bodies of records that are no signals: they come back, and what is not understood whole is refused."""
+
+import hashlib
+import json
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.core.journal import bodies
+from agentrail.core.journal.bodies import (
+    BLOB_LIMIT,
+    ChangedBody,
+    ClosedBody,
+    DriftedBody,
+    ErasedBody,
+    OpenedBody,
+    RewoundBody,
+    blobs_of,
+    changed_body,
+    encode_body,
+    join_blobs,
+    open_state,
+    opened_body,
+    split_blobs,
+    state_changed,
+)
+from agentrail.core.journal.record import TakenBody
+from agentrail.core.protocol.request import EffectId, TextDelta
+from agentrail.core.protocol.signals import ChunksArrived, SessionBegan
+from agentrail.core.session.machine import new_session
+from agentrail.core.stack.loading import load_stack
+from agentrail.core.values.toolbox import Toolbox
+from agentrail.core.wire.codec import encode_signal
+from agentrail.errors import CodecError, PluginError
+from agentrail.messages import SessionId, Text, UserMessage
+from agentrail.testing.plugins import PuppetPlugin, PuppetRule
+from tests.core.worlds import READ, TOOLS, config
+
+GUARD = PuppetPlugin((PuppetRule(hook="BeforeTool", tool=None, action="block", text="no"),), name="guard")
+STACK, STATES = load_stack([GUARD])
+FIRST = new_session(config(), TOOLS, STACK, STATES, messages=(UserMessage(content=(Text(text="hello"),)),))
+BODIES = {
+    "opened": opened_body(
+        FIRST, engine="1.2", origin="app.agents:WRITER", parent="root", forked_from=(SessionId("old"), 12)
+    ),
+    "changed": changed_body(FIRST, engine="1.3"),
+    "drifted": DriftedBody(first=7, what="publish 3 became publish 3-4", events=12, engine="1.3"),
+    "rewound": RewoundBody(number=10),
+    "closed": ClosedBody(reason="stopped"),
+    "erased": ErasedBody(number=3, hash="ab" * 16, why="user forgotten"),
+    "taken": TakenBody(node="n1", cause="gone", engine="1.2"),
+}
+READERS = {name: getattr(bodies, f"decode_{name}") for name in BODIES}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_comes_back(name):
+    """One JSON object without a line break, from which the same value is made."""
+    text = encode_body(BODIES[name])
+    assert b"\n" not in text
+    assert READERS[name](text) == BODIES[name]
+    assert READERS[name](text.decode()) == BODIES[name]
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_of_a_newer_version_is_refused_whole(name):
+    """Also where all that this version knows is there: what else it says is not known."""
+    body = json.loads(encode_body(BODIES[name]))
+    for version, said in ((2, "of version 2"), (0, "from 1, got 0")):
+        with pytest.raises(CodecError, match=said) as caught:
+            READERS[name](json.dumps(body | {"version": version}))
+        assert caught.value.path == "$.version"
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_what_is_no_such_body_is_refused(name):
+    """A field too many or too few, another type, no JSON; the message says what was expected and where."""
+    body = json.loads(encode_body(BODIES[name]))
+    first = next(iter(body))
+    spoilt = {
+        "unknown": body | {"mood": "good"},
+        "missing": {key: value for key, value in body.items() if key != first},
+        "no version": {key: value for key, value in body.items() if key != "version"},
+        "type": body | {"version": "one"},
+    }
+    if name == "taken":  # newer owners may say more, and nothing of it becomes state
+        del spoilt["unknown"]
+    if name in {"opened", "changed"}:  # what stands there is looked at when it is made use of
+        spoilt["missing"] = {"version": 1}
+    for wrong in spoilt.values():
+        with pytest.raises(CodecError, match=f"no {name} record"):
+            READERS[name](json.dumps(wrong))
+    for text in (b"", b"{", b"[]", b'"a"', b"[" * 100_000, b'{"version": 1'):
+        with pytest.raises(CodecError, match=f"no {name} record"):
+            READERS[name](text)
+
+
+def test_a_body_with_half_of_a_character_is_not_written():
+    """No journal could hold that."""
+    with pytest.raises(CodecError, match="no closed record that can be stored: half of a character"):
+        encode_body(ClosedBody(reason="\ud800"))
+
+
+def test_a_session_opens_from_its_first_record():
+    """All that it began with, plugins and their states among them; the code of a plugin is found by name."""
+    text = encode_body(BODIES["opened"])
+    assert open_state(text, {"guard": GUARD}) == FIRST
+    with pytest.raises(PluginError, match="guard"):
+        open_state(text)
+
+
+def test_what_a_session_has_now_is_told_whole():
+    """Tools and plugins of the record; all else is that of the session."""
+    now = new_session(config(), Toolbox([READ]))
+    after = state_changed(now, BODIES["changed"], {"guard": GUARD})
+    assert (after.data.tools, after.data.stack, after.data.plugin_states) == (TOOLS, STACK, STATES)
+    assert msgspec.structs.replace(after.data, tools=now.data.tools, stack=now.data.stack,
+                                   plugin_states=now.data.plugin_states) == now.data  # fmt: skip
+
+
+def test_chunks_are_stored_as_their_signal():
+    """And nothing else is read as such."""
+    heard = ChunksArrived(at_ms=4, effect_id=EffectId("r1"), chunks=(TextDelta("a"), TextDelta("b")))
+    assert bodies.decode_heard(bodies.encode_heard(heard)) == heard
+    with pytest.raises(CodecError, match=r"at \$.kind: expected the chunks of a stream, got SessionBegan"):
+        bodies.decode_heard(encode_signal(SessionBegan(at_ms=0)))
+
+
+def test_forms_are_those_of_their_version():
+    """What stands on disk changes only together with this test, and with `RECORD_VERSION` where a field goes or means something else."""
+    shown = {
+        name: encode_body(body)
+        for name, body in BODIES.items()
+        if not isinstance(body, OpenedBody | ChangedBody)
+    }
+    assert shown == {
+        "drifted": b'{"first":7,"what":"publish 3 became publish 3-4","events":12,"engine":"1.3","version":1}',
+        "rewound": b'{"number":10,"version":1}',
+        "closed": b'{"reason":"stopped","version":1}',
+        "erased": b'{"number":3,"hash":"abababababababababababababababab","why":"user forgotten","version":1}',
+        "taken": b'{"node":"n1","cause":"gone","engine":"1.2","version":1}',
+    }
+    opened = json.loads(encode_body(BODIES["opened"]))
+    assert list(opened) == ["state", "engine", "origin", "parent", "forked_from", "version"]
+    assert list(json.loads(encode_body(BODIES["changed"]))) == ["tools", "plugins", "engine", "version"]
+
+
+# --- large values
+
+_TEXTS = st.sampled_from(("", "a", "ä" * 9, "x" * 20, "y" * 21, "$blob", "$$blob", 'blob"', "0" * 64))
+_KEYS = st.sampled_from(("$blob", "$$blob", "$$$blob", "blob", "a", ""))
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=2),
+    max_leaves=12,
+)
+
+
+@given(value=_JSON)
+def test_large_texts_go_and_come_back_bit_for_bit(value):
+    """Whatever a caller or a model has written, an object that looks like a blob among it."""
+    body = msgspec.json.encode({"value": value})
+    stored, blobs = split_blobs(body, 20)
+    assert join_blobs(stored, blobs.get) == body
+    assert blobs_of(stored) == set(blobs)
+    assert all(len(content) > 20 for content in blobs.values())
+
+
+def test_what_looks_like_a_large_value_is_kept_apart_from_one():
+    """Each object that looks like one gets a `$` more, and loses it; also around a large value, and in a body that is short."""
+    value = {
+        "a": ["x" * 30, {"$blob": "x" * 30}, {"$$blob": {"$blob": "y"}}, "z" * 9],
+        "b": {"$blob": 1, "c": 2},
+    }
+    body = msgspec.json.encode(value)
+    stored, blobs = split_blobs(body, 20)
+    digest = hashlib.sha256(b"x" * 30).hexdigest()
+    assert blobs == {digest: b"x" * 30}
+    assert msgspec.json.decode(stored) == {
+        "a": [{"$blob": digest}, {"$$blob": {"$blob": digest}}, {"$$$blob": {"$$blob": "y"}}, "z" * 9],
+        "b": {"$blob": 1, "c": 2},
+    }
+    assert join_blobs(stored, blobs.get) == body
+    assert blobs_of(stored) == {digest}
+    short = b'{"$blob":"abc"}'
+    assert split_blobs(short) == (b'{"$$blob":"abc"}', {})
+    assert join_blobs(b'{"$$blob":"abc"}', blobs.get) == short
+
+
+def test_a_text_at_the_limit_stays_and_one_above_it_goes():
+    """In bytes of UTF-8, and the same text is kept once."""
+    for text, goes in (("ä" * (BLOB_LIMIT // 2), False), ("ä" * (BLOB_LIMIT // 2) + "a", True)):
+        body = msgspec.json.encode({"one": text, "two": [text]})
+        stored, blobs = split_blobs(body)
+        assert (len(stored) < len(body)) is goes
+        assert list(blobs.values()) == [text.encode()] * goes
+
+
+def test_a_body_with_nothing_to_do_is_given_back_as_it_is():
+    """The very one: nearly all of them are such."""
+    body = b'{"a": 1 }'
+    assert split_blobs(body) == (body, {})
+    assert split_blobs(body)[0] is body
+    assert join_blobs(body, {}.get) is body
+    assert blobs_of(body) == frozenset()
+
+
+def test_a_large_value_that_is_missing_or_damaged_is_told():
+    """Nothing else is put in its place."""
+    stored, blobs = split_blobs(msgspec.json.encode({"a": "x" * 30}), 20)
+    with pytest.raises(CodecError, match="a large value is missing"):
+        join_blobs(stored, {}.get)
+    with pytest.raises(CodecError, match="a large value is damaged"):
+        join_blobs(stored, dict.fromkeys(blobs, b"other").get)
+    with pytest.raises(CodecError, match="a large value is missing: 3"):
+        join_blobs(b'{"a":{"$blob":3}}', blobs.get)

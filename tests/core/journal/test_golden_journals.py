@@ -1,0 +1,63 @@
+"""What people have on disk stays what it is: stored journals are read, folded and replayed by this version."""
+
+import json
+
+import pytest
+
+from agentrail.core.journal.folding import fold, fold_journal
+from agentrail.core.journal.lines import encode_journal, read_journal
+from agentrail.core.journal.record import OWN_KINDS, first_broken, tail_of
+from agentrail.core.journal.replaying import replay, state_at
+from agentrail.errors import Erased
+from tests.core.journal.golden_journals import FOLDER, JOURNALS, SOURCES
+
+STORED = sorted(FOLDER.rglob("*.jsonl"))
+WHOLE = [file for file in STORED if file.stem != "erased"]
+
+
+@pytest.mark.parametrize("name", JOURNALS)
+def test_todays_code_writes_the_newest_file(name):
+    """What goes to disk changes only together with the file that shows it: `python -m tests.core.journal.golden_journals`."""
+    assert (FOLDER / f"{name}.jsonl").read_bytes() == encode_journal(JOURNALS[name]())
+
+
+def test_there_is_one_of_each_kind_of_record():
+    """All that is no signal stands in one of them."""
+    kinds = {json.loads(line)["kind"] for file in STORED for line in file.read_bytes().splitlines()}
+    assert kinds >= OWN_KINDS
+
+
+@pytest.mark.parametrize("file", WHOLE, ids=lambda file: f"{file.parent.name}-{file.stem}")
+def test_a_stored_journal_is_sound_and_folds_without_drift(file):
+    """Also that of an older version: the same events, the same decisions."""
+    read = read_journal(file.read_bytes())
+    assert read.damaged is None
+    assert first_broken(read.records) is None
+    folded = fold_journal(read.records, SOURCES)
+    assert folded.drift is None
+    assert replay(read.records, SOURCES).difference is None
+    assert replay(read.records, SOURCES).state == folded.state
+
+
+@pytest.mark.parametrize("file", WHOLE, ids=lambda file: f"{file.parent.name}-{file.stem}")
+def test_the_state_at_a_number_goes_on_to_the_same_end(file):
+    """Whatever number one stops at."""
+    records = read_journal(file.read_bytes()).records
+    folded = fold_journal(records, SOURCES)
+    for number in range(3, len(records)):
+        rest = fold(state_at(records, number, SOURCES), records[number:], tail=tail_of(records[:number]),
+                    sources=_looking_back(records))  # fmt: skip
+        assert rest.state.data.history == folded.state.data.history
+        assert rest.state.data.seq == folded.state.data.seq
+
+
+def test_what_was_removed_is_told():
+    """Its journal is sound, and cannot be folded from its beginning."""
+    read = read_journal((FOLDER / "erased.jsonl").read_bytes())
+    assert read.damaged is None
+    with pytest.raises(Erased):
+        fold_journal(read.records, SOURCES)
+
+
+def _looking_back(records):
+    return type(SOURCES)(resolve=SOURCES.resolve, state_at=lambda number: state_at(records, number, SOURCES))

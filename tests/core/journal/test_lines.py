@@ -1,0 +1,91 @@
+"""Journals as text: bit for bit, and of a spoilt one as much as is sound."""
+
+import json
+
+import msgspec
+import pytest
+
+from agentrail.core.journal.lines import decode_line, encode_journal, encode_line, read_journal
+from agentrail.core.journal.record import Tail, tail_of
+from agentrail.errors import CodecError
+from tests.core.journal.golden_journals import FOLDER, JOURNALS
+
+PLAIN = (FOLDER / "plain.jsonl").read_bytes()
+RECORDS = read_journal(PLAIN).records
+
+
+@pytest.mark.parametrize("name", JOURNALS)
+def test_a_journal_comes_back_bit_for_bit(name):
+    """Records, bodies and hashes; a line is JSON that other tools can read."""
+    records = tuple(JOURNALS[name]())
+    text = encode_journal(records)
+    read = read_journal(text)
+    assert read.records == records
+    assert read.damaged is None
+    assert encode_journal(read.records) == text
+    assert [json.loads(line)["seq"] for line in text.splitlines()] == [record.seq for record in records]
+
+
+def test_a_part_of_a_journal_stands_behind_its_tail():
+    """As of an export from a number on."""
+    tail = tail_of(RECORDS[:4])
+    assert read_journal(encode_journal(RECORDS[4:]), tail).records == RECORDS[4:]
+    assert read_journal(encode_journal(RECORDS[4:])).damaged is not None
+    assert read_journal(b"") == read_journal(b"", Tail())
+    assert read_journal(b"").records == ()
+
+
+@pytest.mark.at(142)
+def test_a_journal_that_ends_anywhere_opens_up_to_its_last_whole_record():
+    """Every byte: a torn line is what a writer leaves that was stopped."""
+    ends = [place for place, byte in enumerate(PLAIN) if byte == ord("\n")]
+    for length in range(len(PLAIN) + 1):
+        read = read_journal(PLAIN[:length])
+        assert read.damaged is None
+        assert read.records == RECORDS[: sum(end < length for end in ends)]
+
+
+@pytest.mark.at(142)
+@pytest.mark.parametrize("mask", [0x01, 0x20])
+def test_a_byte_that_is_another_one_is_found(mask):
+    """Every byte: what stands before its record is sound, and its number is told; no spoilt record is ever taken for a sound one."""
+    lines = PLAIN.splitlines(keepends=True)
+    begin = 0
+    for number, line in enumerate(lines, 1):
+        # From the line in front of it on: what stands before that is not touched.
+        tail = tail_of(RECORDS[: max(number - 2, 0)])
+        front, behind = b"".join(lines[max(number - 2, 0) : number - 1]), b"".join(lines[number : number + 1])
+        sound = RECORDS[max(number - 2, 0) : number + 1]
+        for place in range(len(line)):
+            spoilt = bytearray(line)
+            spoilt[place] ^= mask
+            read = read_journal(front + bytes(spoilt) + behind, tail)
+            assert read.records == sound[: len(read.records)], (number, place)
+            if len(read.records) < len(sound):
+                is_torn = number == len(lines) and place == len(line) - 1
+                assert is_torn or read.damaged.seq in {number, number + 1}, (number, place)
+        begin += len(line)
+    assert begin == len(PLAIN)
+
+
+def test_a_line_of_another_journal_is_damage():
+    """Although its own hash would fit."""
+    other = msgspec.structs.replace(RECORDS[3], session="other")
+    read = read_journal(encode_journal((*RECORDS[:3], other, *RECORDS[4:])))
+    assert (read.records, read.damaged.seq) == (RECORDS[:3], 4)
+
+
+def test_what_is_no_line_is_refused():
+    """And one of a newer version: other lines of it may mean something else."""
+    line = json.loads(encode_line(RECORDS[0]))
+    for wrong in (
+        b"",
+        b"[]",
+        b"{",
+        json.dumps(line | {"mood": 1}).encode(),
+        json.dumps(line | {"hash": "xyz"}).encode(),
+    ):
+        with pytest.raises(CodecError, match="no line of a journal"):
+            decode_line(wrong)
+    with pytest.raises(CodecError, match="it is of version 2, and 1 can be read here"):
+        decode_line(json.dumps(line | {"version": 2}).encode())

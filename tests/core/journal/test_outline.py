@@ -1,0 +1,139 @@
+"""The outline of effects: one short line each, in order, and nothing in it that could be taken for another line."""
+
+from typing import Any, get_args
+
+import pytest
+
+from agentrail.core.journal.outline import effects_named, outline
+from agentrail.core.policy.budget import Budget
+from agentrail.core.protocol import effects as asked
+from agentrail.core.protocol.actions import ReadFile
+from agentrail.core.protocol.effects import Effect, Publish
+from agentrail.core.protocol.request import EffectId, ModelRequest
+from agentrail.core.protocol.signals import SignalId
+from agentrail.core.values.toolbox import Toolbox
+from agentrail.errors import ErrorInfo, MailboxFull
+from agentrail.events import AgentStart, Envelope, Event, MessageDelta
+from agentrail.messages import CallId, PromptRef, SessionId, Text, ToolResult, UserMessage
+
+SAID = (UserMessage(content=(Text(text="a secret"),)),)
+CALL: dict[str, Any] = {"call_id": CallId("c1"), "name": "read", "arguments": {"path": "a secret"}}
+PATH = (SessionId("s"),)
+
+
+def published(seq: int, *, ephemeral: bool = False) -> Publish:
+    """An event of this number."""
+    meta = Envelope(SessionId("s"), seq, 5, PATH, ephemeral)
+    event: Event = (
+        MessageDelta(delta="x", attempt=1, meta=meta)
+        if ephemeral
+        else AgentStart(ref=PromptRef("p"), meta=meta)
+    )
+    return Publish(event)
+
+
+def tool(effect_id: str = "t7", name: str = "shell", attempt: int = 1) -> asked.RunTool:
+    """A call that runs."""
+    return asked.RunTool(
+        effect_id=EffectId(effect_id),
+        call_id=CallId("c1"),
+        name=name,
+        generation=0,
+        arguments={"command": "a secret"},
+        arguments_hash="77ab" * 16,
+        operation_id="9f2c" * 8,
+        attempt=attempt,
+        turn=1,
+        model="m",
+        path=PATH,
+    )
+
+
+def e(effect_id: str) -> EffectId:
+    """An id."""
+    return EffectId(effect_id)
+
+
+REQUEST = ModelRequest(attempt=e("r4"), model="a:b", system=None, messages=SAID, tools=Toolbox())
+LINES: dict[str, Effect] = {
+    "start_stream r4 model=a:b messages=1": asked.StartStream(request=REQUEST, look_at_ms=9),
+    "cancel_stream r4": asked.CancelStream(effect_id=e("r4")),
+    "run_tool t7 shell op=9f2c9f2c9f2c args=77ab77ab77ab": tool(),
+    "run_tool t7 shell op=9f2c9f2c9f2c args=77ab77ab77ab attempt=2": tool(attempt=2),
+    "spawn_child t8 scout": asked.SpawnChild(effect_id=e("t8"), agent="scout", budget=Budget(max_total_tokens=1), **CALL),
+    "ask_host h1 read": asked.AskHost(effect_id=e("h1"), path=PATH, **CALL),
+    "tell_host h2 read": asked.TellHost(
+        effect_id=e("h2"), path=PATH, ran_ms=1, result=ToolResult(call_id=CallId("c1"), name="read", text="a secret"), **CALL
+    ),
+    "resume_child t8 s.1 s.2": asked.ResumeChild(
+        effect_id=e("t8"), call_id=CallId("c1"), name="read", child_ids=(SessionId("s.1"), SessionId("s.2"))
+    ),
+    "start_agent g1 anna scout": asked.StartAgent(
+        effect_id=e("g1"), call_id=CallId("c1"), name="anna", agent="scout", task="a secret"
+    ),
+    "prompt_agent g1": asked.PromptAgent(effect_id=e("g1"), text="a secret"),
+    "close_agent g1": asked.CloseAgent(effect_id=e("g1"), reason="a secret"),
+    "kill_tools t7 t8": asked.KillTools(effect_ids=(e("t7"), e("t8"))),
+    "set_timer w9 1795": asked.SetTimer(effect_id=e("w9"), at_ms=1795),
+    "clear_timer w9": asked.ClearTimer(effect_id=e("w9")),
+    "run_plugin_request e3 ReadFile": asked.RunPluginRequest(effect_id=e("e3"), wanted=ReadFile("a secret")),
+    "run_plugin_request e3 ReadFile refused=budget": asked.RunPluginRequest(
+        effect_id=e("e3"), wanted=ReadFile("x"), refused=ErrorInfo(code="budget", message="a secret")
+    ),
+    "cancel_plugin_request e3": asked.CancelPluginRequest(effect_id=e("e3")),
+    "gather_context c2 messages=1": asked.GatherContext(effect_id=e("c2"), messages=SAID),
+    "set_provider_opts model=a:b": asked.SetProviderOpts(model="a:b", provider_opts={"key": "a secret"}),
+    "teardown d5 t7 r4": asked.Teardown(effect_id=e("d5"), stopped=(e("t7"), e("r4"))),
+    "publish 31": published(31),
+    "reply": asked.ReplyToCaller(SignalId("s1"), "a secret"),
+    "refuse MailboxFull": asked.Refuse(SignalId("s1"), MailboxFull("a secret")),
+    "end": asked.End("a secret"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_each_effect_is_one_short_line(line):
+    """Names, numbers and digests: enough to read an export by, and to compare a fold with."""
+    assert outline((LINES[line],)) == line
+
+
+def test_each_kind_of_effect_has_its_line():
+    """A new kind of effect comes with its line."""
+    assert {type(effect) for effect in LINES.values()} == set(get_args(Effect))
+
+
+def test_no_word_of_a_conversation_is_in_an_outline():
+    """An export without content has outlines all the same."""
+    assert "secret" not in outline(LINES.values())
+
+
+def test_committed_events_in_a_row_are_one_line_and_ephemeral_ones_none():
+    """What stands between two events parts them; a delta does not, because it is not there."""
+    effects = (
+        published(3),
+        published(3, ephemeral=True),
+        published(4),
+        published(5),
+        LINES["reply"],
+        published(6),
+        Publish(AgentStart(ref=PromptRef("made by hand"))),
+    )
+    assert outline(effects) == "publish 3-5\nreply\npublish 6"
+    assert outline((published(9, ephemeral=True),)) == ""
+
+
+@pytest.mark.parametrize("name", ["a b", "x\nrun_tool t9 y", "", "\ud800", "\u2028", "a\x0bb"])
+def test_a_name_from_outside_is_one_word_of_one_line(name):
+    """A name may not look like another effect: what a record names as begun is decided by."""
+    line = outline((tool(name=name),))
+    assert line.splitlines() == [line]
+    assert len(line.split(" ")) == 5
+    assert effects_named(line) == {"t7"}
+    line.encode()
+
+
+def test_what_a_record_names_as_begun():
+    """Requests, tools, sessions, agents, questions to the host, requests of plugins and gatherings; no timers and no teardowns."""
+    assert effects_named("") == frozenset()
+    named = effects_named(outline(LINES.values()))
+    assert named == {"r4", "t7", "t8", "h1", "h2", "g1", "e3", "c2"}
