@@ -56,6 +56,12 @@ _STRAYS: Final = (
 )
 """What is found where rows are lost: some without their session, and sessions whose last record is another than they say."""
 
+_STAND_ALONE: Final = """
+UPDATE session SET root = session, parent = '' WHERE NOT EXISTS
+(SELECT 1 FROM session AS top WHERE top.scope = session.scope AND top.session = session.root) RETURNING scope, session
+"""
+"""Lets sessions whose root is lost be roots: nothing could take them otherwise."""
+
 _RECORD_AT: Final = """
 SELECT seq, epoch, at_ms, CAST(kind AS BLOB), body, CAST(does AS BLOB), events, hash
 FROM record WHERE scope = ? AND session = ? AND seq {bound} ? ORDER BY seq {order} LIMIT 1
@@ -258,6 +264,11 @@ def _salvage(damaged: Path, source: apsw.Connection, fresh: apsw.Connection) -> 
         for name in sorted(name for name in names if all(type(part) is str for part in name))
         if (one := _save_session(source, fresh, name, sessions)) is not None
     ]
+    alone = set(fresh.execute(_STAND_ALONE))
+    saved = [
+        msgspec.structs.replace(one, is_rebuilt=one.is_rebuilt or (one.scope, one.session) in alone)
+        for one in saved
+    ]
     lost_snapshots = sum(not _put(fresh, PUT_SNAPSHOT, row) for row in snapshots)
     for digest, content in _rows(source, "blob", "digest, content", "rowid"):
         if type(content) is bytes and hashlib.sha256(content).hexdigest() == digest:
@@ -283,7 +294,7 @@ def _save_session(
         return None if there is None else _saved(there, [], is_rebuilt=False)
     first, last = records[0], records[-1]
     tail = Tail(seq=last.seq, epoch=last.epoch, hash=last.hash)
-    is_rebuilt = there is None or (there.scope, there.root) not in sessions
+    is_rebuilt = there is None
     if there is None:
         there = StoredSession(
             scope=name[0],
@@ -299,8 +310,6 @@ def _save_session(
             events=last.events,
             standing=Standing(),
         )
-    elif is_rebuilt:
-        there = msgspec.structs.replace(there, root=there.session, parent="")
     kept = msgspec.structs.replace(there, tail=tail, events=last.events)
     if not _put(fresh, PUT_SESSION, session_row(kept)):
         return None

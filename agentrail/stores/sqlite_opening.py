@@ -163,7 +163,8 @@ def open_writer(connector: Connector, schema: StoreSchema, *, look_closely: bool
 
     Raises:
         StoreTooNew: A newer version of agentrail has written it.
-        DamagedStoreError: It was looked at, and is not sound; or its tables are of no version that ever was.
+        DamagedStoreError: It was looked at, and is not sound.
+        ValueError: The schema has no way to it, or a wrong one.
         apsw.Error: The disk does not do what it should.
     """
     connection = connector.to_write()

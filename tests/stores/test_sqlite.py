@@ -9,7 +9,7 @@ import pytest
 from agentrail import outside
 from agentrail.abc.store import Filters, Node, Standing
 from agentrail.core.journal.record import first_broken
-from agentrail.errors import Fenced, HeldBy, OptionError, StoreUnavailable
+from agentrail.errors import AlreadyExists, Fenced, HeldBy, OptionError, StoreUnavailable
 from agentrail.stores import sqlite
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.seeded import SeededMachine
@@ -159,6 +159,25 @@ def test_other_records_of_the_same_epoch_are_refused(store):
     (fenced,) = store.append([following(before, "a", "other", "c")[0]])
     assert isinstance(fenced, Fenced)
     assert [record.body for record in store.read("", "s", 1)] == [b"a", b"b"]
+
+
+def test_another_opening_of_the_same_id_is_refused(store):
+    """Longer, with other records, of another node, or below another; what was trimmed away is not compared."""
+    store.create(opening(more=["a"]))
+    store.create(opening(more=["a"]))
+    others = [
+        opening(more=["a", "b"]),
+        opening(more=["b"]),
+        opening(more=["a"], node="n2"),
+        opening(parent="p"),
+    ]
+    for other in others:
+        with pytest.raises(AlreadyExists, match="resume_session"):
+            store.create(other)
+    store.append([following(tail(store), "b", "c")[0]])
+    store.put_snapshot(snapshot_of(store.read("", "s")[3]))
+    assert store.trim("", "s", 4) == 3
+    store.create(opening(more=["a"]))
 
 
 def test_records_with_gaps_are_a_fault_of_the_one_who_made_them(store):

@@ -153,6 +153,13 @@ def test_a_lock_that_says_nothing_yet_is_a_lock(path):
     SqliteStore(path).close()
 
 
+def test_a_lock_that_cannot_be_made_is_told(path):
+    """With what stands in its way."""
+    lock_path(path).mkdir()
+    with pytest.raises(StoreUnavailable, match=r"directory; .*--data-dir"):
+        SqliteStore(path)
+
+
 def test_through_a_link_it_is_the_same_store(path, tmp_path):
     """One file has one lock, whatever it is called."""
     (tmp_path / "link").symlink_to(path.parent)
@@ -380,6 +387,18 @@ def test_a_migration_that_fails_changes_nothing(path):
         assert store.get("", "s").tail.seq == 2
     with closing(SqliteStore(path, schema=NEXT)) as store:
         assert store.get("", "s").tail.seq == 2
+
+
+def test_a_schema_without_a_way_touches_nothing(path):
+    """The mistake is ours, and the file is sound: it is not set aside."""
+    with closing(SqliteStore(path)) as store:
+        store.create(opening(more=["a"]))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no step leads from tables of version 1 to those of version 2"):
+            SqliteStore(path, schema=StoreSchema(version=2, tables=SCHEMA.tables))
+    with closing(SqliteStore(path)) as store:
+        assert store.get("", "s").tail.seq == 2
+    assert sorted(files_of(path.parent)) == ["sessions.db", "sessions.lock"]
 
 
 def test_the_clock_of_the_lock_is_the_stores(path):
