@@ -30,7 +30,6 @@ from agentrail.stores.sqlite_connections import (
     is_damage,
     translated,
 )
-from agentrail.stores.sqlite_damage import SalvageReport
 from agentrail.stores.sqlite_files import WriteLock, check_place, no_store_at
 from agentrail.stores.sqlite_opening import look_at, open_writer, prepare, salvage_now
 from agentrail.stores.sqlite_reading import (
@@ -43,6 +42,7 @@ from agentrail.stores.sqlite_reading import (
 )
 from agentrail.stores.sqlite_removing import delete_tree, trim_journal
 from agentrail.stores.sqlite_rows import fetch_session
+from agentrail.stores.sqlite_salvage import SalvageReport
 from agentrail.stores.sqlite_schema import SCHEMA, StoreSchema
 from agentrail.stores.sqlite_writing import (
     append_batch,

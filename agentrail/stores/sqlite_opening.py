@@ -11,12 +11,10 @@ import msgspec
 from agentrail.errors import NotAStore, StoreTooNew
 from agentrail.stores.sqlite_connections import Connector, forget, forgotten_after
 from agentrail.stores.sqlite_damage import (
-    SalvageReport,
     begin_salvage,
     check_sound,
     end_salvage,
     marker_path,
-    salvage,
     set_aside,
     write_report,
 )
@@ -27,6 +25,7 @@ from agentrail.stores.sqlite_files import (
     make_private_file,
     sync_directory,
 )
+from agentrail.stores.sqlite_salvage import SalvageReport, salvage
 from agentrail.stores.sqlite_schema import APPLICATION_ID, StoreSchema, bring_up, check_steps, make_tables
 
 _OWN_TABLES: Final = frozenset({"meta", "session", "record", "snapshot", "blob", "node"})
