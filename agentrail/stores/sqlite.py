@@ -94,10 +94,15 @@ class SqliteStore:
             NotAStore: Your move: the file is something else. Nothing in it was touched.
             StoreInUse: Your move: another process writes it.
             StoreTooNew: Your move: a newer agentrail made it. Nothing in it was touched.
+            OptionError: Your move: SQLite knows no such file system.
         """
         check_sqlite(apsw.sqlite_lib_version())
         # One name for one file: through a link there would be a second lock, and a second writer.
         self._path = Path(path).resolve()
+        if vfs is not None and vfs not in apsw.vfs_names():
+            raise OptionError(
+                [f"vfs is {vfs!r}, and SQLite knows {', '.join(apsw.vfs_names())} here: register it first"]
+            )
         self._wall = outside.current().wall if wall is None else wall
         self._lease_ms = lease_ms
         self._schema = schema

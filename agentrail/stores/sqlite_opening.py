@@ -60,7 +60,7 @@ def look_at(connector: Connector, schema: StoreSchema) -> Look:
             found = connection.pragma("application_id")
             version = connection.pragma("user_version")
             names = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
-    except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, apsw.IOError, UnicodeDecodeError):
+    except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, UnicodeDecodeError):
         version = 0
     if found == APPLICATION_ID and names >= _OWN_TABLES:
         _check_version(path, version, schema)

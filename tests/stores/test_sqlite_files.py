@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from agentrail.errors import NotAStore, StoreInUse, StoreTooNew, StoreUnavailable
+from agentrail.errors import NotAStore, OptionError, StoreInUse, StoreTooNew, StoreUnavailable
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_connections import check_sqlite
 from agentrail.stores.sqlite_files import WriteLock, file_system_of, lock_path, make_data_directory
@@ -273,6 +273,14 @@ def test_a_file_system_without_shared_memory_is_refused(path):
 
     with pytest.raises(StoreUnavailable, match="cannot share memory"):
         SqliteStore(path, connect=connect)
+
+
+def test_a_file_system_of_sqlites_that_is_not_known_is_refused(path):
+    """Before the file is looked at: it is sound, whatever it cannot be opened through."""
+    SqliteStore(path).close()
+    with pytest.raises(OptionError, match="vfs is 'nowhere', and SQLite knows unix"):
+        SqliteStore(path, vfs="nowhere")
+    assert sorted(files_of(path.parent)) == ["sessions.db", "sessions.lock"]
 
 
 # --- what is no store
