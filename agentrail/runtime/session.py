@@ -31,7 +31,7 @@ from agentrail.core.wire.settling import settled
 from agentrail.errors import CodecError, ErrorInfo
 from agentrail.events import Envelope
 from agentrail.messages import CallId, SessionId
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.edges import travels
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.answers import Readers, judged
@@ -231,7 +231,7 @@ class SessionCell:
         interpreter = self.interpreter = Interpreter(task_group, self.ports, self.bus, self.pending_calls)
         self._advance(self._first_signal(), interpreter)
 
-        if not self._is_over():
+        if not (self.state.ended or self.rested is not None):
             await interpreter.timers.serve(self.mailbox, self._handle, is_idle=self._is_idle)
         # Before the task group is dismissed and not after: a tool that will not stop may not keep callers waiting.
         self.close(RESTED if self.rested is not None else self.state.data.stopping or "ended")
@@ -282,10 +282,7 @@ class SessionCell:
         if self.readers and isinstance(signal, ResponseCompleted):
             signal = judged(signal, self.state, self.readers)
         self._advance(signal, self.interpreter)
-        return not self._is_over()
-
-    def _is_over(self) -> bool:
-        return self.state.ended or self.rested is not None
+        return not (self.state.ended or self.rested is not None)
 
     def _is_idle(self) -> bool:
         return self.state.phase is Phase.IDLE
@@ -297,21 +294,23 @@ class SessionCell:
         return Restarted(at_ms=now_ms(), reason=crash, incarnation=self.state.data.incarnation + 1)
 
     def _advance(self, signal: Signal, interpreter: Interpreter) -> None:
-        def put_aside(error: BaseException) -> tuple[SessionState, tuple[Effect, ...]]:
-            scrub = self.scrub
-            quarantine = decide_quarantine(signal, error, scrub)
-            log_crash(f"session {self.ports.key}: {quarantine.error.message}", error, scrub)
-            return _step_stored(self.state, quarantine)
-
         before = self.state
-        self.state, effects = call_guarded(put_aside, _step_stored, before, signal)
+        self.state, effects = _stepped(self, before, signal)
         if not effects and is_late_ephemeral(before, signal):
             self.late_ephemeral += 1
-        self.undone[:0] = reversed(effects)
+        undone = self.undone
+        undone[:0] = reversed(effects)
         if self.resting is not None and self._leaves(self.resting, effects):
             return
-        while self.undone:
-            interpreter.carry_out(self.undone.pop(), self.state)
+        while undone:
+            interpreter.carry_out(undone.pop(), self.state)
+
+    def put_aside(self, signal: Signal, error: BaseException) -> tuple[SessionState, tuple[Effect, ...]]:
+        """Tell the core of a signal that crashed it."""
+        scrub = self.scrub
+        quarantine = decide_quarantine(signal, error, scrub)
+        log_crash(f"session {self.ports.key}: {quarantine.error.message}", error, scrub)
+        return _step_stored(self.state, quarantine)
 
     def _leaves(self, request: RestRequest, effects: Sequence[Effect]) -> bool:
         """Leave behind a step if that is due: what it publishes and answers is carried out, and what would begin work is not."""
@@ -401,6 +400,19 @@ class SessionCell:
                     self.pending_calls.refuse(to, error)
                 case _:
                     pass
+
+
+def _stepped(
+    cell: SessionCell, state: SessionState, signal: Signal
+) -> tuple[SessionState, tuple[Effect, ...]]:
+    """Step a signal; one that cannot be stepped is put aside."""
+    # Not through `call_guarded`: this is done for each signal, and would be three calls more.
+    try:
+        return step(state, settled(signal))
+    except BaseException as error:  # noqa: ASYNC103 - the edge of the actor: a bug of the core puts one signal aside
+        if travels(error):
+            raise
+        return cell.put_aside(signal, error)  # noqa: ASYNC104 - what travels was asked
 
 
 def _step_stored(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effect, ...]]:
