@@ -4,6 +4,7 @@ PYTHON ?= python3
 HYPOTHESIS_PROFILE ?= dev
 SECONDS ?= 600
 SEED ?= 20261120
+ROUNDS ?= 10000
 PROMPT ?= List the Python files here and say what each is for
 
 VENV := .venv
@@ -32,7 +33,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run test property check bench bench-quick bench-peers soak lint docs docs-check coverage coverage-of-spec mutants compiled-test test-minimum examples longest install litellm peers clean
+.PHONY: help run test property check bench bench-quick bench-peers soak crash lint docs docs-check coverage coverage-of-spec mutants compiled-test test-minimum examples longest install litellm peers clean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -62,6 +63,9 @@ bench-peers: $(DEV)  ## the frameworks that one would take instead, beside us in
 
 soak: $(DEV)  ## ten minutes of sessions that live and die badly; SECONDS=600 SEED=20261120; fails when anything grows
 	$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --seed $(SEED)
+
+crash: $(TEST)  ## a process that writes journals is killed, ten thousand times, and nothing it was told is lost; ROUNDS=10000
+	$(BIN)/python -m scripts.crash --rounds $(ROUNDS) --seed $(SEED)
 
 lint: $(DEV)  ## style, types (ours, and as users see them), layers, what a seed has to give, Trio habits, news fragments
 	$(BIN)/ruff check .

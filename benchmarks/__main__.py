@@ -23,6 +23,7 @@ from benchmarks.folds import folds
 from benchmarks.idle import ROOT, after_turn, memory
 from benchmarks.measure import Effort, Explain, Row
 from benchmarks.report import describe_run, render_missed, render_table, write_json
+from benchmarks.stores import appends
 from benchmarks.streams import deltas, streams
 from benchmarks.timers import timers
 
@@ -58,6 +59,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "call": call,
     "actor-memory": actor_memory,
     "timers": timers,
+    "appends": appends,
 }
 _ONLY_WITH_FULL: Final = frozenset({"streams"})
 _QUICK: Final = Effort(rounds=1, scale=0.05)

@@ -52,6 +52,7 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "abort streams":        ("ratio", (2.0, 1.5),   None),
         "child":                ("ratio", (3.5, 2.5),   (3.0, 2.0)),
         "held actor":           ("ours",  (4, 3),       (4, 3)),  # KiB
+        "appends":              ("ratio", (1.67, 1.4),  None),  # 60 % of what a bare loop writes in the same time
     }
 )  # fmt: skip
 

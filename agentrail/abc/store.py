@@ -204,11 +204,13 @@ class Store(Protocol):
         ...
 
     def create(self, opening: Opening) -> None:
-        """Begin a journal.
+        """Begin a journal. The same opening again, by the same node, is fine while its epoch is the newest.
 
         Raises:
-            AlreadyExists: Your move: there is one of this scope and id, and its first records are others. The same opening again
-                is fine.
+            AlreadyExists: Your move: there is one of this scope and id, and its first records are others, or another node's.
+            Fenced: Another owner has taken the session over since; or the tree that it is to belong to has another owner than
+                its node, or none, and then nothing is written.
+            SessionNotFound: Your move: it is to belong to a tree that is not there.
         """
         ...
 
@@ -238,11 +240,12 @@ class Store(Protocol):
     def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
         """Write records of many sessions: for each session all or nothing, and no session depends on another.
 
-        The same records again are fine while their epoch is the newest of their session. Appends of one session in one batch are taken
-        in order; where one is refused those behind it are.
+        The same records again are fine while their epoch is the newest of their session, also with more behind them; what is there
+        already changes nothing, and leaves the standing as it is. Appends of one session in one batch are taken in order; where one
+        is refused those behind it are.
 
         Returns:
-            For each append None when it is durable, or why it never will be.
+            For each append None when it is durable, or why it never will be; of a session that is not there, `Fenced` behind 0.
         """
         ...
 
@@ -292,7 +295,10 @@ class Store(Protocol):
         ...
 
     def due(self, now_ms: int, limit: int = 100) -> tuple[StoredSession, ...]:
-        """Give sessions without an owner whose timer is due at this time, on the clock of signals; those due longest first."""
+        """Give sessions whose timer is due at this time, on the clock of signals, and whose owner is gone; those due longest first.
+
+        Gone as in `orphans`: a node that died took the timers of its sleeping sessions with it.
+        """
         ...
 
     def delete(self, scope: str, session: SessionId) -> int:
@@ -304,7 +310,8 @@ class Store(Protocol):
         Raises:
             SessionNotFound: Your move: there is none.
             OptionError: Your move: it is no root; the message names that.
-            StillNeeded: Your move: a fork needs it, or another node owns it.
+            StillNeeded: Your move: a fork needs it, or a node owns it that was heard of within the lease, and something of it has
+                not ended.
         """
         ...
 

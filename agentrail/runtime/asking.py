@@ -40,4 +40,6 @@ class AskingHandle:
         raise ReplyTimeout(message)
 
     def _send(self, signal: Asked) -> None:
+        if self._cell.journal is not None:
+            self._cell.journal.check_admission(signal)
         self._cell.mailbox.put_nowait(signal)  # type: ignore[arg-type]  # Asked is the base of these members of Signal

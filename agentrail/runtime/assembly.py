@@ -10,9 +10,10 @@ from attrs import field, frozen
 
 from agentrail.abc import NO_HOST, HostHooks, Provider, ResolveProvider, Tool, ToolListing
 from agentrail.core.policy.response_format import ResponseFormat
+from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.hooks import SessionStarted
 from agentrail.core.protocol.request import ModelFacts
-from agentrail.core.protocol.signals import SessionBegan
+from agentrail.core.protocol.signals import SessionBegan, Signal
 from agentrail.core.session.agent_state import AgentLimits
 from agentrail.core.session.machine import new_session, step
 from agentrail.core.session.state import HostHook, SessionConfig, SessionState
@@ -27,7 +28,7 @@ from agentrail.runtime.deps import DepsFor, decide_deps
 from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
-from agentrail.runtime.ports import NO_READY_AGENTS, Ports, ReadyAgent, RunAgent, RunChild
+from agentrail.runtime.ports import NO_READY_AGENTS, Ports, ReadyAgent, ResumeChildWork, RunAgent, RunChild
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_specs import ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
@@ -50,6 +51,7 @@ class Dependencies:
         threads: Where tools that are plain functions run.
         run_child: Lets a session of its own work for a call, or for a tool that runs.
         run_agent: Lets an agent work in the background.
+        resume_child: Lets a session that came back from its journal go on for a call.
         outside: The machine, or what stood for it where the supervisor was opened.
         host: What is asked about calls, and told of them.
         deps_for: Gives what the tools of a session work with that was started without; None for nothing.
@@ -62,6 +64,7 @@ class Dependencies:
     run_child: RunChild
     host: HostHooks
     run_agent: RunAgent
+    resume_child: ResumeChildWork
     outside: Outside = field(factory=current)
     deps_for: DepsFor | None = None
 
@@ -116,6 +119,7 @@ def assemble(
         spec_of=dependencies.specs.of,
         run_child=dependencies.run_child,
         run_agent=dependencies.run_agent,
+        resume_child=dependencies.resume_child,
         open_sandbox=workspace.open,
         is_unconfined=workspace.is_unconfined,
         working_dir=working_dir,
@@ -210,6 +214,13 @@ def decide_refusal(state: SessionState, at_ms: int) -> str | None:
     with watch.rehearsing() if isinstance(watch, PluginWatch) else nullcontext():
         after, _ = step(state, SessionBegan(at_ms=at_ms))
     return after.data.stopping
+
+
+def decide_first_effects(state: SessionState, first: Signal) -> tuple[Effect, ...]:
+    """Say what a session that comes back asks for first. The step is taken to see, and thrown away: its actor takes the same one."""
+    watch = state.data.stack.ask
+    with watch.rehearsing() if isinstance(watch, PluginWatch) else nullcontext():
+        return step(state, first)[1]
 
 
 def _hooks_of(host: HostHooks) -> frozenset[HostHook]:

@@ -86,6 +86,13 @@ def prompt_cell(cell: SessionCell, text: str, budget: Budget | None) -> None:
     )
 
 
+def is_untouched(cell: SessionCell) -> bool:
+    """Say whether a session was never prompted, as far as is known: nothing of a cycle is there, nor waits."""
+    data = cell.state.data
+    is_idle = data.cycle is None and data.held is None and not data.queue
+    return is_idle and not any(type(event) in TERMINAL for event in cell.bus.kept)
+
+
 @define(eq=False)
 class _Listener:
     """Passes on what an agent publishes, and tells the end of each of its cycles."""

@@ -29,6 +29,7 @@ from agentrail.runtime.arguments import (
 from agentrail.runtime.asking import AskingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.models import decide_switch, facts_of
+from agentrail.runtime.reviving import fault_of_origin
 
 
 class ChangingHandle(AskingHandle):
@@ -165,6 +166,7 @@ class ChangingHandle(AskingHandle):
 
         Raises:
             PluginError: Your move: it cannot be loaded, one of its name is there, or a cycle waits for a person.
+            OptionError: Your move: the session is kept in a store, and another process could not import the plugin.
             CallingSelf: Your move: a tool of this session asked it, and the cycle waits for that tool.
             SessionDown: The session has ended.
 
@@ -214,6 +216,9 @@ class ChangingHandle(AskingHandle):
     ) -> None:
         self._cell.pending_calls.refuse_self(f"{change}_plugin")
         with self._cell.changing_plugins(change, name, entry) as signal:
+            journal = self._cell.journal
+            if signal.entry is not None and journal is not None and not journal.writer.store.is_immediate:
+                refuse(fault_of_origin(signal.entry))
             await self._ask(signal)
 
     async def _change_tools(

@@ -13,6 +13,7 @@ import msgspec
 import trio
 
 from agentrail.abc import Error, Ok, Provider, Tool, ToolOutcome
+from agentrail.core.protocol.effects import ResumeChild
 from agentrail.core.protocol.signals import ChildPublished, ChildStarted, Signal
 from agentrail.core.session.machine import new_session
 from agentrail.core.session.projection import own_prompt_of
@@ -20,7 +21,7 @@ from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.plugin_changes import ChangedStack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, SessionDown
-from agentrail.events import TERMINAL, AgentAbort, AgentEnd, AgentError, Event, ResponseComplete
+from agentrail.events import TERMINAL, AgentAbort, AgentEnd, AgentError, Event, EventsLost, ResponseComplete
 from agentrail.messages import AssistantMessage, Message, SessionId
 from agentrail.runtime.base_prompt import decide_inherited
 from agentrail.runtime.clock import now_ms
@@ -87,6 +88,45 @@ async def run_for_tool(task: ChildWork, open_child: OpenChild, deliver: Deliver)
                 raise CycleAborted(reason)
             case _:
                 raise SessionDown(child.session_id, "it ended before it had an answer")
+
+
+async def resume_for_call(
+    effect: ResumeChild, child: Session, seen: tuple[int, int], deliver: Deliver, timeout_seconds: float
+) -> ToolOutcome:
+    """Let a child that came back from its journal go on for a call, and answer with its last text.
+
+    Args:
+        effect: What it works for.
+        child: The session; its last events are kept, also of before it came back.
+        seen: The number in front of the oldest event that is kept of it, and of the last one of before it came back, which the
+            session above may have heard of.
+        deliver: Puts what the child publishes into the parent's mailbox.
+        timeout_seconds: How long it may take.
+
+    Cancellation: As of `run_for_call`, of which the caller takes care.
+    """
+    last_text = ""
+    kept_from, heard = seen
+    with trio.move_on_after(timeout_seconds):
+        async with child.subscribe(after=kept_from) as events:
+            async for event in events:
+                if isinstance(event, EventsLost):
+                    continue
+                if event.meta is not None and event.meta.seq > heard:
+                    deliver(
+                        ChildPublished(
+                            at_ms=now_ms(), effect_id=effect.effect_id, event=event, child_id=child.session_id
+                        )
+                    )
+                if isinstance(event, ResponseComplete):
+                    last_text = event.message.text or last_text
+                if type(event) in TERMINAL:
+                    return decide_answer(event, last_text)
+            return decide_answer(None, last_text)
+    last = f" Its last text: {last_text}" if last_text else ""
+    return Error(
+        text=clean_text(f"The sub-agent did not finish within {timeout_seconds:g} s and was stopped.{last}")
+    )
 
 
 class _Listener:
@@ -180,7 +220,7 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         ports,
         session_id=session_id,
         tools=tools,
-        providers=_first(model.model, ports.providers),
+        providers=first_provider(model.model, ports.providers),
         provider_opts=dict(ports.provider_opts),
         context_providers=(),
     )
@@ -203,7 +243,7 @@ def _tools_of(
     return Toolbox(chosen), {(spec.name, 0): given[spec.name] for spec in chosen}
 
 
-def _first(model: str, providers: Mapping[str, Provider]) -> dict[str, Provider]:
+def first_provider(model: str, providers: Mapping[str, Provider]) -> dict[str, Provider]:
     """Put the provider of a model in front: it is asked where no model is named."""
     if model not in providers:
         return dict(providers)

@@ -14,7 +14,7 @@ import trio
 
 from agentrail.core.protocol.signals import AbortCycle, Asked, Prompt
 from agentrail.core.session.tags import visible_in
-from agentrail.errors import SessionDown, YourMove
+from agentrail.errors import SessionDown, StoreUnavailable, YourMove
 from agentrail.events import (
     AgentAbort,
     AgentEnd,
@@ -244,6 +244,8 @@ class CycleStream:
             raise call.error
 
     def _send(self, signal: Asked) -> None:
+        if self._cell.journal is not None:
+            self._cell.journal.check_admission(signal)
         self._cell.mailbox.put_nowait(signal)  # type: ignore[arg-type]  # Asked is the base of these members of Signal
 
     async def _leave(self) -> None:
@@ -258,7 +260,8 @@ class CycleStream:
             at_ms=now_ms(), signal_id=pending.mint(), reason="the caller left", ref=self._prompt.ref
         )
         # Sent before anything is waited for: who leaves because of a cancellation does not wait, and it is aborted all the same.
-        with suppress(SessionDown):  # then nothing of it runs any more
+        # Then nothing of it runs any more, or it was stopped and cannot be written down yet.
+        with suppress(SessionDown, StoreUnavailable):
             await pending.ask(signal, partial(_post, self._cell))
 
 

@@ -7,7 +7,7 @@ import trio
 
 from agentrail.core.policy.budget import spent_of
 from agentrail.core.protocol.signals import StopSession
-from agentrail.errors import SessionDown
+from agentrail.errors import SessionDown, StoreUnavailable
 from agentrail.events import AbortReceipt, AbortSettled
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
@@ -29,7 +29,8 @@ async def stop_quietly(cell: SessionCell, reason: str) -> None:
     with suppress(SessionDown):  # it was faster
         # As a notice, which no bound keeps out: its callers are many, and the end may not depend on who comes first.
         stop = StopSession(at_ms=now_ms(), signal_id=cell.pending_calls.mint(), reason=reason)
-        await cell.pending_calls.ask(stop, cell.mailbox.put_notice)
+        with suppress(StoreUnavailable):  # it is told to stop all the same, and does
+            await cell.pending_calls.ask(stop, cell.mailbox.put_notice)
         await cell.wait_down()
 
 
@@ -53,10 +54,13 @@ async def end_child(cell: SessionCell, usage: ChildUsage) -> None:
 
 async def _stop_child(child: Session, usage: ChildUsage) -> None:
     """Stop the session that works for a call with all that it has at work, and count that."""
-    with suppress(SessionDown):
+    with suppress(SessionDown, StoreUnavailable):
         async with child.subscribe(kinds=[AbortSettled]) as settled:
             try:
-                await child.abort("its parent's call is over", kill_tools="all", clear_queue=True, wait=False)
+                with suppress(StoreUnavailable):  # what it has at work was stopped; it is to end as well
+                    await child.abort(
+                        "its parent's call is over", kill_tools="all", clear_queue=True, wait=False
+                    )
                 await child.stop("its parent's call is over")
             finally:
                 with suppress(trio.WouldBlock, trio.EndOfChannel):

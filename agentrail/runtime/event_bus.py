@@ -1,6 +1,6 @@
 """The event bus of one session: one order for all, the last events kept, and no subscriber that anybody waits for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from agentrail.errors import CursorAhead, SessionDown, SessionRested
 from agentrail.events import TERMINAL, AgentStart, Envelope, Event, EventsLost, PromptReceived
@@ -26,23 +26,30 @@ class EventBus:
         "on_close",
     )
 
-    def __init__(self, place: Envelope, *, keep: int) -> None:
+    def __init__(self, place: Envelope, *, keep: int, events: Sequence[Event] = ()) -> None:
         """Begin without subscribers.
 
         Args:
             place: Where the session stands: the envelope of its last committed event, number 0 before the first.
             keep: How many committed events are kept for subscribers that come back; 0 for none.
+            events: Those that were committed last, up to that place, without a gap; left out where they are not.
         """
+        kept = _without_gap(events[-keep:], place.seq) if events and keep else ()
         self._last = place
-        self._first = place.seq + 1
+        self._first = place.seq + 1 - len(kept)
         self._keep = keep
         # A ring that grows up to `keep`. Numbers are dense, so event n stands at (n - first) modulo `keep`.
-        self._kept: list[Event] = []
+        self._kept: list[Event] = list(kept)
         self._subscriptions: tuple[Subscription, ...] = ()
         self._closed: str | None = None
         self._is_rested = False
         self.on_close: Callable[[EventBus], None] | None = None
         """Called once, when the session has ended."""
+
+    @property
+    def kept(self) -> tuple[Event, ...]:
+        """The last committed events, oldest first."""
+        return self._since(self.last_seq - len(self._kept))
 
     @property
     def session_id(self) -> SessionId:
@@ -82,7 +89,11 @@ class EventBus:
             for subscription in self._subscriptions:
                 subscription.offer_delta(event)
         else:
-            self._remember(event, meta)
+            self._last = meta
+            if len(self._kept) < self._keep:
+                self._kept.append(event)
+            elif self._keep:
+                self._kept[(meta.seq - self._first) % self._keep] = event
             for subscription in self._subscriptions:
                 subscription.offer(event)
 
@@ -155,13 +166,6 @@ class EventBus:
         for subscription in self._subscriptions:
             subscription.bus_closed(is_rested=is_rested)
 
-    def _remember(self, event: Event, meta: Envelope) -> None:
-        self._last = meta
-        if len(self._kept) < self._keep:
-            self._kept.append(event)
-        elif self._keep:
-            self._kept[(meta.seq - self._first) % self._keep] = event
-
     def _lacks(self, after: int | None) -> bool:
         return after is not None and after < self.last_seq - len(self._kept)
 
@@ -175,3 +179,9 @@ class EventBus:
             meta = Envelope(last.session_id, last.seq, last.at_ms, last.path, ephemeral=True)
             return (EventsLost(from_seq=after + 1, to_seq=last.seq, meta=meta),)
         return tuple(self._kept[(seq - self._first) % self._keep] for seq in range(after + 1, last.seq + 1))
+
+
+def _without_gap(events: Sequence[Event], last: int) -> Sequence[Event]:
+    """Give events that end with this number, or none."""
+    numbers = [event.meta.seq for event in events if event.meta is not None]
+    return events if numbers == list(range(last + 1 - len(events), last + 1)) else ()

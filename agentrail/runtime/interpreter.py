@@ -72,11 +72,12 @@ from agentrail.runtime.crashes import (
     info_of,
 )
 from agentrail.runtime.event_bus import EventBus
+from agentrail.runtime.held_stream import Gate, HeldStream
 from agentrail.runtime.host_gates import Ticket, Turnstile, ask_host, tell_host
 from agentrail.runtime.models import decide_provider_opts
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.plugin_requests import run_plugin_request
-from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports
+from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports, finished_child
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.task_group import TaskGroup
 from agentrail.runtime.tool_calls import BegunCall, ToolCallRunner
@@ -194,6 +195,13 @@ class SignsOfLife:
         return max((sign for sign in signs if isinstance(sign, float)), default=None)
 
 
+@frozen
+class _BegunNow:
+    """The sign of life of a stream that has given none yet."""
+
+    pinged_at: float
+
+
 MailboxItem: TypeAlias = Signal | ChunkBuffer
 """An item of a session's mailbox."""
 
@@ -236,6 +244,7 @@ class Interpreter:
         "_bus",
         "_calls",
         "_context",
+        "_gate",
         "_open",
         "_pending_calls",
         "_ports",
@@ -245,9 +254,15 @@ class Interpreter:
     )
 
     def __init__(
-        self, task_group: TaskGroup, ports: Ports, bus: EventBus, pending_calls: PendingCalls
+        self,
+        task_group: TaskGroup,
+        ports: Ports,
+        bus: EventBus,
+        pending_calls: PendingCalls,
+        gate: Gate | None = None,
     ) -> None:
-        """Take what effects need; inside of a Trio run."""
+        """Take what effects need; inside of a Trio run. Streams are read while the gate is open; None for always."""
+        self._gate = gate
         self._task_group = task_group
         self._ports = ports
         self._bus = bus
@@ -278,11 +293,9 @@ class Interpreter:
             case SpawnChild(wish=ToolWantsChild()):
                 # The tool's own task does it, so that whatever ends that ends the child.
                 self._calls.grant(effect)
-            case SpawnChild(effect_id=effect_id, name=name):
+            case SpawnChild(effect_id=effect_id, name=name) | ResumeChild(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, name)
                 self._task_group.start_soon(self._run_child, effect, opened, scope=opened.scope, name=name)
-            case ResumeChild():
-                self._task_group.deliver(_not_resumed(effect))
             case AskHost(effect_id=effect_id, name=name):
                 opened = self._opened(effect_id, f"host: {name}")
                 ticket = self._turnstile.number()
@@ -329,26 +342,50 @@ class Interpreter:
             case End():
                 pass  # the actor looks at the state
 
+    def give_up(self, effect: Effect) -> None:
+        """Let an effect never begin that was stopped while it waited for its record: it owes its outcome all the same."""
+        match effect:
+            case SpawnChild(wish=ToolWantsChild()):
+                self._calls.give_back(effect)
+            case RunTool() | SpawnChild() | ResumeChild():
+                self._task_group.deliver(_never_begun(effect))
+            case StartAgent(effect_id=effect_id):
+                self._task_group.deliver(
+                    AgentEnded(at_ms=now_ms(), effect_id=effect_id, reason="stopped before it began")
+                )
+            case _:
+                pass  # of those that are cancelled no outcome is waited for
+
     # --- streams
 
     def _start_stream(self, effect: StartStream) -> None:
         request = effect.request
         if effect.context is not None and self._context is not None:
             request = self._context.join(request, effect.context)
-        self.timers.set(stall_timer_of(request.attempt), effect.look_at_ms)
+        timer = stall_timer_of(request.attempt)
+        self.timers.set(timer, effect.look_at_ms)
+        if self._gate is not None:
+            # It may have waited for its record longer than a stream may be silent: silence begins now.
+            self.timers.watch(timer, _BegunNow(trio.current_time()))
         opened = self._opened(request.attempt, request.model)
         self._task_group.start_soon(
-            self._run_stream, request, opened, effect.is_quiet, scope=opened.scope, name=request.model
+            self._run_stream, request, opened, timer, effect.is_quiet, scope=opened.scope, name=request.model
         )
 
-    async def _run_stream(self, request: ModelRequest, opened: _Open, is_quiet: bool) -> None:  # noqa: FBT001 - a task's
-        outcome = await self._stream(request, opened.scope, is_quiet=is_quiet)
-        self.timers.cancel(stall_timer_of(request.attempt))
+    async def _run_stream(
+        self,
+        request: ModelRequest,
+        opened: _Open,
+        timer: EffectId,
+        is_quiet: bool,  # noqa: FBT001 - a task's
+    ) -> None:
+        outcome = await self._stream(request, opened.scope, timer, is_quiet=is_quiet)
+        self.timers.cancel(timer)
         self._closed(request.attempt, opened)
         self._task_group.deliver(outcome)
 
     async def _stream(
-        self, request: ModelRequest, scope: trio.CancelScope, *, is_quiet: bool
+        self, request: ModelRequest, scope: trio.CancelScope, timer: EffectId, *, is_quiet: bool
     ) -> ResponseCompleted | StreamFailed:
         attempt = request.attempt
         buffer = ChunkBuffer(attempt)
@@ -356,8 +393,9 @@ class Interpreter:
         try:
             with crash_edge(decide, ProviderError, scrub=self._task_group.scrub), scope:
                 _, provider = self._model_of(request.model)
-                async with provider.open_stream(request) as chunks:
-                    self.timers.watch(stall_timer_of(attempt), SignsOfLife(chunks, buffer))
+                async with provider.open_stream(request) as given:
+                    chunks = given if self._gate is None else HeldStream(given, self._gate)
+                    self.timers.watch(timer, SignsOfLife(chunks, buffer))
                     completed = await self._deliver_chunks(buffer, chunks, is_quiet=is_quiet)
                 if completed is not None:
                     return _completed(attempt, completed)
@@ -399,20 +437,23 @@ class Interpreter:
 
     # --- children
 
-    async def _run_child(self, effect: SpawnChild, opened: _Open) -> None:
+    async def _run_child(self, effect: SpawnChild | ResumeChild, opened: _Open) -> None:
         started_at_ms = now_ms()
-        task = ChildWork(effect=effect)
         outcome: ToolOutcome = Error(text="[Stopped]")
         usage = ChildUsage()
         opened.child_usages.append(usage)
         decide = partial(decide_child_crash, effect.name)
+        ports, deliver = self._ports, self._task_group.deliver
         try:
             with crash_edge(decide, scrub=self._task_group.scrub), opened.scope, self._pending_calls.inside():
-                outcome = await self._ports.run_child(task, self._ports, self._task_group.deliver, usage)
+                if isinstance(effect, ResumeChild):
+                    outcome = await ports.resume_child(effect, ports, deliver, usage)
+                else:
+                    outcome = await ports.run_child(ChildWork(effect=effect), ports, deliver, usage)
         except PortCrashed as crashed:
             outcome = Error(text=clean_text(crashed.error.message))
         self._closed(effect.effect_id, opened)
-        self._task_group.deliver(task.finished(outcome, usage, started_at_ms))
+        deliver(finished_child(effect.effect_id, outcome, usage, started_at_ms))
 
     # --- the host
 
@@ -601,12 +642,11 @@ class Interpreter:
             opened.ended.set()
 
 
-def _not_resumed(effect: ResumeChild) -> ToolFinished:
-    """Say that a session has not come back, because sessions are not stored: the call hears that, and does not wait."""
-    text = f"[Outcome unknown: the session that worked for {effect.name} is not there any more]"
+def _never_begun(effect: RunTool | SpawnChild | ResumeChild) -> ToolFinished:
+    """Say that a call was stopped before it began; its result was given when it was stopped."""
     at_ms = now_ms()
     return ToolFinished(
-        at_ms=at_ms, effect_id=effect.effect_id, text=text, is_error=True, started_at_ms=at_ms
+        at_ms=at_ms, effect_id=effect.effect_id, text="[Stopped]", is_error=True, started_at_ms=at_ms
     )
 
 

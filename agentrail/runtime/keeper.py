@@ -8,6 +8,7 @@ from typing import Final
 import trio
 
 from agentrail.abc import NO_HOST, HostHooks, ResolveProvider
+from agentrail.abc.store import Store
 from agentrail.actors.blocks import open_supervisor
 from agentrail.actors.kept import Kept
 from agentrail.actors.start import worker
@@ -16,6 +17,8 @@ from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.supervision_types import Report
 from agentrail.runtime.branch import SupervisorLabel
 from agentrail.runtime.deps import DepsFor
+from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
+from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.supervisor import SESSIONS, SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
 
@@ -26,8 +29,11 @@ STOP_WITHIN_SECONDS: Final = 10.0
 class _Keeper:
     """The task that holds the sessions' supervisor open, out of reach for who cancels the body: it is left in order."""
 
-    def __init__(self, make: Callable[[Supervisor, trio.Nursery], SessionSupervisor]) -> None:
+    def __init__(
+        self, make: Callable[[Supervisor, trio.Nursery], SessionSupervisor], keeping: Keeping | None
+    ) -> None:
         self._make = make
+        self._keeping = keeping
         self.up = trio.Event()
         self.leave = trio.Event()
         self.body = trio.CancelScope()
@@ -42,6 +48,8 @@ class _Keeper:
         with trio.CancelScope(shield=True):
             async with trio.open_nursery() as nursery:
                 with self.failure:
+                    if self._keeping is not None:
+                        await self._keeping.open(nursery)
                     async with open_supervisor(
                         SESSIONS, [_TEMPLATE], name=SupervisorLabel("sessions"), observer=self._hear
                     ) as root:
@@ -53,6 +61,9 @@ class _Keeper:
                     self.body.cancel(reason="the supervisor was ended")
                 if self.supervisor is not None:
                     await self.supervisor.close_rest()
+                if self._keeping is not None:
+                    with trio.move_on_after(self._keeping.writer.patience_seconds):
+                        await self._keeping.close()
                 nursery.cancel_scope.cancel(reason="the supervisor was closed")
 
     def _hear(self, report: Report) -> None:
@@ -61,12 +72,16 @@ class _Keeper:
 
 
 @asynccontextmanager
-async def open_sessions(
+async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work with
     resolve_provider: ResolveProvider,
     make_sandbox: MakeSandbox,
     *,
     host: HostHooks = NO_HOST,
     deps_for: DepsFor | None = None,
+    store: Store | None = None,
+    store_patience: float = STORE_PATIENCE_SECONDS,
+    resume: Resume = "none",
+    revive: Revive | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor over the given adapters; leaving the block ends all its sessions, whatever happened inside.
 
@@ -75,27 +90,40 @@ async def open_sessions(
         make_sandbox: Makes the place where the files of a session are.
         host: What is asked about the calls of its sessions, and told of them; those of their children too.
         deps_for: Gives what the tools of a session work with that was started without, or comes back.
+        store: Keeps what its sessions record; the caller closes it. None: nothing is kept, and a session that ends is gone.
+        store_patience: How many seconds the store may take for a commit before it counts as unavailable.
+        resume: Which stored sessions come back before the body begins: those that had work, all, or none.
+        revive: Gives what each of them needs of its code.
 
     An exception of the body leaves as itself, not in a group, after the ordered stop; so does a `SystemExit` or
     `KeyboardInterrupt` of a session.
 
+    Raises:
+        StoreUnavailable: The store does not answer.
+
     Cancellation: The stop is shielded and bounded: ten seconds, then what is left is cancelled.
     """
+    keeping = None if store is None else Keeping(store, patience_seconds=store_patience)
     make = partial(
         SessionSupervisor,
         resolve_provider=resolve_provider,
         make_sandbox=make_sandbox,
         host=host,
         deps_for=deps_for,
+        keeping=keeping,
+        revive=revive,
     )
-    keeper = _Keeper(make)
+    keeper = _Keeper(make, keeping)
     failure = Kept()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keeper.run, name="keeper of sessions")
         try:
             with failure:
                 await keeper.up.wait()
+                keeper.failure.release()  # a store that does not answer
                 assert keeper.supervisor is not None  # noqa: S101 - it is up
+                if resume != "none":
+                    await keeper.supervisor.resume_all(resume)
                 with keeper.body:
                     yield keeper.supervisor
             if keeper.supervisor is not None:

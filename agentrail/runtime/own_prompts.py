@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 from agentrail.core.protocol.signals import AbortCycle, Asked, Prompt
-from agentrail.errors import SessionDown
+from agentrail.errors import SessionDown, StoreUnavailable
 from agentrail.messages import PromptRef
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.content import Blocks
@@ -37,7 +37,8 @@ class OwnPrompts(Session):
                 wait=False,
                 ref=ref,
             )
-            with suppress(SessionDown):  # then nothing of it runs any more
+            # Then nothing of it runs any more, or it was stopped and cannot be written down yet.
+            with suppress(SessionDown, StoreUnavailable):
                 await self._cell.pending_calls.ask(signal, self._post)
 
     def _prompt(self, blocks: Blocks, **options: Any) -> Prompt:

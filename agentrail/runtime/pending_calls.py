@@ -8,8 +8,16 @@ from typing import Any, Final
 import trio
 from attrs import define, field
 
-from agentrail.core.protocol.signals import Asked, SignalId
-from agentrail.errors import AgentrailError, CallingSelf, SessionDown, SessionRested
+from agentrail.core.protocol.signals import (
+    AbortCycle,
+    AbortTool,
+    Asked,
+    SignalId,
+    StopSession,
+    ToolAsked,
+    ToolWantsChild,
+)
+from agentrail.errors import AgentrailError, CallingSelf, SessionDown, SessionRested, StoreUnavailable
 from agentrail.outside import Outside, current
 
 
@@ -46,12 +54,14 @@ class PendingCall:
         value: The reply.
         error: What it was refused with, in place of one.
         on_answered: Called in the very step that answers, or None.
+        asked: What was asked.
     """
 
     answered: trio.Event = field(factory=trio.Event)
     value: object = None
     error: AgentrailError | None = None
     on_answered: Callable[[], None] | None = None
+    asked: Asked | None = None
 
     def settle(self, value: object, error: AgentrailError | None) -> None:
         """Take the reply, and wake who waits."""
@@ -144,7 +154,7 @@ class PendingCalls:
         """
         if self._down is not None:
             raise self._gone()
-        call = self._waiting[signal.signal_id] = PendingCall(on_answered=on_answered)
+        call = self._waiting[signal.signal_id] = PendingCall(on_answered=on_answered, asked=signal)
         try:
             send(signal)
         except BaseException:
@@ -169,6 +179,19 @@ class PendingCalls:
         call = self._waiting.get(to)
         if call is not None and not call.answered.is_set():
             call.settle(None, error)
+
+    def give_up(self, to: SignalId, error: StoreUnavailable) -> None:
+        """Raise an error where a caller waits for an answer that is there, and that the store does not let go.
+
+        A tool waits on: that is its session's own affair, of which no cycle is to fail.
+        """
+        call = self._waiting.get(to)
+        if call is None or isinstance(call.asked, ToolAsked | ToolWantsChild):
+            return
+        if isinstance(call.asked, AbortCycle | AbortTool | StopSession):
+            message = f"what was at work has been stopped, and that is not written down yet: {error}"
+            error = StoreUnavailable(message)
+        self.refuse(to, error)
 
     def close(self, reason: str, *, is_rested: bool = False) -> None:
         """The session has ended: callers that wait, or come later, get `SessionDown`. None hangs.

@@ -42,6 +42,7 @@ class PluginWatch:
     __slots__ = (
         "_coming",
         "_is_rehearsing",
+        "_others",
         "_rehearsed",
         "_report",
         "_reported_at",
@@ -69,6 +70,7 @@ class PluginWatch:
             None  # made for the first one: most sessions change none
         )
         self._rehearsed = _NONE
+        self._others: Callable[[PluginRecord], Any] | None = None
         self._report: Callable[[PluginLagged], None] | None = None
         self._reported_at: dict[str, float] | None = (
             None  # made when it is needed: most sessions have no slow plugin
@@ -93,10 +95,16 @@ class PluginWatch:
         if self._coming is not None:
             self._coming.pop(change, None)
 
-    def find(self, change: SignalId, record: PluginRecord) -> Plugin | None:
+    def find(self, change: SignalId, record: PluginRecord) -> Any:
         """Give the core the plugin that a change brings, of which it knows only what stands for it."""
-        del record  # of use to a shell that brings a session back, in another process
-        return None if self._coming is None else self._coming.get(change)
+        found = None if self._coming is None else self._coming.get(change)
+        if found is None and self._others is not None:
+            return self._others(record)
+        return found
+
+    def find_others(self, find: Callable[[PluginRecord], Any]) -> None:
+        """Say where plugins come from that no caller brings: those of a session that came back, which were brought in another process."""
+        self._others = find
 
     @contextmanager
     def rehearsing(self) -> Iterator[None]:

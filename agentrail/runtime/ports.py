@@ -20,7 +20,8 @@ from agentrail.abc import (
     ToolOutcome,
 )
 from agentrail.core.policy.budget import NOTHING_SPENT, Budget, Spent
-from agentrail.core.protocol.effects import SpawnChild, StartAgent
+from agentrail.core.protocol.effects import ResumeChild, SpawnChild, StartAgent
+from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Signal, ToolFinished
 from agentrail.core.session.agent_state import GENERAL_PURPOSE, AgentSpec
 from agentrail.core.values.toolbox import ToolSpec
@@ -70,6 +71,7 @@ class Ports:
         spec_of: Says what a tool tells of itself to whom, checked.
         run_child: Lets a session of its own work for a call, or for a tool that runs.
         run_agent: Lets an agent work in the background, until its session has ended.
+        resume_child: Lets a session that came back from its journal go on for a call.
         open_sandbox: Gives the place where files are read and commands run.
         is_unconfined: Says whether it is known that commands run there with the user's rights.
         working_dir: The root of the file tools.
@@ -85,6 +87,7 @@ class Ports:
         outside: The machine, or what stood for it where the supervisor was opened.
         agents: Those that may work for it, by name; the general one is not among them.
         host: What is asked about its calls, and told of them; `SessionConfig.host_hooks` says the same to the core.
+        key: What names it among the sessions of all scopes.
     """
 
     session_id: SessionId
@@ -94,6 +97,7 @@ class Ports:
     spec_of: Callable[[Tool, ToolListing], ToolSpec]
     run_child: "RunChild"
     run_agent: "RunAgent"
+    resume_child: "ResumeChildWork"
     open_sandbox: Callable[[], Sandbox]
     is_unconfined: Callable[[], bool]
     working_dir: str
@@ -110,9 +114,10 @@ class Ports:
     agents: Mapping[str, ReadyAgent] = NO_READY_AGENTS
     host: HostHooks = NO_HOST
 
-    @property
-    def key(self) -> str:
-        """What names it among the sessions of all scopes."""
+    key: str = field(init=False)
+
+    @key.default
+    def _key(self) -> str:
         return key_of(self.scope, self.session_id)
 
 
@@ -151,17 +156,7 @@ class ChildWork:
 
     def finished(self, outcome: ToolOutcome, usage: "ChildUsage", started_at_ms: int) -> ToolFinished:
         """Make the one outcome that the effect owes, whatever became of the session."""
-        at_ms = now_ms()
-        return ToolFinished(
-            at_ms=at_ms,
-            effect_id=self.effect.effect_id,
-            text=outcome.text,
-            is_error=isinstance(outcome, Error),
-            details=outcome.details,
-            started_at_ms=started_at_ms,
-            spent=usage.spent,
-            ran_ms=max(at_ms - started_at_ms, 0),
-        )
+        return finished_child(self.effect.effect_id, outcome, usage, started_at_ms)
 
 
 @frozen(kw_only=True)
@@ -231,6 +226,23 @@ class ChildUsage:
         )
 
 
+def finished_child(
+    effect_id: EffectId, outcome: ToolOutcome, usage: ChildUsage, started_at_ms: int
+) -> ToolFinished:
+    """Make the one outcome that is owed for a session that worked for a call, or for its tool."""
+    at_ms = now_ms()
+    return ToolFinished(
+        at_ms=at_ms,
+        effect_id=effect_id,
+        text=outcome.text,
+        is_error=isinstance(outcome, Error),
+        details=outcome.details,
+        started_at_ms=started_at_ms,
+        spent=usage.spent,
+        ran_ms=max(at_ms - started_at_ms, 0),
+    )
+
+
 @define(eq=False)
 class AgentLine:
     """What leads to an agent while its task runs.
@@ -248,6 +260,11 @@ class AgentLine:
 
 RunAgent: TypeAlias = Callable[[StartAgent, "Ports", Callable[[Signal], None], "AgentLine"], Awaitable[str]]
 """Carries a `StartAgent` out until the session of the agent has ended, and says why; delivers what it publishes."""
+
+ResumeChildWork: TypeAlias = Callable[
+    [ResumeChild, "Ports", Callable[[Signal], None], ChildUsage], Awaitable[ToolOutcome]
+]
+"""Carries a `ResumeChild` out to the end of the child, as `RunChild` does a `SpawnChild`."""
 
 RunChild: TypeAlias = Callable[
     [ChildWork, Ports, Callable[[Signal], None], ChildUsage], Awaitable[ToolOutcome]

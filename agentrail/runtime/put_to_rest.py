@@ -1,12 +1,19 @@
 """Asking a session to rest: it is told once, looks behind each of its steps, and is waited for. When it may is in `resting`."""
 
+from contextlib import suppress
+from typing import Final
+
 import trio
 
 from agentrail.core.protocol.signals import StatusQuery
-from agentrail.errors import OptionError, SessionDown
+from agentrail.errors import CodecError, OptionError, SessionDown
 from agentrail.runtime.clock import now_ms
+from agentrail.runtime.ending import stop_quietly
 from agentrail.runtime.resting import Rested, RestRequest
 from agentrail.runtime.session import SessionCell
+
+LEAVE_WITHIN_SECONDS: Final = 2.0
+"""How long a supervisor that closes waits for a place where nothing of a stored session is at work."""
 
 
 def fault_of_within(within: object) -> str | None:
@@ -25,6 +32,26 @@ async def rest_session(cell: SessionCell, within: float) -> Rested:
         raise OptionError([message])
     cell.pending_calls.refuse_self("rest")
     await trio.lowlevel.checkpoint_if_cancelled()
+    return await _leave(cell, within)
+
+
+async def leave_quietly(cell: SessionCell, within: float) -> None:
+    """Let a session that comes back from its journal leave without an end, and wait until nothing of it acts any more.
+
+    Args:
+        cell: The session; one that works for another too.
+        within: How many seconds to wait for a place where nothing is at work; then it is cut where it is.
+
+    Cancellation: It goes on, where it has not left yet.
+    """
+    with suppress(SessionDown):  # it was faster
+        try:
+            await _leave(cell, within)
+        except CodecError:  # what no snapshot holds, its journal holds
+            await stop_quietly(cell, "it cannot be written down")
+
+
+async def _leave(cell: SessionCell, within: float) -> Rested:
     request = cell.resting
     if request is None:
         request = cell.resting = RestRequest()

@@ -29,9 +29,9 @@ from agentrail.core.stack.loading import PluginEntry
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.wire.settling import settled
 from agentrail.errors import CodecError, ErrorInfo
-from agentrail.events import Envelope
+from agentrail.events import Envelope, Event
 from agentrail.messages import CallId, SessionId
-from agentrail.otp.edges import call_guarded
+from agentrail.otp.edges import call_guarded, travels
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.answers import Readers, judged
@@ -45,8 +45,9 @@ from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.resting import RESTED, Rested, RestRequest, decide_rest, make_rested
 from agentrail.runtime.scrubbing import Scrub, scrub_of
+from agentrail.runtime.session_journal import SessionJournal, Stepped
 from agentrail.runtime.subscription import TakenSnapshot
-from agentrail.runtime.task_group import TaskCrashed, TaskGroup
+from agentrail.runtime.task_group import Control, TaskCrashed, TaskGroup
 
 MAILBOX_CAPACITY = 1000
 
@@ -69,6 +70,7 @@ class SessionCell:
         crash: What the last incarnation crashed with, one line; `None` of one that did not.
         ending: Why the session has ended, as callers and subscribers were told; `None` before.
         is_gone: Nothing of it acts any more.
+        journal: What is recorded of it, and what waits for that; `None` of one without a store.
         late_ephemeral: How many ephemeral signals came too late to mean anything; of others the state keeps count.
         interpreter: What carries out the effects of this incarnation; `None` before the first.
         find: Finds another session of the same supervisor by its scope and id.
@@ -87,6 +89,7 @@ class SessionCell:
         "find",
         "interpreter",
         "is_gone",
+        "journal",
         "late_ephemeral",
         "mailbox",
         "pending_calls",
@@ -99,8 +102,14 @@ class SessionCell:
         "undone",
     )
 
-    def __init__(self, state: SessionState, ports: Ports) -> None:
-        """Make a session that has not begun."""
+    def __init__(self, state: SessionState, ports: Ports, events: Sequence[Event] = ()) -> None:
+        """Make a session that has not begun.
+
+        Args:
+            state: What it knows.
+            ports: What it works with.
+            events: Of one that comes back: what it published last, for subscribers that come back too.
+        """
         self.state: SessionState = state
         self.ports: Ports = ports
         self.scrub: Scrub = scrub_of(ports)
@@ -109,6 +118,7 @@ class SessionCell:
         self.bus: EventBus = EventBus(
             Envelope(config.session_id, state.data.seq, state.data.started_at_ms, config.path),
             keep=ports.event_buffer_size,
+            events=events,
         )
         self.pending_calls: PendingCalls = PendingCalls(ports.session_id, ports.outside, key=ports.key)
         self.undone: list[Effect] = []
@@ -123,6 +133,7 @@ class SessionCell:
         self.readers: Readers = {}
         self.find: Callable[[str, str], SessionCell | None] = _no_session
         self.interpreter: Interpreter | None = None
+        self.journal: SessionJournal | None = None
         self._gone: trio.Event | None = (
             None  # made when it is waited for: ten thousand idle sessions need none
         )
@@ -228,13 +239,45 @@ class SessionCell:
             BaseException: Whatever crashed the shell or one of its tasks. The state is that of the last complete step.
         """
         self._finish_last_step()
-        interpreter = self.interpreter = Interpreter(task_group, self.ports, self.bus, self.pending_calls)
+        gate = None if self.journal is None else self.journal.writer
+        interpreter = self.interpreter = Interpreter(
+            task_group, self.ports, self.bus, self.pending_calls, gate
+        )
+        if self.journal is not None:
+            self.journal.outbox.keep_what_is_told()  # the rest would begin work of an actor that crashed
+            self._let_leave(self.journal, interpreter)
         self._advance(self._first_signal(), interpreter)
 
-        if not self._is_over():
+        if not (self.state.ended or self.rested is not None):
             await interpreter.timers.serve(self.mailbox, self._handle, is_idle=self._is_idle)
+        if self.journal is not None:
+            await self.drain()
         # Before the task group is dismissed and not after: a tool that will not stop may not keep callers waiting.
-        self.close(RESTED if self.rested is not None else self.state.data.stopping or "ended")
+        self.close(self._reason())
+
+    def _reason(self) -> str:
+        if self.journal is not None and self.journal.refusal is not None:
+            return str(self.journal.refusal)
+        return RESTED if self.rested is not None else self.state.data.stopping or "ended"
+
+    async def drain(self) -> None:
+        """Publish and answer what is left when nothing is decided any more, as it becomes durable. Without a store nothing is left.
+
+        Where the store does not take it, what is left is given up: its records are written all the same when the store is back.
+
+        Cancellation: What is left is given up.
+        """
+        journal = self.journal
+        if journal is None:
+            return
+        journal.outbox.keep_what_is_told()
+        with trio.move_on_after(journal.writer.patience_seconds):
+            while True:
+                while (held := journal.next_durable()) is not None:
+                    self._tell(held.effect)
+                if journal.outbox.is_empty or not journal.writer.is_available:
+                    return
+                await journal.wait_changed()
 
     def close(self, reason: str) -> None:
         """Tell callers and subscribers that nothing comes any more. The first reason counts."""
@@ -268,50 +311,113 @@ class SessionCell:
         return self.ending or ""
 
     def say_last_words(self, last: Signal) -> None:
-        """Let the session end itself without an actor: only what it publishes and answers is carried out."""
+        """Let the session end itself without an actor: only what it publishes and answers is carried out; see `drain`."""
         self._finish_last_step()
+        if self.journal is not None:
+            self._step_kept(last, self.journal)
+            self._finish_last_step()
+            return
         self.state, effects = _step_stored(self.state, last)
         self.undone[:0] = reversed(effects)
         self._finish_last_step()
 
-    def _handle(self, item: MailboxItem) -> bool:
-        if isinstance(item, TaskCrashed):  # a control message, of which the type of a mailbox says nothing
-            raise item.error
+    def _handle(self, item: MailboxItem | Control) -> bool:
         assert self.interpreter is not None  # noqa: S101 - the loop that calls this is one of its
+        if isinstance(item, Control):
+            return self._obey(item, self.interpreter)
         signal = item.take() if isinstance(item, ChunkBuffer) else item
         if self.readers and isinstance(signal, ResponseCompleted):
             signal = judged(signal, self.state, self.readers)
         self._advance(signal, self.interpreter)
-        return not self._is_over()
+        return not (self.state.ended or self.rested is not None)
 
-    def _is_over(self) -> bool:
-        return self.state.ended or self.rested is not None
+    def _obey(self, item: Control, interpreter: Interpreter) -> bool:
+        if isinstance(item, TaskCrashed):
+            raise item.error
+        journal = self.journal
+        assert journal is not None  # noqa: S101 - the other one is of journals
+        self._let_leave(journal, interpreter)
+        return journal.refusal is None
 
     def _is_idle(self) -> bool:
         return self.state.phase is Phase.IDLE
 
     def _first_signal(self) -> Signal:
         crash, self.crash = self.crash, None
+        journal = self.journal
+        if journal is not None and journal.first is not None:
+            first, journal.first = journal.first, None
+            return first
         if crash is None:
             return SessionBegan(at_ms=now_ms())
         return Restarted(at_ms=now_ms(), reason=crash, incarnation=self.state.data.incarnation + 1)
 
     def _advance(self, signal: Signal, interpreter: Interpreter) -> None:
-        def put_aside(error: BaseException) -> tuple[SessionState, tuple[Effect, ...]]:
-            scrub = self.scrub
-            quarantine = decide_quarantine(signal, error, scrub)
-            log_crash(f"session {self.ports.key}: {quarantine.error.message}", error, scrub)
-            return _step_stored(self.state, quarantine)
+        if self.journal is not None:
+            self._advance_kept(signal, interpreter, self.journal)
+            return
 
         before = self.state
-        self.state, effects = call_guarded(put_aside, _step_stored, before, signal)
+        self.state, effects = _stepped(self, before, signal)
         if not effects and is_late_ephemeral(before, signal):
             self.late_ephemeral += 1
-        self.undone[:0] = reversed(effects)
+        undone = self.undone
+        undone[:0] = reversed(effects)
         if self.resting is not None and self._leaves(self.resting, effects):
             return
+        while undone:
+            interpreter.carry_out(undone.pop(), self.state)
+
+    def put_aside(self, signal: Signal, error: BaseException) -> tuple[SessionState, tuple[Effect, ...]]:
+        """Tell the core of a signal that crashed it."""
+        return _step_stored(self.state, self._quarantine(signal, error))
+
+    def _quarantine(self, signal: Signal, error: BaseException) -> StepCrashed:
+        scrub = self.scrub
+        quarantine = decide_quarantine(signal, error, scrub)
+        log_crash(f"session {self.ports.key}: {quarantine.error.message}", error, scrub)
+        return quarantine
+
+    # --- with a store
+
+    def _advance_kept(self, signal: Signal, interpreter: Interpreter, journal: SessionJournal) -> None:
+        """Step, record, and carry out what does not wait for the record."""
+        before = self.state
+        effects, taken_out = self._step_kept(signal, journal)
+        if not effects and is_late_ephemeral(before, signal):
+            self.late_ephemeral += 1
+        if self.resting is not None and self._leaves(self.resting, effects):
+            journal.outbox.keep_what_is_told()
+            return
+        for effect in taken_out:
+            interpreter.give_up(effect)
         while self.undone:
             interpreter.carry_out(self.undone.pop(), self.state)
+        if journal.writer.store.is_immediate:
+            journal.look_for_snapshot(self.state)
+
+    def _step_kept(
+        self, signal: Signal, journal: SessionJournal
+    ) -> tuple[tuple[Effect, ...], tuple[Effect, ...]]:
+        """Step, and hand over what is recorded of it, in one: a step commits all of its record, or nothing.
+
+        Returns:
+            What the step decided; and what of earlier ones never left, and is not to.
+        """
+
+        def put_aside(error: BaseException) -> Stepped:
+            return _step_noted(journal, self.state, self._quarantine(signal, error))
+
+        stepped = call_guarded(put_aside, _step_noted, journal, self.state, signal)
+        self.state = stepped.after
+        leaving = journal.hand_over(stepped)
+        self.undone[:0] = reversed(leaving.at_once)
+        return stepped.effects, leaving.taken_out
+
+    def _let_leave(self, journal: SessionJournal, interpreter: Interpreter) -> None:
+        while (held := journal.next_durable()) is not None:
+            interpreter.carry_out(held.effect, held.after)
+        journal.look_for_snapshot(self.state)
 
     def _leaves(self, request: RestRequest, effects: Sequence[Effect]) -> bool:
         """Leave behind a step if that is due: what it publishes and answers is carried out, and what would begin work is not."""
@@ -337,6 +443,11 @@ class SessionCell:
         """The scope that it is followed with."""
         return self.ports.scope
 
+    @property
+    def visible(self) -> SessionState:
+        """What may be shown of what it knows: all of it, but for what a crash of the process could take back."""
+        return self.state if self.journal is None else self.journal.outbox.visible(self.state)
+
     def take_snapshot(self) -> TakenSnapshot:
         """Hold how the session stands, for a subscriber that begins here; what the state counts is published first."""
         # Between a crash and the next incarnation some of it may not be, and would come again behind the snapshot.
@@ -345,7 +456,7 @@ class SessionCell:
 
     def _hold(self, at_ms: int) -> TakenSnapshot:
         """Hold the states of this session and of all below as they are now; what is drawn of them is drawn when it is read."""
-        state = self.state
+        state = self.visible
         late = self.late_ephemeral
         below = {child_id: cell._hold(at_ms) for child_id, cell in self._children(state)}  # noqa: SLF001 - of the same class
 
@@ -364,12 +475,12 @@ class SessionCell:
         it may be ahead of the events of a child that have not come up yet, and never behind them.
         """
         at_ms = now_ms()
-        statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(self.state)}
+        statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(self.visible)}
         return _with_late(_with_children(status, statuses), self.late_ephemeral)
 
     def status_at(self, at_ms: int) -> Status:
         """Say how the session stands, with all sessions below."""
-        state = self.state
+        state = self.visible
         statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(state)}
         status = _with_children(status_of(state.phase, state.data, at_ms), statuses)
         status = _with_late(status, self.late_ephemeral)
@@ -392,15 +503,32 @@ class SessionCell:
         closes all that was open.
         """
         while self.undone:
-            match self.undone.pop():
-                case Publish(event):
-                    self.bus.publish(event)
-                case ReplyToCaller(to, value):
-                    self.pending_calls.answer(to, value)
-                case Refuse(to, error):
-                    self.pending_calls.refuse(to, error)
-                case _:
-                    pass
+            self._tell(self.undone.pop())
+
+    def _tell(self, effect: Effect) -> None:
+        """Carry out an effect that only says something; all others are left out."""
+        match effect:
+            case Publish(event):
+                self.bus.publish(event)
+            case ReplyToCaller(to, value):
+                self.pending_calls.answer(to, value)
+            case Refuse(to, error):
+                self.pending_calls.refuse(to, error)
+            case _:
+                pass
+
+
+def _stepped(
+    cell: SessionCell, state: SessionState, signal: Signal
+) -> tuple[SessionState, tuple[Effect, ...]]:
+    """Step a signal; one that cannot be stepped is put aside."""
+    # Not through `call_guarded`: this is done for each signal, and would be three calls more.
+    try:
+        return step(state, settled(signal))
+    except BaseException as error:  # noqa: ASYNC103 - the edge of the actor: a bug of the core puts one signal aside
+        if travels(error):
+            raise
+        return cell.put_aside(signal, error)  # noqa: ASYNC104 - what travels was asked
 
 
 def _step_stored(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effect, ...]]:
@@ -410,6 +538,17 @@ def _step_stored(state: SessionState, signal: Signal) -> tuple[SessionState, tup
         BaseException: It cannot be stepped; or not even be looked at, which makes it no signal either.
     """
     return step(state, settled(signal))
+
+
+def _step_noted(journal: SessionJournal, state: SessionState, signal: Signal) -> Stepped:
+    """Step what the bytes of a signal say, and say what is recorded of it: what cannot be written was never stepped.
+
+    Raises:
+        BaseException: As of `_step_stored`; or it cannot be written.
+    """
+    said = settled(signal)
+    after, effects = step(state, said)
+    return journal.noted(state, said, after, effects)
 
 
 def _with_children(status: Status, statuses: Mapping[SessionId, Status]) -> Status:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, Unpack, overload
 import trio
 
 from agentrail.abc import Error, Ok, Provider
-from agentrail.errors import SessionDown
+from agentrail.errors import SessionDown, StoreUnavailable
 from agentrail.messages import JsonValue
 from agentrail.runtime.ending import CHILD_STOP_WITHIN_SECONDS
 from agentrail.runtime.handle import Session
@@ -53,11 +53,13 @@ class StartingDoor(ABC):
             PluginError: Your move: a plugin that cannot be loaded, or a stack that cannot be; all faults at once.
             SessionRefused: No one's move: a plugin does not want this session; nothing was started.
             SessionDown: The supervisor is closing.
+            AlreadyExists: Your move: the store has a session of this id; resume it, or take another id.
+            StoreUnavailable: The store takes nothing for now; nothing was started.
 
         Cancellation: Always a checkpoint; cancelled here, nothing was started.
         """
         await trio.lowlevel.checkpoint()
-        return self._start(decide_options(options, given))
+        return await self._start(decide_options(options, given))
 
     async def call_tool(
         self,
@@ -92,14 +94,17 @@ class StartingDoor(ABC):
         Cancellation: The tool is stopped, with all that it has at work, before the cancellation travels on; four seconds at most.
         """
         await trio.lowlevel.checkpoint()
-        session = self._start(decide_call(name, arguments, options, given), calling=name)
+        session = await self._start(decide_call(name, arguments, options, given), calling=name)
         try:
             return await run_call(session, name)
         finally:
-            with trio.move_on_after(CHILD_STOP_WITHIN_SECONDS, shield=True), suppress(SessionDown):
+            with (
+                trio.move_on_after(CHILD_STOP_WITHIN_SECONDS, shield=True),
+                suppress(SessionDown, StoreUnavailable),
+            ):
                 await session.abort("the call is over", kill_tools="all", clear_queue=True, wait=False)
                 await session.stop("the call is over")
                 await session.monitor().wait()
 
     @abstractmethod
-    def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session: ...
+    async def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session: ...

@@ -5,29 +5,24 @@ apart from those of the others. What a session knew survives its actor, so its h
 had not read yet go on with the next incarnation; and what crashes too often is parked, alone.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
-from functools import partial
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, Final
 
 import trio
-from attrs import define, evolve
+from attrs import evolve
 
 from agentrail.abc import (
     NO_HOST,
     HostHooks,
     ProviderProfiles,
     ResolveProvider,
-    ToolOutcome,
-    timeout_seconds_of,
 )
 from agentrail.actors.running import cleanup_scope
 from agentrail.actors.start import ActorView, Options, Start
 from agentrail.actors.supervising import log_report
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.tree import TreeNode
-from agentrail.core.policy.budget import spent_of
-from agentrail.core.protocol.effects import StartAgent
 from agentrail.core.protocol.signals import Parked
 from agentrail.errors import ActorDown, AlreadyStarted, SessionDown, SessionRefused, UnknownTool
 from agentrail.events import Event
@@ -46,9 +41,7 @@ from agentrail.otp.leaving import describe_bug, describe_crash
 from agentrail.otp.supervision_types import Report, Started
 from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.assembly import Dependencies, assemble, decide_refusal
-from agentrail.runtime.background import run_agent
 from agentrail.runtime.branch import Branch
-from agentrail.runtime.children import Deliver, assemble_child, run_for_call, run_for_tool
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import (
     MAX_CRASH_MESSAGE,
@@ -59,18 +52,22 @@ from agentrail.runtime.crashes import (
     what_travels,
 )
 from agentrail.runtime.deps import DepsFor
-from agentrail.runtime.ending import end_child, stop_quietly
+from agentrail.runtime.ending import stop_quietly
 from agentrail.runtime.fan_in import EVERY, FanIn, ManySubscription
 from agentrail.runtime.handle import Session
+from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
 from agentrail.runtime.last_words import EndedSessions, LastWords
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions
-from agentrail.runtime.ports import AgentLine, AgentWork, ChildUsage, ChildWork, Ports
-from agentrail.runtime.put_to_rest import fault_of_within, rest_session
+from agentrail.runtime.put_to_rest import LEAVE_WITHIN_SECONDS, fault_of_within, leave_quietly, rest_session
 from agentrail.runtime.resting import Rested
+from agentrail.runtime.resuming import Resumption, WantedSession
+from agentrail.runtime.resuming_door import ResumingDoor, Revive
+from agentrail.runtime.reviving import StoredOpening
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, is_in, key_of
 from agentrail.runtime.session import SessionCell, SessionCrashed
 from agentrail.runtime.session_reports import DEFAULT_BUFFER, ReportBoard, SessionReports
+from agentrail.runtime.sessions_below import SessionEntry, SessionsBelow
 from agentrail.runtime.starting import StartingDoor
 from agentrail.runtime.statistics import SupervisorStatistics
 from agentrail.runtime.subscription import decide_terms
@@ -108,14 +105,7 @@ BRANCH: Final = SupervisorFlags(
 )
 
 
-@define(eq=False)
-class _Entry:
-    cell: SessionCell
-    workspace: Workspace
-    branch: Branch
-
-
-class SessionSupervisor(StartingDoor):
+class SessionSupervisor(StartingDoor, ResumingDoor, SessionsBelow):
     """Owns sessions: a crash of one touches no other, and none outlives its supervisor."""
 
     providers: ProviderProfiles
@@ -130,6 +120,8 @@ class SessionSupervisor(StartingDoor):
         make_sandbox: MakeSandbox,
         host: HostHooks = NO_HOST,
         deps_for: DepsFor | None = None,
+        keeping: Keeping | None = None,
+        revive: Revive | None = None,
     ) -> None:
         """Made by `open_supervisor`."""
         self._root = root
@@ -142,9 +134,13 @@ class SessionSupervisor(StartingDoor):
             run_child=self._run_child,
             host=host,
             run_agent=self._run_agent,
+            resume_child=self._resume_child,
             deps_for=deps_for,
         )
-        self._entries: dict[str, _Entry] = {}
+        self._keeping = keeping
+        self._revive = revive
+        self._entries: dict[str, SessionEntry] = {}
+        self._coming_back: dict[str, trio.Event] = {}
         self._fan_in = FanIn()
         self._gone = EndedSessions(nursery)
         self._board = ReportBoard()
@@ -153,7 +149,7 @@ class SessionSupervisor(StartingDoor):
         self._find, self._life = self._find_cell, self._live_on
         self._started = self._ended = self._parked = self._restarts = 0
 
-    def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session:
+    async def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session:
         """Start a session; one for a call must have the tool.
 
         Raises:
@@ -176,6 +172,8 @@ class SessionSupervisor(StartingDoor):
         refused = decide_refusal(cell.state, now_ms())
         if refused is not None:
             raise SessionRefused(session_id, refused)
+        if self._keeping is not None:
+            await self._begin_journal(cell, self._keeping)
         return self._begin(cell, workspace, chosen.restart)
 
     def session(self, session_id: str, *, scope: str = NO_SCOPE) -> Session:
@@ -411,7 +409,10 @@ class SessionSupervisor(StartingDoor):
         self._down = reason
         async with trio.open_nursery() as nursery:
             for entry in reversed(self._entries.values()):
-                nursery.start_soon(stop_quietly, entry.cell, reason)
+                if entry.cell.journal is None:
+                    nursery.start_soon(stop_quietly, entry.cell, reason)
+                elif len(entry.cell.state.data.config.path) == 1:  # the others go with it
+                    nursery.start_soon(leave_quietly, entry.cell, LEAVE_WITHIN_SECONDS)
 
     async def close_rest(self) -> None:
         """Free what sessions hold that could not end in order, once their actors are gone."""
@@ -421,93 +422,54 @@ class SessionSupervisor(StartingDoor):
         self._gone.close()
         self._board.close("the supervisor was closed")
 
+    # --- with a store
+
+    async def _bring_back(self, wanted: WantedSession, give: Callable[[StoredOpening], Any]) -> Session:
+        keeping = self._store_of("resume_session")
+        await trio.lowlevel.checkpoint()
+        key = key_of(wanted.scope, wanted.session_id)
+        for _ in range(2):  # before it is read, and before it begins: another task may have been faster
+            if self._down is not None:
+                raise SessionDown(wanted.session_id, self._down)
+            live = self._live(key)
+            if live is not None:
+                message = f"session {wanted.session_id!r} is alive already: use its handle"
+                raise AlreadyStarted(message, handle=Session(live.cell))
+            if key not in self._coming_back:
+                break
+            await self._coming_back[key].wait()
+        is_over = self._coming_back[key] = trio.Event()
+        try:
+            ready = await Resumption(keeping, self._dependencies, wanted).run(give)
+            if self._down is not None:
+                keeping.leave(ready[-1].cell)
+                raise SessionDown(wanted.session_id, self._down)
+            for one in ready[:-1]:
+                self._begin(one.cell, one.workspace, "temporary")
+            return self._begin(ready[-1].cell, ready[-1].workspace, ready[-1].options.restart)
+        finally:
+            del self._coming_back[key]
+            is_over.set()
+
     def _find_cell(self, scope: str, session_id: str) -> SessionCell | None:
         entry = self._live(key_of(scope, session_id))
         return None if entry is None else entry.cell
 
-    def _live(self, key: str) -> _Entry | None:
+    def _live(self, key: str) -> SessionEntry | None:
         entry = self._entries.get(key)
         # One that has ended may still wait for a tool that will not stop; its id is free all the same.
         return None if entry is None or entry.cell.state.ended else entry
 
     def _begin(self, cell: SessionCell, workspace: Workspace, restart: Restart) -> Session:
         key = cell.ports.key
-        entry = self._entries[key] = _Entry(cell, workspace, Branch(key, BRANCH, redact=cell.scrub))
+        entry = self._entries[key] = SessionEntry(cell, workspace, Branch(key, BRANCH, redact=cell.scrub))
         cell.find = self._find
         self._fan_in.join(cell)
         # Not waited for: a subscriber that comes before the next checkpoint sees all that the session ever publishes.
         self._root.start_child_soon(self._child_spec(entry, restart))
         return Session(cell)
 
-    # --- children of sessions
-
-    async def _run_child(
-        self, task: ChildWork, ports: Ports, deliver: Deliver, usage: ChildUsage
-    ) -> ToolOutcome:
-        parent = self._entries[ports.key].cell
-        open_child = partial(self._open_child, parent, usage)
-        if task.effect.wish is not None:
-            return await run_for_tool(task, open_child, deliver)
-        seconds = timeout_seconds_of(parent.tool_of(task.effect.call_id)) or ports.tool_timeout_seconds
-        return await run_for_call(task, open_child, deliver, seconds)
-
-    @asynccontextmanager
-    async def _open_child(
-        self, parent: SessionCell, usage: ChildUsage, task: ChildWork
-    ) -> AsyncIterator[Session]:
-        cell = assemble_child(parent, task, fresh_id=f"s-{self._dependencies.outside.ids(6)}")
-        await trio.lowlevel.checkpoint()
-        if self._down is not None or self._live(cell.ports.key) is not None:
-            raise SessionDown(cell.ports.session_id, self._down or "a session of this id is alive already")
-        # The sandbox is its parent's, who closes it: this workspace is never opened.
-        workspace = Workspace(self._dependencies.make_sandbox, "local", cell.ports.working_dir)
-        child = self._begin(cell, workspace, "temporary")
-        try:
-            yield child
-        finally:
-            await end_child(cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
-
-    async def _run_agent(self, effect: StartAgent, ports: Ports, deliver: Deliver, line: AgentLine) -> str:
-        parent = self._entries[ports.key].cell
-        return await run_agent(
-            AgentWork(effect=effect), partial(self._open_agent, parent, line.usage), deliver, line
-        )
-
-    @asynccontextmanager
-    async def _open_agent(
-        self, parent: SessionCell, usage: ChildUsage, work: AgentWork
-    ) -> AsyncIterator[tuple[SessionCell, bool]]:
-        cell, is_new = self._agent_of(parent, work)
-        usage.session_id = cell.ports.session_id
-        try:
-            yield cell, is_new
-        finally:
-            usage.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
-            if parent.crash is None:  # else it is left to the next incarnation, or goes with the last
-                await end_child(cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
-
-    def _agent_of(self, parent: SessionCell, work: AgentWork) -> tuple[SessionCell, bool]:
-        """Make the session of an agent, or find the one that a crash of its parent left alive."""
-        session_id = work.effect.child_id or SessionId(f"{parent.ports.session_id}{work.own_name}")
-        live = self._live(key_of(parent.ports.scope, session_id))
-        if live is not None and live.cell.state.data.config.path[:-1] == parent.state.data.config.path:
-            return live.cell, False
-        if live is not None or work.effect.child_id is not None or self._down is not None:
-            there = "it is gone" if live is None else "a session of this id is alive already"
-            raise SessionDown(session_id, self._down or there)
-        cell = assemble_child(parent, work, fresh_id=f"s-{self._dependencies.outside.ids(6)}")
-        workspace = Workspace(self._dependencies.make_sandbox, "local", cell.ports.working_dir)
-        self._begin(cell, workspace, "transient")
-        return cell, True
-
-    def _stop_agents(self, parent: SessionCell) -> None:
-        """Stop what a session that crashed for good had in the background; others have stopped theirs themselves."""
-        path = parent.state.data.config.path
-        for entry in tuple(self._entries.values()):
-            if entry.cell.state.data.config.path[:-1] == path and not entry.cell.state.ended:
-                self._nursery.start_soon(stop_quietly, entry.cell, "the session above has ended", name="stop")
-
-    def _child_spec(self, entry: _Entry, given: Restart) -> ChildSpec:
+    def _child_spec(self, entry: SessionEntry, given: Restart) -> ChildSpec:
         start = Start(self._life, Arguments((entry,), NO_ARGUMENTS.keyword), options=_OPTIONS)
         # A session ends cleanly only when it is told to, so that a `permanent` one is not to come back either.
         restart: Restart = "temporary" if given == "temporary" else "transient"
@@ -515,7 +477,7 @@ class SessionSupervisor(StartingDoor):
 
     # --- the life of a session
 
-    async def _live_on(self, entry: _Entry) -> None:
+    async def _live_on(self, entry: SessionEntry) -> None:
         """Be the actor of one incarnation; what leaves is its crash, of which its supervisor makes what it will."""
         cell = entry.cell
         if cell.ending is not None:  # its sandbox could not be closed, which is reported and not tried again
@@ -550,7 +512,7 @@ class SessionSupervisor(StartingDoor):
             if cell.crash is None:
                 await self._retire(entry, "ended")  # noqa: ASYNC102 - shielded and bounded inside
 
-    async def _dismiss(self, entry: _Entry, task_group: TaskGroup) -> None:
+    async def _dismiss(self, entry: SessionEntry, task_group: TaskGroup) -> None:
         """Wait until all that an incarnation had at work is gone, but not for ever; name what is left behind."""
         with cleanup_scope(DISMISS_WITHIN_SECONDS):
             await task_group.dismiss()
@@ -581,14 +543,25 @@ class SessionSupervisor(StartingDoor):
         if entry is not None and entry.cell.crash is not None:  # else it is about an older session of this id
             self._park(entry, entry.cell.crash)
 
-    def _park(self, entry: _Entry, crash: str) -> None:
+    def _park(self, entry: SessionEntry, crash: str) -> None:
         self._parked += 1
         entry.cell.say_last_words(Parked(at_ms=now_ms(), reason=crash))
+        if entry.cell.journal is not None:
+            self._nursery.start_soon(self._park_kept, entry, crash, name="park")
+            return
         self._close(entry, f"parked: {crash}")
         self._board.publish("parked", entry.cell, entry.cell.state.data.incarnation, now_ms())
         self._nursery.start_soon(self._retire, entry, f"parked: {crash}", name="park")
 
-    def _close(self, entry: _Entry, reason: str) -> None:
+    async def _park_kept(self, entry: SessionEntry, crash: str) -> None:
+        """Park a session whose last words are to be written before they are heard."""
+        with cleanup_scope(_CLOSE_WITHIN_SECONDS + STORE_PATIENCE_SECONDS):
+            await entry.cell.drain()
+        self._close(entry, f"parked: {crash}")
+        self._board.publish("parked", entry.cell, entry.cell.state.data.incarnation, now_ms())
+        await self._retire(entry, f"parked: {crash}")
+
+    def _close(self, entry: SessionEntry, reason: str) -> None:
         """Let no caller wait for a session any more, and give its id free."""
         key = entry.cell.ports.key
         entry.cell.close(reason)
@@ -596,14 +569,17 @@ class SessionSupervisor(StartingDoor):
             del self._entries[key]
             self._gone.add(entry.cell)
 
-    async def _retire(self, entry: _Entry, reason: str) -> None:
+    async def _retire(self, entry: SessionEntry, reason: str) -> None:
         """Free all that a session held, and note that it is gone.
 
         Cancellation: Shielded, for as long as it takes to close a sandbox, two seconds at most; what was cut is reported.
         """
         self._close(entry, reason)
         self._ended += 1
-        if entry.cell.state.data.agents.states:
+        if self._keeping is not None and entry.cell.journal is not None:
+            self._keeping.leave(entry.cell)
+        leaves = entry.cell.journal is not None and entry.cell.rested is not None
+        if entry.cell.state.data.agents.states and not leaves:
             self._stop_agents(entry.cell)
         try:
             scrub = entry.cell.scrub
@@ -629,7 +605,7 @@ class SessionSupervisor(StartingDoor):
             entry.cell.finish(reason)
 
 
-def _look_at(entry: _Entry) -> ActorView:
+def _look_at(entry: SessionEntry) -> ActorView:
     cell = entry.cell
     phase = "ended" if cell.state.ended else cell.state.phase.value
     return ActorView(phase, cell.mailbox.statistics().waiting, entry.branch.supervisor)

@@ -16,8 +16,14 @@ from agentrail.runtime.crashes import log_crash, what_travels
 from agentrail.runtime.scrubbing import Scrub
 
 
+class Control:
+    """A control message to a session, of which the type of its mailbox says nothing."""
+
+    __slots__ = ()
+
+
 @frozen
-class TaskCrashed:
+class TaskCrashed(Control):
     """A control message to the session: one of its tasks failed in a way that is no outcome, and the session with it.
 
     Attributes:

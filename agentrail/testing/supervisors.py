@@ -6,15 +6,24 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from agentrail.abc import NO_HOST, HostHooks
+from agentrail.abc.store import Store
 from agentrail.errors import ModelNotFound
 from agentrail.runtime.keeper import open_sessions
+from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS
+from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
 from agentrail.sandboxes.local import LocalSandbox
 
 
-def open_nameless(
-    make_sandbox: MakeSandbox | None = None, *, host: HostHooks = NO_HOST
+def open_nameless(  # noqa: PLR0913 - as `open_sessions`
+    make_sandbox: MakeSandbox | None = None,
+    *,
+    host: HostHooks = NO_HOST,
+    store: Store | None = None,
+    store_patience: float = STORE_PATIENCE_SECONDS,
+    resume: Resume = "none",
+    revive: Revive | None = None,
 ) -> AbstractAsyncContextManager[SessionSupervisor]:
     """Open a supervisor whose models are objects, such as a `ScriptedModel`.
 
@@ -22,8 +31,20 @@ def open_nameless(
         make_sandbox: Makes the sandboxes of sessions that bring none of their own; by default a `LocalSandbox` on their
             `working_dir`.
         host: What is asked about the calls of its sessions, and told of them.
+        store: As of `open_sessions`.
+        store_patience: As of `open_sessions`.
+        resume: As of `open_sessions`.
+        revive: As of `open_sessions`.
     """
-    return open_sessions(_refuse_names, make_sandbox or _make_sandbox, host=host)
+    return open_sessions(
+        _refuse_names,
+        make_sandbox or _make_sandbox,
+        host=host,
+        store=store,
+        store_patience=store_patience,
+        resume=resume,
+        revive=revive,
+    )
 
 
 def _make_sandbox(_name: str, working_dir: Path) -> LocalSandbox:

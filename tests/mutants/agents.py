@@ -71,7 +71,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="an agent is left alive when its session ends",
         breaks="agents outlive a cycle, never the session (12.2.5)",
-        file="runtime/supervisor.py",
+        file="runtime/sessions_below.py",
         old="            if parent.crash is None:  # else it is left to the next incarnation, or goes with the last\n",
         new="            if False:\n",
         killed_by=f"{_SHELL}::test_an_agent_outlives_its_cycle_and_goes_with_its_session",

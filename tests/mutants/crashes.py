@@ -81,7 +81,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a bug in step is not logged",
         breaks=_READ,
         file="runtime/session.py",
-        old='            log_crash(f"session {self.ports.key}: {quarantine.error.message}", error, scrub)\n',
+        old='        log_crash(f"session {self.ports.key}: {quarantine.error.message}", error, scrub)\n',
         new="",
         killed_by=f"{_RECORDS}::test_a_bug_in_step",
     ),

@@ -421,8 +421,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="what a crash left over is not published",
         breaks=_RESTART,
         file="runtime/session.py",
-        old="                case Publish(event):\n                    self.bus.publish(event)\n",
-        new="                case Publish():\n                    pass\n",
+        old="            case Publish(event):\n                self.bus.publish(event)\n",
+        new="            case Publish():\n                pass\n",
         killed_by=f"{_RESTARTING}::test_an_event_half_published_is_not_lost",
     ),
     Mutant(

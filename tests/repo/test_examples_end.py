@@ -110,8 +110,8 @@ class World:
             name, provider = find(*given)
             return name, OtherModel(provider, self.how, self.opened)
 
-        def start_noted(supervisor: SessionSupervisor, *given: Any, **options: Any) -> Session:
-            session = start(supervisor, *given, **options)
+        async def start_noted(supervisor: SessionSupervisor, *given: Any, **options: Any) -> Session:
+            session = await start(supervisor, *given, **options)
             self.sessions.append(session)
             return session
 

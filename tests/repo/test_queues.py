@@ -43,6 +43,15 @@ QUEUES: Final = {
         "tests/runtime/test_scopes.py",
     ),
     "runtime/last_words.py:_due": ("MAX_HANDLES", "tests/runtime/test_last_words.py"),
+    "runtime/outbox.py:_steps": (
+        "one for each record of a session that is not durable; while the store takes none nothing is admitted, and no stream read",
+        "tests/runtime/test_kept_sessions.py",
+    ),
+    "runtime/store_writer.py:_again": ("MAX_BATCH", "tests/runtime/test_store_writer.py"),
+    "runtime/store_writer.py:_calls": (
+        "starts, ends and rests of sessions, and a beat; those that wait give up with the patience",
+        "tests/runtime/test_store_writer.py",
+    ),
     "runtime/session_reports.py:channel": (
         "buffer",
         "tests/runtime/test_session_reports.py",

@@ -86,13 +86,14 @@ pytestmark = [pytest.mark.at(39), pytest.mark.host("H-001")]
 CASES = [pytest.param(1, marks=pytest.mark.scenario("S-002"))]
 
 @pytest.mark.scenario("S-001", "S-003")
+@pytest.mark.journal(8)
 def test_it(): ...
 """
-    expected = [("AT", 39), ("H", 1), ("S", 1), ("S", 2), ("S", 3)]
+    expected = [("AT", 39), ("H", 1), ("J", 8), ("S", 1), ("S", 2), ("S", 3)]
     assert sorted(marked_numbers(source)) == expected
 
 
-@pytest.mark.parametrize("mark", ['at("AT-8")', "at(163)", 'scenario("AT-001")', "host(name)"])
+@pytest.mark.parametrize("mark", ['at("AT-8")', "at(163)", "journal(7)", 'scenario("AT-001")', "host(name)"])
 def test_a_mark_with_a_wrong_number_is_refused(mark):
     """A number that the series does not have, or of another series, is an error that names the line."""
     with pytest.raises(ValueError, match=r"line 1: .* is no number of the series"):
@@ -113,8 +114,8 @@ def test_ranges_read_well():
 
 
 def test_the_series_are_complete():
-    """There are 189 OTP scenarios, 142 acceptance guarantees and 75 host scenarios."""
-    assert {series: len(known) for series, known in SERIES.items()} == {"S": 189, "AT": 142, "H": 75}
+    """There are 189 OTP scenarios, 142 acceptance guarantees, 99 host scenarios and 29 cases of the journal."""
+    assert {series: len(known) for series, known in SERIES.items()} == {"S": 189, "AT": 142, "H": 99, "J": 29}
 
 
 def test_the_lowest_versions_are_those_of_what_a_user_installs():

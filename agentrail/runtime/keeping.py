@@ -1,0 +1,242 @@
+"""What a supervisor needs to keep its sessions in a store: the writer, the node that it is, and how a journal begins."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import metadata
+from typing import Final, TypeVar
+
+import trio
+
+from agentrail.abc.store import Node, Opening, Standing, Store
+from agentrail.core.journal.bodies import split_blobs
+from agentrail.core.journal.record import Record, Tail, sealed
+from agentrail.core.journal.recording import opened_draft
+from agentrail.core.protocol.signals import Recovered
+from agentrail.errors import AgentrailError, CodecError, OptionError, StoreUnavailable
+from agentrail.outside import Outside, current
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.session import SessionCell
+from agentrail.runtime.session_journal import SessionJournal
+from agentrail.runtime.standing import standing_of
+from agentrail.runtime.store_writer import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Writer
+
+T = TypeVar("T")
+
+STORE_PATIENCE_SECONDS: Final = 5.0
+"""How long a commit may take before the store counts as unavailable."""
+
+
+class _Unheard:
+    """Stands for a session that does not come back, and hears of nothing."""
+
+    def written(self, up_to: int) -> None:
+        """Hear nothing."""
+
+    def refused(self, error: AgentrailError) -> None:
+        """Hear nothing: another has it."""
+
+    def kept_waiting(self, error: StoreUnavailable) -> None:
+        """Hear nothing."""
+
+    def standing(self) -> Standing:
+        """Say that it has ended."""
+        return Standing(has_ended=True)
+
+
+_BEAT_SECONDS: Final = 5.0
+
+
+def _engine() -> str:
+    try:
+        return metadata.version("agentrail")
+    except metadata.PackageNotFoundError:  # run from a folder that was never installed
+        return ""
+
+
+ENGINE: Final = _engine()
+"""The version of agentrail, for records and nodes."""
+
+
+class Keeping:
+    """A store, and what keeps sessions in it.
+
+    Attributes:
+        store: Which one.
+        writer: Who writes to it.
+        node: Who owns what is started here; new at each start.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        patience_seconds: float = STORE_PATIENCE_SECONDS,
+        outside: Outside | None = None,
+    ) -> None:
+        """Begin; nothing is asked of the store before `open`.
+
+        Args:
+            store: Which one; the caller closes it.
+            patience_seconds: How long a commit may take before the store counts as unavailable.
+            outside: Where functions that block are run; None for what is in place here.
+        """
+        self._outside = outside or current()
+        self.store: Store = store
+        self.writer: Writer = Writer(store, patience_seconds=patience_seconds, outside=self._outside)
+        self.node: Node = Node(id=f"n-{self._outside.ids(8)}", version=ENGINE)
+
+    async def open(self, nursery: trio.Nursery) -> None:
+        """Say that this node is alive, and begin to write, in tasks of a nursery that outlives all sessions.
+
+        Raises:
+            StoreUnavailable: The store does not answer.
+        """
+        beat = partial(self.store.beat, self.node)
+        if self.store.is_immediate:
+            beat()
+        else:
+            await self.read(beat)
+        nursery.start_soon(self.writer.run, name="writer of the store")
+        nursery.start_soon(self._beat_on, name="beats of the node")
+
+    async def close(self) -> None:
+        """Wait until all is written that was handed over.
+
+        Cancellation: What is not written by then is lost, and nothing of it was acknowledged.
+        """
+        await self.writer.wait_empty()
+
+    async def begin(self, cell: SessionCell) -> None:
+        """Begin the journal of a session, which returns when that is durable.
+
+        Raises:
+            AlreadyExists: Your move: the store has a session of this id.
+            OptionError: Your move: there is something in its options that no journal can hold.
+            StoreUnavailable: The store takes nothing for now.
+
+        Cancellation: Nothing was begun; what the store may have of it is deleted.
+        """
+        opening, tail = self._opening_of(cell)
+        await self._create(opening)
+        self.keep(cell, tail)
+
+    def keep(
+        self, cell: SessionCell, tail: Tail, *, first: Recovered | None = None, snapshot: int = 0
+    ) -> None:
+        """Let a session record what it does from here on.
+
+        Args:
+            cell: The session.
+            tail: Where its journal ends.
+            first: Its first signal, where it comes back.
+            snapshot: Behind which record its newest snapshot stands; 0 for none.
+        """
+        cell.journal = SessionJournal(
+            cell.state,
+            tail,
+            self.writer,
+            cell.mailbox,
+            cell.pending_calls,
+            first=first,
+            snapshot=snapshot,
+        )
+
+    def close_journal(self, records: Sequence[Record]) -> None:
+        """Write the last records of a session that does not come back."""
+        self.writer.put(_Unheard(), records)
+
+    async def write(self, function: Callable[[], T]) -> T:
+        """Let the store do something that writes, and wait for it; as of `Writer.call`."""
+        return function() if self.store.is_immediate else await self.writer.call(function)
+
+    async def read(self, function: Callable[[], T]) -> T:
+        """Let the store do something that reads, beside the writer.
+
+        Cancellation: At once; what is read is thrown away.
+        """
+        if self.store.is_immediate:
+            return function()
+        return await self._outside.offload(function, abandon_on_cancel=True)
+
+    def leave(self, cell: SessionCell) -> None:
+        """Let go of a session of which nothing acts any more: a tree has no owner then, when all of its records are written."""
+        journal = cell.journal
+        if journal is not None and cell.rested is not None:
+            journal.put_snapshot(cell.state)
+        config = cell.state.data.config
+        if len(config.path) == 1:
+            self.writer.post(partial(self.store.release, self.node.id, config.scope, config.session_id))
+
+    def _opening_of(self, cell: SessionCell) -> tuple[Opening, Tail]:
+        config = cell.state.data.config
+        path = config.path
+        try:
+            draft = opened_draft(
+                cell.state, at_ms=now_ms(), engine=ENGINE, parent=path[-2] if len(path) > 1 else ""
+            )
+        except CodecError as error:
+            fault = f"session {config.session_id!r} cannot be kept in a store: {error}"
+            raise OptionError([fault]) from None
+        body, blobs = split_blobs(draft.body)
+        draft = type(draft)(at_ms=draft.at_ms, kind=draft.kind, body=body, events=draft.events)
+        records, tail = sealed((draft,), Tail(), scope=config.scope, session=config.session_id)
+        opening = Opening(
+            records=records,
+            root=path[0],
+            parent=path[-2] if len(path) > 1 else "",
+            node=self.node.id,
+            standing=standing_of(cell.state),
+            blobs=blobs,
+        )
+        return opening, tail
+
+    async def _create(self, opening: Opening) -> None:
+        create = partial(self.store.create, opening)
+        if self.store.is_immediate:
+            create()
+            return
+        is_done = False
+        try:
+            with trio.move_on_after(self.writer.patience_seconds):
+                await self._create_in_the_end(create)
+                is_done = True
+        finally:
+            if not is_done:
+                self._take_back(opening)
+        if not is_done:
+            raise self.writer.unavailable_error()
+
+    async def _create_in_the_end(self, create: Callable[[], None]) -> None:
+        """Try until it is done: the same opening again is fine, and what an attempt did that failed is not known."""
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                await self.writer.call(create)
+                return
+            except StoreUnavailable:
+                if not self.writer.is_available:
+                    raise
+                await trio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def _take_back(self, opening: Opening) -> None:
+        """Delete what the store may have of a session that was not begun. Not of one that it had before."""
+        first = opening.records[0]
+        if opening.parent:
+            return  # it goes with its root, and does nothing until then
+
+        def take_back() -> None:
+            if self.store.read(first.scope, first.session, limit=1)[:1] != opening.records:
+                return
+            self.store.release(self.node.id, first.scope, first.session)
+            self.store.delete(first.scope, first.session)
+
+        self.writer.post(take_back)
+
+    async def _beat_on(self) -> None:
+        while True:
+            await trio.sleep(_BEAT_SECONDS)
+            if self.store.is_immediate:
+                self.store.beat(self.node)
+            else:
+                self.writer.post(partial(self.store.beat, self.node))

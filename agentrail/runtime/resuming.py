@@ -1,0 +1,341 @@
+"""Bringing stored sessions back: a tree is read, taken over and made ready; what begins then is an actor like any other.
+
+The order is one: read and look whether all its code is there, so that a session that cannot come back is left untouched; take, which
+fences any older owner; then begin, the deepest first. Which sessions below another are wanted the core says: its first step is taken to
+see, and thrown away.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from agentrail.abc import Tool
+from agentrail.abc.store import Cause, Filters, StoredSession
+from agentrail.core.journal.record import sealed
+from agentrail.core.journal.recording import closed_draft
+from agentrail.core.protocol.effects import ResumeChild, StartAgent
+from agentrail.core.protocol.signals import Recovered
+from agentrail.core.session.state import SessionConfig
+from agentrail.core.stack.plugin_code import part_entry
+from agentrail.errors import AgentrailError, OptionError, SessionDown, Unrevivable
+from agentrail.messages import SessionId
+from agentrail.runtime.assembly import Dependencies, assemble, decide_first_effects
+from agentrail.runtime.children import first_provider
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.keeping import Keeping
+from agentrail.runtime.models import is_object
+from agentrail.runtime.options import SessionOptions, make_options
+from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.ports import Ports
+from agentrail.runtime.reviving import (
+    PluginFinder,
+    Revived,
+    StoredOpening,
+    opening_of,
+    revive,
+    taken_on,
+)
+from agentrail.runtime.session import SessionCell
+from agentrail.runtime.workspace import Workspace
+
+GiveOptions = Callable[[StoredOpening], Any]
+"""Gives what a stored session needs of its code: `SessionOptions`, or a mapping of some of them; None for nothing."""
+
+_NUMBERED = re.compile(r"(:object)\d+$")
+
+
+@frozen(kw_only=True)
+class WantedSession:
+    """Which session is to come back, and how.
+
+    Attributes:
+        session_id: Its id.
+        scope: The one that it was started in.
+        cause: Why it has a new owner.
+        force: Whether a living owner is fenced too.
+        is_asked: Whether somebody asked for it by name: then it is not counted how often it came back in vain.
+    """
+
+    session_id: SessionId
+    scope: str
+    cause: Cause = "start"
+    force: bool = False
+    is_asked: bool = True
+
+
+@frozen(kw_only=True)
+class ReadySession:
+    """A session that is taken and has not begun.
+
+    Attributes:
+        cell: The session.
+        workspace: The place to close when it is gone.
+        options: What its root was resumed with.
+    """
+
+    cell: SessionCell
+    workspace: Workspace
+    options: SessionOptions
+
+
+class Resumption:
+    """Brings one tree back."""
+
+    def __init__(self, keeping: Keeping, dependencies: Dependencies, wanted: WantedSession) -> None:
+        """Nothing is read before `run`."""
+        self._keeping = keeping
+        self._dependencies = dependencies
+        self._wanted = wanted
+        self._finder = PluginFinder({})
+        self._watch: PluginWatch | None = None
+
+    async def run(self, give: GiveOptions) -> tuple[ReadySession, ...]:
+        """Read, look, take, and make ready.
+
+        Args:
+            give: Gives the options that it is resumed with.
+
+        Returns:
+            The sessions of the tree that are wanted, the deepest first; the root is the last one.
+
+        Raises:
+            SessionNotFound, HeldBy, StoreUnavailable: As of `Store.take`.
+            SessionDown: It has ended.
+            OptionError: Your move: it works for another session, or options that cannot be.
+            Unrevivable: Your move: code that it had is not there. Nothing was touched.
+            JournalCorrupt, CodecError, PluginError: It cannot be read.
+
+        Cancellation: Until it is taken nothing was done; then it has this node for its owner, and can be resumed here.
+        """
+        keeping, wanted = self._keeping, self._wanted
+        top = await keeping.read(partial(self._look, wanted))
+        opening = await keeping.read(partial(opening_of, keeping.store, top))
+        options = _options_of(opening, give(opening))
+        cell, workspace = assemble(wanted.session_id, options, self._dependencies)
+        watch = cell.state.data.stack.ask
+        assert isinstance(watch, PluginWatch)  # noqa: S101 - `assemble` made it
+        self._watch = watch
+        self._finder = PluginFinder({plugin.name: plugin for plugin in _plugins_of(options, watch)})
+        watch.find_others(self._finder)
+        tree = await keeping.read(self._read_tree)
+        for one in tree.values():
+            _check_code(one, cell.ports, opening.config if one.stored.session == top.session else None)
+        taken = await keeping.write(
+            partial(
+                keeping.store.take,
+                wanted.scope,
+                wanted.session_id,
+                keeping.node.id,
+                wanted.cause,
+                force=wanted.force,
+            )
+        )
+        found = await keeping.read(partial(self._read_taken, tree, taken.sessions))
+        return tuple(self._make_ready(found, cell.ports, workspace, options))
+
+    # --- in a worker thread
+
+    def _look(self, wanted: WantedSession) -> StoredSession:
+        store = self._keeping.store
+        stored = store.get(wanted.scope, wanted.session_id)
+        if stored is None:
+            store.read(wanted.scope, wanted.session_id, 0, 1)  # says that there is none, and what is like it
+            raise SessionDown(wanted.session_id, "the store has none of this id")
+        if stored.root != stored.session:
+            message = (
+                f"session {stored.session!r} works for another: resume {stored.root!r}, which it goes with"
+            )
+            raise OptionError([message])
+        if stored.standing.has_ended:
+            raise SessionDown(wanted.session_id, "it has ended: nothing follows")
+        return stored
+
+    def _read_tree(self) -> dict[SessionId, Revived]:
+        store, wanted = self._keeping.store, self._wanted
+        filters = Filters(scope=wanted.scope, root=wanted.session_id, has_ended=False)
+        stored = store.find(filters, limit=_MAX_TREE)
+        return {one.session: revive(store, one, self._finder, self._ask()) for one in stored}
+
+    def _read_taken(
+        self, known: Mapping[SessionId, Revived], taken: tuple[StoredSession, ...]
+    ) -> dict[SessionId, Revived]:
+        store, finder, ask = self._keeping.store, self._finder, self._ask()
+        return {
+            one.session: taken_on(store, known[one.session], one, finder, ask)
+            if one.session in known
+            else revive(store, one, finder, ask)
+            for one in taken
+        }
+
+    def _ask(self) -> PluginWatch:
+        assert self._watch is not None  # noqa: S101 - it is there before anything is read
+        return self._watch
+
+    # --- back in the loop
+
+    def _make_ready(
+        self, found: Mapping[SessionId, Revived], ports: Ports, workspace: Workspace, options: SessionOptions
+    ) -> list[ReadySession]:
+        """Make the cells of those that are wanted, from the root down; and close the journals of the others."""
+        wanted = {self._wanted.session_id}
+        ready: list[ReadySession] = []
+        all_ports = {"": ports}
+        for revived in sorted(found.values(), key=lambda one: len(one.state.data.config.path)):
+            config = revived.state.data.config
+            if config.session_id not in wanted:
+                self._close(revived)
+                continue
+            above = all_ports[config.path[-2] if len(config.path) > 1 else ""]
+            own = all_ports[config.session_id] = _ports_of(revived, above)
+            cell = SessionCell(revived.state, own, revived.events)
+            if len(config.path) == 1:
+                self._ask().report_to(cell.mailbox.put_notice)
+            first = Recovered(
+                at_ms=now_ms(),
+                cause=self._wanted.cause,
+                open=revived.begun,
+                attempt=1 if self._wanted.is_asked else revived.attempt,
+            )
+            self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot)
+            wanted |= _wanted_below(cell, first)
+            place = workspace if len(config.path) == 1 else self._place_of(own)
+            ready.append(ReadySession(cell=cell, workspace=place, options=options))
+        return ready[::-1]
+
+    def _place_of(self, ports: Ports) -> Workspace:
+        # The sandbox is that of the root, which closes it: this one is never opened.
+        return Workspace(self._dependencies.make_sandbox, "local", ports.working_dir)
+
+    def _close(self, revived: Revived) -> None:
+        """End the journal of a session that no effect waits for any more."""
+        config = revived.state.data.config
+        draft = closed_draft(
+            "the session above does not wait for it any more", at_ms=now_ms(), events=revived.state.data.seq
+        )
+        records, _ = sealed((draft,), revived.tail, scope=config.scope, session=config.session_id)
+        self._keeping.close_journal(records)
+
+
+_MAX_TREE = 10_000
+
+
+def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:
+    """Make the options of a session that comes back: what it was started with, where its journal knows, and what is given now.
+
+    Raises:
+        OptionError: Your move: options that cannot be.
+        Unrevivable: Your move: its model was an object, and none is given.
+    """
+    if isinstance(given, SessionOptions):
+        return attrs.evolve(given, session_id=opening.session_id, scope=opening.scope)
+    config = opening.config
+    known: dict[str, Any] = {
+        "working_dir": config.working_dir,
+        "user_data": config.user_data,
+        "group_id": config.group_id,
+        "max_agent_depth": config.agent_limits.max_depth,
+    }
+    if config.question_timeout_ms is not None:
+        known["tool_timeout_seconds"] = config.question_timeout_ms / 1000
+    if not is_object(config.model.model):
+        known["model"] = config.model.model
+    merged = {**known, **(given or {}), "session_id": opening.session_id, "scope": opening.scope}
+    if "model" not in merged and "blueprint" not in merged:
+        raise Unrevivable(opening.session_id, missing=[f"model {config.model.model!r}"])
+    return make_options(merged)
+
+
+def _plugins_of(options: SessionOptions, watch: PluginWatch) -> list[Any]:
+    return [part_entry(entry, watch)[0] for entry in options.plugins]
+
+
+def _check_code(revived: Revived, ports: Ports, config: SessionConfig | None) -> None:
+    """Look whether all that a session had is there.
+
+    Raises:
+        Unrevivable: Your move: each thing that is not.
+    """
+    data = revived.state.data
+    names = {name for name, _ in ports.tools} | {
+        name for agent in ports.agents.values() for name in agent.tools or ()
+    }
+    missing = [f"tool {spec.name!r}" for spec in data.tools if spec.name not in names]
+    missing += [
+        f"agent {spec.name!r}" for spec in data.config.agents if config and spec.name not in ports.agents
+    ]
+    if config is not None and config.gathers_context and not ports.context_providers:
+        missing.append("its context providers")
+    models = dict.fromkeys((data.model.model, *(facts.model for facts in data.config.fallbacks)))
+    missing += [f"model {name!r}" for name in models if not _has_model(name, ports)]
+    if missing:
+        raise Unrevivable(revived.stored.session, missing=missing)
+
+
+def _has_model(name: str, ports: Ports) -> bool:
+    """Say whether a model can be asked: a string is looked up here, so that it is known before anything is touched."""
+    if name in ports.providers or _plain(name) in ports.providers:
+        return True
+    if is_object(name):
+        return False
+    try:
+        ports.providers[name] = ports.find_provider(name, ports.provider_opts.get(name, {}))
+    except AgentrailError:
+        return False
+    return True
+
+
+def _plain(model: str) -> str:
+    """Name an object as the first of its name: which of several it was is known to the process alone that had them."""
+    return _NUMBERED.sub(r"\1", model)
+
+
+def _ports_of(revived: Revived, above: Ports) -> Ports:
+    """Give a session what it works with: of what the root was resumed with, by the names that its state knows."""
+    data = revived.state.data
+    by_name: dict[str, Tool] = {}
+    for agent in above.agents.values():
+        by_name.update(agent.tools or {})
+    by_name.update({name: tool for (name, generation), tool in above.tools.items() if generation == 0})
+    tools = dict(above.tools)
+    for name, generation in (
+        *((spec.name, data.tools.generation_of(spec.name)) for spec in data.tools),
+        *((call.call.name, call.generation) for call in (*data.batch, *data.survivors)),
+    ):
+        if (name, generation) not in tools and name in by_name:
+            tools[name, generation] = by_name[name]
+    providers = dict(above.providers)
+    model = data.model.model
+    if model not in providers and _plain(model) in providers:
+        providers[model] = providers[_plain(model)]
+    is_root = len(data.config.path) == 1
+    return attrs.evolve(
+        above,
+        session_id=data.config.session_id,
+        tools=tools,
+        providers=first_provider(model, providers),
+        provider_opts=dict(above.provider_opts),
+        context_providers=above.context_providers if is_root else (),
+    )
+
+
+def _wanted_below(cell: SessionCell, first: Recovered) -> set[SessionId]:
+    """Name the sessions that a session goes on with when it comes back."""
+    wanted: set[SessionId] = set()
+    for effect in decide_first_effects(cell.state, first):
+        match effect:
+            case ResumeChild():
+                wanted |= set(child_ids_of(cell.ports.session_id, effect))
+            case StartAgent(child_id=str(child_id)):
+                wanted.add(SessionId(child_id))
+            case _:
+                pass
+    return wanted
+
+
+def child_ids_of(parent: SessionId, effect: ResumeChild) -> tuple[SessionId, ...]:
+    """Name the session that works for a call; one that had not said yet that it began has the name that such a session is given."""
+    return effect.child_ids or (SessionId(f"{parent}.{effect.call_id}"),)

@@ -1,0 +1,201 @@
+"""The calls of a supervisor about sessions in its store: find them, and bring them back."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, TypeAlias, Unpack
+
+import trio
+from attrs import frozen
+
+from agentrail.abc import Provider
+from agentrail.abc.store import Filters, StoredSession
+from agentrail.errors import AgentrailError, OptionError
+from agentrail.logs import Logger
+from agentrail.messages import SessionId
+from agentrail.runtime.arguments import fault_of_flag, fault_of_text, refuse
+from agentrail.runtime.handle import Session
+from agentrail.runtime.keeping import Keeping
+from agentrail.runtime.keywords import SessionKeywords
+from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.resuming import WantedSession
+from agentrail.runtime.reviving import StoredOpening
+from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope
+
+LOGGER = Logger("agentrail.runtime")
+
+Revive: TypeAlias = Callable[[StoredOpening], SessionOptions | Mapping[str, Any] | None]
+"""Gives what a stored session needs of its code: all options, or some by name; None for a session that needs none."""
+
+Resume: TypeAlias = Literal["none", "working", "all"]
+"""Which stored sessions come back when a supervisor is opened: none, those that had work, or all that have not ended."""
+
+_AT_ONCE = 100
+
+
+@frozen(kw_only=True)
+class NotResumed:
+    """A stored session that did not come back by itself, and is as it was.
+
+    Attributes:
+        session_id: Which one.
+        scope: Of which scope.
+        error: Why.
+    """
+
+    session_id: SessionId
+    scope: str
+    error: AgentrailError
+
+
+class ResumingDoor(ABC):
+    """The calls of a supervisor about stored sessions."""
+
+    _keeping: Keeping | None
+    _revive: Revive | None
+
+    async def resume_session(
+        self,
+        session_id: str,
+        options: SessionOptions | None = None,
+        /,
+        *,
+        force: bool = False,
+        model: str | Provider | None = None,
+        **given: Unpack[SessionKeywords],
+    ) -> Session:
+        """Bring a stored session back, with the sessions that work for it, and return its handle.
+
+        What it knows comes from its journal. Its code does not: tools, plugins, and a model that is an object are given here, else by the
+        `revive` of `open_supervisor`; a model string is looked up again, and a plugin is found where its class was defined. What was at
+        work when its process stopped is decided by the core, effect for effect, and told by `SessionRecovered`.
+
+        Args:
+            session_id: Its id; of a root.
+            options: All options in one value; what the journal knows, it knows better.
+            force: Whether it is taken from an owner that is alive, as far as the store knows; that one ends it then.
+            model: As of `start_session`; None for the model string that it was started with.
+            **given: Other options of `start_session`, such as `tools`; and `scope`, the one that it was started in.
+
+        Raises:
+            OptionError: Your move: there is no store, a child is meant, or options that cannot be.
+            SessionNotFound: Your move: the store has none of this id; `nearest` are like it.
+            AlreadyStarted: It is alive here; `handle` is its handle.
+            HeldBy: Another node owns it.
+            SessionDown: It has ended, or the supervisor is closing.
+            Unrevivable: Your move: each tool, plugin, agent or model that it had and that was not given. It is untouched.
+            JournalCorrupt: A record is damaged.
+            StoreUnavailable: The store takes nothing for now.
+
+        Cancellation: Until it is taken over nothing was done; then it is owned by this node, and can be resumed here.
+        """
+        chosen: dict[str, Any] = dict(given)
+        scope = chosen.pop("scope", NO_SCOPE if options is None else options.scope)
+        refuse(
+            fault_of_text("session_id", session_id),
+            fault_of_scope("scope", scope),
+            fault_of_flag("force", force),
+        )
+        if model is not None:
+            chosen["model"] = model
+        if options is not None and chosen:
+            raise OptionError(["options came in one value and as keywords: give them in one way"])
+        wanted = WantedSession(session_id=SessionId(session_id), scope=scope, force=force)
+        return await self._bring_back(wanted, partial(self._give, options, chosen))
+
+    async def find(
+        self,
+        filters: Filters = Filters(),  # noqa: B008 - frozen
+        *,
+        after: tuple[str, str] | None = None,
+        limit: int = 100,
+    ) -> Sequence[StoredSession]:
+        """Look for sessions in the store, alive or not, without reading their journals.
+
+        Args:
+            filters: Which ones.
+            after: Behind which scope and id to go on; None to begin.
+            limit: How many at most.
+
+        Returns:
+            In the order of their scopes and ids.
+
+        Raises:
+            OptionError: Your move: there is no store.
+            StoreUnavailable: It cannot be read now.
+
+        Cancellation: At once.
+        """
+        await trio.lowlevel.checkpoint()
+        keeping = self._store_of("find")
+        return await keeping.read(partial(keeping.store.find, filters, after=after, limit=limit))
+
+    async def resume_all(self, which: Resume) -> tuple[NotResumed, ...]:
+        """Bring stored sessions back that nobody owns any more. One that cannot come back keeps no other from it.
+
+        Args:
+            which: Those that had work, or all that have not ended.
+
+        Returns:
+            What did not come back, and why.
+
+        Raises:
+            OptionError: Your move: there is no store, or `which` is none of the three.
+            StoreUnavailable: It cannot be read now.
+
+        Cancellation: Those that are back stay.
+        """
+        if which not in ("none", "working", "all"):
+            raise OptionError([f"resume is {which!r:.80}: expected 'none', 'working' or 'all'"])
+        keeping = self._store_of("resume")
+        failed: list[NotResumed] = []
+        seen: set[tuple[str, str]] = set()
+        while which != "none":
+            found = await keeping.read(partial(self._next_of, which, seen, keeping))
+            if not found:
+                break
+            for one in found:
+                seen.add((one.scope, one.session))
+                wanted = WantedSession(
+                    session_id=one.session,
+                    scope=one.scope,
+                    cause="gone" if one.node else "start",
+                    is_asked=False,
+                )
+                try:
+                    await self._bring_back(wanted, partial(self._give, None, {}))
+                except AgentrailError as error:
+                    LOGGER.warning("session %s was not resumed: %s", one.session, error)
+                    failed.append(NotResumed(session_id=one.session, scope=one.scope, error=error))
+        return tuple(failed)
+
+    def _next_of(
+        self, which: Resume, seen: set[tuple[str, str]], keeping: Keeping
+    ) -> tuple[StoredSession, ...]:
+        """Give the next roots that are to come back. This blocks."""
+        if which == "working":
+            found = keeping.store.orphans(len(seen) + _AT_ONCE)
+        else:
+            after = max(seen) if seen else None
+            filters = Filters(only_roots=True, has_ended=False)
+            found = keeping.store.find(filters, after=after, limit=_AT_ONCE)
+        return tuple(one for one in found if (one.scope, one.session) not in seen)
+
+    def _give(
+        self, options: SessionOptions | None, given: Mapping[str, Any], opening: StoredOpening
+    ) -> SessionOptions | Mapping[str, Any]:
+        if options is not None:
+            return options
+        revived = None if self._revive is None else self._revive(opening)
+        if isinstance(revived, SessionOptions):
+            return revived
+        return {**(revived or {}), **given}
+
+    def _store_of(self, call: str) -> Keeping:
+        if self._keeping is None:
+            message = f"{call} needs a store: open_supervisor(store='sqlite:'), or 'memory:' for tests"
+            raise OptionError([message])
+        return self._keeping
+
+    @abstractmethod
+    async def _bring_back(self, wanted: WantedSession, give: Callable[[StoredOpening], Any]) -> Session: ...

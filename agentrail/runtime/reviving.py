@@ -1,0 +1,281 @@
+"""What a stored session comes to: its journal is read and folded, in a worker thread, without any effect. No loop enters.
+
+Code is not stored. Plugins come from what the caller gives, by their names, else from where they were defined; a plugin that is not
+there is said by name, because a guard that is missing must not be missed.
+"""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from attrs import field, frozen
+
+from agentrail.abc.store import Store, StoredSession
+from agentrail.core.journal.bodies import decode_opened, join_blobs
+from agentrail.core.journal.folding import Folded, Sources, first_state, fold, walk
+from agentrail.core.journal.record import TAKEN, Record, Tail
+from agentrail.core.protocol.effects import Publish
+from agentrail.core.protocol.plugin_record import PluginRecord
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.session.state import SessionConfig, SessionState
+from agentrail.core.session.state_codec import decode_config, decode_session
+from agentrail.core.stack.loading import Ask
+from agentrail.core.stack.plugin import Plugin
+from agentrail.errors import CodecError, PluginError, Unrevivable
+from agentrail.events import Event
+from agentrail.logs import Logger
+from agentrail.messages import SessionId
+from agentrail.otp.edges import call_guarded
+from agentrail.runtime.snapshots import is_sound
+
+LOGGER: Final = Logger("agentrail.runtime")
+
+REPLAYED_RECORDS: Final = 200
+"""Of how many records the events are at hand again for subscribers that come back."""
+
+_PAGE: Final = 1_000
+
+
+@frozen(kw_only=True)
+class StoredOpening:
+    """What is known of a stored session before any of its code is there: for who has to find that code.
+
+    Attributes:
+        session_id: Which session.
+        scope: Of which scope; empty for one without.
+        origin: Where its code comes from, as it was opened with; empty for nowhere.
+        config: What it was started with; the model that it has by now may be another one.
+        tools: The names of its tools when it began.
+        plugins: What stands for its plugins when it began.
+    """
+
+    session_id: SessionId
+    scope: str
+    origin: str
+    config: SessionConfig
+    tools: tuple[str, ...]
+    plugins: tuple[PluginRecord, ...]
+
+
+@frozen(kw_only=True)
+class Revived:
+    """What a journal comes to.
+
+    Attributes:
+        stored: How the store has it.
+        state: What the session knows.
+        tail: Where the journal ends.
+        begun: The open effects that may have begun.
+        attempt: How many owners in a row came without anything happening.
+        events: What its last records published, oldest first; those that are never replayed are left out.
+        snapshot: Behind which record its newest snapshot stands; 0 for none.
+    """
+
+    stored: StoredSession
+    state: SessionState
+    tail: Tail
+    begun: tuple[EffectId, ...] = ()
+    attempt: int = 0
+    events: tuple[Event, ...] = field(default=(), repr=False)
+    snapshot: int = 0
+
+
+class PluginFinder:
+    """Finds the code of stored plugins, and remembers what it did not find."""
+
+    def __init__(self, given: Mapping[str, Plugin]) -> None:
+        """Look among these first.
+
+        Args:
+            given: By their names.
+        """
+        self._given = given
+        self.missing: dict[str, None] = {}
+
+    def __call__(self, record: PluginRecord) -> Plugin | type[Plugin] | None:
+        """Find the code of one; None where it is not there."""
+        found = self._given.get(record.name) or found_at(record.origin)
+        if found is None:
+            self.missing[f"plugin {record.name!r} (version {record.version!r}, from {record.origin})"] = None
+        return found
+
+
+def found_at(origin: str) -> Any:
+    """Give what stands at `package.module:NAME`; None where nothing does, or it cannot be imported."""
+    module, _, name = origin.partition(":")
+    if not name or "<" in name:
+        return None
+
+    def find() -> Any:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+        return found
+
+    return call_guarded(lambda _: None, find)
+
+
+def fault_of_origin(record: PluginRecord) -> str | None:
+    """Say what is wrong with a plugin that comes to a stored session: another process has to find it by where it was defined."""
+    if found_at(record.origin) is not None:
+        return None
+    return (
+        f"plugin {record.name!r} is defined at {record.origin!r}, where no other process finds it, and the session is kept in a store: "
+        "make it importable as package.module:NAME, give it to start_session and resume_session, or use store='memory:'"
+    )
+
+
+def opening_of(store: Store, stored: StoredSession) -> StoredOpening:
+    """Read how a session began. This blocks.
+
+    Raises:
+        SessionNotFound, Trimmed, StoreUnavailable: As of `Store.read`.
+        CodecError: It is of a newer version.
+    """
+    (first,) = store.read(stored.scope, stored.session, 0, 1)
+    opened = decode_opened(join_blobs(first.body, store.blob))
+    document = msgspec.json.decode(bytes(opened.state))
+    config = document["session_state"]["data"]["config"]
+    head = {name: document[name] for name in ("codec", "tools", "plugins")}
+    plugins = [
+        PluginRecord(
+            name=one["name"], version=one["version"], origin=one["origin"], options=one.get("options")
+        )
+        for one in document["plugins"]
+    ]
+    numbers = document["session_state"]["data"]["tools"]["tools"]
+    return StoredOpening(
+        session_id=stored.session,
+        scope=stored.scope,
+        origin=opened.origin,
+        config=decode_config(msgspec.json.encode({**head, "kind": "config", "config": config})),
+        tools=tuple(document["tools"][number]["name"] for number in numbers),
+        plugins=tuple(plugins),
+    )
+
+
+def revive(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) -> Revived:
+    """Read a journal, and fold it. This blocks, and carries nothing out.
+
+    Args:
+        store: Where it is.
+        stored: Which one.
+        finder: Finds the code of its plugins.
+        ask: How handlers are called.
+
+    Raises:
+        Unrevivable: Your move: a plugin is not there.
+        JournalCorrupt, Erased, CodecError, PluginError: As of `fold`.
+        SessionNotFound, Trimmed, StoreUnavailable: As of `Store.read`.
+    """
+    read = partial(read_after, store, stored.scope, stored.session)
+    sources = Sources(
+        resolve=finder,
+        ask=ask,
+        blob=store.blob,
+        state_at=lambda seq: _state_at(read(0)[:seq], finder, ask, store),
+    )
+    try:
+        start, tail = _newest_snapshot(store, stored, finder, ask)
+        records = read(tail.seq)
+        if start is None:
+            start = first_state(records, sources)
+        folded, events = _fold(start, records, tail, sources)
+    except PluginError:
+        if finder.missing:
+            raise Unrevivable(stored.session, missing=tuple(finder.missing)) from None
+        raise
+    return Revived(
+        stored=stored,
+        state=folded.state,
+        tail=folded.tail,
+        begun=folded.begun,
+        attempt=folded.attempt,
+        events=events,
+        snapshot=tail.seq,
+    )
+
+
+def taken_on(
+    store: Store, revived: Revived, stored: StoredSession, finder: PluginFinder, ask: Ask
+) -> Revived:
+    """Go on behind what was read before the session was taken: mostly the record of that alone. This blocks.
+
+    Args:
+        store: Where it is.
+        revived: What was read.
+        stored: How the store has it by now.
+        finder: As of `revive`.
+        ask: As of `revive`.
+
+    Raises:
+        Unrevivable, JournalCorrupt, CodecError, PluginError, StoreUnavailable: As of `revive`.
+    """
+    rest = read_after(store, stored.scope, stored.session, revived.tail.seq)
+    if any(record.kind != TAKEN for record in rest):
+        return revive(store, stored, finder, ask)
+    folded = fold(revived.state, rest, tail=revived.tail, begun=revived.begun)
+    return Revived(
+        stored=stored,
+        state=folded.state,
+        tail=folded.tail,
+        begun=revived.begun,
+        attempt=revived.attempt + folded.attempt,
+        events=revived.events,
+        snapshot=revived.snapshot,
+    )
+
+
+def read_after(store: Store, scope: str, session: SessionId, after: int) -> tuple[Record, ...]:
+    """Read all records behind a number. This blocks."""
+    records: list[Record] = []
+    while page := store.read(scope, session, after, _PAGE):
+        records += page
+        after = page[-1].seq
+        if len(page) < _PAGE:
+            break
+    return tuple(records)
+
+
+def _newest_snapshot(
+    store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask
+) -> tuple[SessionState | None, Tail]:
+    """Give the newest snapshot that is sound, of this journal, and can be read; None and the beginning where there is none."""
+    for snapshot in store.snapshots(stored.scope, stored.session, stored.tail.seq):
+        fault: str | None = None
+        behind = store.read(stored.scope, stored.session, snapshot.seq - 1, 1)
+        if not is_sound(snapshot) or not behind or behind[0].hash != snapshot.hash:
+            fault = "its hash does not belong to it"
+        else:
+            try:
+                state = decode_session(snapshot.state, finder, ask=ask)
+            except CodecError as error:
+                fault = str(error)
+            else:
+                return state, Tail(seq=snapshot.seq, epoch=behind[0].epoch, hash=snapshot.hash)
+        LOGGER.warning(
+            "session %s: its snapshot behind record %s is ignored: %s", stored.session, snapshot.seq, fault
+        )
+    return None, Tail()
+
+
+def _fold(
+    start: SessionState, records: Sequence[Record], tail: Tail, sources: Sources
+) -> tuple[Folded, tuple[Event, ...]]:
+    """Fold records; of the last ones keep what they published, too."""
+    cut = max(0, len(records) - REPLAYED_RECORDS)
+    head = fold(start, records[:cut], tail=tail, sources=sources) if cut else Folded(state=start, tail=tail)
+    last = fold(head.state, records[cut:], tail=head.tail, begun=head.begun, sources=sources)
+    if head.drift is not None or last.drift is not None:
+        LOGGER.warning("newer code makes another history: %s", head.drift or last.drift)
+        return last, ()
+    steps = walk(head.state, records[cut:], tail=head.tail, sources=sources)
+    events = [effect.event for one in steps for effect in one.effects if isinstance(effect, Publish)]
+    return last, tuple([one for one in events if one.meta is not None and not one.meta.ephemeral])
+
+
+def _state_at(records: Sequence[Record], finder: PluginFinder, ask: Ask, store: Store) -> SessionState:
+    sources = Sources(resolve=finder, ask=ask, blob=store.blob)
+    return fold(first_state(records, sources), records, sources=sources).state

@@ -1,0 +1,324 @@
+"""The journal of a live session: each of its steps is recorded here, handed to the writer, and its effects wait for that.
+
+It lives as long as the session, across crashes of its actor. Nothing in here waits: the actor steps, hands over and goes on, and
+is told by a message in its mailbox when something that waited may leave. A session without a store has none of it.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, Protocol
+
+import trio
+
+from agentrail.abc.store import Append, Standing
+from agentrail.core.journal.bodies import split_blobs
+from agentrail.core.journal.record import Draft, Tail, sealed
+from agentrail.core.journal.recording import Recorder, closed_draft
+from agentrail.core.protocol.effects import Effect
+from agentrail.core.protocol.signals import (
+    AbortCycle,
+    AbortTool,
+    Asked,
+    MessagesQuery,
+    ReceiptQuery,
+    Recovered,
+    ReplyQuery,
+    Signal,
+    SignalId,
+    SnapshotQuery,
+    StatusQuery,
+    StopSession,
+)
+from agentrail.core.session.state import SessionState
+from agentrail.errors import AgentrailError, CodecError, StoreUnavailable
+from agentrail.logs import Logger
+from agentrail.messages import SessionId
+from agentrail.runtime.outbox import HeldEffect, Leaving, Outbox
+from agentrail.runtime.snapshots import is_at_rest, is_due, make_snapshot
+from agentrail.runtime.standing import standing_of
+from agentrail.runtime.store_writer import Writer
+from agentrail.runtime.task_group import Control
+
+LOGGER: Final = Logger("agentrail.runtime")
+
+STOPS: Final[tuple[type[Asked], ...]] = (AbortCycle, AbortTool, StopSession)
+"""What is taken also while the store takes nothing: it stops work, and that is never refused."""
+
+_HARMLESS: Final[tuple[type[Asked], ...]] = (
+    *STOPS,
+    StatusQuery,
+    MessagesQuery,
+    SnapshotQuery,
+    ReplyQuery,
+    ReceiptQuery,
+)
+
+
+class MayLeave(Control):
+    """A control message to the session: something that waited for its record may leave, or no record is taken any more."""
+
+
+_MAY_LEAVE: Final = MayLeave()
+
+
+class Notified(Protocol):
+    """The mailbox of a session."""
+
+    def put_control(self, message: object) -> None:
+        """Put a message that overtakes all others."""
+
+
+class Callers(Protocol):
+    """Where the callers of a session wait."""
+
+    def give_up(self, to: SignalId, error: StoreUnavailable) -> None:
+        """Raise an error where a caller waits whom the store may keep waiting no longer."""
+
+
+class Stepped:
+    """A step that was taken, and what is recorded of it.
+
+    Attributes:
+        before: What the signal met.
+        after: What the session knows behind it.
+        effects: What it decided.
+        drafts: What is recorded; may be none.
+    """
+
+    __slots__ = ("after", "before", "drafts", "effects")
+
+    def __init__(
+        self,
+        before: SessionState,
+        after: SessionState,
+        effects: tuple[Effect, ...],
+        drafts: tuple[Draft, ...],
+    ) -> None:
+        self.before: SessionState = before
+        self.after: SessionState = after
+        self.effects: tuple[Effect, ...] = effects
+        self.drafts: tuple[Draft, ...] = drafts
+
+
+class SessionJournal:
+    """What is recorded of a live session, and what waits for that.
+
+    Attributes:
+        first: The first signal of a session that comes back; None behind that, and of one that begins.
+        seen_up_to: The number of the last event that was published before it came back.
+        outbox: What waits.
+        durable: The number up to which its records are durable.
+        refusal: Why no record of it is taken any more; None while they are.
+        tail: Where the journal ends, with what was handed over.
+        writer: Who writes it.
+    """
+
+    __slots__ = (
+        "_callers",
+        "_changed",
+        "_is_told",
+        "_latest",
+        "_mailbox",
+        "_recorder",
+        "_scope",
+        "_session",
+        "_snapshot",
+        "durable",
+        "first",
+        "outbox",
+        "refusal",
+        "seen_up_to",
+        "tail",
+        "writer",
+    )
+
+    def __init__(  # noqa: PLR0913 - what a journal goes on with
+        self,
+        state: SessionState,
+        tail: Tail,
+        writer: Writer,
+        mailbox: Notified,
+        callers: Callers,
+        *,
+        first: Recovered | None = None,
+        snapshot: int = 0,
+    ) -> None:
+        """Go on behind what is durable.
+
+        Args:
+            state: What that came to.
+            tail: Where the journal ends.
+            writer: Who writes what comes.
+            mailbox: Of the session, which is told that something may leave.
+            callers: Of the session.
+            first: The first signal of a session that comes back.
+            snapshot: Behind which record its newest snapshot stands; 0 for none.
+        """
+        self.first: Recovered | None = first
+        self.seen_up_to: int = state.data.seq
+        self._snapshot = snapshot
+        self.outbox: Outbox = Outbox()
+        self.durable: int = tail.seq
+        self.refusal: AgentrailError | None = None
+        self.tail: Tail = tail
+        self.writer: Writer = writer
+        self._recorder = Recorder(state)
+        self._latest = state
+        self._mailbox = mailbox
+        self._callers = callers
+        self._scope = state.data.config.scope
+        self._session: SessionId = state.data.config.session_id
+        self._is_told = False
+        self._changed: trio.Event | None = None
+
+    # --- a step
+
+    def noted(
+        self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
+    ) -> Stepped:
+        """Say what is recorded of a step. Nothing is handed over yet.
+
+        Args:
+            before: What the signal met.
+            signal: As it was stepped.
+            after: What that came to.
+            effects: What it decided.
+
+        Raises:
+            CodecError: The signal cannot be written.
+        """
+        return Stepped(before, after, effects, self._recorder.note(before, signal, after, effects))
+
+    def hand_over(self, stepped: Stepped) -> Leaving:
+        """Hand the records of a step to the writer, and let its effects wait for them.
+
+        Returns:
+            What of the effects does not wait.
+        """
+        self._latest = stepped.after
+        drafts = stepped.drafts
+        if self.refusal is not None:
+            drafts = ()
+        elif stepped.after.ended and not stepped.before.ended:
+            drafts = (*drafts, self._closed(stepped.after, drafts))
+        if drafts:
+            self._record(drafts)
+        if self.refusal is not None:
+            return Outbox().put(1, stepped.effects, stepped.before, stepped.after, is_recorded=True)
+        if self.outbox.is_empty and self.durable == self.tail.seq:
+            return Leaving(at_once=stepped.effects)
+        leaving = self.outbox.put(
+            self.tail.seq, stepped.effects, stepped.before, stepped.after, is_recorded=bool(drafts)
+        )
+        if not self.writer.is_available:
+            self._give_callers_up()
+        return leaving
+
+    def _closed(self, after: SessionState, drafts: tuple[Draft, ...]) -> Draft:
+        at_ms = drafts[-1].at_ms if drafts else after.data.started_at_ms
+        return closed_draft(after.data.stopping or "ended", at_ms=at_ms, events=after.data.seq)
+
+    def _record(self, drafts: Sequence[Draft]) -> None:
+        """Hand records over: they are written from here on, whatever becomes of the session."""
+        blobs: dict[str, bytes] = {}
+        small = [_without_blobs(draft, blobs) for draft in drafts]
+        records, self.tail = sealed(small, self.tail, scope=self._scope, session=self._session)
+        store = self.writer.store
+        if store.is_immediate and self.outbox.is_empty and self.durable == records[0].seq - 1:
+            append = Append(records=records, standing=self.standing(), blobs=blobs)
+            outcome = self.writer.commit((append,))
+            if outcome.trouble is None:
+                answer = outcome.answers[0]
+                if answer is None:
+                    self.durable = self.tail.seq
+                else:
+                    self.refused(answer)
+                return
+        self.writer.put(self, records, blobs)
+
+    # --- snapshots
+
+    def look_for_snapshot(self, state: SessionState) -> None:
+        """Take a snapshot where one is due, and the session is at rest with all that it did durable."""
+        if is_due(self._snapshot, self.tail.seq) and is_at_rest(state):
+            self.put_snapshot(state)
+
+    def put_snapshot(self, state: SessionState) -> None:
+        """Hand a snapshot to the store, which may as well fail; not in the middle of work, and not of what may be taken back."""
+        is_whole = self.refusal is None and self.durable == self.tail.seq != self._snapshot
+        if not is_whole or not is_at_rest(state):
+            return
+        try:
+            snapshot = make_snapshot(state, self.tail)
+        except CodecError as error:
+            LOGGER.warning("session %s: no snapshot can be made of it: %s", self._session, error)
+            return
+        self._snapshot = self.tail.seq
+        self.writer.post(partial(self.writer.store.put_snapshot, snapshot))
+
+    # --- what may leave
+
+    def next_durable(self) -> HeldEffect | None:
+        """Take the next effect that may leave; None when there is none, until the session is told again."""
+        self._is_told = False
+        return self.outbox.next_durable(self.durable)
+
+    async def wait_changed(self) -> None:
+        """Wait until something may leave, or it is known that nothing will for now.
+
+        Cancellation: Always a checkpoint.
+        """
+        self._changed = trio.Event()
+        await self._changed.wait()
+
+    def check_admission(self, signal: Asked) -> None:
+        """Refuse what would have to be acknowledged while no record can be.
+
+        Raises:
+            StoreUnavailable: The store takes nothing for now.
+        """
+        if not self.writer.is_available and not isinstance(signal, _HARMLESS):
+            raise self.writer.unavailable_error()
+
+    # --- what the writer tells
+
+    def standing(self) -> Standing:
+        """Say how the session stands behind its last record."""
+        return standing_of(self._latest)
+
+    def written(self, up_to: int) -> None:
+        """Hear that all records up to this number are durable."""
+        self.durable = up_to
+        self._tell()
+
+    def refused(self, error: AgentrailError) -> None:
+        """Hear that no record of it will be taken any more: nothing that waits was seen by anyone, and nothing of it ever is."""
+        self.refusal = error
+        self.outbox.clear()
+        self._tell()
+
+    def kept_waiting(self, error: StoreUnavailable) -> None:
+        """Hear that the store takes nothing for now: who waits for an answer is told so, and what was decided goes on."""
+        del error
+        self._give_callers_up()
+        if self._changed is not None:
+            self._changed.set()
+
+    def _give_callers_up(self) -> None:
+        for answer in tuple(self.outbox.callers()):
+            self._callers.give_up(answer.to, self.writer.unavailable_error())
+
+    def _tell(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+        elif not self._is_told:
+            self._is_told = True
+            self._mailbox.put_control(_MAY_LEAVE)
+
+
+def _without_blobs(draft: Draft, blobs: dict[str, bytes]) -> Draft:
+    body, large = split_blobs(draft.body)
+    if body is draft.body:
+        return draft
+    blobs.update(large)
+    return Draft(at_ms=draft.at_ms, kind=draft.kind, body=body, does=draft.does, events=draft.events)

@@ -1,0 +1,181 @@
+"""The sessions below others: those that work for a call, for a tool, or in the background; begun, found again, resumed and ended."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import trio
+from attrs import define
+
+from agentrail.abc import Error, ToolOutcome, timeout_seconds_of
+from agentrail.core.policy.budget import spent_of
+from agentrail.core.protocol.effects import ResumeChild, StartAgent
+from agentrail.errors import SessionDown
+from agentrail.messages import SessionId
+from agentrail.otp.child_specs import Restart
+from agentrail.runtime.assembly import Dependencies
+from agentrail.runtime.background import is_untouched, prompt_cell, run_agent
+from agentrail.runtime.branch import Branch
+from agentrail.runtime.children import (
+    Deliver,
+    assemble_child,
+    resume_for_call,
+    run_for_call,
+    run_for_tool,
+)
+from agentrail.runtime.ending import CHILD_STOP_WITHIN_SECONDS, end_child, stop_quietly
+from agentrail.runtime.handle import Session
+from agentrail.runtime.keeping import Keeping
+from agentrail.runtime.ports import AgentLine, AgentWork, ChildUsage, ChildWork, Ports
+from agentrail.runtime.put_to_rest import leave_quietly
+from agentrail.runtime.resuming import child_ids_of
+from agentrail.runtime.scopes import key_of
+from agentrail.runtime.session import SessionCell
+from agentrail.runtime.workspace import Workspace
+
+
+@define(eq=False)
+class SessionEntry:
+    """A session under supervision.
+
+    Attributes:
+        cell: What survives its actor.
+        workspace: What is closed when it is gone.
+        branch: What runs behind its actor.
+    """
+
+    cell: SessionCell
+    workspace: Workspace
+    branch: Branch
+
+
+class SessionsBelow(ABC):
+    """What a supervisor does for sessions that work for others."""
+
+    _entries: dict[str, SessionEntry]
+    _dependencies: Dependencies
+    _keeping: Keeping | None
+    _nursery: trio.Nursery
+    _down: str | None
+
+    @abstractmethod
+    def _begin(self, cell: SessionCell, workspace: Workspace, restart: Restart) -> Session: ...
+
+    @abstractmethod
+    def _live(self, key: str) -> SessionEntry | None: ...
+
+    async def _begin_journal(self, cell: SessionCell, keeping: Keeping) -> None:
+        """Begin the journal of a session that is about to begin.
+
+        Raises:
+            AlreadyExists, StoreUnavailable, OptionError: As of `start_session`.
+            SessionDown: The supervisor closed meanwhile.
+        """
+        await keeping.begin(cell)
+        if self._down is not None:
+            raise SessionDown(cell.ports.session_id, self._down)
+
+    async def _resume_child(
+        self, effect: ResumeChild, ports: Ports, deliver: Deliver, usage: ChildUsage
+    ) -> ToolOutcome:
+        parent = self._entries[ports.key].cell
+        child_id = child_ids_of(ports.session_id, effect)[-1]
+        entry = self._live(key_of(ports.scope, child_id))
+        journal = None if entry is None else entry.cell.journal
+        if entry is None or journal is None:
+            text = f"[Outcome unknown: the session that worked for {effect.name} is not there any more]"
+            return Error(text=text)
+        cell = entry.cell
+        usage.session_id = None
+        try:
+            if is_untouched(cell):  # its process stopped between its beginning and its prompt
+                call = next(one for one in parent.state.data.batch if one.call.call_id == effect.call_id)
+                prompt_cell(cell, str(call.arguments.get("description", "")), None)
+            seconds = timeout_seconds_of(parent.tool_of(effect.call_id)) or ports.tool_timeout_seconds
+            seen = (cell.bus.last_seq - len(cell.bus.kept), journal.seen_up_to)
+            return await resume_for_call(effect, Session(cell), seen, deliver, seconds)
+        finally:
+            await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
+
+    async def _run_child(
+        self, task: ChildWork, ports: Ports, deliver: Deliver, usage: ChildUsage
+    ) -> ToolOutcome:
+        parent = self._entries[ports.key].cell
+        open_child = partial(self._open_child, parent, usage)
+        if task.effect.wish is not None:
+            return await run_for_tool(task, open_child, deliver)
+        seconds = timeout_seconds_of(parent.tool_of(task.effect.call_id)) or ports.tool_timeout_seconds
+        return await run_for_call(task, open_child, deliver, seconds)
+
+    @asynccontextmanager
+    async def _open_child(
+        self, parent: SessionCell, usage: ChildUsage, task: ChildWork
+    ) -> AsyncIterator[Session]:
+        cell = assemble_child(parent, task, fresh_id=f"s-{self._dependencies.outside.ids(6)}")
+        await trio.lowlevel.checkpoint()
+        if self._down is not None or self._live(cell.ports.key) is not None:
+            raise SessionDown(cell.ports.session_id, self._down or "a session of this id is alive already")
+        if self._keeping is not None:
+            await self._begin_journal(cell, self._keeping)
+        # The sandbox is its parent's, who closes it: this workspace is never opened.
+        workspace = Workspace(self._dependencies.make_sandbox, "local", cell.ports.working_dir)
+        child = self._begin(cell, workspace, "temporary")
+        try:
+            yield child
+        finally:
+            await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
+
+    async def _run_agent(self, effect: StartAgent, ports: Ports, deliver: Deliver, line: AgentLine) -> str:
+        parent = self._entries[ports.key].cell
+        return await run_agent(
+            AgentWork(effect=effect), partial(self._open_agent, parent, line.usage), deliver, line
+        )
+
+    @asynccontextmanager
+    async def _open_agent(
+        self, parent: SessionCell, usage: ChildUsage, work: AgentWork
+    ) -> AsyncIterator[tuple[SessionCell, bool]]:
+        cell, is_new = await self._agent_of(parent, work)
+        usage.session_id = cell.ports.session_id
+        try:
+            yield cell, is_new
+        finally:
+            usage.spent = spent_of(cell.state.data.usage, cell.state.data.ledger)
+            if parent.crash is None:  # else it is left to the next incarnation, or goes with the last
+                await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
+
+    async def _agent_of(self, parent: SessionCell, work: AgentWork) -> tuple[SessionCell, bool]:
+        """Make the session of an agent, or find the one that a crash of its parent left alive."""
+        session_id = work.effect.child_id or SessionId(f"{parent.ports.session_id}{work.own_name}")
+        live = self._live(key_of(parent.ports.scope, session_id))
+        if live is not None and live.cell.state.data.config.path[:-1] == parent.state.data.config.path:
+            return live.cell, False
+        if live is not None or work.effect.child_id is not None or self._down is not None:
+            there = "it is gone" if live is None else "a session of this id is alive already"
+            raise SessionDown(session_id, self._down or there)
+        cell = assemble_child(parent, work, fresh_id=f"s-{self._dependencies.outside.ids(6)}")
+        if self._keeping is not None:
+            await self._begin_journal(cell, self._keeping)
+        workspace = Workspace(self._dependencies.make_sandbox, "local", cell.ports.working_dir)
+        self._begin(cell, workspace, "transient")
+        return cell, True
+
+    def _stop_agents(self, parent: SessionCell) -> None:
+        """Stop what a session that crashed for good had in the background; others have stopped theirs themselves."""
+        path = parent.state.data.config.path
+        for entry in tuple(self._entries.values()):
+            if entry.cell.state.data.config.path[:-1] == path and not entry.cell.state.ended:
+                self._nursery.start_soon(stop_quietly, entry.cell, "the session above has ended", name="stop")
+
+
+async def _end_below(parent: SessionCell, cell: SessionCell, usage: ChildUsage) -> None:
+    """End a session that works for another; where that only leaves, and comes back from its journal, it leaves too.
+
+    Cancellation: Shielded and bounded.
+    """
+    if parent.journal is not None and (parent.rested is not None or parent.journal.refusal is not None):
+        with trio.move_on_after(CHILD_STOP_WITHIN_SECONDS, shield=True):
+            await leave_quietly(cell, 0)
+        return
+    await end_child(cell, usage)

@@ -1,0 +1,67 @@
+"""Snapshots: what a session knew behind one record, so that coming back need not read all of its journal. A cache, never truth."""
+
+import hashlib
+from typing import Final
+
+from agentrail.abc.store import StoredSnapshot
+from agentrail.core.journal.record import Tail
+from agentrail.core.session import owners
+from agentrail.core.session.state import Phase, SessionState
+from agentrail.core.session.state_codec import encode_session
+
+MIN_RECORDS: Final = 200
+"""How many records come at least before another snapshot is worth its bytes."""
+
+
+def is_due(last: int, now: int) -> bool:
+    """Say whether there should be a snapshot: what would have to be read is long, and half as long as what one stands for.
+
+    Args:
+        last: Behind which record the last one stands; 0 for none.
+        now: Where the journal ends.
+    """
+    return now - last > max(MIN_RECORDS, last // 2)
+
+
+def is_at_rest(state: SessionState) -> bool:
+    """Say whether a snapshot may be taken: nothing is at work, nothing is torn down, and at most people are waited for."""
+    data = state.data
+    return (
+        state.phase is Phase.IDLE
+        and not state.ended
+        and data.teardown is None
+        and data.stopping is None
+        and not data.survivors
+        and all(type(owner) is owners.OfInteraction for owner in data.open.values())
+    )
+
+
+def make_snapshot(state: SessionState, tail: Tail) -> StoredSnapshot:
+    """Make the snapshot of a session that is at rest.
+
+    Args:
+        state: What it knows behind its last record.
+        tail: Which one that is.
+
+    Raises:
+        CodecError: There is something in it that JSON does not hold.
+    """
+    text = encode_session(state)
+    config = state.data.config
+    return StoredSnapshot(
+        scope=config.scope,
+        session=config.session_id,
+        seq=tail.seq,
+        hash=tail.hash,
+        state=text,
+        check=_check_of(tail.hash, text),
+    )
+
+
+def is_sound(snapshot: StoredSnapshot) -> bool:
+    """Say whether a snapshot is what was put. Whether it is of its journal says the record that it stands behind."""
+    return snapshot.check == _check_of(snapshot.hash, snapshot.state)
+
+
+def _check_of(behind: bytes, state: bytes) -> bytes:
+    return hashlib.blake2b(behind + state, digest_size=16).digest()

@@ -1,0 +1,35 @@
+"""How a session stands, for those who look for sessions in a store without reading journals. A plain function of the state."""
+
+from typing import Final
+
+from agentrail.abc.store import Standing
+from agentrail.core.session import owners
+from agentrail.core.session.state import Phase, SessionState
+
+_IN_NO_HURRY: Final = frozenset({owners.OfInteraction, owners.OfAgent})
+"""What may be open in a session that nothing has to be done for: people decide when they like, and an agent is a session itself."""
+
+
+def standing_of(state: SessionState) -> Standing:
+    """Say how a session stands."""
+    data = state.data
+    if state.ended:
+        return Standing(has_ended=True)
+    is_working = (
+        state.phase is not Phase.IDLE
+        or bool(data.queue)
+        or data.held is not None
+        or data.teardown is not None
+        or any(type(owner) not in _IN_NO_HURRY for owner in data.open.values())
+    )
+    interactions = data.interactions
+    if not interactions:
+        return _WORKING if is_working else _IDLE
+    times = [one.asked.expires_at_ms for one in interactions if one.asked.expires_at_ms is not None]
+    return Standing(
+        is_working=is_working, waits_for=len(interactions), due_at_ms=min(times) if times else None
+    )
+
+
+_WORKING: Final = Standing(is_working=True)
+_IDLE: Final = Standing()

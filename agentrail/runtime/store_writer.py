@@ -1,0 +1,363 @@
+"""The writer: what the sessions of a supervisor record goes to their store in batches, from one thread at a time, and none of them waits.
+
+A loop of three moves, `take_batch`, `commit`, `report`, of which only the middle one blocks, in a worker thread. So what drives
+the moves, a task or a simulation, decides when each happens. A lone record is committed at once; what comes meanwhile is the
+next batch. What a store cannot take now is kept and tried again, which is harmless, because the same records again are fine.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar, cast
+
+import trio
+from attrs import define, field, frozen
+
+from agentrail.abc.store import Append, Standing, Store
+from agentrail.core.journal.record import Record
+from agentrail.errors import AgentrailError, Fenced, StoreUnavailable
+from agentrail.otp.edges import call_guarded
+from agentrail.otp.exits import keep
+from agentrail.otp.leaving import describe_bug
+from agentrail.outside import Outside, current
+from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
+
+T = TypeVar("T")
+
+MAX_BATCH: Final = 512
+"""How many sessions are committed together."""
+
+FIRST_PAUSE_SECONDS: Final = 0.02
+LONGEST_PAUSE_SECONDS: Final = 0.5
+"""Between two attempts at a store that does not take what it is given."""
+
+MAX_BUGS: Final = 3
+"""How often records are tried alone at which a store raises what no store may, before their session is given up."""
+
+
+class WriterClient(Protocol):
+    """A session whose records are written."""
+
+    def written(self, up_to: int) -> None:
+        """Hear that all records up to this number are durable."""
+
+    def refused(self, error: AgentrailError) -> None:
+        """Hear that no record of it will be taken any more."""
+
+    def kept_waiting(self, error: StoreUnavailable) -> None:
+        """Hear that the store does not take records for now, and what is to be said of that."""
+
+    def standing(self) -> Standing:
+        """Say how the session stands behind its last record."""
+
+
+@define(eq=False)
+class WriterJob:
+    """What one session has recorded since its last batch was taken.
+
+    Attributes:
+        of: The session.
+        records: In order; one at least.
+        blobs: Large values in them.
+        bugs: How often the store raised at it, alone, what it may not raise.
+    """
+
+    of: WriterClient
+    records: list[Record]
+    blobs: dict[str, bytes] = field(factory=dict)
+    bugs: int = 0
+
+    def append(self) -> Append:
+        """Make what the store is given."""
+        return Append(records=tuple(self.records), standing=self.of.standing(), blobs=self.blobs)
+
+
+@frozen
+class StoreBug(Exception):
+    """A store raised what no store may raise.
+
+    Attributes:
+        said: What it was.
+    """
+
+    said: str
+
+
+@frozen
+class BatchOutcome:
+    """What came of a batch.
+
+    Attributes:
+        answers: For each job None when it is durable, or why it never will be; empty when nothing is known.
+        trouble: Why nothing is known, and what will be said of it; None when all is.
+        is_bug: Whether the store raised what it may not raise, so that one of the jobs may be what it cannot bear.
+    """
+
+    answers: tuple[AgentrailError | None, ...] = ()
+    trouble: str | None = None
+    is_bug: bool = False
+
+
+@define(eq=False)
+class _Call:
+    function: Callable[[], Any]
+    done: trio.Event = field(factory=trio.Event)
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Writer:
+    """Gives a store what sessions record."""
+
+    def __init__(self, store: Store, *, patience_seconds: float, outside: Outside | None = None) -> None:
+        """Begin with nothing to write.
+
+        Args:
+            store: To which.
+            patience_seconds: How long a batch may take before the store counts as unavailable.
+            outside: Where functions that block are run; None for what is in place here.
+        """
+        self.store: Store = store
+        self.patience_seconds: float = patience_seconds
+        self._outside = outside or current()
+        # Its own: the threads of others may all be busy, and then nothing would ever be durable.
+        self._limiter = trio.CapacityLimiter(1)
+        self._jobs: dict[WriterClient, WriterJob] = {}
+        self._again: deque[WriterJob] = deque()  # to be tried one by one
+        self._calls: deque[_Call] = deque()
+        self._under_way: tuple[WriterJob, ...] = ()
+        self._since: float | None = None
+        self._trouble = ""
+        self._unavailable: StoreUnavailable | None = None
+        self._has_work = trio.Event()
+        self._is_back = trio.Event()
+        self._is_back.set()
+        self._is_empty = trio.Event()
+        self._began = trio.Event()
+
+    # --- what sessions call
+
+    def put(
+        self, of: WriterClient, records: Sequence[Record], blobs: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Take records, without waiting. They are written whatever becomes of the caller.
+
+        Args:
+            of: The session, which is told what became of them.
+            records: Behind those that it gave before.
+            blobs: Large values in them.
+        """
+        job = self._jobs.get(of)
+        if job is None:
+            job = self._jobs[of] = WriterJob(of, [])
+        job.records.extend(records)
+        if blobs:
+            job.blobs.update(blobs)
+        self._wake()
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Let the store do something else that writes, between two batches, and wait for it.
+
+        Raises:
+            BaseException: What the function raised.
+            StoreUnavailable: The store does not take anything for now.
+
+        Cancellation: What has not begun is not done; what has is, and its result is thrown away.
+        """
+        if self._unavailable is not None:
+            await trio.lowlevel.checkpoint()
+            raise self.unavailable_error()
+        call = _Call(function)
+        self._calls.append(call)
+        self._wake()
+        try:
+            with trio.move_on_after(self.patience_seconds):
+                await call.done.wait()
+        finally:
+            if call in self._calls:
+                self._calls.remove(call)
+        if not call.done.is_set():
+            message = f"the store did not answer within {self.patience_seconds:g} s: try again later"
+            raise StoreUnavailable(message)
+        if call.error is not None:
+            raise call.error
+        return cast("T", call.value)
+
+    def post(self, function: Callable[[], object]) -> None:
+        """Let the store do something between two batches that is not waited for, and may as well fail."""
+        self._calls.append(_Call(function))
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._is_empty.is_set():
+            self._is_empty = trio.Event()
+        self._has_work.set()
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the store takes records, as far as is known."""
+        return self._unavailable is None
+
+    def unavailable_error(self) -> StoreUnavailable:
+        """Make what callers are told while it does not."""
+        return StoreUnavailable(
+            f"the store has not taken a record for {self.patience_seconds:g} s ({self._trouble or 'it does not answer'}): "
+            "nothing is acknowledged until it does; work can be stopped all the same. Try again later, with the same client_id"
+        )
+
+    async def wait_available(self) -> None:
+        """Wait until the store takes records.
+
+        Cancellation: A checkpoint only where it has to wait.
+        """
+        while self._unavailable is not None:
+            await self._is_back.wait()
+
+    async def wait_empty(self) -> None:
+        """Wait until all that was given is written, and all is done that was asked for.
+
+        Cancellation: A checkpoint only where it has to wait. It is written all the same.
+        """
+        while not self._is_empty.is_set():
+            await self._is_empty.wait()
+
+    # --- the three moves
+
+    def take_batch(self) -> tuple[WriterJob, ...]:
+        """Take what is to be written next; empty when there is nothing."""
+        if self._again:
+            self._under_way = (self._again.popleft(),)
+            return self._under_way
+        if len(self._jobs) <= MAX_BATCH:
+            batch, self._jobs = tuple(self._jobs.values()), {}
+        else:
+            first = [of for of, _ in zip(self._jobs, range(MAX_BATCH), strict=False)]
+            batch = tuple([self._jobs.pop(of) for of in first])
+        self._under_way = batch
+        return batch
+
+    def commit(self, appends: Sequence[Append]) -> BatchOutcome:
+        """Write a batch. This blocks: it is the one move that belongs into a worker thread."""
+        try:
+            answers = call_guarded(_raise_bug, self.store.append, appends)
+        except StoreUnavailable as error:
+            return BatchOutcome(trouble=str(error))
+        except StoreBug as bug:
+            return BatchOutcome(trouble=f"the store raised {bug.said}", is_bug=True)
+        return BatchOutcome(answers)
+
+    def report(self, batch: Sequence[WriterJob], outcome: BatchOutcome) -> bool:
+        """Tell the sessions what came of a batch, and say whether it is done; else it is to be committed again."""
+        if outcome.trouble is not None:
+            self._trouble = outcome.trouble
+            return outcome.is_bug and self._set_apart(batch, outcome.trouble)
+        for job, answer in zip(batch, outcome.answers, strict=True):
+            if answer is None:
+                job.of.written(job.records[-1].seq)
+            else:
+                self._give_up(job, answer)
+        self._done()
+        return True
+
+    def _set_apart(self, batch: Sequence[WriterJob], trouble: str) -> bool:
+        """Let each job of a batch be tried alone, so that one that a store cannot bear takes no other along."""
+        if len(batch) > 1:
+            self._again.extend(batch)
+            self._under_way = ()
+            return True
+        job = batch[0]
+        job.bugs += 1
+        if job.bugs < MAX_BUGS:
+            return False
+        message = f"its journal cannot be written: {trouble}; please report it"
+        self._give_up(job, StoreUnavailable(message))
+        self._done()
+        return True
+
+    def _give_up(self, job: WriterJob, error: AgentrailError) -> None:
+        self._jobs.pop(job.of, None)  # what it recorded since goes with it
+        job.of.refused(error)
+
+    def _done(self) -> None:
+        self._under_way = ()
+        self._since = None
+        self._trouble = ""
+        if self._unavailable is not None:
+            self._unavailable = None
+            self._is_back.set()
+
+    # --- the task that drives them
+
+    async def run(self) -> None:
+        """Write until cancelled.
+
+        Cancellation: A commit that is under way is left behind in its thread; so drain the writer first.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_patience, name="patience with the store")
+            while True:
+                if not self._jobs and not self._again and not self._calls:
+                    self._is_empty.set()
+                    self._has_work = trio.Event()
+                    await self._has_work.wait()
+                while self._calls:
+                    await self._carry_out(self._calls.popleft())
+                batch = self.take_batch()
+                if batch:
+                    await self._write(batch)
+
+    async def _write(self, batch: tuple[WriterJob, ...]) -> None:
+        appends = [job.append() for job in batch]
+        pause = FIRST_PAUSE_SECONDS
+        self._begin()
+        while not self.report(batch, await self._offload(partial(self.commit, appends))):
+            await trio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def _begin(self) -> None:
+        if self._since is None:
+            self._since = trio.current_time()
+            self._began.set()
+
+    async def _offload(self, function: Callable[[], T]) -> T:
+        return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._limiter)
+
+    async def _carry_out(self, call: _Call) -> None:
+        def keep(error: BaseException) -> None:
+            call.error = error
+
+        def run() -> None:
+            call.value = call_guarded(keep, call.function)
+
+        self._begin()
+        await self._offload(run)
+        self._since = None
+        if self._unavailable is not None and not isinstance(call.error, StoreUnavailable):
+            self._done()
+        call.done.set()
+
+    async def _watch_patience(self) -> None:
+        """Say that the store is unavailable when what it was given last takes too long, tried however often."""
+        while True:
+            since = self._since
+            if since is None or self._unavailable is not None:
+                self._began = trio.Event()
+                await (self._began if since is None else self._is_back).wait()
+                continue
+            await trio.sleep_until(since + self.patience_seconds)
+            if self._since == since:
+                self._give_in()
+
+    def _give_in(self) -> None:
+        error = self._unavailable = self.unavailable_error()
+        self._is_back = trio.Event()
+        for job in (*self._under_way, *self._again, *self._jobs.values()):
+            job.of.kept_waiting(error)
+
+
+def _raise_bug(error: BaseException) -> tuple[Fenced | None, ...]:
+    if isinstance(error, StoreUnavailable):
+        raise error
+    said = describe_bug(error)[:MAX_CRASH_MESSAGE]
+    log_crash(f"the store crashed: {said}", error, keep)
+    raise StoreBug(said) from None

@@ -1,0 +1,410 @@
+"""`MemoryStore`: journals in dictionaries, under the same fence as on a disk. Nothing of it outlives the process.
+
+What is appended is as durable as it ever gets at once, so no writer thread stands in front of it. It may be handed to a second
+supervisor when the first one is gone, which then finds what the first one left: that is how tests crash a process without one.
+"""
+
+import difflib
+import threading
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from agentrail import outside
+from agentrail.abc.store import (
+    Append,
+    Cause,
+    Filters,
+    Node,
+    Opening,
+    Standing,
+    StoredSession,
+    StoredSnapshot,
+    Taken,
+)
+from agentrail.core.journal.record import Record, sealed, taken_draft
+from agentrail.errors import (
+    Fenced,
+    HeldBy,
+    OptionError,
+    SessionNotFound,
+    StillNeeded,
+    Trimmed,
+)
+from agentrail.messages import SessionId
+from agentrail.stores.memory_journal import MemoryJournal, check_same_opening, fits
+
+Key: TypeAlias = tuple[str, str]
+
+_NEIGHBOURS: Final = 32
+"""How many ids on each side of an unknown one are looked at for some that are like it."""
+
+_KEPT_SNAPSHOTS: Final = 2
+
+
+class MemoryStore:
+    """Keeps journals for as long as the process lives."""
+
+    is_immediate: Final = True
+
+    def __init__(self, *, now_ms: Callable[[], int] | None = None, lease_ms: int = 15_000) -> None:
+        """Begin without any journal.
+
+        Args:
+            now_ms: The clock of the store, in milliseconds since 1970; that of the machine unless given.
+            lease_ms: For how long a node is taken for alive after it was heard of.
+        """
+        self._clock = now_ms
+        self._lease_ms = lease_ms
+        # Between the thread that writes and those that read. It is never held for longer than one call.
+        self._lock = threading.Lock()
+        self._journals: dict[Key, MemoryJournal] = {}
+        self._keys: list[Key] = []
+        self._trees: dict[Key, list[Key]] = {}
+        self._forks: dict[Key, dict[Key, None]] = {}
+        # Dictionaries and no sets: these have an order that a seed gives.
+        self._working: dict[Key, None] = {}
+        self._timed: dict[Key, None] = {}
+        self._owned: Counter[str] = Counter()
+        self._nodes: dict[str, Node] = {}
+        self._blobs: dict[str, bytes] = {}
+        self._holders: Counter[str] = Counter()
+
+    def __repr__(self) -> str:
+        """Say how much there is."""
+        return f"MemoryStore(sessions={len(self._journals)})"
+
+    def now_ms(self) -> int:
+        """Read the store's clock: milliseconds since 1970."""
+        return int(outside.wall() * 1000) if self._clock is None else self._clock()
+
+    # --- writing
+
+    def create(self, opening: Opening) -> None:
+        """Begin a journal; see `Store.create`."""
+        first = opening.records[0]
+        key = (first.scope, first.session)
+        with self._lock:
+            there = self._journals.get(key)
+            if there is not None:
+                check_same_opening(there, opening)
+                return
+            self._check_tree(opening)
+            now = self.now_ms()
+            self._journals[key] = journal = MemoryJournal(opening, now)
+            insort(self._keys, key)
+            self._trees.setdefault((first.scope, opening.root), []).append(key)
+            if opening.forked_from is not None:
+                self._forks.setdefault((first.scope, opening.forked_from[0]), {})[key] = None
+            self._owned[opening.node] += 1
+            self._keep(journal, opening.blobs)
+            self._stand(key, journal, opening.standing)
+
+    def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
+        """Make a node the owner of a tree; see `Store.take`."""
+        with self._lock:
+            top = self._root(scope, root)
+            now = self.now_ms()
+            owner = top.node
+            if owner not in ("", node) and not force and self._is_alive(owner, now):
+                seen = self._nodes[owner]
+                raise HeldBy(
+                    root, node=owner, address=seen.address, seen_ago_ms=max(0, now - seen.seen_at_ms)
+                )
+            engine = self._nodes[node].version if node in self._nodes else ""
+            taken: list[StoredSession] = []
+            for key in self._tree(scope, root):
+                journal = self._journals[key]
+                self._own(journal, node)
+                if not journal.standing.has_ended:
+                    draft = taken_draft(
+                        node=node, cause=cause, engine=engine, at_ms=now, events=journal.records[-1].events
+                    )
+                    tail = msgspec.structs.replace(journal.tail, epoch=journal.tail.epoch + 1)
+                    journal.extend(sealed([draft], tail, scope=scope, session=journal.session)[0], now)
+                    taken.append(journal.stored())
+                elif journal is top:
+                    taken.append(journal.stored())
+            return Taken(sessions=tuple(taken))
+
+    def release(self, node: str, scope: str, root: SessionId) -> None:
+        """Let a tree have no owner, if this node is it."""
+        with self._lock:
+            top = self._journals.get((scope, root))
+            if top is None or top.node != node:
+                return
+            for key in self._tree(scope, root):
+                self._own(self._journals[key], "")
+
+    def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
+        """Write records of many sessions; see `Store.append`."""
+        refused: set[Key] = set()
+        answers: list[Fenced | None] = []
+        with self._lock:
+            now = self.now_ms()
+            for one in batch:
+                key = (one.scope, one.session)
+                fenced = self._append(key, one, now, is_behind_refused=key in refused)
+                if fenced is not None:
+                    refused.add(key)
+                answers.append(fenced)
+        return tuple(answers)
+
+    def _append(self, key: Key, one: Append, now: int, *, is_behind_refused: bool) -> Fenced | None:
+        journal = self._journals.get(key)
+        if journal is None:
+            return Fenced(one.session, durable_up_to=0)
+        if is_behind_refused or not journal.takes(one.records):
+            return Fenced(one.session, durable_up_to=journal.last_of(one.records[0].epoch))
+        new = one.records[journal.tail.seq - one.records[0].seq + 1 :]
+        # A repeated append changes nothing, and least of all how the session stood before others came behind it.
+        if new:
+            self._keep(journal, one.blobs)
+            self._stand(key, journal, one.standing)
+            # Last, so that a thread that is interrupted in between has not written, and writes all of it the next time.
+            journal.extend(new, now)
+        return None
+
+    def put_snapshot(self, snapshot: StoredSnapshot) -> None:
+        """Keep a snapshot; the last two of each session are kept."""
+        with self._lock:
+            journal = self._journals.get((snapshot.scope, snapshot.session))
+            if journal is None:
+                return
+            journal.snapshots[snapshot.seq] = snapshot
+            while len(journal.snapshots) > _KEPT_SNAPSHOTS:
+                del journal.snapshots[min(journal.snapshots)]
+
+    def beat(self, node: Node) -> None:
+        """Say that a node is alive; what was never heard of again and owns nothing is forgotten."""
+        with self._lock:
+            now = self.now_ms()
+            self._nodes[node.id] = msgspec.structs.replace(node, seen_at_ms=now)
+            self._nodes = {one.id: one for one in self._known_nodes(now)}
+
+    def delete(self, scope: str, session: SessionId) -> int:
+        """Remove a root with its tree; see `Store.delete`."""
+        with self._lock:
+            top = self._root(scope, session)
+            keys = self._tree(scope, session)
+            forks = {fork for key in keys for fork in self._forks.get(key, ())} - set(keys)
+            if forks:
+                raise StillNeeded(session, by=sorted(fork for _, fork in forks))
+            works_on = any(not self._journals[key].standing.has_ended for key in keys)
+            if works_on and self._is_alive(top.node, self.now_ms()):
+                raise StillNeeded(session, by=[f"node {top.node}"])
+            del self._trees[scope, session]
+            return sum(self._remove(key) for key in keys)
+
+    def _remove(self, key: Key) -> int:
+        journal = self._journals.pop(key)
+        del self._keys[bisect_left(self._keys, key)]
+        self._forks.pop(key, None)
+        if journal.forked_from is not None and (others := self._forks.get((key[0], journal.forked_from[0]))):
+            others.pop(key, None)
+        self._working.pop(key, None)
+        self._timed.pop(key, None)
+        self._own(journal, "")
+        size = journal.size_bytes()
+        for digest in journal.blobs:
+            self._holders[digest] -= 1
+            if not self._holders[digest]:
+                del self._holders[digest]
+                size += len(self._blobs.pop(digest))
+        return size
+
+    def trim(self, scope: str, session: SessionId, before: int) -> int:
+        """Drop records before a number, of which there must be a snapshot; see `Store.trim`."""
+        with self._lock:
+            journal = self._get(scope, session)
+            if before > journal.tail.seq:
+                raise OptionError(
+                    [
+                        f"before is {before}, and session {session!r} ends at {journal.tail.seq}: name a record of it"
+                    ]
+                )
+            if before <= journal.first_seq:
+                return 0
+            if not any(journal.is_sound(one) for one in journal.snapshots.values() if one.seq >= before):
+                fault = f"session {session!r} has no sound snapshot at record {before} or behind it: trim to where one stands"
+                raise OptionError([fault])
+            forks = sorted(
+                fork
+                for _, fork in self._forks.get((scope, session), ())
+                if self._journals[scope, fork].forks_at >= journal.first_seq
+            )
+            if forks:
+                raise StillNeeded(session, by=forks)
+            return journal.trim(before)
+
+    def close(self) -> None:
+        """Do nothing, again if you like: what is in memory goes with the last reference to it."""
+
+    # --- reading
+
+    def read(self, scope: str, session: SessionId, after: int = 0, limit: int = 1000) -> tuple[Record, ...]:
+        """Give records in order; see `Store.read`."""
+        with self._lock:
+            journal = self._get(scope, session)
+            start = after + 1 - journal.first_seq
+            if start < 0:
+                raise Trimmed(session, first=journal.first_seq)
+            return tuple(journal.records[start : start + max(0, limit)])
+
+    def find(
+        self,
+        filters: Filters = Filters(),  # noqa: B008 - frozen
+        *,
+        after: tuple[str, str] | None = None,
+        limit: int = 100,
+    ) -> tuple[StoredSession, ...]:
+        """Give sessions in the order of their scopes and ids; see `Store.find`."""
+        found: list[StoredSession] = []
+        with self._lock:
+            for key in self._candidates(filters, after):
+                if len(found) >= limit:
+                    break
+                journal = self._journals[key]
+                if fits(journal, filters):
+                    found.append(journal.stored())
+        return tuple(found)
+
+    def _candidates(self, filters: Filters, after: Key | None) -> Iterator[Key]:
+        """Give the keys that filters may fit, in order, from behind a place."""
+        few: Iterable[Key] | None = None
+        if filters.scope is not None and filters.root is not None:
+            few = self._trees.get((filters.scope, filters.root), ())
+        elif filters.is_working:
+            few = self._working
+        if few is not None:
+            yield from sorted(key for key in few if after is None or key > after)
+            return
+        start = 0 if after is None else bisect_right(self._keys, after)
+        if filters.scope is not None:
+            start = max(start, bisect_left(self._keys, (filters.scope, "")))
+        for place in range(start, len(self._keys)):
+            key = self._keys[place]
+            if filters.scope is not None and key[0] != filters.scope:
+                return
+            yield key
+
+    def get(self, scope: str, session: SessionId) -> StoredSession | None:
+        """Give one session; None where there is none of this id."""
+        with self._lock:
+            journal = self._journals.get((scope, session))
+            return None if journal is None else journal.stored()
+
+    def snapshots(
+        self, scope: str, session: SessionId, at_most: int | None = None
+    ) -> tuple[StoredSnapshot, ...]:
+        """Give what snapshots there are up to a number, the newest first."""
+        with self._lock:
+            journal = self._journals.get((scope, session))
+            if journal is None:
+                return ()
+            kept = sorted(journal.snapshots.items(), reverse=True)
+            return tuple(one for seq, one in kept if at_most is None or seq <= at_most)
+
+    def blob(self, digest: str) -> bytes | None:
+        """Give a large value by its SHA-256; None where there is none."""
+        with self._lock:
+            return self._blobs.get(digest)
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Give the nodes that were heard of and own something, or were heard of within the lease."""
+        with self._lock:
+            return tuple(self._known_nodes(self.now_ms()))
+
+    def orphans(self, limit: int = 100) -> tuple[StoredSession, ...]:
+        """Give roots of trees in which something is working and whose owner is gone."""
+        with self._lock:
+            now = self.now_ms()
+            working = ((key, self._journals[key]) for key in self._working)
+            roots = sorted({(key[0], one.root) for key, one in working if not one.standing.has_ended})
+            tops = (self._journals[root] for root in roots if root in self._journals)
+            gone = [top for top in tops if not self._is_alive(top.node, now)]
+            return tuple(top.stored() for top in gone[: max(0, limit)])
+
+    def due(self, now_ms: int, limit: int = 100) -> tuple[StoredSession, ...]:
+        """Give sessions whose timer is due at this time and whose owner is gone; those due longest first."""
+        with self._lock:
+            now = self.now_ms()
+            due = sorted(
+                (at, key)
+                for key in self._timed
+                if (at := self._journals[key].standing.due_at_ms) is not None
+                and at <= now_ms
+                and not self._is_alive(self._journals[key].node, now)
+            )
+            return tuple(self._journals[key].stored() for _, key in due[: max(0, limit)])
+
+    # --- what all of them need, with the lock held
+
+    def _get(self, scope: str, session: SessionId) -> MemoryJournal:
+        journal = self._journals.get((scope, session))
+        if journal is None:
+            nearest = self._nearest(scope, session)
+            like = f": is it {' or '.join(map(repr, nearest))}?" if nearest else ": look for it with `find`"
+            message = f"there is no session {session!r}{like}"
+            raise SessionNotFound(message, nearest=nearest)
+        return journal
+
+    def _root(self, scope: str, session: SessionId) -> MemoryJournal:
+        journal = self._get(scope, session)
+        if journal.root != session:
+            raise OptionError(
+                [f"session {session!r} belongs to the tree of {journal.root!r}: name that one instead"]
+            )
+        return journal
+
+    def _nearest(self, scope: str, session: str) -> list[str]:
+        # Those that stand beside it only, so that a wrong id costs the same among ten and among a million.
+        place = bisect_left(self._keys, (scope, session))
+        beside = self._keys[max(0, place - _NEIGHBOURS) : place + _NEIGHBOURS]
+        return difflib.get_close_matches(session, [name for of, name in beside if of == scope])
+
+    def _check_tree(self, opening: Opening) -> None:
+        """Refuse a child that an old owner begins below a tree which lives on elsewhere: its epoch alone would not tell."""
+        first = opening.records[0]
+        if opening.root != first.session and self._get(first.scope, opening.root).node != opening.node:
+            raise Fenced(first.session, durable_up_to=0)
+
+    def _tree(self, scope: str, root: SessionId) -> list[Key]:
+        """Give the sessions of a tree, the root first."""
+        return sorted(self._trees[scope, root], key=lambda key: (key[1] != root, key))
+
+    def _is_alive(self, node: str, now: int) -> bool:
+        seen = self._nodes.get(node)
+        return seen is not None and now - seen.seen_at_ms < self._lease_ms
+
+    def _known_nodes(self, now: int) -> Iterable[Node]:
+        return (one for one in self._nodes.values() if self._owned[one.id] or self._is_alive(one.id, now))
+
+    def _own(self, journal: MemoryJournal, node: str) -> None:
+        self._owned[journal.node] -= 1
+        if not self._owned[journal.node]:
+            del self._owned[journal.node]
+        journal.node = node
+        self._owned[node] += 1
+
+    def _keep(self, journal: MemoryJournal, blobs: Mapping[str, bytes]) -> None:
+        for digest, content in blobs.items():
+            if digest not in journal.blobs:
+                journal.blobs[digest] = None
+                self._holders[digest] += 1
+                # A copy where it can be edited, so that what was given stays what is kept.
+                self._blobs.setdefault(digest, bytes(content))
+
+    def _stand(self, key: Key, journal: MemoryJournal, standing: Standing) -> None:
+        journal.standing = standing
+        for keys, belongs in (
+            (self._working, standing.is_working),
+            (self._timed, standing.due_at_ms is not None and not standing.has_ended),
+        ):
+            if belongs:
+                keys[key] = None
+            else:
+                keys.pop(key, None)

@@ -1,0 +1,392 @@
+"""`SqliteStore`: journals in one file of SQLite, for one machine. One process writes it; others may read beside it.
+
+One connection writes, in whatever thread calls; each reading thread has one of its own. An error of the disk is the end of the
+connection that met it: the next call opens another, makes durable what lies in the log, and what is written again is idempotent. Pages
+that are not as they were written are set aside and salvaged by the next call that writes; `salvaged` tells what became of them.
+No Trio enters, and no session. Clock, connections and the file system below them are given.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from agentrail import outside
+from agentrail.abc.store import Append, Cause, Filters, Node, Opening, StoredSession, StoredSnapshot, Taken
+from agentrail.core.journal.record import Record
+from agentrail.errors import AgentrailError, Fenced, OptionError, StoreUnavailable
+from agentrail.messages import SessionId
+from agentrail.stores.sqlite_connections import (
+    Connect,
+    Connector,
+    ReadConnections,
+    check_sqlite,
+    connect as connect_with_apsw,
+    forget,
+    is_damage,
+    translated,
+)
+from agentrail.stores.sqlite_damage import SalvageReport
+from agentrail.stores.sqlite_files import WriteLock, check_place, no_store_at
+from agentrail.stores.sqlite_opening import look_at, open_writer, prepare, salvage_now
+from agentrail.stores.sqlite_reading import (
+    due_sessions,
+    find_sessions,
+    kept_snapshots,
+    known_nodes,
+    orphans_of,
+    read_records,
+)
+from agentrail.stores.sqlite_removing import delete_tree, trim_journal
+from agentrail.stores.sqlite_rows import fetch_session
+from agentrail.stores.sqlite_schema import SCHEMA, StoreSchema
+from agentrail.stores.sqlite_writing import (
+    append_batch,
+    create_journal,
+    forget_earlier_nodes,
+    hear_of,
+    keep_snapshot,
+    release_tree,
+    take_over_tree,
+)
+
+MAX_LOG_BYTES: Final = 16 * 1024 * 1024
+"""How large the log beside the file grows before it is swept into the file, if there is no idle moment before."""
+
+_PAGE_BYTES: Final = 4096
+
+
+class SqliteStore:
+    """Keeps journals in a file. See `Store` for what each call promises."""
+
+    is_immediate: Final = False
+
+    def __init__(  # noqa: PLR0913 - what tests put in the place of the machine
+        self,
+        path: str | os.PathLike[str],
+        *,
+        read_only: bool = False,
+        lease_ms: int = 15_000,
+        wall: Callable[[], float] | None = None,
+        connect: Connect = connect_with_apsw,
+        vfs: str | None = None,
+        mounts: Callable[[], str] | None = None,
+        schema: StoreSchema = SCHEMA,
+    ) -> None:
+        """Open a store, and make it where there is none.
+
+        Args:
+            path: Of the file, in a directory that exists. Beside it lie its log and its lock.
+            read_only: Whether it is opened beside a process that writes: then whatever writes raises `OptionError`.
+            lease_ms: For how long a node is taken for alive after it was heard of.
+            wall: The clock of the store, in seconds since 1970; that of the machine unless given.
+            connect: What opens connections.
+            vfs: The name of the file system of SQLite's to use; None for its own.
+            mounts: What gives the mounts of the machine, in the form of Linux' `mountinfo`.
+            schema: Which tables.
+
+        Raises:
+            StoreUnavailable: The directory is missing, cannot be written, or lies on another machine; or the disk is full.
+            NotAStore: Your move: the file is something else. Nothing in it was touched.
+            StoreInUse: Your move: another process writes it.
+            StoreTooNew: Your move: a newer agentrail made it. Nothing in it was touched.
+        """
+        check_sqlite(apsw.sqlite_lib_version())
+        # One name for one file: through a link there would be a second lock, and a second writer.
+        self._path = Path(path).resolve()
+        self._wall = outside.current().wall if wall is None else wall
+        self._lease_ms = lease_ms
+        self._schema = schema
+        self._connector = Connector(path=self._path, connect=connect, vfs=vfs)
+        self._readers = ReadConnections(self._connector)
+        self._writer: apsw.Connection | None = None
+        self._lock: WriteLock | None = None
+        # One thread writes; this is for the one that closes beside it, so that the lock is let go of behind the last commit.
+        self._turn = threading.RLock()
+        self._log_pages = 0
+        self._is_suspect = False
+        self._must_empty_log = False
+        self._is_closed = False
+        self._salvaged: SalvageReport | None = None
+        if read_only:
+            self._look_to_read()
+            return
+        check_place(self._path, mounts=mounts)
+        with translated(self._path):
+            look_at(self._connector, schema)
+        self._lock = WriteLock(self._path, since_ms=self.now_ms())
+        try:
+            self._open_first()
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        """Say where it is, and how it is used."""
+        state = "closed" if self._is_closed else "reads" if self._lock is None else "writes"
+        return f"SqliteStore({os.fspath(self._path)!r}, {state})"
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    @property
+    def salvaged(self) -> SalvageReport | None:
+        """What became of a damaged file since this store was opened; None when none was."""
+        return self._salvaged
+
+    def now_ms(self) -> int:
+        """Read the store's clock: milliseconds since 1970."""
+        return int(self._wall() * 1000)
+
+    # --- opening, and opening again
+
+    def _look_to_read(self) -> None:
+        if not self._path.exists():
+            raise no_store_at(self._path, "there is no such file")
+        with translated(self._path):
+            look_at(self._connector, self._schema)
+
+    def _open_first(self) -> None:
+        try:
+            with translated(self._path):
+                self._salvaged = prepare(self._connector, self._schema, now_ms=self.now_ms())
+        except OSError as error:
+            raise no_store_at(self._path, error.strerror or str(error)) from error
+        try:
+            with self._transaction() as connection:
+                forget_earlier_nodes(connection)
+        except StoreUnavailable:
+            if not self._is_suspect:
+                raise
+            with self._transaction() as connection:  # it is damaged, and this try salvages it
+                forget_earlier_nodes(connection)
+
+    def _connected(self) -> apsw.Connection:
+        if self._lock is None or self._is_closed:
+            if not self._is_closed:
+                fault = f"the store {os.fspath(self._path)!r} was opened to read: open it without read_only to write"
+                raise OptionError([fault])
+            message = "the store was closed"
+            raise apsw.ConnectionClosedError(message)
+        if self._is_suspect:
+            self._drop_writer()
+        if self._writer is None:
+            self._writer = self._opened()
+        return self._writer
+
+    def _opened(self) -> apsw.Connection:
+        self._log_pages = 0
+        try:
+            connection = open_writer(self._connector, self._schema, look_closely=self._is_suspect)
+        except BaseException as error:
+            if not self._is_suspect or not is_damage(error):
+                raise
+            self._readers.drop()
+            report = salvage_now(self._connector, self._schema, now_ms=self.now_ms())
+            self._salvaged = report or self._salvaged
+            connection = open_writer(self._connector, self._schema, look_closely=False)
+        self._is_suspect = False
+        connection.set_wal_hook(self._note_log)
+        return connection
+
+    def _note_log(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self._log_pages = pages
+        return apsw.SQLITE_OK
+
+    def _drop_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            forget(writer)
+
+    @contextmanager
+    def _trouble(self) -> Iterator[None]:
+        """Drop the connection at an error, and see whether the file has to be looked at.
+
+        Raises:
+            StoreUnavailable: In place of errors of SQLite.
+        """
+        try:
+            with self._turn, translated(self._path):
+                try:
+                    yield
+                except OSError as error:
+                    raise no_store_at(self._path, error.strerror or str(error)) from error
+        except StoreUnavailable as error:
+            self._drop_writer()
+            if error.__cause__ is not None and is_damage(error.__cause__):
+                self._is_suspect = True
+            raise
+        except AgentrailError:
+            raise
+        except BaseException:
+            self._drop_writer()
+            raise
+
+    @contextmanager
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        with self._trouble():
+            connection = self._connected()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except AgentrailError:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+        if self._log_pages * _PAGE_BYTES >= MAX_LOG_BYTES:
+            self._sweep_after_commit()
+
+    def _sweep_after_commit(self) -> None:
+        # What was to be written is durable. The connection is gone, and the next call opens another.
+        with suppress(StoreUnavailable):
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Sweep the log into the file. Nothing is done where all is swept; else it is two syncs.
+
+        To be called by the thread that writes, when there was nothing to write for some moments, and not behind each commit.
+
+        Raises:
+            StoreUnavailable: The disk does not do what it should. What was written stays durable.
+        """
+        if self._writer is None or not (self._log_pages or self._must_empty_log):
+            return
+        with self._trouble():
+            how = apsw.SQLITE_CHECKPOINT_TRUNCATE if self._must_empty_log else apsw.SQLITE_CHECKPOINT_PASSIVE
+            try:
+                self._writer.wal_checkpoint(mode=how)
+            except apsw.BusyError:
+                return  # a reader stands in it: the next idle moment
+            self._log_pages = 0
+            self._must_empty_log = False
+
+    # --- writing
+
+    def create(self, opening: Opening) -> None:
+        """Begin a journal; see `Store.create`."""
+        with self._transaction() as connection:
+            create_journal(connection, opening, self.now_ms())
+
+    def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
+        """Make a node the owner of a tree; see `Store.take`. A node of an earlier process is gone, and holds nothing."""
+        with self._transaction() as connection:
+            return take_over_tree(
+                connection, scope, root, node, cause, force=force, now=self.now_ms(), lease=self._lease_ms
+            )
+
+    def release(self, node: str, scope: str, root: SessionId) -> None:
+        """Let a tree have no owner, if this node is it."""
+        with self._transaction() as connection:
+            release_tree(connection, node, scope, root)
+
+    def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
+        """Write records of many sessions in one transaction; see `Store.append`."""
+        with self._transaction() as connection:
+            return append_batch(connection, batch, self.now_ms())
+
+    def put_snapshot(self, snapshot: StoredSnapshot) -> None:
+        """Keep a snapshot; the last two of each session are kept."""
+        with self._transaction() as connection:
+            keep_snapshot(connection, snapshot)
+
+    def beat(self, node: Node) -> None:
+        """Say that a node is alive."""
+        with self._transaction() as connection:
+            hear_of(connection, node, now=self.now_ms(), lease=self._lease_ms)
+
+    def delete(self, scope: str, session: SessionId) -> int:
+        """Remove a root with its tree; see `Store.delete`. What stood there is overwritten, in the file and in its log."""
+        with self._transaction() as connection:
+            removed = delete_tree(connection, scope, session, now=self.now_ms(), lease=self._lease_ms)
+        self._must_empty_log = True
+        self._sweep_after_commit()
+        return removed
+
+    def trim(self, scope: str, session: SessionId, before: int) -> int:
+        """Drop records before a number; see `Store.trim`. What stood there is overwritten, as in `delete`."""
+        with self._transaction() as connection:
+            dropped = trim_journal(connection, scope, session, before)
+        self._must_empty_log = True
+        self._sweep_after_commit()
+        return dropped
+
+    def close(self) -> None:
+        """Let go of the file, and of its lock; again if you like. Readers that are at work have their answer first."""
+        self._readers.close()
+        with self._turn:
+            self._is_closed = True
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                try:
+                    writer.close()
+                except apsw.Error:
+                    forget(writer)
+            if self._lock is not None:
+                self._lock.release()
+
+    # --- reading
+
+    @contextmanager
+    def _reading(self) -> Iterator[apsw.Connection]:
+        try:
+            with self._readers.borrowed() as connection:
+                yield connection
+        except StoreUnavailable as error:
+            if error.__cause__ is not None and is_damage(error.__cause__):
+                self._is_suspect = True  # the next call that writes looks at all of it
+            raise
+
+    def read(self, scope: str, session: SessionId, after: int = 0, limit: int = 1000) -> tuple[Record, ...]:
+        """Give records in order; see `Store.read`."""
+        with self._reading() as connection:
+            return read_records(connection, scope, session, after, limit)
+
+    def find(
+        self,
+        filters: Filters = Filters(),  # noqa: B008 - frozen
+        *,
+        after: tuple[str, str] | None = None,
+        limit: int = 100,
+    ) -> tuple[StoredSession, ...]:
+        """Give sessions in the order of their scopes and ids; see `Store.find`."""
+        with self._reading() as connection:
+            return find_sessions(connection, filters, after, limit)
+
+    def get(self, scope: str, session: SessionId) -> StoredSession | None:
+        """Give one session; None where there is none of this id."""
+        with self._reading() as connection:
+            return fetch_session(connection, scope, session)
+
+    def snapshots(
+        self, scope: str, session: SessionId, at_most: int | None = None
+    ) -> tuple[StoredSnapshot, ...]:
+        """Give what snapshots there are up to a number, the newest first."""
+        with self._reading() as connection:
+            return kept_snapshots(connection, scope, session, at_most)
+
+    def blob(self, digest: str) -> bytes | None:
+        """Give a large value by its SHA-256; None where there is none."""
+        with self._reading() as connection:
+            row = connection.execute("SELECT content FROM blob WHERE digest = ?", (digest,)).fetchone()
+        return None if row is None else row[0]
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Give the nodes that own something, or were heard of within the lease."""
+        with self._reading() as connection:
+            return known_nodes(connection, now=self.now_ms(), lease=self._lease_ms)
+
+    def orphans(self, limit: int = 100) -> tuple[StoredSession, ...]:
+        """Give roots of trees in which something is working and whose owner is gone."""
+        with self._reading() as connection:
+            return orphans_of(connection, now=self.now_ms(), lease=self._lease_ms, limit=limit)
+
+    def due(self, now_ms: int, limit: int = 100) -> tuple[StoredSession, ...]:
+        """Give sessions without a living owner whose timer is due at this time, those due longest first."""
+        with self._reading() as connection:
+            return due_sessions(connection, now_ms, now=self.now_ms(), lease=self._lease_ms, limit=limit)

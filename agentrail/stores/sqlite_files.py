@@ -1,0 +1,194 @@
+"""The files of `SqliteStore`: who may read them, who writes them, and where they may not lie. No SQL enters, and nothing of SQLite's.
+
+The file itself is never opened here: closing it would drop the locks that SQLite has on it in this process.
+"""
+
+import datetime
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from agentrail.errors import StoreInUse, StoreUnavailable
+
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+
+_NETWORKED: Final = frozenset(
+    """
+    9p afs afpfs beegfs ceph cifs coda davfs fuse.ceph fuse.cephfs fuse.davfs fuse.glusterfs fuse.gcsfuse fuse.juicefs fuse.rclone
+    fuse.s3fs fuse.smbnetfs fuse.sshfs gfs gfs2 glusterfs gpfs lustre ncpfs nfs nfs4 ocfs2 orangefs prl_fs smb3 smbfs vboxsf
+""".split()  # noqa: SIM905 - as a list it would fill a page
+)
+"""File systems of other machines: locks and shared memory do not hold there for everyone who has them."""
+
+
+class _Writer(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in a lock file."""
+
+    pid: int
+    since_ms: int
+    agentrail: str = "writes the store beside this file"
+
+
+def make_data_directory(path: Path) -> None:
+    """Make a directory that only its owner may enter, with those above it; one that is there stays as it is.
+
+    Raises:
+        StoreUnavailable: It cannot be made; the message names the path and the reason.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise no_store_at(path, error.strerror or str(error)) from error
+
+
+def no_store_at(path: Path, reason: str) -> StoreUnavailable:
+    """Say that no store can be kept at a path, and what to do."""
+    return StoreUnavailable(
+        f"no sessions can be stored in {os.fspath(path)!r}: {reason}; name another place with --data-dir"
+    )
+
+
+def check_place(path: Path, *, mounts: Callable[[], str] | None = None) -> None:
+    """Refuse a place where a store cannot be kept.
+
+    Args:
+        path: Of the file.
+        mounts: What gives the mounts, in the form of Linux' `mountinfo`. Where a machine has none, no file system is known.
+
+    Raises:
+        StoreUnavailable: The directory is missing or cannot be written, or lies on another machine.
+    """
+    directory = path.parent
+    if not directory.is_dir():
+        raise no_store_at(path, "the directory does not exist")
+    if path.is_dir():
+        raise no_store_at(path, "it is a directory, and a file was expected")
+    kind = file_system_of(directory, mounts or _read_mounts)
+    if kind in _NETWORKED:
+        reason = f"it lies on a network file system ({kind}), where the locks of a database do not hold"
+        raise no_store_at(path, reason)
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise no_store_at(path, "the directory cannot be written")
+
+
+def _read_mounts() -> str:
+    return _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape") if _MOUNTS.exists() else ""
+
+
+def file_system_of(directory: Path, mounts: Callable[[], str]) -> str:
+    """Give the kind of the file system that a directory lies on, as the machine calls it; empty where it does not say.
+
+    Args:
+        directory: An existing one.
+        mounts: What gives the mounts.
+    """
+    place = directory.resolve()
+    longest, kind = -1, ""
+    for line in mounts().splitlines():
+        before, _, behind = line.partition(" - ")
+        fields, kinds = before.split(), behind.split()
+        if len(fields) < 5 or not kinds:  # noqa: PLR2004 - the fifth is where it is mounted
+            continue
+        mounted = Path(fields[4].encode().decode("unicode_escape") if "\\" in fields[4] else fields[4])
+        # The same place again means that it was mounted over: the last one counts.
+        if place.is_relative_to(mounted) and len(mounted.parts) >= longest:
+            longest, kind = len(mounted.parts), kinds[0]
+    return kind
+
+
+class WriteLock:
+    """That this process writes a store, and no other. It ends with the process, however that ends.
+
+    Attributes:
+        path: Of the lock file, which stays: with a second one in its place two processes would write.
+    """
+
+    def __init__(self, store: Path, *, since_ms: int) -> None:
+        """Take the lock, and write down who has it.
+
+        Raises:
+            StoreInUse: Another process has it, or another store in this one.
+            StoreUnavailable: The lock file cannot be written.
+        """
+        self.path = lock_path(store)
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise no_store_at(store, error.strerror or str(error)) from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.fchmod(self._file, 0o600)
+            text = msgspec.json.encode(_Writer(pid=os.getpid(), since_ms=since_ms))
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, text + b"\n", 0)
+        except BlockingIOError as error:
+            writer = _read_writer(self._file)
+            self.release()
+            raise _in_use(store, writer) from error
+        except OSError as error:
+            self.release()
+            raise no_store_at(store, error.strerror or str(error)) from error
+
+    def release(self) -> None:
+        """Let another process write; again if you like."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def lock_path(store: Path) -> Path:
+    """Where the lock file of a store stands."""
+    return store.with_suffix(".lock") if store.suffix != ".lock" else store.with_name(f"{store.name}.lock")
+
+
+def has_lock_file(store: Path) -> bool:
+    """Whether a store of agentrail was ever written at this path."""
+    path = lock_path(store)
+    return path.is_file() and b'"agentrail"' in path.read_bytes()[:1000]
+
+
+def _read_writer(file: int) -> _Writer | None:
+    try:
+        return msgspec.json.decode(os.pread(file, 1000, 0), type=_Writer)
+    except msgspec.DecodeError:
+        return None  # it has just begun, and has not written yet
+
+
+def _in_use(store: Path, writer: _Writer | None) -> StoreInUse:
+    by, since = "another process", ""
+    if writer is not None:
+        at = datetime.datetime.fromtimestamp(writer.since_ms / 1000, datetime.UTC)
+        by, since = f"process {writer.pid}", f" since {at:%Y-%m-%d %H:%M:%S} UTC"
+    message = f"the store {os.fspath(store)!r} is written by {by}{since}: read-only commands work beside it; to write, stop it first"
+    return StoreInUse(message, pid=None if writer is None else writer.pid)
+
+
+def make_private_file(path: Path) -> None:
+    """Make an empty file that only its owner may read; SQLite gives those beside it the same mode."""
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+
+
+def make_private(path: Path) -> None:
+    """Let only its owner read a store that is there, with the files beside it."""
+    for one in (path, *beside(path)):
+        if one.exists() and one.stat().st_mode & 0o077:
+            one.chmod(0o600)
+
+
+def beside(path: Path) -> tuple[Path, Path]:
+    """The two files that SQLite keeps beside a store: its log, and the memory that its connections share."""
+    return (path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm"))
+
+
+def sync_directory(path: Path) -> None:
+    """Make durable what was created and renamed in a directory."""
+    file = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,166 @@
+"""What `SqliteStore` reads: sessions by index, records by number. Each function is given a connection and changes nothing."""
+
+import difflib
+from typing import Final
+
+import apsw
+
+from agentrail.abc.store import Filters, Node, StoredSession, StoredSnapshot
+from agentrail.core.journal.record import Record
+from agentrail.errors import OptionError, SessionNotFound, Trimmed
+from agentrail.messages import SessionId
+from agentrail.stores.sqlite_rows import (
+    SESSION_COLUMNS,
+    SNAPSHOT_COLUMNS,
+    check_witness,
+    fetch_records,
+    fetch_session,
+    session_of,
+    snapshot_from_row,
+)
+
+_NEIGHBOURS: Final = 32
+"""How many ids on each side of an unknown one are looked at for some that are like it."""
+
+IS_ALIVE: Final = "(SELECT 1 FROM node WHERE id = {owner} AND is_gone = 0 AND seen_at_ms > :now - :lease)"
+"""Whether a node was heard of within the lease by the process that writes now; those of an earlier one are gone with it."""
+
+_ORPHANS: Final = f"""
+SELECT {SESSION_COLUMNS} FROM session AS top
+WHERE (scope, session) IN (SELECT scope, root FROM session WHERE is_working = 1 AND has_ended = 0)
+AND NOT EXISTS {IS_ALIVE.format(owner="top.node")}
+ORDER BY scope, session LIMIT :limit
+"""  # noqa: S608 - a constant
+
+_DUE: Final = f"""
+SELECT {SESSION_COLUMNS} FROM session AS one
+WHERE due_at_ms IS NOT NULL AND due_at_ms <= :at AND has_ended = 0 AND NOT EXISTS {IS_ALIVE.format(owner="one.node")}
+ORDER BY due_at_ms, scope, session LIMIT :limit
+"""  # noqa: S608 - a constant
+
+_NODES: Final = f"""
+SELECT id, address, version, pid, boot, seen_at_ms FROM node AS one
+WHERE EXISTS {IS_ALIVE.format(owner="one.id")} OR EXISTS (SELECT 1 FROM session WHERE session.node = one.id)
+ORDER BY id
+"""  # noqa: S608 - a constant
+
+
+def read_records(
+    connection: apsw.Connection, scope: str, session: SessionId, after: int, limit: int
+) -> tuple[Record, ...]:
+    """Give records in order; see `Store.read`.
+
+    Raises:
+        SessionNotFound: There is no such session.
+        Trimmed: What was asked for is not there any more.
+        DamagedStoreError: There are records, and no session.
+    """
+    records = fetch_records(connection, scope, session, after, max(0, limit))
+    if records and records[0].seq == after + 1:
+        return records  # the usual case, with one statement
+    there = known(connection, scope, session)
+    if after + 1 < there.first_seq:
+        raise Trimmed(session, first=there.first_seq)
+    return records
+
+
+def known(connection: apsw.Connection, scope: str, session: SessionId) -> StoredSession:
+    """Give a session that has to be there.
+
+    Raises:
+        SessionNotFound: It is not; ids that look like it are named.
+        DamagedStoreError: It is not, and its records are.
+    """
+    there = fetch_session(connection, scope, session)
+    if there is not None:
+        return there
+    check_witness(connection, scope, session, None)
+    nearest = _nearest(connection, scope, session)
+    like = f": is it {' or '.join(map(repr, nearest))}?" if nearest else ": look for it with `find`"
+    message = f"there is no session {session!r}{like}"
+    raise SessionNotFound(message, nearest=nearest)
+
+
+def known_root(connection: apsw.Connection, scope: str, session: SessionId) -> StoredSession:
+    """Give a session that has to be there, and on top of its tree.
+
+    Raises:
+        SessionNotFound: It is not there.
+        OptionError: It stands below another.
+    """
+    there = known(connection, scope, session)
+    if there.root != session:
+        raise OptionError(
+            [f"session {session!r} belongs to the tree of {there.root!r}: name that one instead"]
+        )
+    return there
+
+
+def _nearest(connection: apsw.Connection, scope: str, session: str) -> list[str]:
+    # Those that stand beside it only, so that a wrong id costs the same among ten and among a million.
+    beside = [
+        row[0]
+        for order in ("< ? ORDER BY session DESC", "> ? ORDER BY session")
+        for row in connection.execute(
+            f"SELECT session FROM session WHERE scope = ? AND session {order} LIMIT ?",  # noqa: S608 - one of two
+            (scope, session, _NEIGHBOURS),
+        )
+    ]
+    return difflib.get_close_matches(session, beside)
+
+
+def find_sessions(
+    connection: apsw.Connection, filters: Filters, after: tuple[str, str] | None, limit: int
+) -> tuple[StoredSession, ...]:
+    """Give sessions in the order of their scopes and ids; see `Store.find`."""
+    conditions, values = ["1"], list[object]()
+    for column, value in (("scope", filters.scope), ("root", filters.root), ("node", filters.node)):
+        if value is not None:
+            conditions.append(f"{column} = ?")
+            values.append(value)
+    # Written out, and not bound: a partial index is used only where its condition can be seen.
+    for column, is_so in (("is_working", filters.is_working), ("has_ended", filters.has_ended)):
+        if is_so is not None:
+            conditions.append(f"{column} = {int(is_so)}")
+    if filters.only_roots:
+        conditions.append("session = root")
+    if filters.written_before_ms is not None:
+        conditions.append("written_at_ms < ?")
+        values.append(filters.written_before_ms)
+    if after is not None:
+        conditions.append("(scope, session) > (?, ?)")
+        values += after
+    statement = f"SELECT {SESSION_COLUMNS} FROM session WHERE {' AND '.join(conditions)} ORDER BY scope, session LIMIT ?"  # noqa: S608 - our own words
+    return tuple(map(session_of, connection.execute(statement, (*values, max(0, limit)))))
+
+
+def orphans_of(connection: apsw.Connection, *, now: int, lease: int, limit: int) -> tuple[StoredSession, ...]:
+    """Give roots of trees in which something is working and whose owner is gone."""
+    asked = {"now": now, "lease": lease, "limit": max(0, limit)}
+    return tuple(map(session_of, connection.execute(_ORPHANS, asked)))
+
+
+def due_sessions(
+    connection: apsw.Connection, at: int, *, now: int, lease: int, limit: int
+) -> tuple[StoredSession, ...]:
+    """Give sessions without a living owner whose timer is due, those due longest first."""
+    asked = {"at": at, "now": now, "lease": lease, "limit": max(0, limit)}
+    return tuple(map(session_of, connection.execute(_DUE, asked)))
+
+
+def known_nodes(connection: apsw.Connection, *, now: int, lease: int) -> tuple[Node, ...]:
+    """Give the nodes that own something, or were heard of within the lease."""
+    rows = connection.execute(_NODES, {"now": now, "lease": lease})
+    return tuple(
+        Node(id=row[0], address=row[1], version=row[2], pid=row[3], boot=row[4], seen_at_ms=row[5])
+        for row in rows
+    )
+
+
+def kept_snapshots(
+    connection: apsw.Connection, scope: str, session: SessionId, at_most: int | None
+) -> tuple[StoredSnapshot, ...]:
+    """Give what snapshots there are up to a number, the newest first."""
+    statement = f"""SELECT {SNAPSHOT_COLUMNS} FROM snapshot WHERE scope = ?1 AND session = ?2 AND (?3 IS NULL OR seq <= ?3)
+        ORDER BY seq DESC"""  # noqa: S608 - a constant
+    return tuple(map(snapshot_from_row, connection.execute(statement, (scope, session, at_most))))

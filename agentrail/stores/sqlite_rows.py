@@ -1,0 +1,203 @@
+"""Rows of `SqliteStore` and the values that they stand for, with the few statements that several files need. No connection is opened."""
+
+from typing import Any, Final, TypeAlias
+
+import apsw
+import msgspec
+
+from agentrail.abc.store import Opening, Standing, StoredSession, StoredSnapshot
+from agentrail.core.journal.record import Record, Tail
+from agentrail.messages import SessionId
+from agentrail.stores.sqlite_connections import DamagedStoreError
+
+SqliteRow: TypeAlias = tuple[Any, ...]
+
+SESSION_COLUMNS: Final = (
+    "scope, session, root, parent, forked_from, forked_at, node, opened_at_ms, written_at_ms, first_seq, "
+    "last_seq, epoch, hash, events, is_working, has_ended, waits_for, due_at_ms, title"
+)
+"""The columns of a session, in the order of `session_row`."""
+
+RECORD_COLUMNS: Final = "scope, session, seq, epoch, at_ms, kind, body, does, events, hash"
+"""The columns of a record, in the order of the fields of `Record`: a record is its own row."""
+
+SNAPSHOT_COLUMNS: Final = "scope, session, seq, hash, state, checked"
+"""The columns of a snapshot, in the order of the fields of `StoredSnapshot`."""
+
+PUT_SESSION: Final = f"INSERT INTO session ({SESSION_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
+PUT_RECORD: Final = f"INSERT INTO record ({RECORD_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
+PUT_SNAPSHOT: Final = f"INSERT OR REPLACE INTO snapshot ({SNAPSHOT_COLUMNS}) VALUES (?,?,?,?,?,?)"  # noqa: S608 - a constant
+
+_GET_SESSION: Final = f"SELECT {SESSION_COLUMNS} FROM session WHERE scope = ? AND session = ?"  # noqa: S608 - a constant
+_GET_RECORDS: Final = """
+SELECT seq, epoch, at_ms, CAST(kind AS BLOB), body, CAST(does AS BLOB), events, hash
+FROM record WHERE scope = ? AND session = ? AND seq > ? ORDER BY seq LIMIT ?
+"""
+"""Texts as bytes: a flipped bit may leave none that can be decoded, and a record that is damaged is read all the same."""
+
+_EPOCH_AT: Final = "SELECT epoch FROM record WHERE scope = ? AND session = ? AND seq = ?"
+
+_KINDS: Final = frozenset(
+    (*(str,) * 4, *fork, str, *(int,) * 5, bytes, *(int,) * 4, due, str)
+    for fork in ((str, int), (type(None), type(None)))
+    for due in (int, type(None))
+)
+"""What the columns of a session hold: it may be a fork, and may have a timer."""
+
+row_of = msgspec.structs.astuple
+"""The row of a record, or of a snapshot."""
+
+
+def record_of(scope: str, session: str, row: SqliteRow) -> Record:
+    """Read a record, a damaged one too: whatever is wrong in it, its hash says so and it can be computed."""
+    seq, epoch, at_ms, kind, body, does, events, digest = row
+    return Record(
+        scope=scope,
+        session=SessionId(session),
+        seq=seq,
+        epoch=_whole(epoch),
+        at_ms=_whole(at_ms),
+        kind=_bytes(kind).decode(errors="replace"),
+        body=_bytes(body),
+        does=_bytes(does).decode(errors="replace"),
+        events=_whole(events),
+        hash=_bytes(digest),
+    )
+
+
+def _whole(value: object) -> int:
+    return value if type(value) is int else -1  # which no record has, so its hash cannot fit by chance
+
+
+def _bytes(value: object) -> bytes:
+    return value if type(value) is bytes else b""
+
+
+def snapshot_from_row(row: SqliteRow) -> StoredSnapshot:
+    """Read a snapshot, a damaged one too."""
+    scope, session, seq, digest, state, checked = row
+    return StoredSnapshot(
+        scope=scope,
+        session=SessionId(session),
+        seq=seq,
+        hash=_bytes(digest),
+        state=_bytes(state),
+        check=_bytes(checked),
+    )
+
+
+def session_of(row: SqliteRow) -> StoredSession:
+    """Read how a session stands.
+
+    Raises:
+        DamagedStoreError: A value is of another kind than it was written as.
+    """
+    if tuple(map(type, row)) not in _KINDS:
+        message = f"what stands of session {row[1]!r} is not what was written"
+        raise DamagedStoreError(message)
+    forked_from = None if row[4] is None else (SessionId(row[4]), row[5])
+    return StoredSession(
+        scope=row[0],
+        session=SessionId(row[1]),
+        root=SessionId(row[2]),
+        parent=row[3],
+        forked_from=forked_from,
+        node=row[6],
+        opened_at_ms=row[7],
+        written_at_ms=row[8],
+        first_seq=row[9],
+        tail=Tail(seq=row[10], epoch=row[11], hash=row[12]),
+        events=row[13],
+        standing=_standing_of(row[14:]),
+    )
+
+
+def session_row(one: StoredSession) -> SqliteRow:
+    """Write down how a session stands."""
+    forked_from, forked_at = one.forked_from or (None, None)
+    return (
+        *(one.scope, one.session, one.root, one.parent, forked_from, forked_at, one.node),
+        *(one.opened_at_ms, one.written_at_ms, one.first_seq),
+        *(one.tail.seq, one.tail.epoch, one.tail.hash, one.events),
+        *standing_row(one.standing),
+    )
+
+
+def _standing_of(row: SqliteRow) -> Standing:
+    """Read the last five columns of a session."""
+    return Standing(
+        is_working=bool(row[0]), has_ended=bool(row[1]), waits_for=row[2], due_at_ms=row[3], title=row[4]
+    )
+
+
+def standing_row(one: Standing) -> SqliteRow:
+    """Write down the last five columns of a session."""
+    return (int(one.is_working), int(one.has_ended), one.waits_for, one.due_at_ms, one.title)
+
+
+def opened_row(opening: Opening, now: int) -> SqliteRow:
+    """Write down a session that begins now."""
+    first, last = opening.records[0], opening.records[-1]
+    return session_row(
+        StoredSession(
+            scope=first.scope,
+            session=first.session,
+            root=opening.root,
+            parent=opening.parent,
+            forked_from=opening.forked_from,
+            node=opening.node,
+            opened_at_ms=now,
+            written_at_ms=now,
+            first_seq=first.seq,
+            tail=Tail(seq=last.seq, epoch=last.epoch, hash=last.hash),
+            events=last.events,
+            standing=opening.standing,
+        )
+    )
+
+
+def fetch_session(connection: apsw.Connection, scope: str, session: str) -> StoredSession | None:
+    """Look a session up."""
+    row = connection.execute(_GET_SESSION, (scope, session)).fetchone()
+    return None if row is None else session_of(row)
+
+
+def fetch_records(
+    connection: apsw.Connection, scope: str, session: str, after: int, limit: int
+) -> tuple[Record, ...]:
+    """Read records in order, whatever numbers are there."""
+    rows = connection.execute(_GET_RECORDS, (scope, session, after, limit))
+    return tuple(record_of(scope, session, row) for row in rows)
+
+
+def last_of_epoch(connection: apsw.Connection, there: StoredSession, epoch: int) -> int:
+    """Give the number of the last record that is not of a later epoch; the one before the first where there is none.
+
+    Epochs never fall, so it is looked for by halves: an old owner that asks again and again costs nothing.
+    """
+    low, high = there.first_seq - 1, there.tail.seq
+    while low < high:
+        middle = (low + high + 1) // 2
+        row = connection.execute(_EPOCH_AT, (there.scope, there.session, middle)).fetchone()
+        if row is not None and row[0] <= epoch:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def check_witness(connection: apsw.Connection, scope: str, session: str, there: StoredSession | None) -> None:
+    """Hold what a session's row says of its last record against that record.
+
+    Raises:
+        DamagedStoreError: They differ, or one of them is missing.
+    """
+    last = None if there is None else there.tail
+    row = connection.execute(
+        "SELECT seq, epoch, hash FROM record WHERE scope = ? AND session = ? ORDER BY seq DESC LIMIT 1",
+        (scope, session),
+    ).fetchone()
+    found = None if row is None else Tail(seq=row[0], epoch=row[1], hash=row[2])
+    if found != last:
+        message = f"the last record of session {session!r} is not the one that the session says"
+        raise DamagedStoreError(message)

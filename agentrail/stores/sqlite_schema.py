@@ -1,0 +1,129 @@
+"""The tables of `SqliteStore`, their version, and how older ones become those of today. No session and no record enters.
+
+A file says whose it is in its header: `APPLICATION_ID`, and the version of its tables as SQLite's `user_version`. Both stand in the
+main file, and never only in the log beside it, so that they can be read without touching anything.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import apsw
+import msgspec
+
+from agentrail.stores.sqlite_connections import DamagedStoreError
+
+APPLICATION_ID: Final = 0x61677472
+"""What the header of a store says that it is: `agtr`."""
+
+_TABLES: Final = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID, STRICT;
+
+CREATE TABLE session (
+    scope TEXT NOT NULL, session TEXT NOT NULL, root TEXT NOT NULL, parent TEXT NOT NULL,
+    forked_from TEXT, forked_at INTEGER, node TEXT NOT NULL,
+    opened_at_ms INTEGER NOT NULL, written_at_ms INTEGER NOT NULL,
+    first_seq INTEGER NOT NULL, last_seq INTEGER NOT NULL, epoch INTEGER NOT NULL, hash BLOB NOT NULL, events INTEGER NOT NULL,
+    is_working INTEGER NOT NULL, has_ended INTEGER NOT NULL, waits_for INTEGER NOT NULL, due_at_ms INTEGER, title TEXT NOT NULL,
+    PRIMARY KEY (scope, session)
+) WITHOUT ROWID, STRICT;
+CREATE INDEX session_by_root ON session (root, scope, session);
+CREATE INDEX session_by_node ON session (node, scope, session);
+CREATE INDEX session_working ON session (scope, session) WHERE is_working = 1;
+CREATE INDEX session_due ON session (due_at_ms) WHERE due_at_ms IS NOT NULL;
+CREATE INDEX session_forks ON session (scope, forked_from) WHERE forked_from IS NOT NULL;
+
+-- Numbers first: to read them no page that only a long body fills is turned.
+CREATE TABLE record (
+    scope TEXT NOT NULL, session TEXT NOT NULL, seq INTEGER NOT NULL, epoch INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL, kind TEXT NOT NULL, events INTEGER NOT NULL, hash BLOB NOT NULL,
+    does TEXT NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (scope, session, seq),
+    FOREIGN KEY (scope, session) REFERENCES session ON DELETE CASCADE
+) WITHOUT ROWID, STRICT;
+
+CREATE TABLE snapshot (
+    scope TEXT NOT NULL, session TEXT NOT NULL, seq INTEGER NOT NULL, hash BLOB NOT NULL, state BLOB NOT NULL, checked BLOB NOT NULL,
+    PRIMARY KEY (scope, session, seq),
+    FOREIGN KEY (scope, session) REFERENCES session ON DELETE CASCADE
+) STRICT;
+
+CREATE TABLE blob (digest TEXT PRIMARY KEY, content BLOB NOT NULL) STRICT;
+CREATE TABLE blob_use (
+    scope TEXT NOT NULL, session TEXT NOT NULL, digest TEXT NOT NULL REFERENCES blob,
+    PRIMARY KEY (scope, session, digest),
+    FOREIGN KEY (scope, session) REFERENCES session ON DELETE CASCADE
+) WITHOUT ROWID, STRICT;
+CREATE INDEX blob_use_by_digest ON blob_use (digest);
+
+CREATE TABLE node (
+    id TEXT PRIMARY KEY, address TEXT NOT NULL, version TEXT NOT NULL, pid INTEGER NOT NULL, boot TEXT NOT NULL,
+    seen_at_ms INTEGER NOT NULL, is_gone INTEGER NOT NULL
+) WITHOUT ROWID, STRICT;
+"""
+
+
+class StoreSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """What tables a file has.
+
+    Attributes:
+        version: Of the tables, from 1.
+        tables: What makes them in an empty file.
+        steps: For each older version what makes the next one of it. Nothing is taken away, so older readers can go on.
+    """
+
+    version: int
+    tables: str
+    steps: Mapping[int, str] = {}
+
+
+SCHEMA: Final = StoreSchema(version=1, tables=_TABLES)
+"""Of today."""
+
+
+def make_tables(connection: apsw.Connection, schema: StoreSchema, *, made_at_ms: int) -> None:
+    """Make the tables in an empty file, in one transaction, and say in its header what it is.
+
+    Before the switch to a log beside the file, so that the header stands in the file itself.
+    """
+    # Not undone here: after some errors SQLite has done so itself, and a connection that had one is closed in any case.
+    connection.execute("BEGIN IMMEDIATE")
+    connection.pragma("application_id", APPLICATION_ID)
+    connection.pragma("user_version", schema.version)
+    connection.execute(schema.tables)
+    connection.execute("INSERT INTO meta VALUES ('made_at_ms', ?)", (str(made_at_ms),))
+    connection.execute("COMMIT")
+    connection.pragma("journal_mode", "wal")
+
+
+def check_steps(schema: StoreSchema, found: int) -> None:
+    """See that there is a way from older tables to those of today.
+
+    Raises:
+        DamagedStoreError: There is none: no agentrail ever wrote this version.
+    """
+    if any(version not in schema.steps for version in range(found, schema.version)):
+        message = f"there never were tables of version {found}"
+        raise DamagedStoreError(message)
+
+
+def bring_up(connection: apsw.Connection, schema: StoreSchema, found: int) -> None:
+    """Bring older tables up to those of today, in one transaction.
+
+    Args:
+        connection: To a file that was copied before.
+        schema: What is wanted.
+        found: The version of the tables that are there.
+
+    Raises:
+        ValueError: A step is wrong. The file stays as it was.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    for version in range(found, schema.version):
+        try:
+            connection.execute(schema.steps[version])
+        except (apsw.SQLError, apsw.ConstraintError) as error:
+            message = f"the step from tables of version {version} to the next is wrong: {error}"
+            raise ValueError(message) from error
+    connection.pragma("user_version", schema.version)
+    connection.execute("COMMIT")
+    connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

@@ -1,0 +1,128 @@
+"""`check_store`: what every store keeps to, ours and yours, tried through the port alone.
+
+    def test_mine(tmp_path):
+        numbers = itertools.count()
+        clock = Clock()
+        check_store(
+            lambda: MyStore(tmp_path / f"{next(numbers)}.db", now_ms=clock, lease_ms=1_000),
+            pass_lease=lambda: clock.move(1_001),
+            reopen=lambda store: reopened(store),
+        )
+
+or one rule at a time, for a report with a line for each:
+
+    @pytest.mark.parametrize("rule", STORE_RULES, ids=store_rule_name)
+    def test_mine(rule):
+        check_store(MyStore, pass_lease=wait, rules=[rule])
+
+It needs no loop. A rule says in its docstring what a store promises; the port says it in `agentrail.abc.store`.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Final, TypeAlias
+
+from agentrail.abc.store import Store
+from agentrail.testing.cut_store import CutStore
+from agentrail.testing.store_rules import of_cuts, of_finding, of_journals, of_keeping, of_owners
+from agentrail.testing.store_rules.trial import OpenCut, StoreTrial
+
+StoreRule: TypeAlias = Callable[[StoreTrial], None]
+
+STORE_RULES: Final[tuple[StoreRule, ...]] = (
+    of_journals.records_come_back_as_they_were_written,
+    of_journals.any_text_is_kept,
+    of_journals.bytes_of_a_body_are_not_read,
+    of_journals.journals_are_read_in_pages,
+    of_journals.numbers_have_no_gaps,
+    of_journals.a_number_is_given_once,
+    of_journals.the_same_append_again_is_fine,
+    of_journals.a_repeated_append_may_go_on,
+    of_journals.the_same_opening_again_is_fine,
+    of_journals.an_append_goes_in_whole_or_not_at_all,
+    of_journals.sessions_of_a_batch_do_not_depend_on_each_other,
+    of_journals.appends_of_one_session_go_in_order,
+    of_journals.readers_see_whole_journals_while_one_is_written,
+    of_owners.an_old_owner_is_refused,
+    of_owners.a_repeated_append_of_an_old_owner_is_refused,
+    of_owners.what_an_old_owner_has_queued_is_refused,
+    of_owners.an_epoch_that_was_never_given_is_refused,
+    of_owners.a_takeover_is_written_down,
+    of_owners.a_tree_is_taken_together,
+    of_owners.an_ended_root_is_given_as_it_stands,
+    of_owners.a_living_owner_keeps_its_tree,
+    of_owners.a_beat_begins_the_lease_anew,
+    of_owners.force_takes_from_the_living,
+    of_owners.a_tree_is_released_by_its_owner,
+    of_owners.only_roots_are_taken,
+    of_owners.an_old_owner_begins_no_child,
+    of_owners.one_of_many_takes,
+    of_finding.it_is_said_how_a_session_stands,
+    of_finding.sessions_are_found_by_filters,
+    of_finding.sessions_are_found_in_pages,
+    of_finding.orphans_are_found,
+    of_finding.due_timers_are_found,
+    of_finding.nodes_are_known,
+    of_keeping.large_values_are_kept,
+    of_keeping.the_last_two_snapshots_are_kept,
+    of_keeping.whole_trees_are_deleted,
+    of_keeping.what_is_needed_is_not_deleted,
+    of_keeping.only_roots_are_deleted,
+    of_keeping.journals_are_trimmed,
+    of_keeping.nothing_is_trimmed_without_a_snapshot,
+    of_keeping.what_is_unknown_is_said_to_be,
+    of_keeping.what_is_given_stays_what_is_kept,
+    of_keeping.a_store_is_closed_twice,
+    of_keeping.what_was_kept_is_there_again,
+    of_cuts.a_call_that_was_cut_can_be_repeated,
+    of_cuts.a_life_with_many_cuts_comes_to_the_same,
+)
+"""What is tried, each on a store of its own."""
+
+
+def store_rule_name(rule: StoreRule) -> str:
+    """Give the name of a rule, for a report."""
+    return rule.__name__
+
+
+def check_store(
+    make: Callable[[], Store],
+    *,
+    pass_lease: Callable[[], None],
+    reopen: Callable[[Store], Store] | None = None,
+    cut: OpenCut = CutStore,
+    rules: Sequence[StoreRule] = STORE_RULES,
+) -> None:
+    """Hold a store against the port.
+
+    Args:
+        make: Gives a new, empty store each time, several at once; it is closed here.
+        pass_lease: Lets the lease of all of them pass, and some milliseconds more: moves their clock, or waits.
+        reopen: Closes a store and opens again what it kept; it is closed here. None for one that keeps nothing.
+        cut: Puts something in front of a store that cuts the connection when it is told to: for a store behind a network a
+            real one. Unless given, calls and answers are lost in this process.
+        rules: Which of them are tried.
+
+    Raises:
+        AssertionError: A rule is broken; the message is the rule, and what came instead. What else a store raises travels, with
+            the rule as a note.
+    """
+    for rule in rules:
+        sentence = " ".join((rule.__doc__ or rule.__name__).split())
+        with ExitStack() as opened:
+
+            def make_closed(opened: ExitStack = opened) -> Store:
+                store = make()
+                opened.callback(store.close)
+                return store
+
+            store = make_closed()
+            trial = StoreTrial(store, make_closed, pass_lease, reopen, cut)
+            try:
+                rule(trial)
+            except AssertionError as error:
+                message = f"{store!r} breaks a rule: {sentence} {error}"
+                raise AssertionError(message) from error
+            except Exception as error:
+                error.add_note(f"{store!r} raised it under the rule: {sentence}")
+                raise

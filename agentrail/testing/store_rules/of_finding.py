@@ -1,0 +1,166 @@
+"""Rules of what is said of sessions and nodes without reading a journal: how they stand, who owns them, what is to be done."""
+
+import msgspec
+
+from agentrail.abc.store import Filters, Node, Standing
+from agentrail.messages import SessionId
+from agentrail.testing.store_rules.trial import AT_MS, StoreTrial, expect, ids_of
+
+
+def it_is_said_how_a_session_stands(trial: StoreTrial) -> None:
+    """Each field of a session is what was written last, and its times are those of the store."""
+    start = trial.store.now_ms()
+    trial.begin("s", "a", scope="team", node="n7", forked_from=("p", 3), standing=Standing(title="before"))
+    opened = trial.stored("s", "team")
+    standing = Standing(is_working=True, waits_for=3, due_at_ms=AT_MS + 5, title="Ü 'x'\n😀")
+    child = trial.begin("c", scope="team", root="s", parent="s", node="n7")
+    trial.keep(child.write("b", standing=standing, events=9))
+    end = trial.store.now_ms()
+    assert start <= opened.opened_at_ms <= opened.written_at_ms <= end, f"{opened} has no times of the store"
+    found = trial.stored("c", "team")
+    expect(found.standing, standing, "how it stands")
+    expect((found.root, found.parent, found.forked_from), ("s", "s", None), "where it belongs")
+    expect((found.node, found.events, found.tail), ("n7", 9, child.tail), "owner, last event, end")
+    expect((opened.root, opened.parent, opened.forked_from), ("s", "", ("p", 3)), "where a fork belongs")
+    trial.pass_lease()
+    trial.keep(child.write("c", standing=Standing(has_ended=True)))
+    later = trial.stored("c", "team")
+    expect(later.standing, Standing(has_ended=True), "how it stands")
+    expect(later.opened_at_ms, found.opened_at_ms, "when it was opened")
+    assert later.written_at_ms > found.written_at_ms, "a later record did not change when it was written last"
+
+
+def sessions_are_found_by_filters(trial: StoreTrial) -> None:
+    """Each filter leaves out what it does not fit, and several leave out what one of them does."""
+    trial.begin("a", standing=Standing(is_working=True))
+    trial.begin("b", root="a", parent="a", standing=Standing(has_ended=True))
+    trial.begin("c", node="n2")
+    trial.begin("d", scope="team", node="n3")
+    trial.store.release("n3", "team", SessionId("d"))
+    trial.pass_lease()
+    late = trial.store.now_ms()
+    trial.begin("e", scope="team", standing=Standing(is_working=True))
+    for filters, expected in (
+        (Filters(), "abcde"),
+        (Filters(scope=""), "abc"),
+        (Filters(scope="team"), "de"),
+        (Filters(scope="te"), ""),
+        (Filters(root=SessionId("a")), "ab"),
+        (Filters(scope="team", root=SessionId("a")), ""),
+        (Filters(node="n1"), "abe"),
+        (Filters(node=""), "d"),
+        (Filters(node="unknown"), ""),
+        (Filters(is_working=True), "ae"),
+        (Filters(is_working=False), "bcd"),
+        (Filters(has_ended=True), "b"),
+        (Filters(has_ended=False), "acde"),
+        (Filters(only_roots=True), "acde"),
+        (Filters(written_before_ms=late), "abcd"),
+        (Filters(written_before_ms=0), ""),
+        (Filters(scope="", node="n1", is_working=True, only_roots=True, has_ended=False), "a"),
+        (Filters(scope="team", is_working=True, written_before_ms=late), ""),
+    ):
+        expect("".join(ids_of(trial.store.find(filters))), expected, f"the sessions for {filters}")
+    expect(trial.store.find()[0], trial.stored("a"), "what `find` and `get` say of one session")
+
+
+def sessions_are_found_in_pages(trial: StoreTrial) -> None:
+    """Found are sessions in the order of scopes and ids, by code points; a page begins behind a place that need not be there."""
+    keys = sorted(
+        (scope, name) for scope in ("", "B", "a", "é") for name in ("B", "a", "a b", "é", "😀", "10", "9")
+    )
+    for scope, name in reversed(keys):
+        trial.begin(name, scope=scope)
+    for limit in (1, 5, len(keys), 999):
+        found: list[tuple[str, str]] = []
+        while page := trial.store.find(after=found[-1] if found else None, limit=limit):
+            assert len(page) <= limit, f"a page of at most {limit} has {len(page)} sessions"
+            found += [(one.scope, one.session) for one in page]
+            assert len(found) <= len(keys), f"pages of {limit} go round: {found}"
+        expect(found, keys, f"the sessions in pages of {limit}")
+    behind = trial.store.find(Filters(scope="a"), after=("a", "9z"), limit=2)
+    expect(ids_of(behind), ["B", "a"], "the page behind a place that is not there")
+    expect(trial.store.find(limit=0), (), "a page of none")
+
+
+def orphans_are_found(trial: StoreTrial) -> None:
+    """Roots are found of trees in which something works and whose owner is silent for a lease, or that have none; each once."""
+    works, rests, ended = Standing(is_working=True), Standing(), Standing(is_working=True, has_ended=True)
+    for node in ("dead", "alive"):
+        trial.store.beat(Node(id=node))
+    for name, node, standing in (
+        ("a-dead", "dead", works),
+        ("b-dead-rests", "dead", rests),
+        ("c-alive", "alive", works),
+        ("d-none", "never heard of", works),
+        ("e-ended", "dead", ended),
+        ("f-tree", "dead", rests),
+        ("g-none-rests", "never heard of", rests),
+        ("h-released", "alive", works),
+    ):
+        trial.begin(name, node=node, standing=standing)
+    for child in ("y", "z"):
+        trial.begin(child, root="f-tree", parent="f-tree", node="dead", standing=works)
+    trial.store.release("alive", "", SessionId("h-released"))
+    expect(sorted(ids_of(trial.store.orphans())), ["d-none", "h-released"], "orphans while all live")
+    trial.pass_lease()
+    trial.store.beat(Node(id="alive"))
+    expected = ["a-dead", "d-none", "f-tree", "h-released"]
+    expect(sorted(ids_of(trial.store.orphans())), expected, "orphans")
+    expect((len(trial.store.orphans(2)), trial.store.orphans(0)), (2, ()), "orphans up to a limit")
+    (orphan,) = (one for one in trial.store.orphans() if one.session == "f-tree")
+    expect(orphan, trial.stored("f-tree"), "what is said of an orphan")
+    trial.store.take("", SessionId("a-dead"), "alive", "lease_over")
+    expect(sorted(ids_of(trial.store.orphans())), expected[1:], "orphans, when one was taken")
+
+
+def due_timers_are_found(trial: StoreTrial) -> None:
+    """Sessions whose timer is due and whose owner is gone are found, those due longest first; a later record changes that."""
+    trial.store.beat(Node(id="dead"))
+    for name, node, due in (
+        ("second", "gone", AT_MS + 2),
+        ("first", "gone", AT_MS + 1),
+        ("later", "gone", AT_MS + 11),
+        ("none", "gone", None),
+        ("alive", "alive", AT_MS + 1),
+        ("dead", "dead", AT_MS + 3),
+        ("at once", "gone", AT_MS + 10),
+    ):
+        trial.begin(name, node=node, standing=Standing(due_at_ms=due))
+        if node == "gone":
+            trial.store.release(node, "", SessionId(name))
+    trial.begin("ended", standing=Standing(due_at_ms=AT_MS, has_ended=True))
+    trial.pass_lease()
+    trial.store.beat(Node(id="alive"))
+    now = AT_MS + 10
+    expected = ["first", "second", "dead", "at once"]
+    expect(ids_of(trial.store.due(now)), expected, "sessions whose timer is due")
+    expect(ids_of(trial.store.due(now, 2)), expected[:2], "the two due longest")
+    expect(
+        (trial.store.due(AT_MS), trial.store.due(now, 0)), ((), ()), "sessions before any is due, or of none"
+    )
+    (taken,) = trial.store.take("", SessionId("first"), "alive", "start").sessions
+    expect(taken.standing.due_at_ms, AT_MS + 1, "when a session that was taken is due")
+    expect(ids_of(trial.store.due(now)), expected[1:], "when one was taken")
+
+
+def nodes_are_known(trial: StoreTrial) -> None:
+    """Nodes are known with all that they said, and when the store heard it, for a lease, or while they own something."""
+    expect(trial.store.nodes(), (), "nodes of an empty store")
+    owner = Node(id="n1", address="http://a", version="1.2.3", pid=2**22, boot="b-1")
+    start = trial.store.now_ms()
+    trial.store.beat(owner)
+    trial.store.beat(Node(id="silent", seen_at_ms=1))
+    end = trial.store.now_ms()
+    trial.begin("s")
+    known = {node.id: node for node in trial.store.nodes()}
+    expect(sorted(known), ["n1", "silent"], "nodes")
+    for node in known.values():
+        assert start <= node.seen_at_ms <= end, f"{node} was not heard of on the clock of the store"
+    expect(msgspec.structs.replace(known["n1"], seen_at_ms=0), owner, "what a node said")
+    trial.pass_lease()
+    expect([node.id for node in trial.store.nodes()], ["n1"], "nodes after a lease")
+    trial.store.beat(Node(id="n1", version="1.2.4"))
+    (again,) = trial.store.nodes()
+    expect((again.version, again.address), ("1.2.4", ""), "what a node said last")
+    assert again.seen_at_ms > known["n1"].seen_at_ms, "it was not heard of again"

@@ -1,0 +1,254 @@
+"""Rules of what is kept beside records, of what is dropped, and of what stays when a store is closed and opened again."""
+
+from functools import partial
+
+import msgspec
+
+from agentrail.abc.store import Node, Standing
+from agentrail.errors import Fenced, OptionError, SessionNotFound, StillNeeded, Trimmed
+from agentrail.messages import SessionId
+from agentrail.testing.store_rules.trial import (
+    Author,
+    StoreTrial,
+    digest_of,
+    expect,
+    expect_error,
+    ids_of,
+    snapshot_behind,
+)
+
+_LARGE = bytes(range(256)) * 4_000
+
+
+def large_values_are_kept(trial: StoreTrial) -> None:
+    """Values come back by their digest, byte for byte, from whichever session; one that is not there is None."""
+    small, empty = b"\0\xff", b""
+    author = trial.begin("a", blobs={digest_of(_LARGE): _LARGE})
+    trial.keep(author.write("b", blobs={digest_of(small): small, digest_of(empty): empty}))
+    trial.begin("b", blobs={digest_of(_LARGE): _LARGE})
+    for content in (_LARGE, small, empty):
+        expect(trial.store.blob(digest_of(content)), content, f"a value of {len(content)} bytes")
+    expect(trial.store.blob(digest_of(b"none")), None, "a value that is not there")
+
+
+def the_last_two_snapshots_are_kept(trial: StoreTrial) -> None:
+    """Of each session the last two snapshots are kept, and given the newest first; one without a session is ignored."""
+    author = trial.begin("s", *"abcdefgh")
+    other = trial.begin("other", "a")
+    expect(trial.store.snapshots("", author.session), (), "snapshots before there is one")
+    shots = [snapshot_behind(author.records[place], b"\0state %d" % place) for place in (1, 4, 7)]
+    trial.store.put_snapshot(snapshot_behind(other.records[1]))
+    for shot in shots:
+        trial.store.put_snapshot(shot)
+    found = partial(trial.store.snapshots, "", author.session)
+    expect(found(), (shots[2], shots[1]), "snapshots")
+    for at_most, expected in (
+        (99, (shots[2], shots[1])),
+        (8, (shots[2], shots[1])),
+        (7, (shots[1],)),
+        (4, ()),
+    ):
+        expect(found(at_most), expected, f"snapshots up to {at_most}")
+    again = snapshot_behind(author.records[7], b"another")
+    trial.store.put_snapshot(again)
+    expect(found(), (again, shots[1]), "snapshots, when one was put again")
+    expect(len(trial.store.snapshots("", other.session)), 1, "snapshots of another session")
+    trial.store.put_snapshot(msgspec.structs.replace(again, session=SessionId("unknown")))
+    expect(trial.store.snapshots("", SessionId("unknown")), (), "snapshots of a session that is not there")
+    damaged = msgspec.structs.replace(snapshot_behind(author.records[8]), state=b"damaged")
+    trial.store.put_snapshot(damaged)
+    expect(found(), (damaged, again), "snapshots, of which one is damaged")
+
+
+def whole_trees_are_deleted(trial: StoreTrial) -> None:
+    """A root is deleted with its tree and all that is of it; other sessions, and values that they share, stay."""
+    shared, own = b"shared" * 999, _LARGE
+    blobs = {digest_of(shared): shared, digest_of(own): own}
+    author = trial.begin("r", "a", blobs=blobs)
+    trial.begin("child", "b", root="r", parent="r")
+    trial.begin("r", "a", scope="elsewhere")
+    other = trial.begin("other", blobs={digest_of(shared): shared})
+    trial.store.put_snapshot(snapshot_behind(author.records[1]))
+    trial.store.release("n1", "", SessionId("r"))
+    freed = trial.store.delete("", SessionId("r"))
+    assert freed >= len(own), f"{freed} bytes are less than one value that is gone, which had {len(own)}"
+    for name in ("r", "child"):
+        expect(trial.store.get("", SessionId(name)), None, f"{name!r}, when it was deleted")
+        expect_error(
+            SessionNotFound, partial(trial.store.read, "", SessionId(name)), "reading what is deleted"
+        )
+    expect(trial.store.snapshots("", SessionId("r")), (), "snapshots of what is deleted")
+    expect((trial.store.blob(digest_of(own)), trial.store.blob(digest_of(shared))), (None, shared), "values")
+    expect(ids_of(trial.store.find()), ["other", "r"], "sessions that are left")
+    (fenced,) = trial.refuse(author.write("too late"))
+    expect((fenced.session_id, fenced.durable_up_to), ("r", 0), "the refusal of an append to what is deleted")
+    trial.expect_journal(other)
+    trial.store.release("n1", "", SessionId("other"))
+    trial.store.delete("", SessionId("other"))
+    expect(trial.store.blob(digest_of(shared)), None, "a value, when the last that had it is deleted")
+    trial.expect_journal(trial.begin("r", "new"))
+
+
+def what_is_needed_is_not_deleted(trial: StoreTrial) -> None:
+    """What a fork needs, or what a living node owns, is `StillNeeded` and stays; when neither does it can be deleted."""
+    author = trial.begin("s", "a")
+    trial.begin("child", root="s", parent="s")
+    fork = trial.begin("fork", forked_from=(author.session, 2), node="n2")
+    trial.store.release("n2", "", fork.session)
+    trial.store.beat(Node(id="n1"))
+    call = partial(trial.store.delete, "", author.session)
+    expect_error(StillNeeded, call, "deleting what a fork needs, and a living node owns")
+    trial.store.release("n1", "", author.session)
+    needed = expect_error(StillNeeded, call, "deleting what a fork needs")
+    expect(needed.by, ("fork",), "who needs it")
+    trial.expect_journal(author)
+    trial.store.delete("", fork.session)
+    trial.store.take("", author.session, "n1", "start")
+    owned = expect_error(StillNeeded, call, "deleting what a living node owns")
+    assert any("n1" in one for one in owned.by), f"{owned.by} does not name the node"
+    trial.pass_lease()
+    trial.store.delete("", author.session)
+    expect(trial.store.find(), (), "sessions, when all are deleted")
+
+
+def only_roots_are_deleted(trial: StoreTrial) -> None:
+    """One below another is `OptionError`, which names the root; what has ended is deleted though its node lives."""
+    trial.begin("the-root", standing=Standing(has_ended=True))
+    trial.begin("child", root="the-root", parent="the-root", standing=Standing(has_ended=True))
+    trial.store.beat(Node(id="n1"))
+    call = partial(trial.store.delete, "", SessionId("child"))
+    error = expect_error(OptionError, call, "deleting a child")
+    assert "the-root" in str(error), f"the message does not name the root: {error}"
+    trial.store.delete("", SessionId("the-root"))
+    expect(trial.store.find(), (), "sessions, when the tree is deleted")
+
+
+def journals_are_trimmed(trial: StoreTrial) -> None:
+    """Records before a number are dropped, reading them is `Trimmed` with the first that is there, and the session goes on."""
+    author = trial.begin("s", *"abcdef")
+    trial.store.put_snapshot(snapshot_behind(author.records[4]))
+    expect(trial.store.trim("", author.session, 4), 3, "how many records were dropped")
+    for after in (0, 2):
+        call = partial(trial.store.read, "", author.session, after)
+        expect(expect_error(Trimmed, call, f"reading behind {after}").first, 4, "the first that is there")
+    expect(trial.store.read("", author.session, 3), tuple(author.records[3:]), "what is left")
+    expect(
+        (trial.stored("s").first_seq, trial.stored("s").tail),
+        (4, author.tail),
+        "the first number, and the end",
+    )
+    expect([trial.store.trim("", author.session, n) for n in (4, 1)], [0, 0], "how many more were dropped")
+    one = author.write("g")
+    trial.keep(one)
+    trial.keep(one)
+    (stored,) = trial.store.take("", author.session, "n2", "gone").sessions
+    (fenced,) = trial.refuse(author.write("h"))
+    expect(
+        (fenced.durable_up_to, stored.first_seq),
+        (8, 4),
+        "what of the old owner is durable, and the first number",
+    )
+
+
+def nothing_is_trimmed_without_a_snapshot(trial: StoreTrial) -> None:
+    """Without a sound snapshot at a number or behind it nothing before it is dropped, nor beyond the end, nor what a fork needs."""
+    author = trial.begin("s", *"abcdef")
+    call = partial(trial.store.trim, "", author.session)
+    expect_error(OptionError, partial(call, 3), "trimming without a snapshot")
+    sound = snapshot_behind(author.records[3])
+    for broken in (
+        msgspec.structs.replace(sound, state=b"other"),
+        msgspec.structs.replace(sound, hash=bytes(16)),
+        msgspec.structs.replace(sound, check=bytes(16)),
+    ):
+        trial.store.put_snapshot(broken)
+        expect_error(OptionError, partial(call, 3), "trimming before a damaged snapshot")
+    trial.store.put_snapshot(sound)
+    expect_error(OptionError, partial(call, 6), "trimming beyond the last snapshot")
+    expect_error(OptionError, partial(call, 99), "trimming beyond the end")
+    trial.expect_journal(author)
+    trial.begin("fork", forked_from=(author.session, 2))
+    needed = expect_error(StillNeeded, partial(call, 4), "trimming what a fork needs")
+    expect(needed.by, ("fork",), "who needs it")
+    trial.expect_journal(author)
+
+
+def what_is_unknown_is_said_to_be(trial: StoreTrial) -> None:
+    """Of a session that is not there, also in this scope only: `SessionNotFound` with its id, None, nothing, or `Fenced`."""
+    trial.begin("session-1", scope="team")
+    unknown = SessionId("session-1")
+    store = trial.store
+    for what, call in (
+        ("read", partial(store.read, "", unknown)),
+        ("take", partial(store.take, "", unknown, "n1", "start")),
+        ("delete", partial(store.delete, "", unknown)),
+        ("trim", partial(store.trim, "", unknown, 1)),
+    ):
+        error = expect_error(SessionNotFound, call, what)
+        assert "session-1" in str(error), f"{what}: the message does not name the session: {error}"
+        expect(error.nearest, (), "ids that look like it, of another scope")
+    expect((store.get("", unknown), store.snapshots("", unknown)), (None, ()), "session and snapshots")
+    store.release("n1", "", unknown)
+    author = Author("session-1")
+    author.opening()
+    (answer,) = store.append([author.write("a")])
+    assert isinstance(answer, Fenced), (
+        f"an append to a session that is not there was answered with {answer!r}"
+    )
+    expect(answer.durable_up_to, 0, "what is durable of a session that is not there")
+    near = expect_error(SessionNotFound, partial(store.read, "team", SessionId("session-2")), "read")
+    expect(near.nearest, ("session-1",), "ids that look like it")
+
+
+def what_is_given_stays_what_is_kept(trial: StoreTrial) -> None:
+    """What was given is kept as it was, whatever becomes of the mappings and lists that it was given in."""
+    author = Author("s")
+    blobs = {digest_of(b"x"): b"x"}
+    trial.store.create(author.opening(blobs=blobs))
+    blobs.clear()
+    batch = [author.write("a", blobs=blobs)]
+    trial.keep(*batch)
+    blobs[digest_of(b"y")] = b"y"
+    batch.clear()
+    expect((trial.store.blob(digest_of(b"x")), trial.store.blob(digest_of(b"y"))), (b"x", None), "values")
+    trial.expect_journal(author)
+
+
+def a_store_is_closed_twice(trial: StoreTrial) -> None:
+    """Closing works, and again."""
+    trial.begin("s")
+    trial.store.close()
+    trial.store.close()
+
+
+def what_was_kept_is_there_again(trial: StoreTrial) -> None:
+    """Closed and opened again, everything is as it was: journals, standings, owners, nodes, snapshots, values, and the fence."""
+    if trial.reopen is None:
+        return
+    author = trial.begin("s", "é\0", scope="team", blobs={digest_of(_LARGE): _LARGE})
+    old = author.write("a", standing=Standing(is_working=True, due_at_ms=5, title="t"), events=3)
+    trial.keep(old)
+    trial.begin("child", scope="team", root="s", parent="s")
+    trial.store.put_snapshot(snapshot_behind(author.records[2]))
+    trial.store.beat(Node(id="n2", address="http://b"))
+    (taken, _) = trial.store.take("team", author.session, "n2", "gone").sessions
+    before = (
+        *(trial.store.find(), trial.store.read("team", author.session), trial.store.nodes()),
+        *(trial.store.snapshots("team", author.session), trial.store.blob(digest_of(_LARGE))),
+    )
+    again = trial.reopen(trial.store)
+    try:
+        after = (
+            *(again.find(), again.read("team", author.session), again.nodes()),
+            *(again.snapshots("team", author.session), again.blob(digest_of(_LARGE))),
+        )
+        for what, one, other in zip(
+            ("find", "read", "nodes", "snapshots", "blob"), before, after, strict=True
+        ):
+            expect(other, one, f"what `{what}` gives")
+        (answer,) = again.append([old])
+        assert isinstance(answer, Fenced), f"an old owner's append was answered with {answer!r}"
+        new = Author("s", scope="team", tail=taken.tail).write("b")
+        expect(again.append([new]), (None,), "the answer to the owner's append")
+    finally:
+        again.close()

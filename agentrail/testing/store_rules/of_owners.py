@@ -1,0 +1,225 @@
+"""Rules of who may write: the fence, trees that are taken together, and for how long a node that is silent holds its own."""
+
+from functools import partial
+
+import msgspec
+
+from agentrail.abc.store import Append, Cause, Node, Standing, Taken
+from agentrail.core.journal.record import TAKEN, TakenBody
+from agentrail.errors import Fenced, HeldBy, OptionError, SessionNotFound
+from agentrail.messages import SessionId
+from agentrail.testing.store_rules.trial import Author, StoreTrial, expect, expect_error, ids_of
+
+
+def take(
+    trial: StoreTrial, root: str, node: str = "n2", *, cause: Cause = "gone", force: bool = False
+) -> Taken:
+    """Take a tree without a scope; what is given must be what the store says of each session."""
+    taken = trial.store.take("", SessionId(root), node, cause, force=force)
+    for one in taken.sessions:
+        expect(trial.stored(one.session), one, f"what the store says of {one.session!r} after it was taken")
+    return taken
+
+
+def an_old_owner_is_refused(trial: StoreTrial) -> None:
+    """After a takeover the next append of the old owner is `Fenced`, with the last number of its own that is durable."""
+    old = trial.begin("s", "a", "b")
+    (stored,) = take(trial, "s").sessions
+    new = Author("s", tail=stored.tail)
+    (fenced,) = trial.refuse(old.write("too late"))
+    expect(
+        (fenced.session_id, fenced.durable_up_to), ("s", 3), "whom the refusal is for, and what is durable"
+    )
+    trial.keep(new.write("c", "d"))
+    (again,) = trial.refuse(old.write("later still"))
+    expect(again.durable_up_to, 3, "what of the old owner is durable")
+    expect([record.epoch for record in trial.records("s")], [1, 1, 1, 2, 2, 2], "the epochs")
+    expect(trial.records("s")[4:], tuple(new.records), "what the new owner wrote")
+
+
+def a_repeated_append_of_an_old_owner_is_refused(trial: StoreTrial) -> None:
+    """What is durable already is refused too when another has taken over: told that all is well, an old owner would work."""
+    author = Author("s")
+    opening = author.opening("a")
+    trial.store.create(opening)
+    one, two = author.write("b"), author.write("c", "d")
+    trial.keep(one, two)
+    (stored,) = take(trial, "s").sessions
+    for batch in ((one,), (two,), (one, two)):
+        for fenced in trial.refuse(*batch):
+            expect(fenced.durable_up_to, 5, "what of the old owner is durable")
+    again = expect_error(Fenced, partial(trial.store.create, opening), "the opening again")
+    expect(again.durable_up_to, 5, "what of the old owner is durable")
+    expect(trial.stored("s"), stored, "what the store says of the session")
+
+
+def what_an_old_owner_has_queued_is_refused(trial: StoreTrial) -> None:
+    """Of many records that were queued behind a takeover not one goes in, whatever numbers they have: one by one or at once."""
+    old = trial.begin("s", "a")
+    queued = [old.write(f"queued {number}") for number in range(20)]
+    (stored,) = take(trial, "s").sessions
+    new = Author("s", tail=stored.tail)
+    for one in queued:
+        trial.refuse(one)
+    trial.refuse(*queued)
+    trial.refuse(msgspec.structs.replace(queued[0], records=tuple(r for one in queued for r in one.records)))
+    trial.keep(new.write("b", "c"))
+    trial.refuse(*queued)
+    for one in queued:
+        trial.refuse(one)
+    expect([record.epoch for record in trial.records("s")], [1, 1, 2, 2, 2], "the epochs")
+
+
+def an_epoch_that_was_never_given_is_refused(trial: StoreTrial) -> None:
+    """An append with a higher epoch than the newest is refused: only `take` gives a new one."""
+    author = trial.begin("s")
+    ahead = Author("s", tail=msgspec.structs.replace(author.tail, epoch=2))
+    trial.refuse(ahead.write("a"))
+    trial.keep(author.write("b"))
+    trial.refuse(ahead.write("c"))
+    trial.expect_journal(author)
+
+
+def a_takeover_is_written_down(trial: StoreTrial) -> None:
+    """A `taken` record follows in the chain: node and cause, the next epoch, the time of the store, the last event's number."""
+    author = trial.begin("s", standing=Standing(is_working=True, waits_for=2, title="t"))
+    trial.keep(author.write("a", events=7, standing=Standing(is_working=True, waits_for=1, title="t")))
+    causes: tuple[Cause, ...] = ("start", "lease_over", "gone", "drain")
+    for epoch, cause in enumerate(causes, start=2):
+        start = trial.store.now_ms()
+        (stored,) = take(trial, "s", f"n{epoch}", cause=cause).sessions
+        record = trial.records("s")[-1]
+        expect(
+            (record.kind, record.seq, record.epoch, record.events), (TAKEN, epoch + 1, epoch, 7), "the record"
+        )
+        assert start <= record.at_ms <= trial.store.now_ms(), f"{record.at_ms} is no time of the store"
+        body = msgspec.json.decode(record.body, type=TakenBody)
+        expect((body.node, body.cause), (f"n{epoch}", cause), "node and cause")
+        expect((stored.node, stored.tail.hash), (f"n{epoch}", record.hash), "owner and end")
+        expect((stored.standing.waits_for, stored.events), (1, 7), "how it stands, and its last event")
+
+
+def a_tree_is_taken_together(trial: StoreTrial) -> None:
+    """Root and descendants are taken at once, the root first; what has ended gets no record; other trees stay as they are."""
+    for session, root in (("r", "r"), ("a", "r"), ("b", "a"), ("other", "other")):
+        parent = {"a": "r", "b": "a"}.get(session, "")
+        trial.begin(session, root={"b": "r"}.get(session, root), parent=parent)
+    trial.begin("ended", root="r", parent="r", standing=Standing(has_ended=True))
+    trial.begin("r", scope="elsewhere")
+    before = [trial.stored("other"), trial.stored("r", "elsewhere")]
+    taken = take(trial, "r").sessions
+    expect((taken[0].session, sorted(ids_of(taken))), ("r", ["a", "b", "r"]), "the sessions, the root first")
+    expect({(one.node, one.tail.epoch, one.tail.seq) for one in taken}, {("n2", 2, 2)}, "each of them")
+    expect([trial.stored("ended").tail.seq, len(trial.records("ended"))], [1, 1], "what has ended")
+    expect([trial.stored("other"), trial.stored("r", "elsewhere")], before, "other trees")
+
+
+def an_ended_root_is_given_as_it_stands(trial: StoreTrial) -> None:
+    """A root that has ended gets no record, and is given all the same, in front of what lives below it."""
+    root = trial.begin("r", standing=Standing(has_ended=True))
+    trial.begin("a", root="r", parent="r")
+    taken = take(trial, "r").sessions
+    expect(ids_of(taken), ["r", "a"], "the sessions, the root first")
+    first, second = taken
+    expect(first.tail, root.tail, "the root")
+    expect(second.tail.epoch, 2, "the epoch of its child")
+    trial.expect_journal(root)
+
+
+def a_living_owner_keeps_its_tree(trial: StoreTrial) -> None:
+    """A node that was heard of within the lease holds its trees: `HeldBy` with its address; after the lease it does not."""
+    trial.begin("s")
+    trial.begin("child", root="s", parent="s")
+    trial.store.beat(Node(id="n1", address="http://10.0.0.7:8700"))
+    held = expect_error(HeldBy, partial(take, trial, "s", cause="lease_over"), "taking from a living owner")
+    expect((held.node, held.address), ("n1", "http://10.0.0.7:8700"), "who holds it, and where")
+    assert held.seen_ago_ms >= 0, f"{held.seen_ago_ms} ms ago is in the future"
+    expect([len(trial.records(name)) for name in ("s", "child")], [1, 1], "records of what was not taken")
+    take(trial, "s", "n1", cause="start")
+    expect(trial.stored("child").tail.epoch, 2, "the epoch, when its own owner takes it")
+    trial.pass_lease()
+    taken = take(trial, "s", cause="lease_over").sessions
+    expect({(one.node, one.tail.epoch) for one in taken}, {("n2", 3)}, "owner and epoch, after the lease")
+
+
+def a_beat_begins_the_lease_anew(trial: StoreTrial) -> None:
+    """A node that is heard of again holds what is still its own; one that was never heard of holds nothing."""
+    trial.begin("s")
+    trial.store.beat(Node(id="n1"))
+    trial.pass_lease()
+    trial.store.beat(Node(id="n1"))
+    expect_error(HeldBy, partial(take, trial, "s"), "taking from an owner that is heard of again")
+    trial.begin("t", node="never heard of")
+    take(trial, "t")
+
+
+def force_takes_from_the_living(trial: StoreTrial) -> None:
+    """With `force` a living owner is fenced too."""
+    old = trial.begin("s")
+    trial.store.beat(Node(id="n1"))
+    (stored,) = take(trial, "s", force=True).sessions
+    expect((stored.node, stored.tail.epoch), ("n2", 2), "owner and epoch")
+    trial.refuse(old.write("a"))
+
+
+def a_tree_is_released_by_its_owner(trial: StoreTrial) -> None:
+    """Released by its owner a whole tree has none, and is taken without waiting; by another node, or unknown, nothing happens."""
+    trial.begin("s")
+    trial.begin("child", root="s", parent="s")
+    other = trial.begin("other")
+    trial.store.beat(Node(id="n1"))
+    trial.store.release("n2", "", SessionId("s"))
+    trial.store.release("n1", "", SessionId("unknown"))
+    trial.store.release("n1", "elsewhere", SessionId("s"))
+    expect([trial.stored(name).node for name in ("s", "child")], ["n1", "n1"], "the owner of both")
+    trial.store.release("n1", "", SessionId("s"))
+    expect([trial.stored(name).node for name in ("s", "child")], ["", ""], "the owner of both")
+    expect(trial.stored("other").node, "n1", "the owner of another tree")
+    take(trial, "s")
+    trial.store.release("n1", "", SessionId("s"))
+    expect(trial.stored("s").node, "n2", "the owner, when an old one releases it")
+    trial.expect_journal(other)
+
+
+def only_roots_are_taken(trial: StoreTrial) -> None:
+    """A session that is not there is `SessionNotFound`; one below another is `OptionError`, which names the root."""
+    trial.begin("the-root")
+    trial.begin("child", root="the-root", parent="the-root")
+    error = expect_error(OptionError, partial(take, trial, "child"), "taking a child")
+    assert "the-root" in str(error), f"the message does not name the root: {error}"
+    for scope, name in (("", "unknown"), ("elsewhere", "the-root")):
+        call = partial(trial.store.take, scope, SessionId(name), "n2", "gone")
+        missing = expect_error(SessionNotFound, call, f"taking {name!r} of scope {scope!r}")
+        assert name in str(missing), f"the message does not name the session: {missing}"
+    expect([len(trial.records(name)) for name in ("the-root", "child")], [1, 1], "records")
+
+
+def an_old_owner_begins_no_child(trial: StoreTrial) -> None:
+    """Below a tree with another owner, or none, a node begins nothing: a new journal has no old epoch that could tell."""
+    trial.begin("r")
+    take(trial, "r", force=True)
+    child = partial(Author("a").opening, root="r", parent="r")
+    expect_error(Fenced, lambda: trial.store.create(child(node="n1")), "a child of an old owner")
+    trial.store.release("n2", "", SessionId("r"))
+    lost = Author("b").opening(root="r", parent="r", node="n2")
+    expect_error(Fenced, lambda: trial.store.create(lost), "a child of an owner that released the tree")
+    none = Author("c").opening(root="unknown", parent="unknown")
+    expect_error(SessionNotFound, lambda: trial.store.create(none), "a child of a tree that is not there")
+    expect(ids_of(trial.store.find()), ["r"], "the sessions that are there")
+    take(trial, "r", "n3")
+    trial.begin("a", root="r", parent="r", node="n3")
+
+
+def one_of_many_takes(trial: StoreTrial) -> None:
+    """Of nodes that take one tree one after another each fences those before it, and epochs never fall."""
+    author = trial.begin("s")
+    queued: list[Append] = [author.write("of n0")]
+    for number in range(1, 9):
+        (stored,) = take(trial, "s", f"m{number}").sessions
+        expect(stored.tail.epoch, number + 1, "the epoch")
+        trial.refuse(*queued)
+        writer = Author("s", tail=stored.tail)
+        trial.keep(writer.write(f"of m{number}"))
+        queued.append(writer.write("never"))
+    epochs = [record.epoch for record in trial.records("s")]
+    expect(epochs, sorted(epochs), "the epochs")

@@ -1,0 +1,153 @@
+"""What rules of stores are tried with: a store, the means to let time pass, and owners that write journals. No rule is here."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, TypeVar
+
+from attrs import field, frozen
+
+from agentrail.abc.store import Append, Opening, Store, StoredSession, StoredSnapshot
+from agentrail.core.journal.record import OPENED, Draft, Record, Tail, first_broken, sealed
+from agentrail.errors import Fenced
+from agentrail.messages import SessionId
+from agentrail.testing.cut_store import CutStore, DecideCut
+
+E = TypeVar("E", bound=Exception)
+
+OpenCut: TypeAlias = Callable[[Store, DecideCut], Store]
+
+AT_MS: Final = 1_790_000_000_000
+"""When all of them are written, on the clock of signals."""
+
+
+class Author:
+    """Writes one journal, and knows by itself where it ends, as the node that owns a session does.
+
+    Attributes:
+        records: What it has written so far, durable or not.
+        tail: Where its journal ends with them.
+    """
+
+    def __init__(self, session: str = "s", *, scope: str = "", tail: Tail | None = None) -> None:
+        """Write a journal from its beginning, or go on behind a tail."""
+        self.session = SessionId(session)
+        self.scope = scope
+        self.tail = tail or Tail()
+        self.records: list[Record] = []
+
+    def seal(self, *drafts: Draft) -> tuple[Record, ...]:
+        """Make the records that follow."""
+        records, self.tail = sealed(drafts, self.tail, scope=self.scope, session=self.session)
+        self.records += records
+        return records
+
+    def opening(self, *bodies: str, root: str | None = None, node: str = "n1", **rest: Any) -> Opening:
+        """Make the beginning of its journal: `opened`, and a record for each body. More fields are those of `Opening`."""
+        first = Draft(at_ms=AT_MS, kind=OPENED, body=b'{"version":1}')
+        records = self.seal(first, *(_draft(body) for body in bodies))
+        return Opening(records=records, root=SessionId(root or self.session), node=node, **rest)
+
+    def write(self, *bodies: str, events: int = 0, **rest: Any) -> Append:
+        """Make an append with a record for each body. More fields are those of `Append`."""
+        return Append(records=self.seal(*(_draft(body, events) for body in bodies)), **rest)
+
+
+def _draft(body: str, events: int = 0) -> Draft:
+    return Draft(at_ms=AT_MS, kind="prompt", body=body.encode(), does=f"reply {body[:9]}", events=events)
+
+
+@frozen
+class StoreTrial:
+    """A store that is new and empty, and what else a rule needs.
+
+    Attributes:
+        store: It.
+        make: Makes another one, which is closed when the rule was tried.
+        pass_lease: Lets the lease pass, on the clock of the store.
+        reopen: Closes a store and opens again what it kept; None for one that keeps nothing.
+        cut: Puts a connection that is cut in front of a store.
+    """
+
+    store: Store
+    make: Callable[[], Store]
+    pass_lease: Callable[[], None]
+    reopen: Callable[[Store], Store] | None = None
+    cut: OpenCut = field(default=CutStore)
+
+    def begin(self, session: str = "s", *bodies: str, scope: str = "", **rest: Any) -> Author:
+        """Store the beginning of a journal, and give who writes it."""
+        author = Author(session, scope=scope)
+        self.store.create(author.opening(*bodies, **rest))
+        return author
+
+    def stored(self, session: str, scope: str = "") -> StoredSession:
+        """Give what the store says of a session that must be there."""
+        found = self.store.get(scope, SessionId(session))
+        assert found is not None, f"session {session!r} is not there"
+        return found
+
+    def records(self, session: str, scope: str = "") -> tuple[Record, ...]:
+        """Give all records of a session, which must be numbered without gaps and chained."""
+        records = self.store.read(scope, SessionId(session))
+        expect(first_broken(records), None, f"the first number of {session!r} that does not fit")
+        return records
+
+    def keep(self, *batch: Append) -> None:
+        """Append in one batch what must be taken."""
+        expect(self.store.append(batch), (None,) * len(batch), "the answer to appends that fit")
+
+    def refuse(self, *batch: Append) -> tuple[Fenced, ...]:
+        """Append in one batch what must be refused."""
+        answers = self.store.append(batch)
+        expect(len(answers), len(batch), "the number of answers")
+        refused = tuple(one for one in answers if isinstance(one, Fenced))
+        expect(len(refused), len(batch), f"the number of refused appends, of which came {answers}: refused")
+        return refused
+
+    def expect_journal(self, author: Author) -> None:
+        """The store has what was written, byte for byte, and nothing else."""
+        expect(self.records(author.session, author.scope), tuple(author.records), "the journal")
+        expect(self.stored(author.session, author.scope).tail, author.tail, "where it ends")
+
+
+def snapshot_behind(record: Record, state: bytes = b'{"a":1}') -> StoredSnapshot:
+    """Make a sound snapshot of what stands behind a record."""
+    check = hashlib.blake2b(record.hash + state, digest_size=16).digest()
+    return StoredSnapshot(
+        scope=record.scope, session=record.session, seq=record.seq, hash=record.hash, state=state, check=check
+    )
+
+
+def digest_of(content: bytes) -> str:
+    """Give the name of a blob."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def expect(found: object, expected: object, what: str) -> None:
+    """Compare.
+
+    Raises:
+        AssertionError: They differ; both are in the message, cut where they are long.
+    """
+    if found != expected:
+        message = f"{what}: expected {expected!r:.400}, and there came {found!r:.400}"
+        raise AssertionError(message)
+
+
+def expect_error(kind: type[E], call: Callable[[], object], what: str) -> E:
+    """Call, and give the error that must come.
+
+    Raises:
+        AssertionError: None came.
+    """
+    try:
+        answer = call()
+    except kind as error:
+        return error
+    message = f"{what}: expected {kind.__name__}, and there came {answer!r:.400}"
+    raise AssertionError(message)
+
+
+def ids_of(found: tuple[StoredSession, ...]) -> list[str]:
+    """Give the ids of sessions, in order."""
+    return [one.session for one in found]

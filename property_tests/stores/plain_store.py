@@ -1,0 +1,295 @@
+"""A store as simple as one can be: lists, and no thought of speed. What every other one is compared with."""
+
+import hashlib
+
+import msgspec
+from attrs import field, mutable
+
+from agentrail.abc.store import Filters, Standing, StoredSession
+from agentrail.core.journal.record import Tail
+from agentrail.errors import (
+    AlreadyExists,
+    Fenced,
+    HeldBy,
+    OptionError,
+    SessionNotFound,
+    StillNeeded,
+    Trimmed,
+)
+
+LEASE_MS = 15_000
+
+
+@mutable
+class Plain:
+    """A session: all its records, those that were dropped too."""
+
+    opening: object
+    root: str
+    node: str
+    opened: int
+    written: int
+    standing: Standing
+    records: list = field(factory=list)
+    first: int = 1
+    shots: dict = field(factory=dict)
+    blobs: set = field(factory=set)
+
+    @property
+    def epoch(self):
+        """The newest."""
+        return self.records[-1].epoch
+
+    def last_of(self, epoch):
+        """The last number that is not of a later epoch; where all of these are dropped, the one in front of what is there."""
+        return max([self.first - 1, *(r.seq for r in self.records[self.first - 1 :] if r.epoch <= epoch)])
+
+
+class PlainStore:
+    """Answers as a store does, but for the records of takeovers, which it is told."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.sessions = {}
+        self.beats = {}
+        self.gone = set()
+        self.blobs = {}
+
+    # --- what is asked within
+
+    def find_one(self, scope, session):
+        """One session, or the error."""
+        if (scope, session) not in self.sessions:
+            raise SessionNotFound("none")  # noqa: EM101
+        return self.sessions[scope, session]
+
+    def find_root(self, scope, session):
+        """One that is a root."""
+        if (one := self.find_one(scope, session)).root != session:
+            raise OptionError(["no root"])
+        return one
+
+    def tree(self, scope, root):
+        """The sessions of a tree, by their keys."""
+        return {key: one for key, one in self.sessions.items() if key[0] == scope and one.root == root}
+
+    def is_alive(self, node):
+        """Whether a node was heard of within the lease."""
+        return node in self.beats.keys() - self.gone and self.clock() - self.beats[node].seen_at_ms < LEASE_MS
+
+    def forks_of(self, key):
+        """Who was forked from a session, and at which number."""
+        return {
+            name: one.opening.forked_from[1]
+            for (scope, name), one in self.sessions.items()
+            if scope == key[0] and one.opening.forked_from and one.opening.forked_from[0] == key[1]
+        }
+
+    def stored(self, key):
+        """What is said of a session."""
+        one = self.sessions[key]
+        last = one.records[-1]
+        return StoredSession(
+            scope=key[0],
+            session=key[1],
+            root=one.root,
+            parent=one.opening.parent,
+            forked_from=one.opening.forked_from,
+            node=one.node,
+            opened_at_ms=one.opened,
+            written_at_ms=one.written,
+            first_seq=one.first,
+            tail=Tail(seq=last.seq, epoch=last.epoch, hash=last.hash),
+            events=last.events,
+            standing=one.standing,
+        )
+
+    # --- the port
+
+    def create(self, opening):
+        """As `Store.create`."""
+        first = opening.records[0]
+        key = (first.scope, first.session)
+        if (there := self.sessions.get(key)) is not None:
+            if there.opening.records != opening.records:
+                raise AlreadyExists
+            if there.epoch > 1:
+                raise Fenced(key[1], durable_up_to=there.last_of(1))
+            if there.node not in ("", opening.node):
+                raise AlreadyExists
+            return
+        if opening.root != key[1] and self.find_one(first.scope, opening.root).node != opening.node:
+            raise Fenced(key[1], durable_up_to=0)
+        now = self.clock()
+        one = Plain(opening, opening.root, opening.node, now, now, opening.standing, list(opening.records))
+        self.sessions[key] = one
+        self.keep(one, opening.blobs)
+
+    def keep(self, one, blobs):
+        """Keep large values of a session."""
+        one.blobs |= set(blobs)
+        self.blobs |= blobs
+
+    def decide_take(self, scope, root, node, force):
+        """Which sessions are taken, by their keys: those that get a record, and those that are given as they stand."""
+        top = self.find_root(scope, root)
+        if top.node not in ("", node) and self.is_alive(top.node) and not force:
+            raise HeldBy(root, node=top.node, address=self.beats[top.node].address, seen_ago_ms=0)
+        tree = self.tree(scope, root)
+        living = {key for key, one in tree.items() if not one.standing.has_ended}
+        for one in tree.values():
+            one.node = node
+        return living, {(scope, root)} - living
+
+    def write_takeover(self, record):
+        """Write the record of a takeover, as the store made it."""
+        one = self.sessions[record.scope, record.session]
+        one.records.append(record)
+        one.written = self.clock()
+
+    def release(self, node, scope, root):
+        """As `Store.release`."""
+        if (scope, root) in self.sessions and self.sessions[scope, root].node == node:
+            for one in self.tree(scope, root).values():
+                one.node = ""
+
+    def append(self, batch):
+        """As `Store.append`."""
+        refused, answers = set(), []
+        for append in batch:
+            key = (append.scope, append.session)
+            up_to = self.refusal(append) if key not in refused else self.durable(append)
+            if up_to is None:
+                one = self.sessions[key]
+                new = [record for record in append.records if record.seq > len(one.records)]
+                if new:
+                    one.records += new
+                    one.standing, one.written = append.standing, self.clock()
+                    self.keep(one, append.blobs)
+            else:
+                refused.add(key)
+            answers.append(up_to)
+        return answers
+
+    def durable(self, append):
+        """Up to which number the records of an owner are there."""
+        one = self.sessions.get((append.scope, append.session))
+        return 0 if one is None else one.last_of(append.records[0].epoch)
+
+    def refusal(self, append):
+        """None for an append that goes in; else up to which number there are records of its owner."""
+        one = self.sessions.get((append.scope, append.session))
+        if (
+            one is None
+            or one.epoch != append.records[0].epoch
+            or append.records[0].seq > len(one.records) + 1
+        ):
+            return self.durable(append)
+        there = {record.seq: record for record in one.records[one.first - 1 :]}
+        is_same = all(there.get(record.seq, record) == record for record in append.records)
+        return None if is_same else self.durable(append)
+
+    def read(self, scope, session, after, limit):
+        """As `Store.read`."""
+        one = self.find_one(scope, session)
+        if after + 1 < one.first:
+            raise Trimmed(session, first=one.first)
+        return tuple(one.records[after : after + limit])
+
+    def find(self, filters, after, limit):
+        """As `Store.find`."""
+        fitting = [
+            key for key in sorted(self.sessions) if (after is None or key > after) and self.fits(key, filters)
+        ]
+        return tuple(self.stored(key) for key in fitting[:limit])
+
+    def fits(self, key, filters: Filters):
+        """Whether a session is looked for."""
+        one = self.sessions[key]
+        wanted = (
+            (filters.scope, key[0]),
+            (filters.root, one.root),
+            (filters.node, one.node),
+            (filters.is_working, one.standing.is_working),
+            (filters.has_ended, one.standing.has_ended),
+        )
+        return (
+            all(wish is None or wish == is_so for wish, is_so in wanted)
+            and (not filters.only_roots or one.root == key[1])
+            and (filters.written_before_ms is None or one.written < filters.written_before_ms)
+        )
+
+    def put_snapshot(self, shot):
+        """As `Store.put_snapshot`."""
+        if (one := self.sessions.get((shot.scope, shot.session))) is not None:
+            one.shots[shot.seq] = shot
+            one.shots = dict(sorted(one.shots.items())[-2:])
+
+    def snapshots(self, scope, session, at_most):
+        """As `Store.snapshots`."""
+        one = self.sessions.get((scope, session))
+        shots = sorted(one.shots.items(), reverse=True) if one else ()
+        return tuple(shot for seq, shot in shots if at_most is None or seq <= at_most)
+
+    def beat(self, node):
+        """As `Store.beat`."""
+        self.gone.discard(node.id)
+        self.beats[node.id] = msgspec.structs.replace(node, seen_at_ms=self.clock())
+
+    def nodes(self):
+        """As `Store.nodes`, by their ids."""
+        owners = {one.node for one in self.sessions.values()}
+        return {name: node for name, node in self.beats.items() if name in owners or self.is_alive(name)}
+
+    def orphans(self):
+        """As `Store.orphans`, as a set of keys."""
+        works = [
+            (key[0], one.root)
+            for key, one in self.sessions.items()
+            if one.standing.is_working and not one.standing.has_ended
+        ]
+        return {root for root in works if not self.is_alive(self.sessions[root].node)}
+
+    def due(self, now):
+        """As `Store.due`: when, and which."""
+        return sorted(
+            (one.standing.due_at_ms, key)
+            for key, one in self.sessions.items()
+            if one.standing.due_at_ms is not None
+            and one.standing.due_at_ms <= now
+            and not one.standing.has_ended
+            and not self.is_alive(one.node)
+        )
+
+    def delete(self, scope, session):
+        """As `Store.delete`, without counting."""
+        top = self.find_root(scope, session)
+        tree = self.tree(scope, session)
+        if {fork for key in tree for fork in self.forks_of(key) if (scope, fork) not in tree}:
+            raise StillNeeded(session, by=["fork"])
+        if self.is_alive(top.node) and not all(one.standing.has_ended for one in tree.values()):
+            raise StillNeeded(session, by=["node"])
+        for key in tree:
+            del self.sessions[key]
+        kept = {digest for one in self.sessions.values() for digest in one.blobs}
+        self.blobs = {digest: content for digest, content in self.blobs.items() if digest in kept}
+
+    def trim(self, scope, session, before):
+        """As `Store.trim`."""
+        one = self.find_one(scope, session)
+        if before > len(one.records):
+            raise OptionError(["beyond the end"])
+        if before <= one.first:
+            return 0
+        if not any(
+            shot.seq >= before
+            and shot.seq <= len(one.records)
+            and shot.hash == one.records[shot.seq - 1].hash
+            and shot.check == hashlib.blake2b(shot.hash + shot.state, digest_size=16).digest()
+            for shot in one.shots.values()
+        ):
+            raise OptionError(["no snapshot"])
+        if any(at >= one.first for at in self.forks_of((scope, session)).values()):
+            raise StillNeeded(session, by=["fork"])
+        dropped, one.first = before - one.first, before
+        return dropped

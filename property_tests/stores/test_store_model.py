@@ -1,0 +1,311 @@
+"""Each store beside a plain one, under random calls of owners old and new: every answer is the same, and all that is there."""
+
+import hashlib
+import itertools
+import tempfile
+from pathlib import Path
+
+import msgspec
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from agentrail.abc.store import Filters, Node, Standing
+from agentrail.core.journal.record import TAKEN, TakenBody, first_broken
+from agentrail.errors import AgentrailError
+from agentrail.stores.memory import MemoryStore
+from agentrail.stores.sqlite import SqliteStore
+from agentrail.testing.store_rules.trial import Author, digest_of, snapshot_behind
+from property_tests.stores.plain_store import LEASE_MS, PlainStore
+from tests.stores.rig import Clock
+
+SESSIONS = st.sampled_from("abcd")
+SCOPES = st.sampled_from(["", "", "", "x"])
+NODES = st.sampled_from(["n1", "n2", "n3"])
+DUE = st.none() | st.integers(0, 5)
+STANDINGS = st.builds(
+    Standing,
+    is_working=st.booleans(),
+    has_ended=st.sampled_from([False, False, False, True]),
+    waits_for=st.integers(0, 2),
+    due_at_ms=DUE,
+    title=st.sampled_from(["", "é"]),
+)
+BLOBS = st.lists(st.sampled_from([b"", b"one", b"two\0" * 99]), max_size=2).map(
+    lambda contents: {digest_of(content): content for content in contents}
+)
+BEGINNINGS = st.fixed_dictionaries({"node": NODES, "standing": STANDINGS, "blobs": BLOBS})
+FILTERS = st.builds(
+    Filters,
+    scope=st.none() | SCOPES,
+    root=st.none() | SESSIONS,
+    node=st.none() | NODES | st.just(""),
+    is_working=st.none() | st.booleans(),
+    has_ended=st.none() | st.booleans(),
+    only_roots=st.booleans(),
+    written_before_ms=st.none() | st.integers(1_000_000, 1_200_000),
+)
+
+
+def answer_of(call, *arguments, **options):
+    """What a call gives, or the class of what it raises."""
+    try:
+        return call(*arguments, **options)
+    except AgentrailError as error:
+        return type(error)
+
+
+class StoreBesidePlain(RuleBasedStateMachine):
+    """Owners that write, take, give up and come back too late, upon both stores at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.clock = Clock()
+        self.plain = PlainStore(self.clock)
+        self.folder = tempfile.TemporaryDirectory()
+        self.store = self.open_store()
+        self.numbers = itertools.count()
+        self.openings = []
+        self.authors = []
+        self.made = []
+
+    def open_store(self):
+        """Open what is compared."""
+        return MemoryStore(now_ms=self.clock, lease_ms=LEASE_MS)
+
+    def teardown(self):
+        """Close it."""
+        self.store.close()
+        self.folder.cleanup()
+
+    def key(self, data):
+        """The key of a session: mostly of one that is there."""
+        there = sorted(self.plain.sessions)
+        if there and data.draw(st.integers(0, 7)):
+            return data.draw(st.sampled_from(there))
+        return data.draw(st.tuples(SCOPES, SESSIONS))
+
+    def text(self):
+        """A body that no other record has."""
+        return f'{{"n":{next(self.numbers)}}}'
+
+    # --- what writes
+
+    @rule(data=st.data(), session=SESSIONS, scope=SCOPES, rest=BEGINNINGS)
+    def create(self, data, session, scope, rest):
+        """Begin a journal: a root, a fork, or a child of one that is there or not."""
+        author = Author(session, scope=scope)
+        others = [key for key, one in self.plain.sessions.items() if key[0] == scope and one.root == key[1]]
+        root = data.draw(st.sampled_from([session, session, *(name for _, name in others), "unknown"]))
+        parent = "" if root == session else root
+        fork = None
+        if others and not parent and data.draw(st.booleans()):
+            _, name = data.draw(st.sampled_from(others))
+            fork = (name, data.draw(st.integers(1, len(self.plain.sessions[scope, name].records))))
+        bodies = [self.text() for _ in range(data.draw(st.integers(1, 3)))]
+        opening = author.opening(*bodies, root=root, parent=parent, forked_from=fork, **rest)
+        self.open_both(opening, author)
+
+    @precondition(lambda self: self.openings)
+    @rule(data=st.data(), node=st.none() | NODES)
+    def create_again(self, data, node):
+        """The same opening again, by its node or another one."""
+        opening = data.draw(st.sampled_from(self.openings))
+        self.open_both(opening if node is None else msgspec.structs.replace(opening, node=node), None)
+
+    def open_both(self, opening, author):
+        """Begin it in both."""
+        expected = answer_of(self.plain.create, opening)
+        assert answer_of(self.store.create, opening) == expected
+        if expected is None and author is not None:
+            self.authors.append(author)
+            self.openings.append(opening)
+
+    @precondition(lambda self: self.authors)
+    @rule(data=st.data(), count=st.integers(1, 3), standing=STANDINGS, blobs=BLOBS)
+    def write(self, data, count, standing, blobs):
+        """An owner, old or new, makes an append; it lies there until it is sent."""
+        author = data.draw(st.sampled_from(self.authors))
+        made = author.write(
+            *(self.text() for _ in range(count)), standing=standing, blobs=blobs, events=len(author.records)
+        )
+        self.made.append(made)
+
+    @precondition(lambda self: self.made)
+    @rule(data=st.data())
+    def send(self, data):
+        """Some of what was made is sent, again or for the first time, in some order."""
+        newest = st.integers(0, len(self.made) - 1).map(lambda back: self.made[-1 - back])
+        batch = data.draw(st.lists(newest, min_size=1, max_size=4))
+        self.append_both(batch)
+
+    @precondition(lambda self: self.made)
+    @rule(data=st.data())
+    def send_all(self, data):
+        """All that an owner made is sent in order; what is durable of it, too."""
+        of = data.draw(st.sampled_from(self.made))
+        self.append_both([one for one in self.made if (one.scope, one.session) == (of.scope, of.session)])
+
+    @precondition(lambda self: self.pairs())
+    @rule(data=st.data())
+    def send_joined(self, data):
+        """Two appends of one owner that follow each other are sent as one."""
+        one, two = data.draw(st.sampled_from(self.pairs()))
+        self.append_both([msgspec.structs.replace(two, records=one.records + two.records)])
+
+    def pairs(self):
+        """Appends of one owner that follow each other."""
+        return [
+            (one, two)
+            for one, two in itertools.pairwise(self.made)
+            if (one.scope, one.session, one.records[-1].epoch, one.records[-1].seq + 1)
+            == (two.scope, two.session, two.records[0].epoch, two.records[0].seq)
+        ]
+
+    def append_both(self, batch):
+        """Append to both."""
+        answers = [one and one.durable_up_to for one in self.store.append(batch)]
+        assert answers == self.plain.append(batch)
+
+    @rule(data=st.data(), node=NODES, force=st.booleans(), cause=st.sampled_from(["start", "gone"]))
+    def take(self, data, node, force, cause):
+        """Make a node the owner of a tree."""
+        scope, session = self.key(data)
+        decided = answer_of(self.plain.decide_take, scope, session, node, force)
+        taken = answer_of(self.store.take, scope, session, node, cause, force=force)
+        if isinstance(decided, type):
+            assert taken == decided
+            return
+        living, as_they_stand = decided
+        for key in living:
+            before = self.plain.stored(key)
+            (record,) = self.store.read(*key, before.tail.seq)
+            assert first_broken([record], before.tail) is None
+            assert (record.kind, record.epoch, record.at_ms) == (TAKEN, before.tail.epoch + 1, self.clock())
+            assert record.events == before.events
+            body = msgspec.json.decode(record.body, type=TakenBody)
+            assert (body.node, body.cause) == (node, cause)
+            self.plain.write_takeover(record)
+            self.authors.append(Author(key[1], scope=scope, tail=self.plain.stored(key).tail))
+        assert taken.sessions[0].session == session
+        assert sorted(taken.sessions, key=lambda one: one.session) == [
+            self.plain.stored(key) for key in sorted(living | as_they_stand)
+        ]
+
+    @rule(data=st.data(), node=NODES)
+    def release(self, data, node):
+        """A node gives a tree up, whether it is its own or not."""
+        scope, session = self.key(data)
+        self.store.release(node, scope, session)
+        self.plain.release(node, scope, session)
+
+    @precondition(lambda self: self.plain.sessions)
+    @rule(data=st.data(), broken=st.sampled_from([{}, {}, {}, {"state": b"other"}, {"hash": bytes(16)}]))
+    def put_snapshot(self, data, broken):
+        """A snapshot behind the last record; sometimes one that is damaged."""
+        one = data.draw(st.sampled_from(list(self.plain.sessions.values())))
+        shot = msgspec.structs.replace(snapshot_behind(one.records[-1], self.text().encode()), **broken)
+        self.store.put_snapshot(shot)
+        self.plain.put_snapshot(shot)
+
+    @rule(node=NODES, address=st.sampled_from(["", "http://a"]))
+    def beat(self, node, address):
+        """A node is heard of."""
+        self.store.beat(Node(id=node, address=address))
+        self.plain.beat(Node(id=node, address=address))
+
+    @rule(data=st.data())
+    def delete(self, data):
+        """A tree is deleted; ids are new in life, so its old owners say nothing more of one that comes after it."""
+        scope, session = self.key(data)
+        gone = set(self.plain.tree(scope, session))
+        expected = answer_of(self.plain.delete, scope, session)
+        freed = answer_of(self.store.delete, scope, session)
+        if expected is not None:
+            assert freed == expected
+            return
+        assert freed > 0
+        self.authors = [one for one in self.authors if (one.scope, one.session) not in gone]
+        self.made = [one for one in self.made if (one.scope, one.session) not in gone]
+
+    @rule(data=st.data(), before=st.integers(1, 9))
+    def trim(self, data, before):
+        """The beginning of a journal is dropped."""
+        scope, session = self.key(data)
+        assert answer_of(self.store.trim, scope, session, before) == answer_of(
+            self.plain.trim, scope, session, before
+        )
+
+    @rule(seconds=st.sampled_from([1, 1, 5, 15, 16]))
+    def pass_time(self, seconds):
+        """The clock of the store goes on."""
+        self.clock.now += seconds * 1000
+
+    # --- what reads
+
+    @rule(data=st.data(), after=st.integers(0, 9), limit=st.integers(0, 9))
+    def read(self, data, after, limit):
+        """A part of a journal."""
+        scope, session = self.key(data)
+        found = answer_of(self.store.read, scope, session, after, limit)
+        assert found == answer_of(self.plain.read, scope, session, after, limit)
+
+    @rule(filters=FILTERS, after=st.none() | st.tuples(SCOPES, SESSIONS), limit=st.integers(0, 9))
+    def find(self, filters, after, limit):
+        """Sessions by filters, in pages."""
+        assert self.store.find(filters, after=after, limit=limit) == self.plain.find(filters, after, limit)
+
+    @rule(data=st.data(), at_most=st.none() | st.integers(0, 9))
+    def snapshots(self, data, at_most):
+        """The snapshots up to a number."""
+        scope, session = self.key(data)
+        assert self.store.snapshots(scope, session, at_most) == self.plain.snapshots(scope, session, at_most)
+
+    @rule(now=st.integers(0, 6), limit=st.integers(0, 5))
+    def what_is_to_be_done(self, now, limit):
+        """Orphans and timers that are due."""
+        assert {(one.scope, one.session) for one in self.store.orphans()} == self.plain.orphans()
+        assert len(self.store.orphans(limit)) == min(limit, len(self.plain.orphans()))
+        due = self.plain.due(now)
+        found = self.store.due(now)
+        assert sorted((one.standing.due_at_ms, (one.scope, one.session)) for one in found) == due
+        times = [one.standing.due_at_ms for one in self.store.due(now, limit)]
+        assert times == [at for at, _ in due][:limit]
+
+    @invariant()
+    def all_that_is_there_is_the_same(self):
+        """Every session, every record, every value, and the nodes."""
+        found = self.store.find(limit=99)
+        assert found == self.plain.find(Filters(), None, 99)
+        for one in found:
+            plain = self.plain.sessions[one.scope, one.session]
+            assert self.store.get(one.scope, one.session) == one
+            assert self.store.read(one.scope, one.session, one.first_seq - 1) == tuple(
+                plain.records[plain.first - 1 :]
+            )
+            assert first_broken(plain.records) is None
+        for content in (b"", b"one", b"two\0" * 99):
+            digest = hashlib.sha256(content).hexdigest()
+            assert self.store.blob(digest) == self.plain.blobs.get(digest)
+        assert {node.id: node for node in self.store.nodes()} == self.plain.nodes()
+
+
+class SqliteBesidePlain(StoreBesidePlain):
+    """The same for `SqliteStore`, which is closed and opened again in between."""
+
+    def open_store(self):
+        """Open the file."""
+        path = Path(self.folder.name) / "sessions.db"
+        return SqliteStore(path, wall=lambda: self.clock() / 1000, lease_ms=LEASE_MS)
+
+    @rule()
+    def reopen(self):
+        """Close it, and open what it kept: one process writes a file, so all nodes that it heard of are gone."""
+        self.store.close()
+        self.plain.gone |= set(self.plain.beats)
+        self.store = self.open_store()
+
+
+TestMemoryStore = StoreBesidePlain.TestCase
+TestSqliteStore = SqliteBesidePlain.TestCase
+TestMemoryStore.settings = settings(stateful_step_count=40)
+TestSqliteStore.settings = settings(stateful_step_count=30)

@@ -1,0 +1,557 @@
+"""A session with a store: nothing of a step is seen, and no work begins, before the record of it is durable (docs: the journal)."""
+
+import pytest
+import trio
+
+from agentrail.abc import Ok
+from agentrail.errors import AlreadyExists, Fenced, OptionError, SessionDown, StoreUnavailable
+from agentrail.events import (
+    AgentAbort,
+    AgentEnd,
+    AgentError,
+    MessageDelta,
+    PromptReceived,
+    SessionEnd,
+)
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.cancelling import crash
+from agentrail.testing.expectations import check_events, check_history
+from agentrail.testing.faulty_store import FaultyStore
+from agentrail.testing.models import ScriptedModel, says
+from agentrail.testing.orphans import no_orphans
+from agentrail.testing.supervisors import open_nameless
+from agentrail.testing.tools import HangingTool, RecordingTool
+from tests.runtime.rig import NoSandbox, calling, kinds, rest, saying, until, wants
+
+
+def open_kept(store, patience=5.0):
+    """Open a supervisor that keeps its sessions there."""
+    return open_nameless(lambda _name, _root: NoSandbox(), store=store, store_patience=patience)
+
+
+@pytest.fixture
+async def store():
+    """A store that takes its time in a thread, and fails when a test says so."""
+    kept = FaultyStore(MemoryStore())
+    yield kept
+    kept.mend()
+
+
+def recorded(store, session_id="s-1"):
+    """The kinds of what is durable."""
+    return [record.kind for record in store.inner.read("", session_id)]
+
+
+async def eventually(fits, seconds=10.0):
+    """Wait for something that threads have a hand in."""
+    with trio.fail_after(seconds):
+        while not fits():  # noqa: ASYNC110 - it is set by threads
+            await trio.sleep(0.002)
+
+
+# --- before it is durable, nothing
+
+
+@pytest.mark.journal(1)
+@pytest.mark.at(123)
+async def test_a_prompt_is_acknowledged_when_another_reader_sees_its_record(store):
+    """However long the store takes: what a receipt says can be read by others by then."""
+    store.delay_seconds = 0.02
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        assert recorded(store)[0] == "opened"
+        await session.prompt("Hi")
+        assert "prompt" in recorded(store)
+
+
+@pytest.mark.at(118)
+@pytest.mark.at(123)
+@pytest.mark.parametrize("what", ["receipt", "event", "tool"])
+async def test_nothing_leaves_before_its_record_is_durable(store, what):
+    """With a store that hangs: no receipt, no event, no tool; and all of it, in order, when it goes on."""
+    record = RecordingTool()
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=calling("record"), tools=[record], session_id="s-1")
+        async with session.subscribe() as events, trio.open_nursery() as nursery:
+            if what == "tool":
+                await until_before_the_tool(session, store, events)
+            else:
+                store.hang()
+            answered = trio.Event()
+
+            async def prompt() -> None:
+                await session.prompt("Hi")
+                answered.set()
+
+            if what != "tool":
+                nursery.start_soon(prompt)
+            await trio.sleep(0.1)
+            assert not answered.is_set()
+            assert not record.calls
+            with pytest.raises(trio.WouldBlock):
+                events.next_nowait()
+            store.mend()
+            seen = await until(events, AgentEnd)
+        assert len(record.calls) == 1
+        assert kinds(seen)[-1] == "AgentEnd"
+
+
+async def until_before_the_tool(session, store, events):
+    """Prompt, and let the store hang once the request is out; read all that was published by then."""
+    await session.prompt("Hi")
+    store.hang()
+    with trio.move_on_after(0.1):
+        async for _ in events:
+            pass
+
+
+async def test_the_intent_of_a_tool_is_durable_before_it_runs(store):
+    """Whoever reads the store while it runs finds it named there."""
+    seen = []
+
+    def answer(_arguments):
+        does = [record.does for record in store.inner.read("", "s-1")]
+        seen.append(any("run_tool" in one for one in does))
+        return Ok(text="done")
+
+    store.delay_seconds = 0.005
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(
+            model=calling("record"), tools=[RecordingTool(answer=answer)], session_id="s-1"
+        )
+        await session.ask("Hi")
+    assert seen == [True]
+
+
+async def test_a_session_begins_when_its_first_record_is_durable(store):
+    """`start_session` waits for it, and a store that has the id refuses it."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.stop()
+        await session.monitor().wait()
+        with pytest.raises(AlreadyExists, match="s-1"):
+            await supervisor.start_session(model=saying("a"), session_id="s-1")
+        assert supervisor.sessions() == ()
+        assert recorded(store)[-2:] == ["stop", "closed"]
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing_in_the_store(store):
+    """Cancelled means not done: also when the store had it already, and nobody heard so."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        store.hang()
+        with trio.move_on_after(0.05):
+            await supervisor.start_session(model=saying("a"), session_id="s-1")
+        store.mend()
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        assert await session.ask("Hi") == "a"
+    assert store.calls.count("delete") == 1
+
+
+async def test_what_no_journal_can_hold_is_refused_at_the_start(store):
+    """With its place; nothing was started."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        with pytest.raises(OptionError, match="user_data"):
+            await supervisor.start_session(model=saying("a"), user_data={"handle": object()})
+        assert supervisor.sessions() == ()
+
+
+# --- a store that hangs
+
+
+@pytest.mark.journal(2)
+async def test_a_store_that_hangs_for_a_while_delays_a_cycle_and_fails_none(store):
+    """The cycle ends as if nothing had been, later; its events are those of one without a store."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(
+            model=calling("record"), tools=[RecordingTool()], session_id="s-1"
+        )
+        async with session.subscribe(after=0) as events:
+            await session.prompt("Hi")
+            store.hang()
+            await trio.sleep(0.3)
+            store.mend()
+            seen = await until(events, AgentEnd)
+            await session.stop()
+            seen += await rest(events)
+    check_events(seen)
+    async with open_kept(None) as supervisor:
+        plain = await supervisor.start_session(model=calling("record"), tools=[RecordingTool()])
+        async with plain.subscribe(after=0) as events:
+            await plain.ask("Hi")
+            await plain.stop()
+            assert kinds(await rest(events)) == kinds(seen)
+
+
+@pytest.mark.journal(3)
+async def test_an_abort_stops_work_past_a_store_that_hangs(store):
+    """A tool within 100 ms; the call raises when the patience is over, and says that it was stopped. Later all is there."""
+    hang = HangingTool()
+    async with no_orphans(), open_kept(store, patience=0.5) as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants("hang"), says("b")]), tools=[hang], session_id="s-1"
+        )
+        async with session.subscribe(after=0) as events:
+            await session.prompt("Hi")
+            await hang.started.wait()
+            store.hang()
+            began = trio.current_time()
+            async with trio.open_nursery() as nursery:
+
+                async def abort() -> None:
+                    with pytest.raises(StoreUnavailable, match="has been stopped"):
+                        await session.abort()
+
+                nursery.start_soon(abort)
+                await eventually(lambda: hang.stopped == 1)
+                assert trio.current_time() - began < 0.1
+            assert trio.current_time() - began > 0.4
+            store.mend()
+            seen = await until(events, AgentAbort)
+            check_history(await session.messages())
+            await session.stop()
+            check_events(seen + await rest(events))
+
+
+@pytest.mark.journal(3)
+async def test_an_abort_stops_a_stream_past_a_store_that_hangs(store):
+    """As a tool is: nothing of it is read any more."""
+    gone = trio.Event()
+
+    class Endless(ScriptedModel):
+        def open_stream(self, request):
+            return watched(super().open_stream(request), gone)
+
+    async with no_orphans(), open_kept(store, patience=0.3) as supervisor:
+        model = Endless([says(*("a" for _ in range(2000)), pause_seconds=0.01)])
+        session = await supervisor.start_session(model=model, session_id="s-1")
+        async with session.subscribe() as events:
+            await session.prompt("Hi")
+            await until(events, MessageDelta)
+        store.hang()
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+
+            async def abort() -> None:
+                with pytest.raises(StoreUnavailable):
+                    await session.abort()
+
+            nursery.start_soon(abort)
+            await gone.wait()
+            assert trio.current_time() - began < 0.1
+        store.mend()
+
+
+def watched(opening, gone):
+    """Say when a stream is left."""
+
+    class Watched:
+        async def __aenter__(self):
+            return await opening.__aenter__()
+
+        async def __aexit__(self, *raised):
+            gone.set()
+            return await opening.__aexit__(*raised)
+
+    return Watched()
+
+
+@pytest.mark.journal(4)
+@pytest.mark.at(118)
+async def test_a_tool_that_waits_in_the_outbox_and_is_stopped_never_runs(store):
+    """Its call has its result, once; the session is idle and goes on."""
+    record = RecordingTool()
+    async with no_orphans(), open_kept(store, patience=30) as supervisor:
+        model = ScriptedModel([wants("record"), says("later")])
+        session = await supervisor.start_session(model=model, tools=[record], session_id="s-1")
+        async with session.subscribe(after=0) as events, trio.open_nursery() as nursery:
+            nursery.start_soon(session.prompt, "Hi")
+            await hang_before_the_tool(session, store)
+            nursery.start_soon(session.abort)
+            await trio.sleep(0.05)
+            assert not record.calls
+            store.mend()
+            seen = await until(events, AgentAbort)
+            assert await session.ask("Again") == "later"
+            check_history(await session.messages())
+            await session.stop()
+            check_events(seen + await rest(events))
+    assert not record.calls
+
+
+async def hang_before_the_tool(session, store):
+    """Let the store hang when the core has decided to run the tool, and its record is on the way."""
+    cell = session._cell  # noqa: SLF001 - the outbox cannot be seen from outside
+    append, journal = store.inner.append, cell.journal
+
+    def hang_at_the_tool(batch):
+        if any("run_tool" in record.does for one in batch for record in one.records):
+            store.hang()
+            store._open.wait()  # noqa: SLF001 - of the fake
+        return append(batch)
+
+    store.inner.append = hang_at_the_tool
+    await eventually(lambda: any("RunTool" in repr(type(one.effect)) for one in held(journal)))
+    store.inner.append = append
+
+
+def held(journal):
+    """What waits in an outbox."""
+    return tuple(journal.outbox._waiting.values())  # noqa: SLF001 - it cannot be seen from outside
+
+
+@pytest.mark.journal(5)
+async def test_no_status_shows_what_a_crash_could_take_back(store):
+    """Neither `status`, `messages`, nor the snapshot of a subscriber knows of a prompt whose record is on its way."""
+    async with no_orphans(), open_kept(store, patience=30) as supervisor:
+        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
+        await session.ask("Hi")
+        store.hang()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(session.prompt, "Again")
+            await trio.sleep(0.05)
+            asked = []
+
+            async def ask() -> None:
+                asked.append(await session.status())
+
+            nursery.start_soon(ask)
+            await trio.sleep(0.05)
+            assert not asked
+            async with session.subscribe() as events:
+                assert events.snapshot.status.messages == 2
+                assert events.snapshot.last_seq == session._cell.bus.last_seq  # noqa: SLF001 - of what was published
+                store.mend()
+                seen = await until(events, AgentEnd)
+        assert asked
+        assert isinstance(seen[0], PromptReceived)
+
+
+@pytest.mark.journal(6)
+async def test_what_a_stream_had_said_is_in_the_journal_when_it_is_aborted(store):
+    """All of a hundred pieces, in one record."""
+    pieces = [f"{number} " for number in range(100)]
+    async with no_orphans(), open_kept(store) as supervisor:
+        model = ScriptedModel([says(*pieces, "", pause_seconds=0.001)])
+        session = await supervisor.start_session(model=model, session_id="s-1")
+        async with session.subscribe() as events:
+            await session.prompt("Hi")
+            text = ""
+            with trio.fail_after(10):
+                async for event in events:
+                    if isinstance(event, MessageDelta):
+                        text += event.delta
+                    if text.startswith("".join(pieces[:50])):
+                        break
+            await session.abort()
+        said = (await session.messages())[-1].text
+    heard = [record for record in store.inner.read("", "s-1") if record.kind == "heard"]
+    assert len(heard) == 1
+    assert said.startswith(text.rstrip()[:100])
+
+
+# --- a store that is away
+
+
+async def test_while_the_store_is_away_nothing_is_admitted_and_stops_are(store):
+    """Prompts, steers, decisions and new sessions are refused at once; a stop is not; and all goes on by itself."""
+    async with no_orphans(), open_kept(store, patience=0.2) as supervisor:
+        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
+        other = await supervisor.start_session(model=saying("a"), session_id="s-2")
+        store.go_away()
+        with pytest.raises(StoreUnavailable, match=r"disk is full.*same client_id"):
+            await session.prompt("Hi", client_id="c-1")
+        for refused in (session.prompt("x"), session.steer("x"), session.approve("s-1/c"), session.ask("x")):
+            began = trio.current_time()
+            with pytest.raises(StoreUnavailable):
+                await refused
+            assert trio.current_time() - began < 0.1
+        with pytest.raises(StoreUnavailable):
+            await supervisor.start_session(model=saying("a"), session_id="s-3")
+        with trio.fail_after(1):
+            with pytest.raises(StoreUnavailable, match="has been stopped"):
+                await other.stop("enough")
+            await other.monitor().wait()
+        store.mend()
+        with trio.fail_after(5):
+            receipt = None
+            while receipt is None:
+                try:
+                    receipt = await session.prompt("Hi", client_id="c-1")
+                except StoreUnavailable:
+                    await trio.sleep(0.02)
+        await session.collect_reply()
+        assert [type(one).__name__ for one in await session.messages()] == ["UserMessage", "AssistantMessage"]
+        assert await session.prompt("Hi", client_id="c-1") == receipt
+        await eventually(lambda: recorded(store, "s-2")[-1] == "closed")
+
+
+async def test_an_answer_that_was_lost_is_no_second_record(store):
+    """What was appended and not heard of is appended again, which is the same."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        store.lose_answers()
+        with trio.move_on_after(0.2):
+            await session.ask("Hi")
+        store.mend()
+        assert await session.collect_reply() == "a"
+        numbers = [record.seq for record in store.inner.read("", "s-1")]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+async def test_a_store_that_crashes_ends_the_session_whose_records_it_cannot_bear(store):
+    """And no other; it is said why."""
+    append = store.inner.append
+
+    def choosy(batch):
+        if any(one.session == "s-1" for one in batch):
+            message = "a bug in the store"
+            raise ZeroDivisionError(message)
+        return append(batch)
+
+    async with no_orphans(), open_kept(store) as supervisor:
+        first = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        second = await supervisor.start_session(model=saying("b"), session_id="s-2")
+        store.inner.append = choosy
+        async with trio.open_nursery() as nursery:
+
+            async def ask_first() -> None:
+                with pytest.raises(SessionDown, match=r"journal cannot be written.*a bug in the store"):
+                    await first.ask("Hi")
+
+            nursery.start_soon(ask_first)
+            assert await second.ask("Hi") == "b"
+        store.inner.append = append
+
+
+async def test_streams_are_not_read_while_the_store_is_away(store):
+    """A server that talks on is not listened to, and its silence is not held against it."""
+    async with no_orphans(), open_kept(store, patience=0.1) as supervisor:
+        model = ScriptedModel([says(*("x" for _ in range(200)), pause_seconds=0.005)])
+        session = await supervisor.start_session(model=model, session_id="s-1")
+        async with session.subscribe() as events:
+            await session.prompt("Hi")
+            await until(events, MessageDelta)
+            store.go_away()
+            with pytest.raises(StoreUnavailable):
+                await session.compact()
+            writer = session._cell.journal.writer  # noqa: SLF001 - when it is known
+            await eventually(lambda: not writer.is_available)
+            await trio.sleep(0.05)
+            said = len(session._cell.state.data.stream.text)  # noqa: SLF001 - what was heard
+            await trio.sleep(0.1)
+            assert len(session._cell.state.data.stream.text) == said  # noqa: SLF001 - as above
+            store.mend()
+            await until(events, AgentEnd)
+        assert (await session.messages())[-1].text == "x" * 200
+
+
+# --- another owner
+
+
+async def test_a_session_that_another_node_took_over_ends_and_says_so(store):
+    """What it recorded since was seen by nobody, and nothing of it ever is: no event, no receipt, no tool."""
+    record = RecordingTool()
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=calling("record"), tools=[record], session_id="s-1")
+        await session.status()
+        async with session.subscribe(after=0) as events:
+            store.inner.take("", "s-1", "n-other", "start", force=True)
+            with pytest.raises(SessionDown, match="taken over by another owner"):
+                await session.prompt("Hi")
+            assert kinds(await rest(events)) == ["SessionStart"]
+        assert not record.calls
+        assert recorded(store) == ["opened", "started", "taken"]
+
+
+async def test_fenced_is_told_by_a_store_without_a_writer_too():
+    """In the step itself."""
+    store = MemoryStore()
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.status()
+        store.take("", "s-1", "n-other", "start", force=True)
+        async with session.subscribe(after=0) as events:
+            with pytest.raises(SessionDown, match="taken over by another owner"):
+                await session.ask("Hi")
+            assert kinds(await rest(events)) == ["SessionStart"]
+    assert Fenced("s-1", durable_up_to=2).durable_up_to == 2
+
+
+# --- crashes and ends
+
+
+async def test_an_actor_that_crashes_keeps_its_outbox(store):
+    """What waited is published and answered; what would begin work is not begun."""
+    record = RecordingTool()
+    async with no_orphans(), open_kept(store, patience=30) as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants("record"), says("b")]), tools=[record], session_id="s-1"
+        )
+        async with session.subscribe(after=0) as events, trio.open_nursery() as nursery:
+            nursery.start_soon(session.prompt, "Hi")
+            await hang_before_the_tool(session, store)
+            crash(session, "a cosmic ray")
+            await trio.sleep(0.15)  # it is back by now
+            store.mend()
+            seen = await until(events, AgentError)
+        assert "SessionRestarted" in kinds(seen)
+        numbers = [event.meta.seq for event in seen if not event.meta.ephemeral]
+        assert numbers == list(range(1, len(numbers) + 1))
+        assert kinds(seen).count("ToolExecutionStart") == kinds(seen).count("ToolExecutionEnd") == 1
+    assert not record.calls
+
+
+async def test_the_end_of_a_session_is_durable_before_it_is_told(store):
+    """Its last event too; and its journal is closed."""
+    store.delay_seconds = 0.02
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        async with session.subscribe(after=0) as events:
+            await session.stop("enough")
+            assert recorded(store)[-1] == "closed"
+            assert isinstance((await rest(events))[-1], SessionEnd)
+
+
+async def test_one_that_is_parked_says_so_when_that_is_durable(store):
+    """Its last words are events like others."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1", restart="temporary")
+        async with session.subscribe(after=0) as events:
+            store.hang()
+            crash(session, "a cosmic ray")
+            await trio.sleep(0.05)
+            store.mend()
+            seen = await rest(events)
+        assert kinds(seen)[-2:] == ["SessionParked", "SessionEnd"]
+        assert recorded(store)[-2:] == ["parked", "closed"]
+
+
+async def test_a_supervisor_that_closes_ends_no_stored_session(store):
+    """They leave, and can be resumed: nothing of them is closed, and they have no owner."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.ask("Hi")
+        subscription = session.subscribe(after=0)
+        await subscription.__aenter__()  # for good: it ends with the session
+    assert subscription.is_rested
+    assert SessionEnd not in map(type, await rest(subscription))
+    stored = store.inner.get("", "s-1")
+    assert stored.node == ""
+    assert not stored.standing.has_ended
+    assert "closed" not in recorded(store)
+
+
+async def test_a_session_without_a_store_has_no_journal(supervisor):
+    """And a store in memory takes what it is given in the step itself: nothing ever waits."""
+    session = await supervisor.start_session(model=saying("a"))
+    assert session._cell.journal is None  # noqa: SLF001 - there is nothing to see
+    store = MemoryStore()
+    async with open_kept(store) as kept:
+        session = await kept.start_session(model=calling("record"), tools=[RecordingTool()], session_id="s-1")
+        journal = session._cell.journal  # noqa: SLF001 - as above
+        async with session.subscribe(after=0) as events:
+            await session.ask("Hi")
+            assert journal.outbox.is_empty
+            assert journal.durable == journal.tail.seq == store.get("", "s-1").tail.seq
+            await session.stop()
+            check_events(await rest(events))

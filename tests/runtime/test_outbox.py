@@ -1,0 +1,227 @@
+"""The outbox: what waits for which record, what does not wait, and what is taken out of it. No session and no store are needed."""
+
+import msgspec
+import pytest
+
+from agentrail.core.protocol.effects import (
+    AskHost,
+    CancelPluginRequest,
+    CancelStream,
+    ClearTimer,
+    CloseAgent,
+    End,
+    KillTools,
+    PromptAgent,
+    Publish,
+    ReplyToCaller,
+    SetTimer,
+    SpawnChild,
+    StartAgent,
+    StartStream,
+    Teardown,
+    stall_timer_of,
+)
+from agentrail.core.protocol.request import EffectId
+from agentrail.core.protocol.signals import SignalId, ToolWantsChild
+from agentrail.events import Envelope, MessageDelta, StatusUpdate
+from agentrail.messages import CallId
+from agentrail.runtime.outbox import MAX_EPHEMERAL_BYTES, Outbox
+
+BEFORE, AFTER = "what it knew before", "what it knows"  # states are kept, and not looked into
+
+
+def told(text, *, ephemeral=False):
+    """An event to publish."""
+    event = MessageDelta(delta=text) if ephemeral else StatusUpdate(text=text)
+    return Publish(msgspec.structs.replace(event, meta=Envelope("s-1", 1, 0, ("s-1",), ephemeral)))
+
+
+def put(outbox, number, *effects, is_recorded=True):
+    """Let a step wait."""
+    return outbox.put(number, effects, BEFORE, AFTER, is_recorded=is_recorded)
+
+
+def left(outbox, durable):
+    """What leaves up to a number."""
+    found = []
+    while (held := outbox.next_durable(durable)) is not None:
+        found.append(held.effect)
+    return found
+
+
+def timer(name):
+    """A timer that is to be set."""
+    return SetTimer(effect_id=EffectId(name), at_ms=5)
+
+
+def test_effects_leave_in_order_when_their_records_are_durable():
+    """Each step with its record, and none sooner."""
+    outbox = Outbox()
+    first, second, third = told("a"), ReplyToCaller("x-1", "yes"), End("over")
+    put(outbox, 3, first, second)
+    put(outbox, 5, third)
+    assert left(outbox, 2) == []
+    assert left(outbox, 4) == [first, second]
+    assert not outbox.is_empty
+    assert left(outbox, 5) == [third]
+    assert outbox.is_empty
+
+
+def test_a_step_without_a_record_waits_behind_the_last_one():
+    """An answer to a question too: nobody is told what a crash can take back."""
+    outbox = Outbox()
+    put(outbox, 3, told("a"))
+    put(outbox, 3, answer := ReplyToCaller("x-1", "as it stands"), is_recorded=False)
+    assert left(outbox, 2) == []
+    assert left(outbox, 3)[-1] == answer
+
+
+def test_where_nothing_waits_a_step_without_a_record_does_not_either():
+    """All that it could tell is durable."""
+    outbox = Outbox()
+    delta = told("a", ephemeral=True)
+    assert put(outbox, 3, delta, is_recorded=False).at_once == (delta,)
+    assert outbox.is_empty
+
+
+def test_a_delta_waits_in_its_place():
+    """Behind what was decided before it, and in front of what comes."""
+    outbox = Outbox()
+    effects = [told("a"), told("b", ephemeral=True), told("c")]
+    put(outbox, 3, effects[0])
+    put(outbox, 3, effects[1], is_recorded=False)
+    put(outbox, 4, effects[2])
+    assert left(outbox, 4) == effects
+
+
+def test_too_many_deltas_are_thrown_away_the_oldest_first():
+    """What is never replayed is bounded; what is stays, and its order too."""
+    outbox = Outbox()
+    put(outbox, 3, kept := told("a"))
+    size = 10_000
+    deltas = [told(f"{number:0{size}}", ephemeral=True) for number in range(200)]
+    for delta in deltas:
+        put(outbox, 3, delta, is_recorded=False)
+    assert outbox.ephemeral_bytes <= MAX_EPHEMERAL_BYTES
+    assert outbox.thrown_away == 200 - MAX_EPHEMERAL_BYTES // (size + 200)
+    assert left(outbox, 3) == [kept, *deltas[outbox.thrown_away :]]
+    assert outbox.ephemeral_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("begins", "stops"),
+    [
+        (timer("w1"), ClearTimer(effect_id=EffectId("w1"))),
+        (timer(stall_timer_of(EffectId("r1"))), CancelStream(effect_id=EffectId("r1"))),
+        (
+            AskHost(effect_id=EffectId("h1"), call_id=CallId("c"), name="t", arguments={}, path=()),
+            CancelPluginRequest(effect_id=EffectId("h1")),
+        ),
+        (
+            SpawnChild(effect_id=EffectId("t1"), call_id=CallId("c"), name="t", agent="", arguments={}),
+            KillTools(effect_ids=(EffectId("t0"), EffectId("t1"))),
+        ),
+        (
+            SpawnChild(
+                effect_id=EffectId("d1"),
+                call_id=CallId("c"),
+                name="t",
+                agent="",
+                arguments={},
+                wish=ToolWantsChild(at_ms=0, signal_id=SignalId("x-1"), effect_id=EffectId("t1"), prompt="p"),
+            ),
+            KillTools(effect_ids=(EffectId("t1"),)),
+        ),
+        (
+            StartAgent(effect_id=EffectId("a1"), call_id=CallId("c"), name="n", agent="", task="t"),
+            KillTools(effect_ids=(EffectId("a1"),)),
+        ),
+        (
+            PromptAgent(effect_id=EffectId("a1"), text="t"),
+            CloseAgent(effect_id=EffectId("a1"), reason="closed"),
+        ),
+    ],
+)
+def test_what_stops_work_leaves_at_once_and_takes_along_what_has_not_left(begins, stops):
+    """It never begins; what else waits is where it was."""
+    outbox = Outbox()
+    put(outbox, 3, first := told("a"), begins, other := timer("w9"))
+    leaving = put(outbox, 4, stops, last := told("b"))
+    assert leaving.at_once == (stops,)
+    assert leaving.taken_out == (begins,)
+    assert left(outbox, 4) == [first, other, last]
+    assert outbox.is_empty
+
+
+def test_what_has_left_is_not_taken_out():
+    """It is stopped where it is."""
+    outbox = Outbox()
+    put(outbox, 3, timer("w1"))
+    assert left(outbox, 3) == [timer("w1")]
+    leaving = put(outbox, 4, stop := ClearTimer(effect_id=EffectId("w1")))
+    assert (leaving.at_once, leaving.taken_out) == ((stop,), ())
+
+
+def test_a_timer_that_is_set_anew_is_taken_out_twice():
+    """Both wait under one id."""
+    outbox = Outbox()
+    put(outbox, 3, timer("w1"), timer("w1"))
+    assert put(outbox, 4, ClearTimer(effect_id=EffectId("w1"))).taken_out == (timer("w1"), timer("w1"))
+
+
+def test_a_teardown_leaves_at_once():
+    """It begins by looking at what is still there of what was stopped in the same step."""
+    outbox = Outbox()
+    put(outbox, 3, told("a"))
+    teardown = Teardown(effect_id=EffectId("x1"), stopped=(EffectId("t1"),))
+    stops = KillTools(effect_ids=(EffectId("t1"),))
+    assert put(outbox, 4, stops, teardown).at_once == (stops, teardown)
+
+
+def test_what_may_be_shown_is_what_has_left():
+    """Of the oldest step that waits what it met, also where it decided nothing."""
+    outbox = Outbox()
+    assert outbox.visible("now") == "now"
+    outbox.put(3, (), "one", "two", is_recorded=True)
+    outbox.put(4, (told("a"),), "two", "three", is_recorded=True)
+    assert outbox.visible("now") == "one"
+    assert left(outbox, 3) == []
+    assert outbox.visible("now") == "two"
+    assert outbox.next_durable(4) is not None
+    assert (
+        outbox.visible("now") == "two"
+    )  # until it is asked what else may leave, its effects are on their way
+    assert left(outbox, 4) == []
+    assert outbox.visible("now") == "now"
+
+
+def test_behind_a_crash_only_what_is_told_is_left():
+    """All else would begin work of an actor that is gone."""
+    outbox = Outbox()
+    told_of, answer = told("a"), ReplyToCaller("x-1", 1)
+    put(outbox, 3, told_of, timer("w1"), answer, End("over"))
+    outbox.keep_what_is_told()
+    assert [effect.to for effect in outbox.callers()] == ["x-1"]
+    assert outbox.waiting == 2
+    assert left(outbox, 3) == [told_of, answer]
+
+
+def test_all_is_thrown_away_where_another_has_taken_over():
+    """Nothing in it was seen by anybody."""
+    outbox = Outbox()
+    put(outbox, 3, told("a"), told("b", ephemeral=True), timer("w1"))
+    outbox.clear()
+    assert outbox.is_empty
+    assert outbox.ephemeral_bytes == 0
+    assert left(outbox, 9) == []
+
+
+def test_to_take_out_of_many_costs_no_more_than_of_few():
+    """Ten thousand that wait, each stopped: by id, and not by a look through all."""
+    outbox = Outbox()
+    for number in range(10_000):
+        put(outbox, number + 1, timer(f"w{number}"))
+    for number in reversed(range(10_000)):
+        assert put(outbox, 10_001, ClearTimer(effect_id=EffectId(f"w{number}")), is_recorded=False).taken_out
+    assert outbox.waiting == 0
+    assert StartStream not in [type(effect) for effect in left(outbox, 20_000)]

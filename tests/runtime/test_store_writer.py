@@ -1,0 +1,290 @@
+"""The writer: batches, and what becomes of them when a store fails. Its three moves are driven by hand here; its task in the last part."""
+
+import itertools
+
+import pytest
+import trio
+
+from agentrail.abc.store import Standing
+from agentrail.core.journal.record import Record
+from agentrail.errors import Fenced, StoreUnavailable
+from agentrail.outside import RealMachine
+from agentrail.runtime.store_writer import MAX_BATCH, Writer
+from tests.runtime.rig import on_virtual_time
+
+
+class Heard:
+    """A session that remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.durable: list[int] = []
+        self.errors: list[Exception] = []
+        self.waits = 0
+
+    def written(self, up_to):
+        """Remember."""
+        self.durable.append(up_to)
+
+    def refused(self, error):
+        """Remember."""
+        self.errors.append(error)
+
+    def kept_waiting(self, error):
+        """Count."""
+        self.waits += 1
+
+    def standing(self):
+        """Stand."""
+        return Standing()
+
+
+class FakeStore:
+    """Remembers batches, and answers with what it was told to."""
+
+    is_immediate = False
+
+    def __init__(self, *answers) -> None:
+        self.batches: list[list[list[int]]] = []
+        self.answers = list(answers)
+
+    def append(self, batch):
+        """Remember, and answer."""
+        self.batches.append([[record.seq for record in one.records] for one in batch])
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer or tuple(None for _ in batch)
+
+
+class Inline(RealMachine):
+    """A machine whose worker threads are the loop: a simulation of them."""
+
+    async def offload(self, function, /, *args, abandon_on_cancel=False, limiter=None):
+        """Call it."""
+        await trio.lowlevel.checkpoint()
+        return function(*args)
+
+
+def record(seq, session="s-1"):
+    """A record."""
+    return Record(scope="", session=session, seq=seq, epoch=1, at_ms=0, kind="x", body=b"{}")
+
+
+def writer_of(store):
+    """A writer without a task."""
+    return Writer(store, patience_seconds=5, outside=Inline())
+
+
+def drive(writer):
+    """Make one round of the three moves, and say whether it was done."""
+    batch = writer.take_batch()
+    return writer.report(batch, writer.commit([job.append() for job in batch]))
+
+
+async def test_what_a_session_records_between_two_batches_is_one_job():
+    """In order, and beside those of others."""
+    store, first, second = FakeStore(), Heard(), Heard()
+    writer = writer_of(store)
+    writer.put(first, [record(1)])
+    writer.put(second, [record(1)])
+    writer.put(first, [record(2), record(3)])
+    assert drive(writer)
+    assert store.batches == [[[1, 2, 3], [1]]]
+    assert (first.durable, second.durable) == ([3], [1])
+    assert writer.take_batch() == ()
+
+
+async def test_a_batch_has_a_bound():
+    """Who comes first is written first."""
+    store = FakeStore()
+    writer = writer_of(store)
+    sessions = [Heard() for _ in range(MAX_BATCH + 3)]
+    for session in sessions:
+        writer.put(session, [record(1)])
+    drive(writer)
+    drive(writer)
+    assert [len(batch) for batch in store.batches] == [MAX_BATCH, 3]
+    assert all(session.durable == [1] for session in sessions)
+
+
+async def test_what_is_recorded_while_a_batch_is_committed_goes_into_the_next():
+    """It is told of its own number only."""
+    store, session = FakeStore(), Heard()
+    writer = writer_of(store)
+    writer.put(session, [record(1)])
+    batch = writer.take_batch()
+    writer.put(session, [record(2)])
+    writer.report(batch, writer.commit([job.append() for job in batch]))
+    assert session.durable == [1]
+    drive(writer)
+    assert session.durable == [1, 2]
+    assert store.batches == [[[1]], [[2]]]
+
+
+async def test_one_that_is_fenced_takes_no_other_along():
+    """And what it recorded since goes with it."""
+    fenced = Fenced("s-1", durable_up_to=4)
+    store, first, second = FakeStore((fenced, None)), Heard(), Heard()
+    writer = writer_of(store)
+    writer.put(first, [record(5)])
+    writer.put(second, [record(1, "s-2")])
+    batch = writer.take_batch()
+    writer.put(first, [record(6)])
+    writer.report(batch, writer.commit([job.append() for job in batch]))
+    assert (first.errors, first.durable, second.durable) == ([fenced], [], [1])
+    assert writer.take_batch() == ()
+
+
+async def test_what_the_store_cannot_take_now_is_not_done():
+    """It is the same batch that is tried again; nobody is told anything."""
+    store, session = FakeStore(StoreUnavailable("full")), Heard()
+    writer = writer_of(store)
+    writer.put(session, [record(1)])
+    batch = writer.take_batch()
+    appends = [job.append() for job in batch]
+    assert not writer.report(batch, writer.commit(appends))
+    assert session.durable == []
+    assert writer.report(batch, writer.commit(appends))
+    assert session.durable == [1]
+
+
+async def test_what_a_store_cannot_bear_is_found_and_given_up_alone():
+    """Each is tried for itself, and the one at which the store crashes ends; the others are written."""
+
+    class Choosy(FakeStore):
+        def append(self, batch):
+            if any(one.session == "s-1" for one in batch):
+                message = "no such thing"
+                raise KeyError(message)
+            return super().append(batch)
+
+    store, bad, good = Choosy(), Heard(), Heard()
+    writer = writer_of(store)
+    writer.put(bad, [record(1)])
+    writer.put(good, [record(1, "s-2")])
+    assert drive(writer)
+    while batch := writer.take_batch():
+        while not writer.report(batch, writer.commit([job.append() for job in batch])):
+            pass
+    assert good.durable == [1]
+    (error,) = bad.errors
+    assert "its journal cannot be written: the store raised KeyError: 'no such thing'" in str(error)
+
+
+# --- its task
+
+
+@pytest.fixture
+async def running():
+    """Give what starts a writer over a store."""
+    async with trio.open_nursery() as nursery:
+
+        def start(store):
+            writer = writer_of(store)
+            nursery.start_soon(writer.run)
+            return writer
+
+        yield start
+        nursery.cancel_scope.cancel()
+
+
+@on_virtual_time
+async def test_a_lone_record_is_committed_at_once(running):
+    """No timer waits for more."""
+    session = Heard()
+    began = trio.current_time()
+    writer = running(FakeStore())
+    writer.put(session, [record(1)])
+    await writer.wait_empty()
+    assert session.durable == [1]
+    assert trio.current_time() == began
+
+
+@on_virtual_time
+async def test_it_tries_again_ever_slower_and_says_when_its_patience_is_over(running):
+    """From 0.02 to 0.5 s; who waits is told once, after five; and it goes on by itself when the store is back."""
+    times = []
+
+    class Away(FakeStore):
+        def append(self, batch):
+            times.append(trio.current_time())
+            if times[-1] - times[0] < 12:
+                message = "away"
+                raise StoreUnavailable(message)
+            return super().append(batch)
+
+    session, late = Heard(), Heard()
+    writer = running(Away())
+    writer.put(session, [record(1)])
+    began = trio.current_time()
+    await trio.sleep(4.9)
+    assert writer.is_available
+    assert session.waits == 0
+    await trio.sleep(0.2)
+    assert not writer.is_available
+    assert session.waits == 1
+    assert "has not taken a record for 5 s (away)" in str(writer.unavailable_error())
+    with pytest.raises(StoreUnavailable):
+        await writer.call(lambda: None)
+    writer.put(late, [record(1, "s-2")])
+    await writer.wait_available()
+    await writer.wait_empty()
+    assert trio.current_time() - began < 13
+    assert (session.durable, late.durable) == ([1], [1])
+    pauses = [later - sooner for sooner, later in itertools.pairwise(times)]
+    assert pauses[0] == pytest.approx(0.02)
+    assert max(pauses) == pytest.approx(0.5)
+
+
+@on_virtual_time
+async def test_other_calls_come_between_batches_one_at_a_time(running):
+    """What they raise is raised where they were made; what may fail is not waited for."""
+    order = []
+
+    class Slow(Inline):
+        async def offload(self, function, /, *args, abandon_on_cancel=False, limiter=None):
+            order.append("begin")
+            await trio.sleep(1)
+            value = function(*args)
+            order.append("end")
+            return value
+
+    def fail():
+        message = "no"
+        raise ValueError(message)
+
+    session = Heard()
+    async with trio.open_nursery() as nursery:
+        writer = Writer(FakeStore(), patience_seconds=5, outside=Slow())
+        nursery.start_soon(writer.run)
+        writer.put(session, [record(1)])
+        assert await writer.call(lambda: 7) == 7
+        with pytest.raises(ValueError, match="no"):
+            await writer.call(fail)
+        writer.post(fail)
+        await writer.wait_empty()
+        nursery.cancel_scope.cancel()
+    assert session.durable == [1]
+    assert order == ["begin", "end"] * 4
+
+
+@on_virtual_time
+async def test_a_call_that_is_cancelled_before_it_begins_is_not_made(running):
+    """Cancelled means not done."""
+    made = []
+
+    class Stuck(FakeStore):
+        def append(self, batch):
+            message = "away"
+            raise StoreUnavailable(message)
+
+    writer = running(Stuck())
+    writer.put(Heard(), [record(1)])
+    await trio.sleep(0.1)
+    with trio.move_on_after(1):
+        await writer.call(lambda: made.append(1))
+    await trio.sleep(1)
+    assert not made
+    with pytest.raises(StoreUnavailable, match=r"did not answer within 5 s|has not taken"):
+        await writer.call(lambda: made.append(1))
+    assert not made

@@ -1,0 +1,126 @@
+"""Processes that write a store and die: `python -m tests.stores.crashing MODE FOLDER ROUNDS`; says in JSON what was kept.
+
+Each dies in a fork of this one. `points`: at the first thing that it does to the disk, at the second, and so on. `rounds`: when it has
+acknowledged so many records, from outside, wherever it is then.
+"""
+
+import json
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+from agentrail.core.journal.record import first_broken
+from agentrail.stores.sqlite import SqliteStore
+from tests.stores.disk import Disk, DiskFile
+from tests.stores.rig import following, opening
+
+
+def die_at(point):
+    """Let a disk kill this process at its nth write or sync, before it is done."""
+    disk = Disk(is_quick=True)
+    left = [point]
+
+    def count(what):
+        def counted(self, *args):
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return what(self, *args)
+
+        return counted
+
+    DiskFile.xWrite, DiskFile.xSync = count(DiskFile.xWrite), count(DiskFile.xSync)
+    return disk
+
+
+def write_on(path, acknowledged, *, records, disk=None):
+    """Open a store, append some records one by one, and say of each when it is durable."""
+    store = SqliteStore(path, vfs=disk and disk.name)
+    store.create(opening())
+    for _ in range(records):
+        tail = store.get("", "s").tail
+        one, after = following(tail, f"{tail.seq + 1}" * 200)
+        os.write(acknowledged, b"try %d\n" % after.seq)
+        assert store.append([one]) == (None,)
+        os.write(acknowledged, b"ack %d\n" % after.seq)
+        if after.seq % 3 == 0:
+            store.checkpoint()
+    store.close()
+
+
+def in_fork(work, heard=lambda line, pid: None):
+    """Run work in a fork, hear what it says, and give the last number tried and acknowledged, and whether it was killed."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        code = 1
+        try:
+            work(writing)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+            raise
+        finally:
+            os._exit(code)
+    os.close(writing)
+    last = {"try": 0, "ack": 0}
+    with os.fdopen(reading) as lines:
+        for line in lines:
+            what, number = line.split()
+            last[what] = int(number)
+            heard(line, pid)
+    _, status = os.waitpid(pid, 0)
+    return last["try"], last["ack"], status
+
+
+def look(path):
+    """What the next process finds: the last number, and the first that is broken."""
+    disk = Disk(is_quick=True)
+    store = SqliteStore(path, vfs=disk.name)
+    there = store.get("", "s")
+    records = store.read("", "s", 0, 100_000) if there is not None else ()
+    found = {
+        "tail": there.tail.seq if there is not None else 0,
+        "broken": first_broken(records),
+        "salvaged": str(store.salvaged or ""),
+    }
+    assert len(records) == found["tail"]
+    store.close()
+    return found
+
+
+def points(folder, limit):
+    """Die at each point in turn, until one life gets through."""
+    for point in range(1, limit):
+        path = folder / f"{point}" / "sessions.db"
+        path.parent.mkdir()
+        tried, acknowledged, status = in_fork(
+            lambda told, path=path, point=point: write_on(path, told, records=4, disk=die_at(point))
+        )
+        yield {"tried": tried, "acknowledged": acknowledged, "status": status, **look(path)}
+        if status == 0:
+            return
+
+
+def rounds(folder, number):
+    """Kill one after the other, all on one store."""
+    path = folder / "sessions.db"
+    for at in range(number):
+
+        def kill(line, pid, after=(at * 7) % 23):
+            kill.heard += line.startswith("ack")
+            if kill.heard > after:
+                os.kill(pid, signal.SIGKILL)
+
+        kill.heard = 0
+        tried, acknowledged, status = in_fork(lambda told: write_on(path, told, records=1000), kill)
+        yield {"tried": tried, "acknowledged": acknowledged, "status": status, **look(path)}
+
+
+if __name__ == "__main__":
+    mode, folder, number = sys.argv[1:]
+    found = {"points": points, "rounds": rounds}[mode](Path(folder), int(number))
+    print(json.dumps(list(found)))  # noqa: T201 - what it is for

@@ -1,0 +1,67 @@
+"""A disk below SQLite that does what a test tells it to: a file system of apsw's, in front of the real one."""
+
+import itertools
+from pathlib import Path
+
+import apsw
+
+NUMBERS = itertools.count()
+
+
+class Disk(apsw.VFS):
+    """Hands all on to the real disk, but for what is switched on.
+
+    Attributes:
+        name: For `SqliteStore(vfs=…)`.
+        fail_sync: Asked with the name of a file at each sync, says whether that fails.
+        is_full: Whether nothing more can be written.
+        is_quick: Whether a sync does nothing: for tests of which none asks what a power cut leaves.
+        used: What each open file was used for, by the number of its handle: `sync`, `write`.
+        failed: The numbers of handles on which a sync failed.
+        durable: What a power cut leaves of each file that was synced, by its name.
+    """
+
+    def __init__(self, *, is_quick=False):
+        self.name = f"disk-{next(NUMBERS)}"
+        self.fail_sync = lambda name: False
+        self.is_full = False
+        self.is_quick = is_quick
+        self.used = []
+        self.failed = set()
+        self.durable = {}
+        super().__init__(self.name, "")
+
+    def xOpen(self, name, flags):  # noqa: N802 - SQLite's name
+        """Open a file through this disk."""
+        return DiskFile(self, name, flags)
+
+
+class DiskFile(apsw.VFSFile):
+    """One open file of it."""
+
+    def __init__(self, disk, name, flags):
+        self.disk = disk
+        self.number = next(NUMBERS)
+        path = name.filename() if isinstance(name, apsw.URIFilename) else name
+        self.path = path
+        self.name = Path(path or "").name
+        super().__init__("", name, flags)
+
+    def xSync(self, flags):  # noqa: N802 - SQLite's name
+        """Sync, or fail to."""
+        self.disk.used.append((self.number, self.name, "sync"))
+        if self.disk.fail_sync(self.name):
+            self.disk.failed.add(self.number)
+            message = "the sync failed"
+            raise apsw.IOError(message)
+        if not self.disk.is_quick:
+            super().xSync(flags)
+            self.disk.durable[self.name] = Path(self.path).read_bytes()
+
+    def xWrite(self, data, offset):  # noqa: N802 - SQLite's name
+        """Write, unless it is full."""
+        self.disk.used.append((self.number, self.name, "write"))
+        if self.disk.is_full:
+            message = "no space is left"
+            raise apsw.FullError(message)
+        super().xWrite(data, offset)

@@ -1,0 +1,152 @@
+"""The loop that kills a process which writes journals: what it was told is there, and a store that lies is found out."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.crash_account import (
+    Account,
+    Dropped,
+    Drops,
+    Durable,
+    Failed,
+    Found,
+    Lost,
+    Ran,
+    Takes,
+    Took,
+    Tries,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_loop(*options):
+    """Run it; its exit code, and what it says."""
+    command = [sys.executable, "-m", "scripts.crash", "--seed", "7", *options]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed():
+    """Two hundred times, or as often as fits into four seconds: each record is there, whole, once, and was attempted."""
+    code, said = run_loop("--rounds", "200", "--seconds", "4", "--delay", "0.02")
+    assert code == 0, said
+    assert "nothing was lost" in said
+    assert " 0 acknowledged" not in said.splitlines()[-1]
+
+
+@pytest.mark.check
+@pytest.mark.parametrize(
+    ("store", "fault"),
+    [("open_late_promise", "acknowledged, with records"), ("open_halves", "attempted, with records")],
+)
+def test_a_store_that_does_not_keep_its_word_is_found_out(store, fault):
+    """One that says `durable` too early, and one that writes an append in parts."""
+    code, said = run_loop("--rounds", "300", "--store", f"tests.stores.lying:{store}")
+    assert code == 1, said
+    assert fault in said
+    assert "of seed 7" in said
+
+
+def line(seq, epoch=1):
+    """A record as far as it counts."""
+    return seq, epoch, b"%d.%d" % (seq, epoch)
+
+
+def found(*lines, session="s", **rest):
+    """A session as it was found."""
+    title = str(max((seq for seq, epoch, _ in lines if epoch == 1), default=0))
+    plain = {
+        "root": session,
+        "first": 1,
+        "takers": {},
+        "operations": {},
+        "title": title,
+        "broken": 0,
+        "lacks": (),
+    }
+    return Found(session=session, lines=lines, **{**plain, **rest})
+
+
+def account(*frames):
+    """What is known when these were heard, behind an opening and an append that are durable."""
+    known = Account()
+    for frame in (Tries(1, "s", (line(1),)), Tries(2, "s", (line(2), line(3))), Durable((1, 2)), *frames):
+        known.hear(frame)
+    return known
+
+
+HERE = [line(1), line(2), line(3)]
+
+
+@pytest.mark.parametrize(
+    ("frames", "there"),
+    [
+        ((), [found(*HERE)]),
+        ((Tries(3, "s", (line(4),)),), [found(*HERE)]),
+        ((Tries(3, "s", (line(4),)),), [found(*HERE, line(4))]),
+        ((Tries(3, "t", (line(1),)),), [found(*HERE)]),
+        ((Takes("n", "s"),), [found(*HERE)]),
+        ((Takes("n", "s"),), [found(*HERE, line(4, 2), takers={4: "n"})]),
+        ((Drops("s", "s", 3),), [found(*HERE)]),
+        ((Drops("s", "s", 3),), [found(line(3), first=3)]),
+        ((Drops("s", "s"),), [found(*HERE)]),
+        ((Drops("s", "s"), Dropped("s")), []),
+        ((Ran("s", "op", "idempotent"), Ran("s", "op", "idempotent")), [found(*HERE, operations={"op": 1})]),
+    ],
+    ids=lambda value: None,
+)
+def test_what_may_be_is_fine(frames, there):
+    """What was tried and not acknowledged is there or not, and whole."""
+    account(*frames).check(there)
+
+
+@pytest.mark.parametrize(
+    ("frames", "there", "fault"),
+    [
+        ((), [], "is not there, and its group 1 was acknowledged"),
+        ((), [found(*HERE[:2])], "group 2, acknowledged, .* only 1 of 2"),
+        ((), [found(*HERE[:1])], "group 2, acknowledged, .* only 0 of 2"),
+        ((Tries(3, "s", (line(4), line(5))),), [found(*HERE, line(4))], "group 3, attempted, .* only 1 of 2"),
+        ((), [found(line(1), line(3))], "has gaps"),
+        ((), [found()], "has gaps"),
+        ((), [found(*HERE, broken=2)], "the hash of record 2"),
+        ((), [found(*HERE, line(4))], "never attempted: 4"),
+        ((), [found(*HERE, line(4, 2), takers={4: "n"})], "taken by nodes that never tried to: n"),
+        ((Tries(3, "s", (line(4, 0),)),), [found(*HERE, line(4, 0))], "an epoch falls"),
+        ((Takes("n", "s"), Took("s", line(4, 2))), [found(*HERE)], "the takeover at 4 was acknowledged"),
+        ((), [found(*HERE, title="1")], "stands as behind '1', and its last append ends at 3"),
+        ((), [found(*HERE, lacks=("d",))], "lacks values that its records name: d"),
+        ((), [found(line(2), line(3), first=2)], "begins at 2"),
+        ((Drops("s", "s", 3), Dropped("s", 3)), [found(*HERE)], "was trimmed to 3"),
+        ((Drops("s", "s"), Dropped("s")), [found(*HERE)], "that were deleted are there: s"),
+        ((Drops("s", "r"), Drops("r", "r")), [found(*HERE)], "without the others of their tree"),
+        ((Ran("s", "op", "once"),), [found(*HERE)], "no durable record names it"),
+        ((), [found(*HERE, operations={"op": 2})], "two outcomes of operations: op"),
+    ],
+)
+def test_what_may_not_be_is_said(frames, there, fault):
+    """Each promise by its own words."""
+    known = account(*frames)
+    with pytest.raises(Lost, match=fault):
+        known.check(there)
+
+
+def test_an_epoch_never_falls_from_one_process_to_the_next():
+    """Though what is there is in order."""
+    known = account(Takes("n", "s"))
+    known.check([found(*HERE, line(4, 2), takers={4: "n"})])
+    with pytest.raises(Lost, match="or below 2"):
+        known.check([found(*HERE)])
+
+
+def test_a_tool_that_is_once_runs_once():
+    """The second entry in the ledger is one too many; so is a process that ends by itself."""
+    known = account(Ran("s", "op", "once"))
+    with pytest.raises(Lost, match="is `once` and ran 2 times"):
+        known.hear(Ran("s", "op", "once"))
+    with pytest.raises(Lost, match="why it ended"):
+        known.hear(Failed("why it ended"))

@@ -1,0 +1,400 @@
+"""`SqliteStore`: what it does beyond the port, when all goes well."""
+
+import threading
+from contextlib import closing
+
+import apsw
+import pytest
+
+from agentrail import outside
+from agentrail.abc.store import Filters, Node, Standing
+from agentrail.core.journal.record import first_broken
+from agentrail.errors import Fenced, HeldBy, OptionError, StoreUnavailable
+from agentrail.stores import sqlite
+from agentrail.stores.sqlite import SqliteStore
+from agentrail.testing.seeded import SeededMachine
+from tests.stores.disk import Disk
+from tests.stores.rig import Clock, following, opening, snapshot_of
+
+CANARY = "the-canary-that-is-to-be-forgotten"
+
+
+@pytest.fixture
+def clock():
+    """The clock of the store."""
+    return Clock()
+
+
+@pytest.fixture
+def disk():
+    """The disk below it."""
+    return Disk(is_quick=True)
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Where it lies."""
+    return tmp_path / "sessions.db"
+
+
+@pytest.fixture
+def open_store(path, clock, disk):
+    """Open stores, which are closed when the test is over."""
+    opened = []
+
+    def open_one(**options):
+        opened.append(SqliteStore(path, **{"wall": lambda: clock() / 1000, "vfs": disk.name, **options}))
+        return opened[-1]
+
+    yield open_one
+    for one in opened:
+        one.close()
+
+
+@pytest.fixture
+def store(open_store):
+    """A store that is open."""
+    return open_store()
+
+
+def tail(store, session="s"):
+    """Where a journal ends."""
+    return store.get("", session).tail
+
+
+def plan(path, statement, *values):
+    """How SQLite goes about a statement."""
+    with closing(apsw.Connection(str(path))) as connection:
+        return " ".join(
+            row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values or None)
+        )
+
+
+def test_a_commit_waits_for_the_disk_and_the_log_is_swept_by_the_one_who_writes(path):
+    """WAL, `synchronous=FULL`, foreign keys, no waiting, no sweeping by itself, and what is deleted is overwritten."""
+    connections = []
+
+    def connect(uri, flags, vfs):
+        connections.append(apsw.Connection(uri, flags=flags, vfs=vfs))
+        return connections[-1]
+
+    with closing(SqliteStore(path, connect=connect)) as store:
+        store.create(opening())
+        (writer,) = [one for one in connections if is_open(one)]
+        found = {
+            name: writer.pragma(name)
+            for name in ("journal_mode", "synchronous", "foreign_keys", "secure_delete", "busy_timeout")
+        }
+        assert found == {
+            "journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1, "busy_timeout": 0
+        }  # fmt: skip
+        assert writer.pragma("temp_store") == 2
+        assert writer.pragma("wal_autocheckpoint") == 0
+        store.read("", "s")
+        reader = connections[-1]
+        assert reader.readonly("main")
+    assert not any(map(is_open, connections))
+
+
+def is_open(connection):
+    """Whether a connection answers."""
+    try:
+        connection.pragma("user_version")
+    except apsw.ConnectionClosedError:
+        return False
+    return True
+
+
+def test_each_commit_is_synced_before_it_is_answered(path):
+    """Once for a batch, however many sessions it is of."""
+    disk = Disk()
+    with closing(SqliteStore(path, vfs=disk.name)) as store:
+        for n in range(20):
+            store.create(opening(f"s{n}"))
+        batch = [following(tail(store, f"s{n}"), "a", session=f"s{n}")[0] for n in range(20)]
+        disk.used.clear()
+        assert store.append(batch) == (None,) * 20
+        assert [what for _, name, what in disk.used if what == "sync"] == ["sync"]
+        assert disk.used[-1][1:] == ("sessions.db-wal", "sync")
+
+
+def test_a_refused_session_does_not_hinder_others(store):
+    """One transaction: what fits goes in, what was there is fine, what an old owner sent is refused, each by itself."""
+    for session in ("new", "again", "old", "half"):
+        store.create(opening(session))
+    again, _ = following(tail(store, "again"), "b", session="again")
+    half, after = following(tail(store, "half"), "a", session="half")
+    more, _ = following(after, "b", session="half")
+    old, _ = following(tail(store, "old"), "c", session="old")
+    new, _ = following(tail(store, "new"), "a", session="new")
+    assert store.append([again, half]) == (None, None)
+    store.take("", "old", "n2", "gone", force=True)
+    fenced = store.append([old, again, half, new, more])
+    assert [type(one) for one in fenced] == [Fenced, *[type(None)] * 4]
+    assert fenced[0].durable_up_to == 1
+    assert [tail(store, name).seq for name in ("new", "again", "old", "half")] == [2, 2, 2, 3]
+
+
+def test_what_a_frozen_node_repeats_is_refused(store):
+    """Its record was durable, it froze before it heard so, and another took the session: told "fine" it would run the tool."""
+    store.create(opening())
+    one, behind = following(tail(store), "run the tool")
+    two, _ = following(behind, "and another")
+    assert store.append([one]) == (None,)
+    store.take("", "s", "n2", "lease_over", force=True)
+    for batch in ([one], [one, two], [two]):
+        answers = store.append(batch)
+        assert {type(one) for one in answers} == {Fenced}
+        assert {one.durable_up_to for one in answers} == {2}
+    assert [record.kind for record in store.read("", "s")] == ["opened", "prompt", "taken"]
+
+
+def test_other_records_of_the_same_epoch_are_refused(store):
+    """Two writers of one epoch: the second meets a number that is taken."""
+    store.create(opening())
+    before = tail(store)
+    assert store.append([following(before, "a", "b")[0]]) == (None,)
+    (fenced,) = store.append([following(before, "a", "other", "c")[0]])
+    assert isinstance(fenced, Fenced)
+    assert [record.body for record in store.read("", "s", 1)] == [b"a", b"b"]
+
+
+def test_records_with_gaps_are_a_fault_of_the_one_who_made_them(store):
+    """Nothing of the batch goes in, and the store goes on."""
+    store.create(opening())
+    one, _ = following(tail(store), "a", "b", "c")
+    broken = type(one)(records=(one.records[0], one.records[2]))
+    with pytest.raises(ValueError, match="records 2 to 4 of session 's' are 2"):
+        store.append([broken])
+    assert store.append([one]) == (None,)
+
+
+def test_a_standing_is_written_where_it_changed(store):
+    """And told as it was given."""
+    standing = Standing(is_working=True, waits_for=2, due_at_ms=7, title="Ünlike")
+    store.create(opening(standing=standing))
+    assert store.get("", "s").standing == standing
+    one, behind = following(tail(store), "a", standing=standing)
+    two, _ = following(behind, "b", standing=Standing(has_ended=True))
+    store.append([one])
+    assert store.get("", "s").standing == standing
+    store.append([two])
+    assert store.get("", "s").standing == Standing(has_ended=True)
+
+
+def test_a_node_of_a_dead_process_blocks_nothing(open_store):
+    """The lock ends with the process that has it, so when it is ours no other node lives, whatever its row says."""
+    first = open_store()
+    first.beat(Node(id="n1", address="http://a"))
+    first.create(opening(standing=Standing(is_working=True, due_at_ms=1)))
+    with pytest.raises(HeldBy):
+        first.take("", "s", "n2", "start")
+    assert first.orphans() == first.due(5) == ()
+    first.close()
+    second = open_store()
+    assert [one.session for one in second.orphans()] == ["s"]
+    assert [one.session for one in second.due(5)] == ["s"]
+    assert [node.id for node in second.nodes()] == ["n1"]
+    assert second.take("", "s", "n2", "start").sessions[0].node == "n2"
+    second.beat(Node(id="n2"))
+    assert [node.id for node in second.nodes()] == ["n2"]
+
+
+def test_it_reads_the_clock_that_was_in_place_when_it_was_opened(tmp_path):
+    """Through the door that a simulation closes, in whatever thread it is asked."""
+    with outside.installed(SeededMachine(7)):
+        seeded = int(outside.wall() * 1000)
+        store = SqliteStore(tmp_path / "s.db")
+    with closing(store):
+        told = []
+        thread = threading.Thread(target=lambda: told.append(store.now_ms()))
+        thread.start()
+        thread.join()
+        assert told == [seeded]
+
+
+# --- the log
+
+
+def test_the_log_is_swept_in_an_idle_moment(store, disk):
+    """By `checkpoint`; without anything to sweep it does nothing."""
+    store.create(opening())
+    disk.used.clear()
+    store.checkpoint()
+    assert ("sessions.db", "write") in {used[1:] for used in disk.used}
+    disk.used.clear()
+    store.checkpoint()
+    assert disk.used == []
+
+
+def test_the_log_is_swept_at_a_size_without_an_idle_moment(store, path, disk):
+    """16 MiB, here less: it begins anew, and does not grow on."""
+    assert sqlite.MAX_LOG_BYTES == 16 * 1024 * 1024
+    store.create(opening())
+    log, sizes = path.with_name("sessions.db-wal"), []
+    for _ in range(60):
+        one, _ = following(tail(store), "x" * 1_000_000)
+        assert store.append([one]) == (None,)
+        sizes.append(log.stat().st_size)
+    assert max(sizes) < 18 * 1024 * 1024
+    assert path.stat().st_size > 30 * 1024 * 1024
+
+
+def test_what_is_deleted_is_nowhere_in_the_files(store, path):
+    """Not in the file, not in its log: overwritten, and swept at once."""
+    blobs = {"d": f"{CANARY}-blob".encode() * 2000}
+    store.create(opening(more=[CANARY], blobs=blobs, standing=Standing(title=CANARY)))
+    store.create(opening("other", more=["stays"]))
+    store.put_snapshot(snapshot_of(store.read("", "s")[1], state=CANARY.encode() * 500))
+    assert any(CANARY.encode() in one.read_bytes() for one in path.parent.iterdir())
+    size = store.delete("", "s")
+    assert size == len(CANARY) + len(b"{}reply") + len(blobs["d"]) + len(CANARY) * 500
+    assert not [one.name for one in path.parent.iterdir() if CANARY.encode() in one.read_bytes()]
+    assert store.blob("d") is None
+    assert [one.session for one in store.find()] == ["other"]
+
+
+def test_what_is_deleted_while_a_reader_reads_is_swept_when_it_has_read(store, path):
+    """The reader keeps what it sees; the next idle moment sweeps."""
+    store.create(opening(more=[CANARY]))
+    with closing(apsw.Connection(f"file:{path}?mode=ro", flags=0x41)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM record").get == 2
+        store.delete("", "s")
+        assert reader.execute("SELECT count(*) FROM record").get == 2
+        reader.execute("COMMIT")
+    store.checkpoint()
+    assert not [one.name for one in path.parent.iterdir() if CANARY.encode() in one.read_bytes()]
+
+
+def test_a_large_value_goes_with_the_last_session_that_names_it(store):
+    """Kept once."""
+    for session in ("a", "b"):
+        store.create(opening(session, blobs={"d": b"x" * 70_000}))
+    one, _ = following(tail(store, "a"), "c", session="a", blobs={"e": b"y"})
+    assert store.append([one]) == (None,)
+    without = store.delete("", "a")
+    assert (store.blob("d"), store.blob("e")) == (b"x" * 70_000, None)
+    assert store.delete("", "b") > without + 60_000
+    assert store.blob("d") is None
+
+
+# --- reading
+
+
+def test_readers_in_many_threads_have_connections_of_their_own(store):
+    """All of them read what is committed while one writes, and a few connections are kept."""
+    store.create(opening())
+    wrong, stop = [], threading.Event()
+
+    def read():
+        while not stop.is_set():
+            records = store.read("", "s")
+            if first_broken(records) is not None:
+                wrong.append(records)
+
+    threads = [threading.Thread(target=read) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for n in range(60):
+        assert store.append([following(tail(store), f"{n}")[0]]) == (None,)
+        store.checkpoint()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert tail(store).seq == 61
+
+
+def test_searches_go_by_an_index(store, path):
+    """For a tree, a node, what works and what is due; none reads a journal."""
+    store.create(opening())
+    for where in (
+        "root = 'a'",
+        "node = 'a'",
+        "is_working = 1",
+        "(scope, session) > ('', 'a')",
+        "scope = 'a'",
+    ):
+        told = plan(path, f"SELECT * FROM session WHERE {where} ORDER BY scope, session LIMIT 5")  # noqa: S608 - from the line above
+        assert "TEMP B-TREE" not in told, where
+        assert "SEARCH" in told or "session_working" in told, where
+    told = plan(
+        path, "SELECT * FROM session WHERE due_at_ms IS NOT NULL AND due_at_ms <= 5 ORDER BY due_at_ms"
+    )
+    assert "SEARCH session USING INDEX session_due" in told
+
+
+def test_a_page_of_a_long_list_costs_what_a_page_of_a_short_one_does(store):
+    """2,000 sessions are found in pages, each once, in order."""
+    for n in range(2_000):
+        store.create(opening(f"s{n:05}"))
+    found, after = [], None
+    while page := store.find(Filters(only_roots=True), after=after, limit=300):
+        found += [one.session for one in page]
+        after = (page[-1].scope, page[-1].session)
+    assert found == [f"s{n:05}" for n in range(2_000)]
+
+
+# --- closing
+
+
+def test_a_store_that_was_closed_says_so(store, path):
+    """Every caller hears it, and nothing is left beside the file but the lock."""
+    store.create(opening())
+    store.close()
+    store.close()
+    for call in (store.find, lambda: store.create(opening("b")), lambda: store.get("", "s")):
+        with pytest.raises(StoreUnavailable, match="the store was closed"):
+            call()
+    store.checkpoint()
+    assert sorted(one.name for one in path.parent.iterdir()) == ["sessions.db", "sessions.lock"]
+    assert repr(store) == f"SqliteStore({str(path)!r}, closed)"
+
+
+def test_it_closes_behind_the_call_that_writes(open_store, disk):
+    """The lock is let go of when the commit is through, and not before."""
+    store = open_store()
+    store.create(opening())
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(name):
+        begun.set()
+        assert go_on.wait(10)
+        return False
+
+    disk.fail_sync = hold
+    answers = []
+    one, _ = following(tail(store), "a")
+    writing = threading.Thread(target=lambda: answers.append(store.append([one])))
+    writing.start()
+    assert begun.wait(10)
+    closing_thread = threading.Thread(target=store.close)
+    closing_thread.start()
+    closing_thread.join(0.05)
+    assert closing_thread.is_alive()
+    go_on.set()
+    writing.join()
+    closing_thread.join()
+    assert answers == [(None,)]
+    disk.fail_sync = lambda name: False
+    assert tail(open_store()).seq == 2
+
+
+def test_a_store_that_reads_writes_nothing(store, open_store):
+    """It is told what to do instead; what is there it reads."""
+    store.create(opening(more=["a"]))
+    reading = open_store(read_only=True)
+    assert repr(reading).endswith("reads)")
+    assert [record.body for record in reading.read("", "s", 1)] == [b"a"]
+    one, _ = following(tail(store), "b")
+    for call in (
+        lambda: reading.append([one]),
+        lambda: reading.create(opening("b")),
+        lambda: reading.delete("", "s"),
+    ):
+        with pytest.raises(OptionError, match="open it without read_only"):
+            call()
+    reading.checkpoint()
+    assert store.append([one]) == (None,)
+    assert tail(reading).seq == 3

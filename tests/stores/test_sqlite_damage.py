@@ -1,0 +1,442 @@
+"""A damaged `SqliteStore`: no byte of it, flipped or missing, gives a record that nobody wrote; what can be read is saved, and told."""
+
+import random
+import shutil
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+
+import apsw
+import pytest
+
+from agentrail.abc.store import Standing
+from agentrail.core.journal.record import Tail, first_broken
+from agentrail.errors import NotAStore, StoreTooNew, StoreUnavailable
+from agentrail.stores import sqlite_opening
+from agentrail.stores.sqlite import SqliteStore
+from agentrail.stores.sqlite_damage import marker_path
+from agentrail.stores.sqlite_files import lock_path
+from tests.stores.disk import Disk
+from tests.stores.rig import following, opening, snapshot_of
+
+DISK = Disk(is_quick=True)
+PAGE = 4096
+SESSIONS = ("alpha", "beta", "gamma")
+BLOB = b"b" * 5000
+DIGEST = "2c2e8bc16f4dbb39a86bd1fe3d0bbd0b5bb3b5a7d4c5b50cb2d4a1eb4aa8bb2c"
+
+
+def open_at(path, **options):
+    """Open a store whose disk does not wait."""
+    return SqliteStore(path, vfs=DISK.name, **options)
+
+
+def write_golden(path, records=8):
+    """A small store: three sessions, one of them below another, with a snapshot, a large value and a takeover."""
+    with closing(open_at(path, wall=lambda: 1_790_000_000.0)) as store:
+        store.create(opening("alpha", node="n1", standing=Standing(title="First")))
+        store.create(opening("beta", root="alpha", parent="alpha", blobs={DIGEST: BLOB}))
+        store.create(
+            opening("gamma", forked_from=("alpha", 1), standing=Standing(is_working=True, due_at_ms=9))
+        )
+        store.take("", "gamma", "n1", "start")
+        for n in range(records):
+            for session in SESSIONS:
+                one, _ = following(store.get("", session).tail, f"{session} {n} " * 20, session=session)
+                store.append([one])
+        store.put_snapshot(snapshot_of(store.read("", "alpha")[3], state=b"s" * 300))
+
+
+def journals_of(store):
+    """All records of all sessions, by session."""
+    return {one.session: store.read(one.scope, one.session) for one in store.find()}
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory):
+    """A small store, written once."""
+    path = tmp_path_factory.mktemp("golden") / "sessions.db"
+    write_golden(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def written(golden):
+    """What stands in it."""
+    with closing(open_at(golden, read_only=True)) as store:
+        return journals_of(store)
+
+
+def judge(path, written):
+    """Open a store that was damaged, and hold what it says against what was written.
+
+    Each record up to the first that does not fit is one that was written; what is missing is told by the end that the session says,
+    by the report of a salvage, or by an error.
+    """
+    try:
+        store = open_at(path)
+    except (NotAStore, StoreTooNew, StoreUnavailable) as error:
+        return type(error).__name__
+    with closing(store):
+        for _ in range(3):
+            try:
+                found = {one.session: (one, store.read("", one.session)) for one in store.find()}
+                for session in written:  # as one who resumes does: it writes, so a salvage comes to it
+                    if session not in found and store.get("", session) is None:
+                        store.release("n1", "", session)
+                break
+            except StoreUnavailable:
+                try:
+                    store.release("n1", "", "alpha")
+                except StoreUnavailable as error:
+                    return f"unusable: {error}"
+        else:
+            return "unusable"
+        return "; ".join(sorted({say(session, found, written, store) for session in written}))
+
+
+def say(session, found, written, store):
+    """What becomes of one session: the same, said to be bad, or a test that fails."""
+    report = store.salvaged
+    hurt = {} if report is None else {one.session: one for one in report.sessions if not one.is_whole}
+    if session not in found:
+        with pytest.raises(Exception, match="no session"):
+            store.read("", session)
+        return "missing and told" if report is not None else "missing"
+    there, records = found[session]
+    behind = Tail() if there.first_seq == 1 else Tail(seq=there.first_seq - 1, hash=bytes(16))
+    broken = first_broken(records, behind)
+    sound = records if broken is None else records[: max(0, broken - there.first_seq)]
+    assert sound == written[session][: len(sound)], "a record that was never written passes for one"
+    end = Tail(seq=len(records), epoch=records[-1].epoch, hash=records[-1].hash) if records else Tail()
+    if broken is not None or there.tail != end:
+        return "said to be bad"
+    if records == written[session]:
+        return "same"
+    assert session in hurt, f"{session} lost {len(written[session]) - len(records)} records in silence"
+    return "cut and told"
+
+
+def flip(golden, target, place, bit=0x10):
+    """A copy with one bit flipped, without a lock file beside it."""
+    for one in target.iterdir():
+        one.unlink()
+    data = bytearray(golden.read_bytes())
+    data[place] ^= bit
+    path = target / "sessions.db"
+    path.write_bytes(data)
+    return path
+
+
+def sampled(size):
+    """Places: each byte of the header, and of each page some, the same in each run."""
+    chance = random.Random(7)  # noqa: S311 - the same places in each run
+    rest = sorted(chance.sample(range(100, size), 300))
+    return [*range(100), *rest]
+
+
+def test_a_flipped_bit_is_told_or_changes_nothing(golden, written, tmp_path):
+    """At each byte of the header and at some of each page: no record that nobody wrote, and no loss in silence."""
+    said = {}
+    for place in sampled(golden.stat().st_size):
+        verdict = judge(flip(golden, tmp_path, place), written)
+        assert "missing" not in verdict.split("; "), place
+        said[verdict] = said.get(verdict, 0) + 1
+    assert said["same"] > 100
+    assert any("said to be bad" in verdict for verdict in said)
+    assert sum(number for verdict, number in said.items() if verdict.startswith("unusable")) == 0, said
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("bit", [0x01, 0x10, 0x80])
+def test_every_flipped_byte_is_told_or_changes_nothing(golden, written, tmp_path, bit):
+    """All of the file, in steps that no page has a multiple of, and for each bit at other places."""
+    for place in range(100 + bit % 41, golden.stat().st_size, 41):
+        verdict = judge(flip(golden, tmp_path, place, bit), written)
+        assert "missing" not in verdict.split("; "), place
+        assert not verdict.startswith("unusable"), place
+
+
+def test_a_file_that_was_cut_off_is_told(golden, written, tmp_path):
+    """At each page, and in the middle of some: what is left is saved, and what is lost is told."""
+    size = golden.stat().st_size
+    for length in [*range(PAGE, size, PAGE), *range(1, size, 9973)]:
+        for one in tmp_path.iterdir():
+            one.unlink()
+        path = tmp_path / "sessions.db"
+        path.write_bytes(golden.read_bytes()[:length])
+        verdict = judge(path, written)
+        assert "missing" not in verdict.split("; "), length
+        assert verdict != "same", length
+
+
+def test_a_log_that_was_cut_or_flipped_ends_where_it_is_whole(tmp_path):
+    """What was swept is safe; of the log a record is whole or not there, and nothing behind it is."""
+    path = tmp_path / "first" / "sessions.db"
+    path.parent.mkdir()
+    with closing(open_at(path)) as store:
+        store.create(opening("alpha"))
+        store.checkpoint()
+        for n in range(6):
+            store.append([following(store.get("", "alpha").tail, f"{n}" * 300, session="alpha")[0]])
+        whole = store.read("", "alpha")
+        file, log = path.read_bytes(), path.with_name("sessions.db-wal").read_bytes()
+    chance = random.Random(7)  # noqa: S311 - the same places in each run
+    lengths = set()
+    for at in [0, 31, 33, *chance.sample(range(len(log)), 50)]:
+        for data in (log[:at], log[:at] + bytes([log[at] ^ 4]) + log[at + 1 :]):
+            target = tmp_path / f"{at}-{len(data)}"
+            target.mkdir()
+            (target / "sessions.db").write_bytes(file)
+            (target / "sessions.db-wal").write_bytes(data)
+            with closing(open_at(target / "sessions.db")) as store:
+                records = store.read("", "alpha")
+                assert records == whole[: len(records)]
+                assert store.get("", "alpha").tail.hash == records[-1].hash
+                assert store.salvaged is None
+                lengths.add(len(records))
+                assert store.append([following(store.get("", "alpha").tail, "on", session="alpha")[0]]) == (
+                    None,
+                )
+            shutil.rmtree(target)
+    assert lengths >= {1, 3, 5}
+
+
+# --- salvage
+
+
+def pages_of(path, name):
+    """The pages that a table stands on, from 1, but for its first."""
+    with closing(apsw.Connection(str(path))) as connection:
+        found = connection.execute("SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf'", (name,))
+        return [row[0] for row in found]
+
+
+def wreck(path, *pages):
+    """Overwrite whole pages."""
+    with path.open("r+b") as file:
+        for page in pages:
+            file.seek((page - 1) * PAGE)
+            file.write(b"\xa5" * PAGE)
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A store with a journal that fills many pages."""
+    path = tmp_path / "sessions.db"
+    write_golden(path, records=150)
+    return path
+
+
+@pytest.mark.at(142)
+def test_damaged_pages_are_set_aside_and_what_can_be_read_is_saved(large):
+    """The report names each session and its last good number; what lies behind the gap is there, and what was whole goes on."""
+    with closing(open_at(large, read_only=True)) as store:
+        written = journals_of(store)
+    damaged = pages_of(large, "record")
+    before = wrecked = large.read_bytes()
+    wreck(large, damaged[5], damaged[9])
+    wrecked = large.read_bytes()
+    assert wrecked != before
+    with closing(open_at(large, wall=lambda: 1_790_000_000.0)) as store:
+        with pytest.raises(StoreUnavailable, match=r"is damaged .* salvaged by the process that writes it"):
+            journals_of(store)
+        assert store.salvaged is None
+        store.release("n1", "", "alpha")
+        report = store.salvaged
+        found = journals_of(store)
+        hurt = {one.session: one for one in report.sessions if not one.is_whole}
+        assert hurt
+        assert {one.session for one in report.sessions} == set(SESSIONS)
+        for session, records in written.items():
+            if session in hurt:
+                one = hurt[session]
+                assert (one.last_good, one.last_known) == (first_broken(found[session]) - 1, len(records))
+                assert found[session][: one.last_good] == records[: one.last_good]
+                lost = set(records) - set(found[session])
+                assert 0 < len(lost) < 60
+                assert found[session][-1] == records[-1]
+                assert f"session '{session}': sound up to record {one.last_good} of {len(records)}" in str(
+                    report
+                )
+            else:
+                assert found[session] == records
+            on, _ = following(store.get("", session).tail, "on", session=session)
+            assert store.append([on]) == (None,)
+        assert len(store.snapshots("", "alpha")) == 1
+    assert report.damaged.name == "sessions.db.damaged-20260921T141320Z"
+    assert report.damaged.read_bytes() == wrecked
+    assert report.damaged.with_name(report.damaged.name + ".report").read_text() == f"{report}\n"
+    assert sorted(one.name for one in large.parent.iterdir()) == [
+        "sessions.db", report.damaged.name, f"{report.damaged.name}.report", "sessions.lock"
+    ]  # fmt: skip
+    with closing(open_at(large)) as store:
+        assert store.salvaged is None
+
+
+def test_the_log_of_a_damaged_file_is_saved_with_it(large, tmp_path):
+    """What was acknowledged stands in the log: it is read, and it never lies beside the new file."""
+    store = open_at(large)
+    one, behind = following(store.get("", "alpha").tail, "in the log", session="alpha")
+    store.append([one])
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("sessions.db", "sessions.db-wal", "sessions.lock"):
+        shutil.copy(large.with_name(name), copy / name)
+    store.close()
+    path = copy / "sessions.db"
+    wreck(path, 1, pages_of(large, "record")[7])
+    with closing(open_at(path)) as store:
+        assert store.salvaged is not None
+        assert store.get("", "alpha").tail == behind
+        assert store.read("", "alpha", behind.seq - 1)[0].body == b"in the log"
+        assert store.salvaged.damaged.with_name(store.salvaged.damaged.name + "-wal").exists()
+
+
+@pytest.mark.parametrize("has_lock", [True, False])
+def test_a_file_without_its_first_page_is_saved_where_it_was_ours(large, has_lock):
+    """Its lock file says so; without it nothing does, and nothing is touched."""
+    with closing(open_at(large, read_only=True)) as store:
+        written = journals_of(store)
+    wreck(large, 1)
+    if has_lock:
+        with closing(open_at(large)) as store:
+            assert journals_of(store) == written
+            assert all(one.is_whole for one in store.salvaged.sessions)
+    else:
+        lock_path(large).unlink()
+        before = large.read_bytes()
+        with pytest.raises(NotAStore):
+            open_at(large)
+        assert large.read_bytes() == before
+
+
+def test_sessions_of_which_only_records_are_left_are_listed(large):
+    """As roots that have not ended, with what their records say; the report says that it is so."""
+    with closing(open_at(large, read_only=True)) as store:
+        written = journals_of(store)
+    wreck(large, *pages_of(large, "session"))
+    with closing(open_at(large)) as store:
+        if store.salvaged is None:
+            with pytest.raises(StoreUnavailable):
+                store.find()
+            store.release("n1", "", "alpha")
+        assert all(one.is_rebuilt for one in store.salvaged.sessions)
+        assert journals_of(store) == written
+        assert [one.root for one in store.find()] == list(SESSIONS)
+        assert "what stood of the session itself was lost" in str(store.salvaged)
+        assert store.take("", "alpha", "n9", "start").sessions[0].tail.seq == len(written["alpha"]) + 1
+
+
+def test_what_lies_between_two_damaged_pages_is_saved(tmp_path):
+    """Also where what stood of the session is lost, so that nothing says where it ended."""
+    path = tmp_path / "sessions.db"
+    with closing(open_at(path)) as store:
+        store.create(opening("alpha"))
+        for _ in range(4):
+            store.append([following(store.get("", "alpha").tail, *["x" * 300] * 100, session="alpha")[0]])
+        records = store.read("", "alpha")
+    leaves = pages_of(path, "record")
+    wreck(path, leaves[4], leaves[12], *pages_of(path, "session"))
+    with closing(open_at(path)) as store:
+        with pytest.raises(StoreUnavailable, match="is damaged"):
+            store.find()
+        store.release("n1", "", "alpha")
+        found = {record.seq for record in store.read("", "alpha")}
+    lost = sorted({record.seq for record in records} - found)
+    gaps = [at for at, after in pairwise(lost) if after != at + 1]
+    assert len(gaps) == 1
+    assert 2 < len(lost) < 30
+
+
+VALUES = ("NULL", "7", "x'ff00fe'", "'text'", "1.5")
+
+
+@pytest.mark.parametrize("column", ["epoch", "at_ms", "kind", "events", "hash", "does", "body"])
+def test_a_value_of_another_kind_is_a_record_that_is_damaged(golden, written, tmp_path, column):
+    """It is read as it is, its hash says that it is wrong, and who reads can compute that."""
+    path = tmp_path / "sessions.db"
+    for value in VALUES:
+        shutil.copy(golden, path)
+        with closing(apsw.Connection(str(path))) as connection:
+            lax = "replace(replace(sql, 'STRICT', ''), 'NOT NULL', '')"
+            connection.pragma("writable_schema", "on")
+            lax = f"rtrim({lax}, ', ' || char(10))"
+            connection.execute(f"UPDATE sqlite_schema SET sql = {lax} WHERE type = 'table'")  # noqa: S608 - above
+            connection.pragma("writable_schema", "reset")
+        with closing(apsw.Connection(str(path))) as connection:
+            connection.execute(f"UPDATE record SET {column} = {value} WHERE session = 'alpha' AND seq = 4")  # noqa: S608
+        with closing(open_at(path)) as store:
+            records = store.read("", "alpha")
+            assert len(records) == len(written["alpha"])
+            assert records[:3] == written["alpha"][:3]
+            assert first_broken(records) == 4
+
+
+def test_a_row_that_contradicts_its_journal_is_found_by_who_takes_it(large):
+    """The last record is gone without a trace in the pages: told, and the session goes on behind what is there."""
+    with closing(apsw.Connection(str(large))) as connection:
+        connection.execute("DELETE FROM record WHERE session = 'gamma' AND seq > 100")
+    with closing(open_at(large)) as store:
+        with pytest.raises(StoreUnavailable, match="is not the one that the session says"):
+            store.take("", "gamma", "n9", "start")
+        (taken,) = store.take("", "gamma", "n9", "start").sessions
+        assert taken.tail.seq == 101
+        (one,) = [one for one in store.salvaged.sessions if not one.is_whole]
+        assert (one.session, one.last_good, one.last_known) == ("gamma", 100, 152)
+
+
+def test_a_salvage_that_died_on_its_way_goes_on(large, monkeypatch):
+    """At each step: set aside, read, put in place. The damaged file is there once, and the new one whole."""
+    with closing(open_at(large, read_only=True)) as store:
+        written = journals_of(store)
+    wreck(large, 1)
+    for step in ("set_aside", "_make_beside", "salvage", "write_report", "_put_in_place", "end_salvage"):
+        with monkeypatch.context() as patched:
+
+            def die(*args, **options):
+                raise KeyboardInterrupt
+
+            patched.setattr(sqlite_opening, step, die)
+            with pytest.raises(KeyboardInterrupt):
+                open_at(large)
+        assert marker_path(large).exists()
+    with closing(open_at(large)) as store:
+        assert journals_of(store) == written
+    assert not marker_path(large).exists()
+    damaged, report = sorted(one for one in large.parent.iterdir() if ".damaged-" in one.name)
+    assert report.name == f"{damaged.name}.report"
+    assert "3 sessions are whole, 0 are not" in report.read_text()
+
+
+def test_a_false_alarm_changes_nothing(large, monkeypatch):
+    """A reader that met an error of the moment: the file is looked at, and is sound."""
+    with closing(open_at(large)) as store:
+        store._is_suspect = True  # noqa: SLF001 - what a reader notes
+        store.release("n1", "", "alpha")
+        assert store.salvaged is None
+        assert len(store.find()) == 3
+
+
+def test_names_of_what_is_set_aside_do_not_meet(tmp_path):
+    """Two in one second have two names."""
+    path = tmp_path / "sessions.db"
+    for _ in range(2):
+        write_golden(path)
+        wreck(path, 1)
+        open_at(path, wall=lambda: 1_790_000_000.0).close()
+        path.unlink()
+    names = [
+        one.name for one in tmp_path.iterdir() if "damaged" in one.name and not one.name.endswith("report")
+    ]
+    assert sorted(names) == ["sessions.db.damaged-20260921T141320Z", "sessions.db.damaged-20260921T141320Z-2"]
+
+
+def test_blobs_that_are_not_what_they_were_are_told(tmp_path):
+    """And the others are kept."""
+    path = Path(tmp_path) / "sessions.db"
+    write_golden(path)
+    wreck(path, 1)
+    with closing(open_at(path)) as store:
+        assert store.salvaged.lost_blobs == 1  # its name is no hash of it
+        assert store.blob(DIGEST) is None

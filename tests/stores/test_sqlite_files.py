@@ -1,0 +1,388 @@
+"""The files of `SqliteStore`: who may read and write them, and what is no store or no place for one."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from agentrail.errors import NotAStore, StoreInUse, StoreTooNew, StoreUnavailable
+from agentrail.stores.sqlite import SqliteStore
+from agentrail.stores.sqlite_connections import check_sqlite
+from agentrail.stores.sqlite_files import WriteLock, file_system_of, lock_path, make_data_directory
+from agentrail.stores.sqlite_schema import APPLICATION_ID, SCHEMA, StoreSchema
+from tests.stores.rig import Clock, following, opening
+
+ROOT = Path(__file__).parents[2]
+
+HOLDS = """
+import sys
+from agentrail.stores.sqlite import SqliteStore
+from tests.stores.rig import following, opening
+store = SqliteStore(sys.argv[1])
+store.create(opening())
+print("open", flush=True)
+for line in sys.stdin:
+    one, _ = following(store.get("", "s").tail, line.strip())
+    print(store.append([one]), flush=True)
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Where it lies."""
+    return tmp_path / "sessions.db"
+
+
+def files_of(folder):
+    """All that lies in a folder, with its bytes and its mode."""
+    return {one.name: (one.read_bytes(), one.stat().st_mode) for one in folder.iterdir()}
+
+
+def mode_of(path):
+    """The mode of a file."""
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+# --- modes
+
+
+def test_only_its_owner_may_read_it(path):
+    """The file, its log, the memory beside it and the lock, whatever the umask; a file that was laxer is made strict."""
+    before = os.umask(0)
+    try:
+        with closing(SqliteStore(path)) as store:
+            store.create(opening())
+            assert {one.name: mode_of(one) for one in path.parent.iterdir()} == dict.fromkeys(
+                ["sessions.db", "sessions.db-wal", "sessions.db-shm", "sessions.lock"], 0o600
+            )
+        path.chmod(0o644)
+        with closing(SqliteStore(path)):
+            assert mode_of(path) == 0o600
+    finally:
+        os.umask(before)
+
+
+def test_a_data_directory_is_for_its_owner(tmp_path):
+    """Made with all above it; one that is there stays as it is."""
+    made = tmp_path / "a" / "agentrail"
+    make_data_directory(made)
+    assert mode_of(made) == 0o700
+    made.chmod(0o750)
+    make_data_directory(made)
+    assert mode_of(made) == 0o750
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreUnavailable, match="--data-dir"):
+        make_data_directory(tmp_path / "file" / "under")
+
+
+# --- one process writes
+
+
+@pytest.fixture
+def other(path):
+    """Another process, which writes the store."""
+    command = [sys.executable, "-c", HOLDS, str(path)]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "open\n"
+        yield process
+        process.kill()
+
+
+@pytest.mark.journal(18)
+def test_a_second_process_hears_who_writes_and_may_read(path, other):
+    """`StoreInUse` with the pid and since when; lists beside it work, also of what is written meanwhile (J-018)."""
+    since = json.loads(lock_path(path).read_text())["since_ms"]
+    with pytest.raises(
+        StoreInUse, match=rf"process {other.pid} since 20..-..-.. .* read-only commands work"
+    ) as caught:
+        SqliteStore(path)
+    assert caught.value.pid == other.pid
+    assert since == json.loads(lock_path(path).read_text())["since_ms"]
+    with closing(SqliteStore(path, read_only=True)) as reading:
+        assert [one.session for one in reading.find()] == ["s"]
+        for n in range(3):
+            other.stdin.write(f"{n}\n")
+            other.stdin.flush()
+            assert other.stdout.readline() == "(None,)\n"
+            assert [record.body for record in reading.read("", "s", 1)] == [b"%d" % at for at in range(n + 1)]
+
+
+def test_the_lock_ends_with_the_process(path, other):
+    """Killed, it leaves all that it had acknowledged, and the next one may write."""
+    other.stdin.write("a\n")
+    other.stdin.flush()
+    assert other.stdout.readline() == "(None,)\n"
+    other.send_signal(signal.SIGKILL)
+    other.wait()
+    with closing(SqliteStore(path)) as store:
+        assert [record.body for record in store.read("", "s", 1)] == [b"a"]
+
+
+def test_a_second_store_of_one_process_is_refused_too(path):
+    """And may read; closed, the first one lets the second one write."""
+    with closing(SqliteStore(path)) as store:
+        with pytest.raises(StoreInUse, match=f"process {os.getpid()}"):
+            SqliteStore(path)
+        store.create(opening())
+        with closing(SqliteStore(path, read_only=True)) as reading:
+            assert reading.get("", "s") is not None
+        one, _ = following(store.get("", "s").tail, "a")
+        assert store.append([one]) == (None,)
+    with closing(SqliteStore(path)) as store:
+        assert store.get("", "s").tail.seq == 2
+
+
+def test_a_lock_that_says_nothing_yet_is_a_lock(path):
+    """Its process has just begun: the pid is not known."""
+    lock = WriteLock(path, since_ms=1)
+    lock_path(path).write_bytes(b"{")
+    with pytest.raises(StoreInUse, match="written by another process: read-only") as caught:
+        SqliteStore(path)
+    assert caught.value.pid is None
+    lock.release()
+    lock.release()
+    SqliteStore(path).close()
+
+
+def test_through_a_link_it_is_the_same_store(path, tmp_path):
+    """One file has one lock, whatever it is called."""
+    (tmp_path / "link").symlink_to(path.parent)
+    (tmp_path / "other.db").symlink_to(path)
+    with closing(SqliteStore(tmp_path / "link" / path.name)):
+        for name in (path, tmp_path / "other.db"):
+            with pytest.raises(StoreInUse):
+                SqliteStore(name)
+
+
+def test_it_stays_where_it_is_when_the_program_goes_elsewhere(tmp_path, monkeypatch):
+    """A relative path is of the directory in which it was opened."""
+    monkeypatch.chdir(tmp_path)
+    with closing(SqliteStore("s.db")) as store:
+        monkeypatch.chdir("/")
+        store.create(opening())
+        assert store.get("", "s") is not None
+        assert store.path == tmp_path / "s.db"
+
+
+@pytest.mark.parametrize("name", ["a?mode=ro&b#c%20d.db", "s.lock", "name", "ümlaut \udcff.db", "file:x"])
+def test_a_file_may_have_any_name(tmp_path, name):
+    """Also one that would mean something in a URI, or that its lock would have."""
+    path = tmp_path / name
+    for n in range(2):
+        with closing(SqliteStore(path)) as store:
+            store.create(opening(f"s{n}"))
+            assert len(store.find()) == n + 1
+    names = {one.name for one in tmp_path.iterdir()}
+    assert names == {name, lock_path(path).name}
+    assert lock_path(path) != path
+
+
+# --- places
+
+
+def test_a_directory_that_is_missing_is_not_made(tmp_path):
+    """The path, the reason, and what to do."""
+    with pytest.raises(StoreUnavailable, match=r"nowhere/s\.db': the directory does not exist; .*--data-dir"):
+        SqliteStore(tmp_path / "nowhere" / "s.db")
+    with pytest.raises(StoreUnavailable, match="it is a directory"):
+        SqliteStore(tmp_path)
+    with pytest.raises(StoreUnavailable, match=r"there is no such file; .*--data-dir"):
+        SqliteStore(tmp_path / "s.db", read_only=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/sys/kernel").is_dir(), reason="no directory that not even root can write")
+def test_a_directory_that_cannot_be_written_is_refused():
+    """Also where only the attempt shows it: root may write everywhere, and cannot here."""
+    with pytest.raises(StoreUnavailable, match="--data-dir"):
+        SqliteStore("/sys/kernel/sessions.db")
+
+
+def test_a_directory_without_the_right_to_write_is_refused(tmp_path, monkeypatch):
+    """Asked before anything is made."""
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(StoreUnavailable, match="the directory cannot be written"):
+        SqliteStore(tmp_path / "s.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+def mounts_of(*pairs):
+    """A `mountinfo` with these mounts."""
+    lines = [
+        f"{n} 1 0:{n} / {place} rw,relatime shared:1 - {kind} source rw"
+        for n, (place, kind) in enumerate(pairs)
+    ]
+    return lambda: "\n".join(["garbage", *lines, ""])
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "nfs", "cifs", "fuse.sshfs", "9p", "ceph"])
+def test_a_network_file_system_is_refused_by_name(path, kind):
+    """Before anything is made there."""
+    with pytest.raises(StoreUnavailable, match=rf"network file system \({kind}\).*locks.*--data-dir"):
+        SqliteStore(path, mounts=mounts_of(("/", "ext4"), (path.parent, kind)))
+    assert list(path.parent.iterdir()) == []
+
+
+def test_the_nearest_mount_counts_and_of_two_the_last(tmp_path):
+    """Whole parts of a path are compared, spaces are escaped, and links are followed."""
+    spaced = tmp_path / "a b"
+    spaced.mkdir()
+    (tmp_path / "link").symlink_to(spaced)
+    escaped = str(spaced).replace(" ", "\\040")
+    mounts = mounts_of(("/", "ext4"), (escaped, "tmpfs"), (escaped, "nfs"), (f"{tmp_path}/a", "cifs"))
+    assert file_system_of(spaced, mounts) == file_system_of(tmp_path / "link", mounts) == "nfs"
+    assert file_system_of(tmp_path, mounts) == "ext4"
+    assert file_system_of(tmp_path, lambda: "") == ""
+
+
+@pytest.mark.parametrize("found", ["3.51.2", "3.40.1", "3.9.99"])
+def test_a_sqlite_that_may_lose_commits_is_refused(found):
+    """Systems bring their own; the message says what to do."""
+    with pytest.raises(StoreUnavailable, match=rf"SQLite {found} may lose commits, 3\.51\.3 is the first"):
+        check_sqlite(found)
+    check_sqlite("3.51.3")
+    check_sqlite("3.100.0")
+
+
+def test_a_file_system_without_shared_memory_is_refused(path):
+    """Not silently without a log, which would be another promise."""
+    real = apsw.Connection.pragma
+
+    class Without(apsw.Connection):
+        def pragma(self, name, *value, **options):
+            return "delete" if name == "journal_mode" else real(self, name, *value, **options)
+
+    def connect(uri, flags, vfs):
+        return Without(uri, flags=flags, vfs=vfs)
+
+    with pytest.raises(StoreUnavailable, match="cannot share memory"):
+        SqliteStore(path, connect=connect)
+
+
+# --- what is no store
+
+
+def foreign_database(path):
+    """A database of another program."""
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.pragma("application_id", 0x1234)
+        connection.execute("CREATE TABLE notes (text); INSERT INTO notes VALUES ('mine')")
+
+
+def log_of_words(path):
+    """A text."""
+    path.write_text("my notes\n" * 1000)
+
+
+def zeros(path):
+    """Nothing that anything could be told of."""
+    path.write_bytes(bytes(8192))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (foreign_database, "application id is 0x00001234"),
+        (log_of_words, "no database"),
+        (zeros, "no database"),
+    ],
+)
+def test_what_is_no_store_is_not_touched(path, make, words):
+    """`NotAStore` with what was found; not a byte of it changes, and nothing is made beside it."""
+    make(path)
+    path.chmod(0o644)
+    before = files_of(path.parent)
+    for read_only in (False, True):
+        with pytest.raises(
+            NotAStore, match=f"{words}.* expected {APPLICATION_ID:#010x}; nothing in it was touched"
+        ):
+            SqliteStore(path, read_only=read_only)
+    assert files_of(path.parent) == before
+
+
+def test_an_empty_file_becomes_a_store(path):
+    """Nothing stood in it."""
+    path.touch()
+    with closing(SqliteStore(path)) as store:
+        store.create(opening())
+        assert mode_of(path) == 0o600
+
+
+def test_what_died_while_it_was_made_is_made_anew(path):
+    """A store has its name when it is whole, so what lies under another one is thrown away."""
+    path.with_name("sessions.db.new").write_bytes(b"half")
+    with closing(SqliteStore(path)) as store:
+        store.create(opening())
+    assert sorted(files_of(path.parent)) == ["sessions.db", "sessions.lock"]
+
+
+# --- versions
+
+
+def test_a_newer_store_is_not_touched(path):
+    """Both versions are told, also to one who only reads."""
+    SqliteStore(path, schema=StoreSchema(version=7, tables=SCHEMA.tables)).close()
+    lock_path(path).unlink()
+    before = files_of(path.parent)
+    for read_only in (False, True):
+        with pytest.raises(StoreTooNew, match=r"tables of version 7, .* knows up to 1: nothing") as caught:
+            SqliteStore(path, read_only=read_only)
+        assert (caught.value.found, caught.value.known) == (7, 1)
+    assert files_of(path.parent) == before
+
+
+NEXT = StoreSchema(
+    version=2,
+    tables=SCHEMA.tables,
+    steps={1: "ALTER TABLE session ADD COLUMN extra TEXT NOT NULL DEFAULT 'none'"},
+)
+
+
+def test_an_older_store_is_brought_up_after_a_copy(path):
+    """The copy is whole, is private, and opens as what it was; the store has all that it had."""
+    with closing(SqliteStore(path)) as store:
+        store.create(opening(more=["a"]))
+        records = store.read("", "s")
+    with closing(SqliteStore(path, schema=NEXT)) as store:
+        assert store.read("", "s") == records
+        one, _ = following(store.get("", "s").tail, "b")
+        assert store.append([one]) == (None,)
+    copy = path.with_name("sessions.db.v1")
+    assert mode_of(copy) == 0o600
+    with closing(apsw.Connection(str(path))) as connection:
+        assert connection.pragma("user_version") == 2
+        assert connection.execute("SELECT extra FROM session").get == "none"
+    with closing(SqliteStore(copy)) as store:
+        assert store.read("", "s") == records
+    with pytest.raises(StoreTooNew, match="version 2"):
+        SqliteStore(path)
+
+
+def test_a_migration_that_fails_changes_nothing(path):
+    """One transaction: the first step is undone with the second, and the store opens as what it was."""
+    with closing(SqliteStore(path)) as store:
+        store.create(opening(more=["a"]))
+    bad = StoreSchema(
+        version=2, tables=SCHEMA.tables, steps={1: "CREATE TABLE more (a); INSERT INTO nowhere VALUES (1)"}
+    )
+    with pytest.raises(ValueError, match=r"from tables of version 1 .*nowhere"):
+        SqliteStore(path, schema=bad)
+    with closing(SqliteStore(path)) as store:
+        assert store.get("", "s").tail.seq == 2
+    with closing(SqliteStore(path, schema=NEXT)) as store:
+        assert store.get("", "s").tail.seq == 2
+
+
+def test_the_clock_of_the_lock_is_the_stores(path):
+    """Since when is told on it."""
+    with closing(SqliteStore(path, wall=lambda: Clock()() / 1000)):
+        assert json.loads(lock_path(path).read_text())["since_ms"] == Clock()()

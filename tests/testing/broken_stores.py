@@ -1,0 +1,866 @@
+"""Stores that are broken on purpose, one way each, under the rule that has to notice."""
+
+# ruff: noqa: D101, D102 - the name says what is wrong; the methods are those of the port
+
+import time
+from typing import ClassVar
+
+import msgspec
+
+from agentrail.abc.store import Filters
+from agentrail.core.journal.record import Tail, sealed
+from agentrail.errors import AlreadyExists, Fenced, HeldBy, OptionError, SessionNotFound, StillNeeded, Trimmed
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.store_rules import of_cuts, of_finding, of_journals, of_keeping, of_owners
+
+replace = msgspec.structs.replace
+
+
+class Altered(MemoryStore):
+    """Says something else of sessions."""
+
+    def alter(self, one):
+        return one
+
+    def get(self, scope, session):
+        found = super().get(scope, session)
+        return found and self.alter(found)
+
+    def find(self, filters=Filters(), **place):  # noqa: B008 - frozen
+        return tuple(map(self.alter, super().find(filters, **place)))
+
+
+class Misread(MemoryStore):
+    """Gives other records."""
+
+    def misread(self, record):
+        return record
+
+    def read(self, *arguments):
+        return tuple(map(self.misread, super().read(*arguments)))
+
+
+# --- journals
+
+
+class DropsOutlines(Misread):
+    def misread(self, record):
+        return replace(record, does="")
+
+
+class EndsAtNul(Misread):
+    def misread(self, record):
+        return replace(record, body=record.body.split(b"\0")[0])
+
+
+class ReadsAsLatin(Misread):
+    def misread(self, record):
+        return replace(record, body=record.body.decode("latin-1").encode())
+
+
+class TellsNoCaseApart(MemoryStore):
+    def create(self, opening):
+        like = (one.session for one in self.find(Filters(scope=opening.records[0].scope)))
+        if any(name.casefold() == opening.root.casefold() and name != opening.root for name in like):
+            message = f"there is a session like {opening.root!r}"
+            raise AlreadyExists(message)
+        super().create(opening)
+
+
+class EncodesAnew(Misread):
+    def misread(self, record):
+        try:
+            return replace(record, body=msgspec.json.encode(msgspec.json.decode(record.body)))
+        except msgspec.DecodeError:
+            return record
+
+
+class KnowsNoLimit(MemoryStore):
+    def read(self, scope, session, after=0, limit=1000):
+        return super().read(scope, session, after)
+
+
+class BeginsAtTheNumber(MemoryStore):
+    def read(self, scope, session, after=0, limit=1000):
+        return super().read(scope, session, max(0, after - 1), limit)
+
+
+class SaysYes(MemoryStore):
+    """Tells each append to be durable."""
+
+    def append(self, batch):
+        super().append(batch)
+        return (None,) * len(batch)
+
+
+class TakesGaps(MemoryStore):
+    def append(self, batch):
+        for one in batch:
+            if self.get(one.scope, one.session).tail.seq < one.records[0].seq - 1:
+                self._journals[one.scope, one.session].extend(one.records, 0)
+        return super().append(batch)
+
+
+class Overwrites(MemoryStore):
+    def append(self, batch):
+        for one in batch:
+            records = self._journals[one.scope, one.session].records
+            records[one.records[0].seq - 1 :] = one.records
+        return (None,) * len(batch)
+
+
+class ComparesBodiesOnly(MemoryStore):
+    def append(self, batch):
+        there = {
+            (record.seq, record.body)
+            for one in batch
+            for record in self.read(one.scope, one.session)
+            if record.epoch == one.records[0].epoch
+        }
+        return tuple(
+            None
+            if all((r.seq, r.body) in there for r in one.records)
+            else super(ComparesBodiesOnly, self).append([one])[0]
+            for one in batch
+        )
+
+
+class RefusesRepeats(MemoryStore):
+    def append(self, batch):
+        answers = []
+        for one in batch:
+            found = self.get(one.scope, one.session)
+            if found and one.records[-1].seq <= found.tail.seq:
+                answers.append(Fenced(one.session, durable_up_to=found.tail.seq))
+            else:
+                answers += super().append([one])
+        return tuple(answers)
+
+
+class WritesRepeats(MemoryStore):
+    def append(self, batch):
+        for one in batch:
+            (answer,) = super().append([one])
+            if answer is None and self.get(one.scope, one.session).tail.seq >= one.records[-1].seq:
+                self._journals[one.scope, one.session].standing = one.standing
+        return (None,) * len(batch)
+
+
+class RefusesRepeatsThatGoOn(MemoryStore):
+    def append(self, batch):
+        answers = []
+        for one in batch:
+            end = self.get(one.scope, one.session).tail.seq
+            if one.records[0].seq <= end < one.records[-1].seq:
+                answers.append(Fenced(one.session, durable_up_to=end))
+            else:
+                answers += super().append([one])
+        return tuple(answers)
+
+
+class DropsWhatGoesOn(MemoryStore):
+    def append(self, batch):
+        kept = []
+        for one in batch:
+            end = self.get(one.scope, one.session).tail.seq
+            kept.append(
+                replace(one, records=[r for r in one.records if r.seq <= end])
+                if one.records[0].seq <= end
+                else one
+            )
+        return super().append(kept)
+
+
+class OpensOnce(MemoryStore):
+    def create(self, opening):
+        if self.get(opening.records[0].scope, opening.records[0].session):
+            message = "there is session 's'"
+            raise AlreadyExists(message)
+        super().create(opening)
+
+
+class OpensEverything(MemoryStore):
+    def create(self, opening):
+        try:
+            super().create(opening)
+        except AlreadyExists:
+            return
+
+
+class OpensForAnyNode(MemoryStore):
+    def create(self, opening):
+        found = self.get(opening.records[0].scope, opening.records[0].session)
+        super().create(replace(opening, node=found.node) if found else opening)
+
+
+class WritesWhatIsFree(MemoryStore):
+    """As `INSERT OR IGNORE` does."""
+
+    def append(self, batch):
+        answers = []
+        for one in batch:
+            (answer,) = super().append([one])
+            if answer is not None:
+                for record in one.records:
+                    super().append([replace(one, records=(record,))])
+            answers.append(answer)
+        return tuple(answers)
+
+
+class OneTransaction(MemoryStore):
+    """Where one session of a batch is refused all are."""
+
+    def append(self, batch):
+        for one in batch:
+            found = self.get(one.scope, one.session)
+            if found is None or found.tail.epoch != one.records[0].epoch:
+                return tuple(Fenced(one.session, durable_up_to=0) for one in batch)
+        return super().append(batch)
+
+
+class StopsAtARefusal(MemoryStore):
+    def append(self, batch):
+        answers = list(super().append(batch))
+        if (refused := next((one for one in answers if one), None)) is not None:
+            place = answers.index(refused)
+            answers[place:] = [refused] * (len(answers) - place)
+        return tuple(answers)
+
+
+class MixesScopes(MemoryStore):
+    def append(self, batch):
+        return super().append(
+            [replace(one, records=tuple(replace(r, scope="") for r in one.records)) for one in batch]
+        )
+
+
+class Backwards(MemoryStore):
+    def append(self, batch):
+        return super().append(batch[::-1])[::-1]
+
+
+class GoesOnBehindARefusal(MemoryStore):
+    def append(self, batch):
+        return tuple(super(GoesOnBehindARefusal, self).append([one])[0] for one in batch)
+
+
+class Torn(MemoryStore):
+    """While it writes the last record but one is missing."""
+
+    _is_writing = False
+
+    def append(self, batch):
+        self._is_writing = True
+        answers = super().append(batch)
+        time.sleep(0.002)
+        self._is_writing = False
+        return answers
+
+    def read(self, *arguments):
+        records = super().read(*arguments)
+        return records[:-2] + records[-1:] if self._is_writing else records
+
+
+# --- owners
+
+
+class Rebases(MemoryStore):
+    """Writes what an old owner says behind what the new one said."""
+
+    def append(self, batch):
+        answers = []
+        for one in batch:
+            (answer,) = super().append([one])
+            found = self.get(one.scope, one.session)
+            if answer is not None and found is not None:
+                records, _ = sealed(one.records, found.tail, scope=one.scope, session=one.session)
+                (answer,) = super().append([replace(one, records=records)])
+            answers.append(answer)
+        return tuple(answers)
+
+
+class TellsTheEnd(MemoryStore):
+    """Tells an old owner the last number of the new one."""
+
+    def append(self, batch):
+        return tuple(
+            answer and Fenced(one.session, durable_up_to=self.get(one.scope, one.session).tail.seq)
+            for one, answer in zip(batch, super().append(batch), strict=True)
+        )
+
+
+class ForgivesRepeats(MemoryStore):
+    """Tells an old owner that what is durable is durable: what a simulation found."""
+
+    def append(self, batch):
+        return tuple(
+            None if set(one.records) <= set(self.read(one.scope, one.session)) else answer
+            for one, answer in zip(batch, super().append(batch), strict=True)
+        )
+
+
+class ForgivesOpenings(MemoryStore):
+    def create(self, opening):
+        try:
+            super().create(opening)
+        except Fenced:
+            return
+
+
+class FencesByNumber(MemoryStore):
+    """As the primary key alone does."""
+
+    def append(self, batch):
+        answers = []
+        for one in batch:
+            (answer,) = super().append([one])
+            found = self.get(one.scope, one.session)
+            if found is not None and one.records[0].seq == found.tail.seq + 1:
+                self._journals[one.scope, one.session].extend(one.records, 0)
+                answer = None
+            answers.append(answer)
+        return tuple(answers)
+
+
+class TakesAnyEpochAhead(MemoryStore):
+    def append(self, batch):
+        answers = []
+        for one in batch:
+            (answer,) = super().append([one])
+            tail = self.get(one.scope, one.session).tail
+            if one.records[0].epoch > tail.epoch and one.records[0].seq == tail.seq + 1:
+                self._journals[one.scope, one.session].extend(one.records, 0)
+                answer = None
+            answers.append(answer)
+        return tuple(answers)
+
+
+class KnowsOneCause(MemoryStore):
+    def take(self, scope, root, node, cause, *, force=False):
+        return super().take(scope, root, node, "gone", force=force)
+
+
+class ForgetsEvents(MemoryStore):
+    def take(self, *arguments, force=False):
+        taken = super().take(*arguments, force=force)
+        for one in taken.sessions:
+            journal = self._journals[one.scope, one.session]
+            journal.records[-1] = replace(journal.records[-1], events=0)
+        return taken
+
+
+class ResetsStandings(MemoryStore):
+    def take(self, scope, root, *arguments, force=False):
+        for key in self._tree(scope, root):
+            self._journals[key].standing = replace(
+                self._journals[key].standing, is_working=False, waits_for=0
+            )
+        return super().take(scope, root, *arguments, force=force)
+
+
+class KnowsRootsOnly(MemoryStore):
+    """Takes, releases and deletes a root without its tree."""
+
+    def _tree(self, scope, root):
+        return [(scope, root)]
+
+
+class TakesEnded(MemoryStore):
+    def take(self, scope, root, *arguments, force=False):
+        for key in self._trees.get((scope, root), ()):
+            self._journals[key].standing = replace(self._journals[key].standing, has_ended=False)
+        return super().take(scope, root, *arguments, force=force)
+
+
+class ChildrenFirst(MemoryStore):
+    def _tree(self, scope, root):
+        return super()._tree(scope, root)[::-1]
+
+
+class HidesEnded(MemoryStore):
+    def take(self, *arguments, force=False):
+        taken = super().take(*arguments, force=force)
+        return replace(taken, sessions=tuple(one for one in taken.sessions if not one.standing.has_ended))
+
+
+class HoldsNothing(MemoryStore):
+    def _is_alive(self, node, now):
+        return False
+
+
+class HoldsForEver(MemoryStore):
+    def _is_alive(self, node, now):
+        return node in self._nodes
+
+
+class HoldsFromItself(MemoryStore):
+    """An owner that lives may not take its own tree again."""
+
+    def take(self, scope, root, node, cause, *, force=False):
+        if self._is_alive(node, self.now_ms()):
+            return super().take(scope, root, f"{node}, again", cause, force=force)
+        return super().take(scope, root, node, cause, force=force)
+
+
+class HearsOnce(MemoryStore):
+    def beat(self, node):
+        if node.id not in self._nodes:
+            super().beat(node)
+
+
+class HoldsForTheUnheard(MemoryStore):
+    """A node is alive until it was heard of, and then for a lease."""
+
+    def take(self, scope, root, node, cause, *, force=False):
+        found = self.get(scope, root)
+        if found and found.node and found.node not in self._nodes:
+            raise HeldBy(root, node=found.node, address="", seen_ago_ms=0)
+        return super().take(scope, root, node, cause, force=force)
+
+
+class IgnoresForce(MemoryStore):
+    def take(self, *arguments, force=False):
+        return super().take(*arguments)
+
+
+class ReleasesForAnyNode(MemoryStore):
+    def release(self, node, scope, root):
+        found = self.get(scope, root)
+        super().release(found.node if found else node, scope, root)
+
+
+class TakesChildren(MemoryStore):
+    def take(self, scope, root, *arguments, force=False):
+        found = self.get(scope, root)
+        return super().take(scope, found.root if found else root, *arguments, force=force)
+
+
+class BeginsAnyChild(MemoryStore):
+    def _check_tree(self, opening):
+        return
+
+
+class ForgetsEarlyOwners(MemoryStore):
+    """Knows the last owner but one, and none before it."""
+
+    def append(self, batch):
+        return tuple(
+            None if one.records[0].epoch < self.get(one.scope, one.session).tail.epoch - 1 else answer
+            for one, answer in zip(batch, super().append(batch), strict=True)
+        )
+
+
+# --- finding
+
+
+class KnowsNoTitles(Altered):
+    def alter(self, one):
+        return replace(one, standing=replace(one.standing, title=""))
+
+
+class KnowsNoForks(Altered):
+    def alter(self, one):
+        return replace(one, forked_from=None)
+
+
+class WrittenWhenOpened(Altered):
+    def alter(self, one):
+        return replace(one, written_at_ms=one.opened_at_ms)
+
+
+class Ignores(MemoryStore):
+    """Finds without one of the filters."""
+
+    field: ClassVar = ""
+
+    def find(self, filters=Filters(), **place):  # noqa: B008 - frozen
+        return super().find(replace(filters, **{self.field: getattr(Filters(), self.field)}), **place)
+
+
+def ignoring(field):
+    """A store that does without one filter."""
+    return type(f"Ignores_{field}", (Ignores,), {"field": field})
+
+
+class SortsAsPeopleDo(MemoryStore):
+    def find(self, filters=Filters(), *, after=None, limit=100):  # noqa: B008 - frozen
+        every = super().find(filters, limit=999)
+        keys = sorted(every, key=lambda one: (one.scope.casefold(), one.session.casefold()))
+        behind = [one for one in keys if after is None or (one.scope, one.session) > after]
+        return tuple(behind[:limit])
+
+
+class BeginsAtThePlace(MemoryStore):
+    def find(self, filters=Filters(), *, after=None, limit=100):  # noqa: B008 - frozen
+        at = self.get(*after) if after else None
+        found = super().find(filters, after=after, limit=limit)
+        return ((at,) if at else ()) + found[: limit - bool(at)]
+
+
+class OrphansThemselves(MemoryStore):
+    """Looks at roots alone, and not at what works below them."""
+
+    def orphans(self, limit=100):
+        return tuple(one for one in super().orphans(999) if one.standing.is_working)[:limit]
+
+
+class OrphansHadAnOwner(MemoryStore):
+    def orphans(self, limit=100):
+        return tuple(one for one in super().orphans(999) if one.node)[:limit]
+
+
+class OrphansWithoutLimit(MemoryStore):
+    def orphans(self, limit=100):
+        return super().orphans(999)
+
+
+class EveryoneIsAnOrphan(MemoryStore):
+    def orphans(self, limit=100):
+        works = self.find(Filters(is_working=True, has_ended=False))
+        return tuple(self.get(one.scope, one.root) for one in works)[:limit]
+
+
+class DueByName(MemoryStore):
+    def due(self, now_ms, limit=100):
+        return tuple(sorted(super().due(now_ms, 999), key=lambda one: one.session))[:limit]
+
+
+class DueWithoutOwner(MemoryStore):
+    """Leaves the timers of nodes that died where they are."""
+
+    def due(self, now_ms, limit=100):
+        return tuple(one for one in super().due(now_ms, 999) if not one.node)[:limit]
+
+
+class DueNextMoment(MemoryStore):
+    def due(self, now_ms, limit=100):
+        return super().due(now_ms - 1, limit)
+
+
+class EndedAreDue(MemoryStore):
+    def due(self, now_ms, limit=100):
+        return super().due(now_ms, limit) + self.find(Filters(has_ended=True))
+
+
+class KnowsTheHeardOnly(MemoryStore):
+    def nodes(self):
+        return tuple(one for one in super().nodes() if self._is_alive(one.id, self.now_ms()))
+
+
+class ForgetsNoNode(MemoryStore):
+    def nodes(self):
+        return tuple(self._nodes.values())
+
+
+class BelievesNodes(MemoryStore):
+    """Keeps the time that a node gives."""
+
+    def nodes(self):
+        return tuple(replace(one, seen_at_ms=0) for one in super().nodes())
+
+
+# --- keeping
+
+
+class DropsFirstValues(MemoryStore):
+    def create(self, opening):
+        super().create(replace(opening, blobs={}))
+
+
+class DropsLaterValues(MemoryStore):
+    def append(self, batch):
+        return super().append([replace(one, blobs={}) for one in batch])
+
+
+class HasNothingEmpty(MemoryStore):
+    def blob(self, digest):
+        return super().blob(digest) or None
+
+
+class KeepsOneSnapshot(MemoryStore):
+    def snapshots(self, *arguments):
+        return super().snapshots(*arguments)[:1]
+
+
+class OldestFirst(MemoryStore):
+    def snapshots(self, *arguments):
+        return super().snapshots(*arguments)[::-1]
+
+
+class KeepsTheFirst(MemoryStore):
+    def put_snapshot(self, snapshot):
+        if len(self.snapshots(snapshot.scope, snapshot.session)) < 2:
+            super().put_snapshot(snapshot)
+
+
+class SnapshotsBelow(MemoryStore):
+    def snapshots(self, scope, session, at_most=None):
+        return super().snapshots(scope, session, None if at_most is None else at_most - 1)
+
+
+class LooksAtSnapshots(MemoryStore):
+    """Refuses damaged ones: that is for those who read."""
+
+    def put_snapshot(self, snapshot):
+        if self._journals.get((snapshot.scope, snapshot.session)) is None or snapshot.state != b"damaged":
+            super().put_snapshot(snapshot)
+
+
+class LeavesValues(MemoryStore):
+    def delete(self, scope, session):
+        kept = dict(self._blobs)
+        size = super().delete(scope, session)
+        self._blobs.update(kept)
+        return size
+
+
+class DropsSharedValues(MemoryStore):
+    def delete(self, scope, session):
+        size = super().delete(scope, session)
+        self._blobs.clear()
+        return size
+
+
+class CountsNothing(MemoryStore):
+    def delete(self, scope, session):
+        super().delete(scope, session)
+        return 0
+
+
+class ForksNeedNothing(MemoryStore):
+    def delete(self, scope, session):
+        self._forks.clear()
+        return super().delete(scope, session)
+
+    def trim(self, scope, session, before):
+        self._forks.clear()
+        return super().trim(scope, session, before)
+
+
+class OwnersNeedNothing(MemoryStore):
+    def delete(self, scope, session):
+        owner = self.get(scope, session)
+        self.release(owner.node if owner else "", scope, session)
+        return super().delete(scope, session)
+
+
+class DeletesChildren(MemoryStore):
+    def delete(self, scope, session):
+        found = self.get(scope, session)
+        return super().delete(scope, found.root if found else session)
+
+
+class OwnersNeedWhatEnded(MemoryStore):
+    def delete(self, scope, session):
+        found = self.get(scope, session)
+        if found and self._is_alive(found.node, self.now_ms()) and found.root == session:
+            raise StillNeeded(session, by=[found.node])
+        return super().delete(scope, session)
+
+
+class ReadsWhatIsLeft(MemoryStore):
+    def read(self, scope, session, after=0, limit=1000):
+        try:
+            return super().read(scope, session, after, limit)
+        except Trimmed as error:
+            return super().read(scope, session, error.first - 1, limit)
+
+
+class TrimsOneMore(MemoryStore):
+    def trim(self, scope, session, before):
+        return super().trim(scope, session, before + 1)
+
+
+class SaysItBeginsAtOne(Altered):
+    def alter(self, one):
+        return replace(one, first_seq=1)
+
+
+class TrimsAnything(MemoryStore):
+    def trim(self, scope, session, before):
+        try:
+            return super().trim(scope, session, before)
+        except OptionError:
+            return 0
+
+
+class TrimsWithAnySnapshot(MemoryStore):
+    def trim(self, scope, session, before):
+        if any(one.seq >= before for one in self.snapshots(scope, session)):
+            return self._journals[scope, session].trim(before)
+        return super().trim(scope, session, before)
+
+
+class TellsOfOtherScopes(MemoryStore):
+    def _nearest(self, scope, session):
+        return [name for _, name in self._keys]
+
+
+class RaisesWhereItIsUnknown(MemoryStore):
+    def append(self, batch):
+        for one in batch:
+            if self.get(one.scope, one.session) is None:
+                message = "there is none"
+                raise SessionNotFound(message)
+        return super().append(batch)
+
+
+class DeletesNothing(MemoryStore):
+    def delete(self, scope, session):
+        return super().delete(scope, session) if self.get(scope, session) else 0
+
+
+class KeepsWhatWasGiven(MemoryStore):
+    """The mapping itself, and no copy of what is in it."""
+
+    def append(self, batch):
+        self.given = batch[0].blobs
+        return super().append(batch)
+
+    def create(self, opening):
+        super().create(replace(opening, blobs={}))
+        self.first = opening.blobs
+
+    def blob(self, digest):
+        return {**self.first, **self.given}.get(digest)
+
+
+class ClosesOnce(MemoryStore):
+    closed = 0
+
+    def close(self):
+        self.closed += 1
+        assert self.closed != 2, "it is closed"
+
+
+class Forgets(MemoryStore):
+    """Is empty when it is opened again."""
+
+    def reopened(self):
+        return MemoryStore(now_ms=self._clock)
+
+
+class ForgetsEpochs(MemoryStore):
+    """Opened again it lets everything in that has the next number."""
+
+    def reopened(self):
+        self.__class__ = SaysYes
+        return self
+
+
+# --- cuts
+
+
+class TrimsOnce(MemoryStore):
+    def trim(self, scope, session, before):
+        dropped = super().trim(scope, session, before)
+        if not dropped:
+            raise OptionError(["there is nothing to drop"])
+        return dropped
+
+
+class TakesOnce(MemoryStore):
+    """An owner that asks again is told that the tree is held, and by itself."""
+
+    def take(self, scope, root, node, cause, *, force=False):
+        found = self.get(scope, root)
+        if found and found.node == node:
+            raise OptionError([f"{node} owns it"])
+        return super().take(scope, root, node, cause, force=force)
+
+
+class TellsTheFirstTakeover(MemoryStore):
+    """Gives who asks again what it was given the first time."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.taken = {}
+
+    def take(self, scope, root, node, cause, *, force=False):
+        taken = super().take(scope, root, node, cause, force=force)
+        return self.taken.setdefault((scope, root, node), taken)
+
+
+class BatchesOnce(MemoryStore):
+    """A batch that was there is written behind itself."""
+
+    def append(self, batch):
+        moved = []
+        for one in batch:
+            found = self.get(one.scope, one.session)
+            if found and found.tail.epoch == one.records[0].epoch and found.tail.seq >= one.records[0].seq:
+                tail = Tail(seq=found.tail.seq, epoch=found.tail.epoch, hash=found.tail.hash)
+                moved.append(
+                    replace(one, records=sealed(one.records, tail, scope=one.scope, session=one.session)[0])
+                )
+            else:
+                moved.append(one)
+        return super().append(moved)
+
+
+BROKEN = {
+    of_journals.records_come_back_as_they_were_written: (DropsOutlines, MixesScopes),
+    of_journals.any_text_is_kept: (EndsAtNul, ReadsAsLatin, TellsNoCaseApart),
+    of_journals.bytes_of_a_body_are_not_read: (EncodesAnew,),
+    of_journals.journals_are_read_in_pages: (KnowsNoLimit, BeginsAtTheNumber),
+    of_journals.numbers_have_no_gaps: (SaysYes, TakesGaps),
+    of_journals.a_number_is_given_once: (SaysYes, Overwrites, ComparesBodiesOnly),
+    of_journals.the_same_append_again_is_fine: (RefusesRepeats, WritesRepeats, BatchesOnce),
+    of_journals.a_repeated_append_may_go_on: (RefusesRepeatsThatGoOn, DropsWhatGoesOn),
+    of_journals.the_same_opening_again_is_fine: (OpensOnce, OpensEverything, OpensForAnyNode),
+    of_journals.an_append_goes_in_whole_or_not_at_all: (WritesWhatIsFree,),
+    of_journals.sessions_of_a_batch_do_not_depend_on_each_other: (
+        OneTransaction,
+        StopsAtARefusal,
+        MixesScopes,
+    ),
+    of_journals.appends_of_one_session_go_in_order: (Backwards, GoesOnBehindARefusal),
+    of_journals.readers_see_whole_journals_while_one_is_written: (Torn,),
+    of_owners.an_old_owner_is_refused: (Rebases, TellsTheEnd, SaysYes),
+    of_owners.a_repeated_append_of_an_old_owner_is_refused: (ForgivesRepeats, ForgivesOpenings),
+    of_owners.what_an_old_owner_has_queued_is_refused: (FencesByNumber, Rebases),
+    of_owners.an_epoch_that_was_never_given_is_refused: (TakesAnyEpochAhead,),
+    of_owners.a_takeover_is_written_down: (KnowsOneCause, ForgetsEvents, ResetsStandings),
+    of_owners.a_tree_is_taken_together: (KnowsRootsOnly, TakesEnded, ChildrenFirst),
+    of_owners.an_ended_root_is_given_as_it_stands: (HidesEnded, TakesEnded),
+    of_owners.a_living_owner_keeps_its_tree: (HoldsNothing, HoldsForEver, HoldsFromItself),
+    of_owners.a_beat_begins_the_lease_anew: (HearsOnce, HoldsForTheUnheard),
+    of_owners.force_takes_from_the_living: (IgnoresForce,),
+    of_owners.a_tree_is_released_by_its_owner: (ReleasesForAnyNode, KnowsRootsOnly),
+    of_owners.only_roots_are_taken: (TakesChildren,),
+    of_owners.an_old_owner_begins_no_child: (BeginsAnyChild,),
+    of_owners.one_of_many_takes: (ForgetsEarlyOwners,),
+    of_finding.it_is_said_how_a_session_stands: (KnowsNoTitles, KnowsNoForks, WrittenWhenOpened),
+    of_finding.sessions_are_found_by_filters: tuple(map(ignoring, Filters.__struct_fields__)),
+    of_finding.sessions_are_found_in_pages: (SortsAsPeopleDo, BeginsAtThePlace),
+    of_finding.orphans_are_found: (
+        OrphansThemselves,
+        OrphansHadAnOwner,
+        OrphansWithoutLimit,
+        EveryoneIsAnOrphan,
+    ),
+    of_finding.due_timers_are_found: (DueByName, DueWithoutOwner, DueNextMoment, EndedAreDue, HoldsNothing),
+    of_finding.nodes_are_known: (KnowsTheHeardOnly, ForgetsNoNode, BelievesNodes),
+    of_keeping.large_values_are_kept: (DropsFirstValues, DropsLaterValues, HasNothingEmpty),
+    of_keeping.the_last_two_snapshots_are_kept: (
+        *(KeepsOneSnapshot, OldestFirst, KeepsTheFirst, SnapshotsBelow, LooksAtSnapshots),
+    ),
+    of_keeping.whole_trees_are_deleted: (KnowsRootsOnly, LeavesValues, DropsSharedValues, CountsNothing),
+    of_keeping.what_is_needed_is_not_deleted: (ForksNeedNothing, OwnersNeedNothing, HoldsForEver),
+    of_keeping.only_roots_are_deleted: (DeletesChildren, OwnersNeedWhatEnded),
+    of_keeping.journals_are_trimmed: (ReadsWhatIsLeft, TrimsOneMore, SaysItBeginsAtOne),
+    of_keeping.nothing_is_trimmed_without_a_snapshot: (TrimsAnything, TrimsWithAnySnapshot, ForksNeedNothing),
+    of_keeping.what_is_unknown_is_said_to_be: (TellsOfOtherScopes, RaisesWhereItIsUnknown, DeletesNothing),
+    of_keeping.what_is_given_stays_what_is_kept: (KeepsWhatWasGiven,),
+    of_keeping.a_store_is_closed_twice: (ClosesOnce,),
+    of_keeping.what_was_kept_is_there_again: (Forgets, ForgetsEpochs),
+    of_cuts.a_call_that_was_cut_can_be_repeated: (
+        OpensOnce,
+        RefusesRepeats,
+        TrimsOnce,
+        TakesOnce,
+        TellsTheFirstTakeover,
+    ),
+    of_cuts.a_life_with_many_cuts_comes_to_the_same: (RefusesRepeats, BatchesOnce, ForgivesRepeats),
+}
+"""For each rule the stores that break it."""
