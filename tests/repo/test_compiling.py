@@ -1,6 +1,7 @@
 """What is compiled follows from what a module defines, and what it may not hold is held by these."""
 
 import ast
+import functools
 import importlib
 import inspect
 import subprocess
@@ -16,7 +17,8 @@ from agentrail.otp import supervision, tables
 from scripts.compiling import compiled_modules, reason_against, verdicts
 
 ROOT = Path(__file__).parents[2]
-COMPILED = compiled_modules(ROOT)
+# Asked once, and by a test: when this is collected, each worker would read all modules for it.
+all_compiled = functools.cache(lambda: compiled_modules(ROOT))
 FUNCTION = "def answer() -> int:\n    return 42\n"
 
 BOUNDED = {
@@ -63,12 +65,12 @@ def test_what_a_module_defines_decides(source, reason):
 def test_what_is_hot_is_compiled():
     """The modules through which each step of a session and of a supervisor goes, wherever they stand by now."""
     hot = {module.__name__ for module in (batch, cycle, machine, pipeline, step_context, supervision, tables)}
-    assert hot <= set(COMPILED)
+    assert hot <= set(all_compiled())
 
 
 def test_nothing_with_structs_is_compiled():
     """Asked of what the modules really define, and not of their text."""
-    for name in COMPILED:
+    for name in all_compiled():
         module = importlib.import_module(name)
         defined = [one for one in vars(module).values() if inspect.isclass(one) and one.__module__ == name]
         assert not [
@@ -80,7 +82,7 @@ def test_nobody_derives_from_a_compiled_class():
     """No class of the package has a compiled one among its bases."""
     compiled = {
         node.name
-        for name in COMPILED
+        for name in all_compiled()
         for node in ast.parse(source_of(name)).body
         if isinstance(node, ast.ClassDef)
     }
@@ -93,7 +95,7 @@ def test_nobody_derives_from_a_compiled_class():
 
 def test_no_compiled_function_goes_as_deep_as_what_it_is_given():
     """Compiled code has no recursion limit, and ends the process where interpreted code ends with a RecursionError."""
-    recursive = {one for name in COMPILED for one in recursive_functions(source_of(name))}
+    recursive = {one for name in all_compiled() for one in recursive_functions(source_of(name))}
     assert recursive == set(BOUNDED)
 
 
