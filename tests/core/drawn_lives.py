@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
+import pytest
 from attrs import frozen
 
 from agentrail.core.policy.budget import Budget, Price, spent_of
@@ -76,6 +77,18 @@ from agentrail.testing.scenario_words import scenario_name
 from tests.core import worlds
 
 T = TypeVar("T")
+
+FEW: Final = 10
+"""How many lives `make test` draws for a property; the rest says little more of one change, and `make check` draws all."""
+
+
+def lives(count: int) -> list[Any]:
+    """The seeds of a property that is held in so many lives, for `parametrize`."""
+    return [
+        seed if seed < FEW else pytest.param(seed, marks=pytest.mark.check, id=str(seed))
+        for seed in range(count)
+    ]
+
 
 TASK: Final = ToolSpec(
     name="task",
