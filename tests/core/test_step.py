@@ -32,14 +32,14 @@ from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from agentrail.testing.promises.seen import comparable
 from property_tests.vandal import everything_in
 from tests.core import engine_oracle
-from tests.core.drawn_lives import steps
+from tests.core.drawn_lives import lives, steps
 from tests.core.worlds import TOOLS, completed, config, new_session, run, small_world, walk
 
 LIVES = 40
 SIGNALS = 50
 
 
-@pytest.mark.parametrize("seed", range(LIVES))
+@pytest.mark.parametrize("seed", lives(LIVES))
 def test_a_step_comes_out_in_the_order_of_gen_statem(seed):
     """Replayed in front of what was queued, then the next prompt or the end: state, effects and what is put off are the same."""
     engine = None
@@ -56,7 +56,7 @@ def test_a_step_comes_out_in_the_order_of_gen_statem(seed):
         assert state.ended == (engine.stopped is not None)
 
 
-@pytest.mark.parametrize("seed", range(LIVES))
+@pytest.mark.parametrize("seed", lives(LIVES))
 def test_a_step_ends_where_the_table_says_that_it_may(seed):
     """With all that follows in it: what plugins want, what was postponed, the next prompt."""
     before = None
@@ -147,7 +147,7 @@ def test_a_draft_is_gone_when_its_step_is_over():
     assert data.minted == 7
 
 
-@pytest.mark.parametrize("seed", range(LIVES))
+@pytest.mark.parametrize("seed", lives(LIVES))
 def test_no_draft_leaves_its_step(seed):
     """Neither in the state nor in an effect, and no plugin is shown one: not as event, not as context."""
     shown = []
