@@ -14,7 +14,7 @@ from agentrail.core.journal.record import TAKEN, TakenBody, first_broken
 from agentrail.errors import AgentrailError
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
-from agentrail.testing.store_rules.trial import Author, digest_of, snapshot_behind
+from agentrail.testing.store_rules.trial import Author, blob_name, snapshot_behind
 from property_tests.stores.plain_store import LEASE_MS, PlainStore
 from tests.stores.rig import Clock
 
@@ -31,7 +31,7 @@ STANDINGS = st.builds(
     title=st.sampled_from(["", "é"]),
 )
 BLOBS = st.lists(st.sampled_from([b"", b"one", b"two\0"]), max_size=2).map(
-    lambda contents: {digest_of(content): content for content in contents}
+    lambda contents: {blob_name(content): content for content in contents}
 )
 BEGINNINGS = st.fixed_dictionaries({"node": NODES, "standing": STANDINGS, "blobs": BLOBS})
 FILTERS = st.builds(
