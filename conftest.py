@@ -122,7 +122,9 @@ def _only_where_it_is_seen(compiled: frozenset[str]) -> Callable[..., None]:
 
 
 def _refuse_what_leaves_the_machine(event: str, args: tuple[object, ...]) -> None:
-    if not event.startswith("socket."):  # nearly none does: each import and each file that is opened is an event
+    if not event.startswith(
+        "socket."
+    ):  # nearly none does: each import and each file that is opened is an event
         return
     match event, args:
         case ("socket.connect" | "socket.sendto", (_, (str(host), *_))) | (
