@@ -122,9 +122,8 @@ def _only_where_it_is_seen(compiled: frozenset[str]) -> Callable[..., None]:
 
 
 def _refuse_what_leaves_the_machine(event: str, args: tuple[object, ...]) -> None:
-    if not event.startswith(
-        "socket."
-    ):  # nearly none is, and each import, file and attribute of a frame is an event
+    # Nearly none does: each import, each file that is opened and each attribute of a frame is an event.
+    if not event.startswith("socket."):
         return
     match event, args:
         case ("socket.connect" | "socket.sendto", (_, (str(host), *_))) | (
@@ -307,13 +306,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 _LONGEST: Final = 10
 _held: Final[list[SlowStep]] = []
 _watches: Final[weakref.WeakSet[LoopWatch]] = weakref.WeakSet()
+_watches_change: Final = threading.Lock()  # a set that grows while the thread goes through it ends the thread
 _run: Final = trio.run
 _sleep: Final = time.sleep  # kept: `check_plugin` looks whether anybody calls the other one
 
 
 def _run_watched(*args: Any, instruments: Any = (), **options: Any) -> Any:
     watch = LoopWatch(_note)
-    _watches.add(watch)
+    with _watches_change:
+        _watches.add(watch)
     return _run(*args, instruments=[*instruments, watch], **options)
 
 
@@ -326,7 +327,9 @@ def _note(held: SlowStep) -> None:
 def _look_for_ever() -> None:
     while True:
         _sleep(HELD_SECONDS / 2)
-        for watch in tuple(_watches):
+        with _watches_change:
+            watches = tuple(_watches)
+        for watch in watches:
             watch.look()
 
 
