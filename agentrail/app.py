@@ -144,15 +144,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a program says of itself
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     modes = modes_of(environment.get(DEBUG_VARIABLE, ""))
     known = MappingProxyType(dict(scripts or {}))
-    faults = [
-        f"scripts[{name!r}] is {model!r:.80}: expected a model, such as ScriptedModel([says('Hi.')])"
-        for name, model in known.items()
-        if not _is_model(model)
-    ]
-    if not MIN_PATIENCE_SECONDS <= store_patience < float("inf"):
-        faults.append(f"store_patience is {store_patience!r}: expected finite seconds from 0.1")
-    if resume not in ("none", "working", "all"):
-        faults.append(f"resume is {resume!r:.80}: expected 'none', 'working' or 'all'")
+    faults = [*_faults_of_scripts(known), *_faults_of_keeping(store_patience, resume)]
     if faults:
         raise OptionError(faults)
     async with HttpClients() as http, _open_store(store, environment) as kept:
@@ -251,6 +243,23 @@ def _data_directory(environ: Environment) -> Path:
     place = (Path(base) if base else Path.home() / ".local" / "share") / "agentrail"
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     return place
+
+
+def _faults_of_scripts(scripts: Mapping[str, Provider]) -> list[str]:
+    return [
+        f"scripts[{name!r}] is {model!r:.80}: expected a model, such as ScriptedModel([says('Hi.')])"
+        for name, model in scripts.items()
+        if not _is_model(model)
+    ]
+
+
+def _faults_of_keeping(store_patience: float, resume: Resume) -> list[str]:
+    faults = []
+    if not MIN_PATIENCE_SECONDS <= store_patience < float("inf"):
+        faults.append(f"store_patience is {store_patience!r}: expected finite seconds from 0.1")
+    if resume not in ("none", "working", "all"):
+        faults.append(f"resume is {resume!r:.80}: expected 'none', 'working' or 'all'")
+    return faults
 
 
 def _is_model(value: object) -> bool:

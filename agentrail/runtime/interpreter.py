@@ -55,7 +55,7 @@ from agentrail.core.protocol.signals import (
     ToolFinished,
     ToolWantsChild,
 )
-from agentrail.core.session.response import HEARD
+from agentrail.core.session.response import HEARD_CHUNKS
 from agentrail.core.session.state import SessionState
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
@@ -676,7 +676,7 @@ def _failed(buffer: ChunkBuffer, error: ErrorInfo) -> StreamFailed:
 
 def _taken_in(buffer: ChunkBuffer, chunk: Chunk) -> bool:
     """Put a chunk into the buffer, as far as it means something yet; say whether the session must hear."""
-    if type(chunk) in HEARD:
+    if type(chunk) in HEARD_CHUNKS:
         return buffer.add(chunk)
     return buffer.note(chunk) if isinstance(chunk, UsageUpdate) else buffer.touch()
 

@@ -22,7 +22,7 @@ from agentrail.core.session import batch, compaction, loops, machine
 from agentrail.core.session.budget import count_history, count_tokens, fixed_of
 from agentrail.core.session.legality import LEGALITY
 from agentrail.core.session.projection import request_of
-from agentrail.core.session.state import Draft, Phase, SessionData
+from agentrail.core.session.state import Phase, SessionData, StepDraft
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.values.toolbox import read_call
@@ -126,8 +126,8 @@ def test_a_draft_has_the_fields_of_what_it_becomes():
     data = run([SessionBegan(at_ms=0)]).data
     step = StepContext(data, 1)
     draft = step.data
-    assert isinstance(draft, Draft)
-    assert Draft.__struct_fields__ == SessionData.__struct_fields__
+    assert isinstance(draft, StepDraft)
+    assert StepDraft.__struct_fields__ == SessionData.__struct_fields__
     assert step.close() == data
     with pytest.raises(AttributeError):
         draft.quque = ()
@@ -159,8 +159,8 @@ def test_no_draft_leaves_its_step(seed):
     for _, state, effects in steps(20_000 + seed, SIGNALS, ask=watch):
         handed = [state.data, state.postponed, *effects, *shown]
         # What a session knows is its own, open to writing or not.
-        assert not [one for one in everything_in(handed[1:]) if isinstance(one, Draft | SessionData)]
-        assert not [one for one in everything_in(handed[:1]) if isinstance(one, Draft)]
+        assert not [one for one in everything_in(handed[1:]) if isinstance(one, StepDraft | SessionData)]
+        assert not [one for one in everything_in(handed[:1]) if isinstance(one, StepDraft)]
         shown.clear()
 
 
