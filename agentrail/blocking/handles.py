@@ -232,7 +232,7 @@ class Supervisor(Far):
 
     noun = "supervisor"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the keywords of `open_supervisor`
         self,
         *,
         environ: Environment | None = None,

@@ -124,4 +124,5 @@ class Resumes(Protocol[Started_co]):
         force: bool = False,
         model: str | Provider | None = None,
         **given: Unpack[SessionKeywords],
-    ) -> Started_co: ...
+    ) -> Started_co:
+        """Bring a stored session back; as of `SessionSupervisor.resume_session`."""
