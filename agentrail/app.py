@@ -148,12 +148,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     modes = modes_of(environment.get(DEBUG_VARIABLE, ""))
     known = MappingProxyType(dict(scripts or {}))
-    faults = [
-        f"scripts[{name!r}] is {model!r:.80}: expected a model, such as ScriptedModel([says('Hi.')])"
-        for name, model in known.items()
-        if not _is_model(model)
-    ]
-    faults += faults_of_keeping(store, store_patience, resume)
+    faults = [*_faults_of_scripts(known), *faults_of_keeping(store, store_patience, resume)]
     if faults:
         raise OptionError(faults)
     directory = None if data_dir is None else Path(data_dir)
@@ -206,6 +201,14 @@ async def open_session(
     """
     async with open_supervisor(shell_fallback=shell_fallback) as supervisor:
         yield await supervisor.start_session(model=model, **given)
+
+
+def _faults_of_scripts(scripts: Mapping[str, Provider]) -> list[str]:
+    return [
+        f"scripts[{name!r}] is {model!r:.80}: expected a model, such as ScriptedModel([says('Hi.')])"
+        for name, model in scripts.items()
+        if not _is_model(model)
+    ]
 
 
 def _is_model(value: object) -> bool:

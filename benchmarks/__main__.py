@@ -19,6 +19,7 @@ from benchmarks.crowds import crowds, sessions
 from benchmarks.cycles import cycle, growth, own_tool, plugins, tools
 from benchmarks.explain import Explanation
 from benchmarks.files import files, output, search
+from benchmarks.folds import folds
 from benchmarks.idle import ROOT, after_turn, memory
 from benchmarks.measure import Effort, Explain, Row
 from benchmarks.report import describe_run, render_missed, render_table, write_json
@@ -34,6 +35,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "plugins": plugins,
     "bystanders": bystanders,
     "bodies": bodies,
+    "folds": folds,
     "sessions": sessions,
     "crowds": crowds,
     "memory": memory,

@@ -46,6 +46,8 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "burst":                ("ratio", (1.1, 0.9),   (1.0, 0.8)),
         "first delta":          ("ours",  (2, 1),       None),  # ms
         "body":                 ("ratio", (3.0, 1.5),   None),
+        "fold":                 ("ratio", (2.2, 1.6),   None),
+        "growth of folds":      ("ratio", (1.2, 1.05),  None),
         "abort tools":          ("ratio", (2.0, 1.5),   None),
         "abort streams":        ("ratio", (2.0, 1.5),   None),
         "child":                ("ratio", (3.5, 2.5),   (3.0, 2.0)),

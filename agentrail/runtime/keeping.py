@@ -17,7 +17,7 @@ from agentrail.outside import Outside, current
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.session_journal import SessionJournal
-from agentrail.runtime.standing import standing_of
+from agentrail.runtime.standing import stored_standing
 from agentrail.runtime.store_writer import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Writer
 
 T = TypeVar("T")
@@ -185,7 +185,7 @@ class Keeping:
             root=path[0],
             parent=path[-2] if len(path) > 1 else "",
             node=self.node.id,
-            standing=standing_of(cell.state),
+            standing=stored_standing(cell.state),
             blobs=blobs,
         )
         return opening, tail

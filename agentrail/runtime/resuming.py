@@ -57,7 +57,7 @@ class WantedSession:
         scope: The one that it was started in.
         cause: Why it has a new owner.
         force: Whether a living owner is fenced too.
-        is_asked: Whether somebody asked for it by name: then it is not counted how often it came back in vain.
+        is_asked: Whether a caller asked for it by name: then it is not counted how often it came back in vain.
     """
 
     session_id: SessionId

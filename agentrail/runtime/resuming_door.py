@@ -131,7 +131,7 @@ class ResumingDoor(ABC):
         return await keeping.read(partial(keeping.store.find, filters, after=after, limit=limit))
 
     async def resume_all(self, which: Resume) -> tuple[NotResumed, ...]:
-        """Bring stored sessions back that nobody owns any more. One that cannot come back keeps no other from it.
+        """Bring stored sessions back that have no owner any more. One that cannot come back keeps no other from it.
 
         Args:
             which: Those that had work, or all that have not ended.

@@ -34,8 +34,8 @@ from agentrail.errors import AgentrailError, CodecError, StoreUnavailable
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.outbox import HeldEffect, Leaving, Outbox
-from agentrail.runtime.snapshots import is_at_rest, is_due, make_snapshot
-from agentrail.runtime.standing import standing_of
+from agentrail.runtime.snapshots import is_at_rest, is_snapshot_due, make_snapshot
+from agentrail.runtime.standing import stored_standing
 from agentrail.runtime.store_writer import Writer
 from agentrail.runtime.task_group import Control
 
@@ -240,7 +240,7 @@ class SessionJournal:
 
     def look_for_snapshot(self, state: SessionState) -> None:
         """Take a snapshot where one is due, and the session is at rest with all that it did durable."""
-        if is_due(self._snapshot, self.tail.seq) and is_at_rest(state):
+        if is_snapshot_due(self._snapshot, self.tail.seq) and is_at_rest(state):
             self.put_snapshot(state)
 
     def put_snapshot(self, state: SessionState) -> None:
@@ -284,7 +284,7 @@ class SessionJournal:
 
     def standing(self) -> Standing:
         """Say how the session stands behind its last record."""
-        return standing_of(self._latest)
+        return stored_standing(self._latest)
 
     def written(self, up_to: int) -> None:
         """Hear that all records up to this number are durable."""
