@@ -50,6 +50,17 @@ def test_a_response_that_was_not_broken_into_leaves_no_heard():
     folds_to_what_was_lived(session.life)
 
 
+@pytest.mark.journal(9)
+def test_nor_does_one_of_a_session_that_reads_no_tags():
+    """What looks like a tag is text there, so the response says all of it."""
+    session = Told(new_session(TOOLS, inline_tags=False))
+    session.prompt()
+    session.hear("<status>far")
+    session.complete("<status>far off</status>")
+    assert session.life.kinds == ["opened", "started", "prompt", "stream_started", "response_completed"]
+    folds_to_what_was_lived(session.life)
+
+
 @pytest.mark.journal(6)
 def test_a_stream_aborted_after_a_hundred_chunks_has_the_text_of_all():
     """They are one record in front of the abort, and the history that comes back has what the person had seen."""
