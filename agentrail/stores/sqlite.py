@@ -30,6 +30,8 @@ from agentrail.stores.sqlite_connections import (
     is_damage,
     translated,
 )
+from agentrail.stores.sqlite_copying import copy_store
+from agentrail.stores.sqlite_damage import check_sound
 from agentrail.stores.sqlite_files import WriteLock, check_place, no_store_at
 from agentrail.stores.sqlite_opening import look_at, open_writer, prepare, salvage_now
 from agentrail.stores.sqlite_reading import (
@@ -351,6 +353,31 @@ class SqliteStore:
         """Give records in order; see `Store.read`."""
         with self._reading() as connection:
             return read_records(connection, scope, session, after, limit)
+
+    def check_file(self) -> None:
+        """Look at the whole file: its pages, and what its tables say of each other. Beside a process that writes, too.
+
+        Raises:
+            StoreUnavailable: Something is not as it was written, or it cannot be read.
+        """
+        with self._reading() as connection:
+            check_sound(connection)
+
+    def back_up(self, path: str | os.PathLike[str]) -> int:
+        """Copy the store as it stands, with all that is durable, to a new file of the mode 0600. Beside a process that writes, too.
+
+        Args:
+            path: Of the copy. It is there whole, or not at all.
+
+        Returns:
+            How many bytes it has.
+
+        Raises:
+            OptionError: Your move: there is a file of this name already.
+            StoreUnavailable: The copy cannot be written, or the store cannot be read.
+        """
+        with self._reading() as connection:
+            return copy_store(self._connector, connection, Path(path))
 
     def find(
         self,

@@ -152,6 +152,14 @@ def has_lock_file(store: Path) -> bool:
     return path.is_file() and b'"agentrail"' in path.read_bytes()[:1000]
 
 
+def writer_of(store: Path) -> int | None:
+    """Give the process that wrote a store last, which may be gone; None where no process ever did."""
+    try:
+        return msgspec.json.decode(lock_path(store).read_bytes()[:1000], type=_Writer).pid
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
 def _read_writer(file: int) -> _Writer | None:
     try:
         return msgspec.json.decode(os.pread(file, 1000, 0), type=_Writer)

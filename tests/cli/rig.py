@@ -17,7 +17,10 @@ from attrs import define
 from tests.forked import ROOT, Forked, Ran, Warm, open_forked, run_forked
 
 SLEEPER: Final = 'shell "sleep 1000 & sleep 1000"'
-COMMANDS: Final = ("app", "cli.commands", "cli.run", "cli.doctor", "cli.plugins", "cli.check_plugins")
+COMMANDS: Final = (
+    *("app", "cli.commands", "cli.run", "cli.doctor", "cli.plugins", "cli.check_plugins"),
+    "cli.sessions",
+)
 WARM: Final = Warm(
     module="agentrail",
     imports=(
@@ -136,7 +139,7 @@ class Typist:
 
 
 @asynccontextmanager
-async def open_terminal(*arguments: str, term: str) -> AsyncIterator[Typist]:
+async def open_terminal(*arguments: str, term: str, **variables: str) -> AsyncIterator[Typist]:
     """Run the command in a terminal of its own; `dumb` has no editor."""
     master, slave = os.openpty()
     termios.tcsetwinsize(slave, (24, 100))
@@ -146,7 +149,7 @@ async def open_terminal(*arguments: str, term: str) -> AsyncIterator[Typist]:
             *arguments,
             descriptors=(slave, slave, slave),
             session=True,
-            variables={"TERM": term, "PROMPT_TOOLKIT_NO_CPR": "1"},
+            variables={"TERM": term, "PROMPT_TOOLKIT_NO_CPR": "1", **variables},
         ) as process:
             os.close(slave)
             yield Typist(process=process, master=master)
@@ -155,7 +158,9 @@ async def open_terminal(*arguments: str, term: str) -> AsyncIterator[Typist]:
 
 
 @asynccontextmanager
-async def open_process(*arguments: str, stdout: int | None = None, cwd: Path = ROOT) -> AsyncIterator[Forked]:
+async def open_process(
+    *arguments: str, stdout: int | None = None, cwd: Path = ROOT, **variables: str
+) -> AsyncIterator[Forked]:
     """Start the command and leave it to the test; it is gone at the end. Its output comes in a pipe, or goes where it is told."""
     outputs, errors = os.pipe(), os.pipe()
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -166,6 +171,7 @@ async def open_process(*arguments: str, stdout: int | None = None, cwd: Path = R
             WARM,
             *arguments,
             descriptors=(nothing, outputs[1] if stdout is None else stdout, errors[1]),
+            variables=variables,
             cwd=cwd,
         ) as process,
     ):
