@@ -17,9 +17,11 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import Provider, Secret
+from agentrail.abc.store import Store
 from agentrail.actors.trio_only import need_trio
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
 from agentrail.errors.advice import Advice, advise
+from agentrail.outside import offload
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.demo import Demo
 from agentrail.providers.failures import Vendor, no_keys_shown
@@ -34,12 +36,15 @@ from agentrail.providers.profiles import Profiles
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeper import open_sessions
+from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
+from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.confinement import ShellFallback, check_choice
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.stores.memory import MemoryStore
 
 Environment: TypeAlias = Mapping[str, str]
 
@@ -95,12 +100,16 @@ ASK_WITHIN_SECONDS: Final = 5.0
 
 
 @asynccontextmanager
-async def open_supervisor(
+async def open_supervisor(  # noqa: PLR0913 - what a program says of itself
     *,
     environ: Environment | None = None,
     shell_fallback: ShellFallback = "refuse",
     scripts: Mapping[str, Provider] | None = None,
     deps_for: DepsFor | None = None,
+    store: str | Store | None = None,
+    store_patience: float = STORE_PATIENCE_SECONDS,
+    resume: Resume = "none",
+    revive: Revive | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor of sessions; leaving the block ends all of them, in order.
 
@@ -112,13 +121,20 @@ async def open_supervisor(
         scripts: What `scripted:<name>` stands for, such as `{"hello": ScriptedModel([says("Hi.")])}`: for programs under
             test that take a model string. Sessions that name one script share it.
         deps_for: Gives what the tools of a session work with that was started without `deps`, or comes back: a function of its id.
+        store: Where sessions are kept: `sqlite:PATH`, `sqlite:` for a file in the data directory, `memory:`, or a store, which the
+            caller closes. None: nothing is kept. With one, leaving the block ends no session: they leave, and can be resumed.
+        store_patience: How many seconds the store may take for a commit before it counts as unavailable; from 0.1.
+        resume: Which stored sessions come back before the block begins: `working`, those that had work; `all`; or `none`.
+        revive: Gives what each of them needs of its code: tools, plugins, a model that is an object.
 
     Yields:
         The supervisor: `start_session`, `session`, `sessions`, `stop_session`, `monitor`, `tree`, `statistics`.
 
     Raises:
         NoTrioRun: Your move: no Trio runs here, such as under asyncio; the message names `agentrail.blocking`, and other ways.
-        OptionError: Your move: `shell_fallback` is neither, a script is no model, or `AGENTRAIL_DEBUG` names no mode.
+        OptionError: Your move: `shell_fallback` is neither, a script is no model, `AGENTRAIL_DEBUG` names no mode, there is no such
+            store, or a patience below 0.1.
+        StoreUnavailable, StoreInUse, NotAStore, StoreTooNew: The store cannot be opened; the message says why.
         Exception: What the body raised, as itself.
 
     Cancellation: Sessions are stopped, shielded, for ten seconds at most.
@@ -133,9 +149,13 @@ async def open_supervisor(
         for name, model in known.items()
         if not _is_model(model)
     ]
+    if not MIN_PATIENCE_SECONDS <= store_patience < float("inf"):
+        faults.append(f"store_patience is {store_patience!r}: expected finite seconds from 0.1")
+    if resume not in ("none", "working", "all"):
+        faults.append(f"resume is {resume!r:.80}: expected 'none', 'working' or 'all'")
     if faults:
         raise OptionError(faults)
-    async with HttpClients() as http:
+    async with HttpClients() as http, _open_store(store, environment) as kept:
         # A profile brings its own key and address: those of the environment are for another server.
         profiles = Profiles(partial(make_provider, http=http, environ=MappingProxyType({})))
         resolve = partial(make_provider, http=http, environ=environment, profiles=profiles)
@@ -143,7 +163,15 @@ async def open_supervisor(
         sandboxes = partial(make_sandbox, shell_fallback=shell_fallback)
         watching = watch_loop() if "loop" in modes else nullcontext()
         with watching:
-            async with open_sessions(resolve, sandboxes, deps_for=deps_for) as supervisor:
+            async with open_sessions(
+                resolve,
+                sandboxes,
+                deps_for=deps_for,
+                store=kept,
+                store_patience=store_patience,
+                resume=resume,
+                revive=revive,
+            ) as supervisor:
                 supervisor.providers = profiles
                 yield supervisor
 
@@ -175,6 +203,54 @@ async def open_session(
     """
     async with open_supervisor(shell_fallback=shell_fallback) as supervisor:
         yield await supervisor.start_session(model=model, **given)
+
+
+MIN_PATIENCE_SECONDS: Final = 0.1
+"""The shortest `store_patience`."""
+
+STORES: Final = ("sqlite:PATH", "sqlite:", "memory:")
+"""What a store string may be."""
+
+
+@asynccontextmanager
+async def _open_store(store: str | Store | None, environ: Environment) -> AsyncIterator[Store | None]:
+    """Open a store that is named, and close it behind the block; one that was given is the caller's."""
+    if not isinstance(store, str):
+        yield store
+        return
+    # Shielded, both: a file that is half opened would be locked by this process for ever.
+    opened = await offload(partial(make_store, store, environ))
+    try:
+        yield opened
+    finally:
+        with trio.CancelScope(shield=True):
+            await offload(opened.close)
+
+
+def make_store(store: str, environ: Environment) -> Store:
+    """Turn the name of a store into one. This blocks.
+
+    Raises:
+        OptionError: Your move: there is no store of that name.
+        StoreUnavailable, StoreInUse, NotAStore, StoreTooNew: It cannot be opened.
+    """
+    kind, colon, path = store.partition(":")
+    if store == "memory:":
+        return MemoryStore()
+    if kind == "sqlite" and colon:
+        # Only for who keeps sessions there: to load SQLite costs more than all else of a small program.
+        from agentrail.stores.sqlite import SqliteStore  # noqa: PLC0415 - as said
+
+        return SqliteStore(path or _data_directory(environ) / "sessions.db")
+    raise OptionError([f"store is {store!r:.200}: expected {', '.join(map(repr, STORES))}, or a store"])
+
+
+def _data_directory(environ: Environment) -> Path:
+    """Give the directory for what programs keep, made for this user alone."""
+    base = environ.get("XDG_DATA_HOME")
+    place = (Path(base) if base else Path.home() / ".local" / "share") / "agentrail"
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return place
 
 
 def _is_model(value: object) -> bool:

@@ -138,7 +138,8 @@ def opening_of(store: Store, stored: StoredSession) -> StoredOpening:
     opened = decode_opened(join_blobs(first.body, store.blob))
     document = msgspec.json.decode(bytes(opened.state))
     config = document["session_state"]["data"]["config"]
-    head = {name: document[name] for name in ("codec", "tools", "plugins")}
+    # Without its plugins: no code is there yet, and the configuration does not refer to them.
+    head = {"codec": document["codec"], "tools": document["tools"], "plugins": []}
     plugins = [
         PluginRecord(
             name=one["name"], version=one["version"], origin=one["origin"], options=one.get("options")
@@ -196,6 +197,18 @@ def revive(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) 
         events=events,
         snapshot=tail.seq,
     )
+
+
+def revive_ended(
+    store: Store, scope: str, session: SessionId, finder: PluginFinder, ask: Ask
+) -> Revived | None:
+    """Read what came of a session that has ended; None where there is none of this id. This blocks.
+
+    Raises:
+        Unrevivable, JournalCorrupt, CodecError, PluginError, StoreUnavailable: As of `revive`.
+    """
+    stored = store.get(scope, session)
+    return None if stored is None else revive(store, stored, finder, ask)
 
 
 def taken_on(

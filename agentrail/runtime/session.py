@@ -14,6 +14,7 @@ from agentrail.core.protocol.signals import (
     Asked,
     ChangePlugins,
     Final,
+    Recovered,
     ResponseCompleted,
     Restarted,
     SessionBegan,
@@ -24,6 +25,7 @@ from agentrail.core.protocol.signals import (
 from agentrail.core.session.legality import is_late_ephemeral
 from agentrail.core.session.machine import step
 from agentrail.core.session.projection import Snapshot, Status, snapshot_of, status_of
+from agentrail.core.session.recovery import MAX_RECOVERIES
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.core.stack.plugin_code import part_entry
@@ -246,14 +248,16 @@ class SessionCell:
         if self.journal is not None:
             self.journal.outbox.keep_what_is_told()  # the rest would begin work of an actor that crashed
             self._let_leave(self.journal, interpreter)
-        self._advance(self._first_signal(), interpreter)
+        first, before = self._first_signal(), self.state
+        self._advance(first, interpreter)
 
-        if not self._is_over():
+        parked = decide_parked(first, before)
+        if parked is None and not self._is_over():
             await interpreter.timers.serve(self.mailbox, self._handle, is_idle=self._is_idle)
         if self.journal is not None:
             await self.drain()
         # Before the task group is dismissed and not after: a tool that will not stop may not keep callers waiting.
-        self.close(self._reason())
+        self.close(parked or self._reason())
 
     def _reason(self) -> str:
         if self.journal is not None and self.journal.refusal is not None:
@@ -537,6 +541,13 @@ def _step_noted(journal: SessionJournal, state: SessionState, signal: Signal) ->
     said = settled(signal)
     after, effects = step(state, said)
     return journal.noted(state, said, after, effects)
+
+
+def decide_parked(first: Signal, before: SessionState) -> str | None:
+    """Say why a session that came back is left as it is: it may be what stops the process. None for one that goes on."""
+    if not isinstance(first, Recovered) or first.attempt < MAX_RECOVERIES or not before.data.open:
+        return None
+    return f"parked: {first.attempt} recoveries in a row, and no new record in between; resume it by its id when the cause is gone"
 
 
 def _with_children(status: Status, statuses: Mapping[SessionId, Status]) -> Status:

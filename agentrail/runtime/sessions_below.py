@@ -11,7 +11,8 @@ from attrs import define
 from agentrail.abc import Error, ToolOutcome, timeout_seconds_of
 from agentrail.core.policy.budget import spent_of
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
-from agentrail.errors import SessionDown
+from agentrail.errors import AgentrailError, SessionDown
+from agentrail.events import TERMINAL, ResponseComplete
 from agentrail.messages import SessionId
 from agentrail.otp.child_specs import Restart
 from agentrail.runtime.assembly import Dependencies
@@ -20,6 +21,7 @@ from agentrail.runtime.branch import Branch
 from agentrail.runtime.children import (
     Deliver,
     assemble_child,
+    decide_answer,
     resume_for_call,
     run_for_call,
     run_for_tool,
@@ -30,8 +32,10 @@ from agentrail.runtime.keeping import Keeping
 from agentrail.runtime.ports import AgentLine, AgentWork, ChildUsage, ChildWork, Ports
 from agentrail.runtime.put_to_rest import leave_quietly
 from agentrail.runtime.resuming import child_ids_of
+from agentrail.runtime.reviving import PluginFinder, revive_ended
 from agentrail.runtime.scopes import key_of
 from agentrail.runtime.session import SessionCell
+from agentrail.runtime.tool_runner import clean_text
 from agentrail.runtime.workspace import Workspace
 
 
@@ -84,8 +88,7 @@ class SessionsBelow(ABC):
         entry = self._live(key_of(ports.scope, child_id))
         journal = None if entry is None else entry.cell.journal
         if entry is None or journal is None:
-            text = f"[Outcome unknown: the session that worked for {effect.name} is not there any more]"
-            return Error(text=text)
+            return await self._answer_of_ended(parent, child_id, effect.name, usage)
         cell = entry.cell
         usage.session_id = None
         try:
@@ -97,6 +100,30 @@ class SessionsBelow(ABC):
             return await resume_for_call(effect, Session(cell), seen, deliver, seconds)
         finally:
             await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
+
+    async def _answer_of_ended(
+        self, parent: SessionCell, child_id: SessionId, name: str, usage: ChildUsage
+    ) -> ToolOutcome:
+        """Answer with how a child ended whose end had not reached the session above: its journal has it."""
+        unknown = Error(text=f"[Outcome unknown: the session that worked for {name} is not there any more]")
+        keeping = self._keeping
+        if keeping is None:
+            return unknown
+        stack = parent.state.data.stack
+        finder = PluginFinder({member.name: member.plugin for member in stack.members})
+        read = partial(revive_ended, keeping.store, parent.ports.scope, child_id, finder, stack.ask)
+        try:
+            revived = await keeping.read(read)
+        except AgentrailError as error:
+            return Error(text=f"{unknown.text[:-1]}: {clean_text(str(error))}]")
+        if revived is None:
+            return unknown
+        data = revived.state.data
+        usage.spent = spent_of(data.usage, data.ledger)
+        said = [event.message.text for event in revived.events if isinstance(event, ResponseComplete)]
+        # The first one: what comes behind it is of its being ended.
+        end = next((event for event in revived.events if type(event) in TERMINAL), None)
+        return decide_answer(end, next((text for text in reversed(said) if text), ""))
 
     async def _run_child(
         self, task: ChildWork, ports: Ports, deliver: Deliver, usage: ChildUsage

@@ -27,6 +27,18 @@ def _run_on_virtual_time(main: Callable[[], Awaitable[Any]], **options: Any) -> 
 on_virtual_time = pytest.mark.trio(run=_run_on_virtual_time)
 
 
+def _run_bounded(main: Callable[..., Awaitable[Any]], *given: Any, **options: Any) -> Any:
+    async def bounded() -> Any:
+        with trio.fail_after(20):
+            return await main(*given)
+
+    return trio.run(bounded, **options)
+
+
+# On the real clock, for what threads have a hand in: what hangs fails, and does not wait for ever.
+on_bounded_time = pytest.mark.trio(run=_run_bounded)
+
+
 class NoSandbox(MemorySandbox):
     """Has no files, runs nothing, and remembers whether it was closed."""
 

@@ -21,7 +21,9 @@ from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import HangingTool, RecordingTool
-from tests.runtime.rig import NoSandbox, calling, kinds, rest, saying, until, wants
+from tests.runtime.rig import NoSandbox, calling, kinds, on_bounded_time, rest, saying, until, wants
+
+pytestmark = on_bounded_time
 
 
 def open_kept(store, patience=5.0):
@@ -302,7 +304,7 @@ def held(journal):
 @pytest.mark.journal(5)
 async def test_no_status_shows_what_a_crash_could_take_back(store):
     """Neither `status`, `messages`, nor the snapshot of a subscriber knows of a prompt whose record is on its way."""
-    async with no_orphans(), open_kept(store, patience=30) as supervisor:
+    async with no_orphans(), open_kept(store, patience=2) as supervisor:
         session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
         await session.ask("Hi")
         store.hang()
@@ -471,7 +473,7 @@ async def test_fenced_is_told_by_a_store_without_a_writer_too():
         await session.status()
         store.take("", "s-1", "n-other", "start", force=True)
         async with session.subscribe(after=0) as events:
-            with pytest.raises(SessionDown, match="taken over by another owner"):
+            with trio.fail_after(3), pytest.raises(SessionDown, match="taken over by another owner"):
                 await session.ask("Hi")
             assert kinds(await rest(events)) == ["SessionStart"]
     assert Fenced("s-1", durable_up_to=2).durable_up_to == 2

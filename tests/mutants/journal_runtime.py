@@ -1,0 +1,95 @@
+"""Mutants of what a session with a store promises: nothing before its record is durable, stops at once, and back as it was."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+_DURABLE: Final = "nothing is seen, and no work begins, before its record is durable"
+_STOPS: Final = "what stops work waits for no store"
+_KEPT: Final = "tests/runtime/test_kept_sessions.py"
+_OUTBOX: Final = "tests/runtime/test_outbox.py"
+_WRITER: Final = "tests/runtime/test_store_writer.py"
+_BACK: Final = "tests/runtime/test_resumed_sessions.py"
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    Mutant(
+        name="effects leave before their record is durable",
+        breaks=_DURABLE,
+        file="runtime/outbox.py",
+        old="            if self._waiting[key].number <= durable:\n",
+        new="            if True:\n",
+        killed_by=f"{_OUTBOX}::test_effects_leave_in_order_when_their_records_are_durable",
+    ),
+    Mutant(
+        name="a step is carried out when it is handed over",
+        breaks=_DURABLE,
+        file="runtime/session_journal.py",
+        old="        if self.outbox.is_empty and self.durable == self.tail.seq:\n",
+        new="        if True:\n",
+        killed_by=f"{_KEPT}::test_nothing_leaves_before_its_record_is_durable[receipt]",
+    ),
+    Mutant(
+        name="a stop waits for the store",
+        breaks=_STOPS,
+        file="runtime/outbox.py",
+        old="            if type(effect) in _STOPS:\n",
+        new="            if False:\n",
+        killed_by=f"{_KEPT}::test_an_abort_stops_work_past_a_store_that_hangs",
+    ),
+    Mutant(
+        name="a tool that was stopped in the outbox runs all the same",
+        breaks=_STOPS,
+        file="runtime/outbox.py",
+        old="                yield self._remove(key).effect\n",
+        new="                yield self._waiting[key].effect\n",
+        killed_by=f"{_OUTBOX}::test_to_take_out_of_many_costs_no_more_than_of_few",
+    ),
+    Mutant(
+        name="a status shows what a crash takes back",
+        breaks=_DURABLE,
+        file="runtime/session.py",
+        old="        return self.state if self.journal is None else self.journal.outbox.visible(self.state)\n",
+        new="        return self.state\n",
+        killed_by=f"{_KEPT}::test_no_status_shows_what_a_crash_could_take_back",
+    ),
+    Mutant(
+        name="one that was taken over goes on",
+        breaks="one owner writes, and the other hears it",
+        file="runtime/session_journal.py",
+        old="        self.refusal = error\n",
+        new="        self.refusal = None\n",
+        killed_by=f"{_KEPT}::test_fenced_is_told_by_a_store_without_a_writer_too",
+    ),
+    Mutant(
+        name="a batch that failed is forgotten",
+        breaks="what was handed over is written",
+        file="runtime/store_writer.py",
+        old="            return outcome.is_bug and self._set_apart(batch, outcome.trouble)\n",
+        new="            return True\n",
+        killed_by=f"{_WRITER}::test_what_the_store_cannot_take_now_is_not_done",
+    ),
+    Mutant(
+        name="a session comes back without being taken",
+        breaks="the first act of an owner is a record of its own",
+        file="runtime/resuming.py",
+        old="        found = await keeping.read(partial(self._read_taken, tree, taken.sessions))\n",
+        new="        del taken\n        found = tree\n",
+        killed_by=f"{_BACK}::test_an_idle_session_comes_back_as_it_was",
+    ),
+    Mutant(
+        name="what is missing is not looked for",
+        breaks="a session that cannot come back is left untouched",
+        file="runtime/resuming.py",
+        old="    if missing:\n",
+        new="    if False:\n",
+        killed_by=f"{_BACK}::test_what_is_missing_is_named_and_nothing_is_touched",
+    ),
+    Mutant(
+        name="a snapshot is taken in the middle of work",
+        breaks="a snapshot has no open effects",
+        file="runtime/session_journal.py",
+        old="        if not is_whole or not is_at_rest(state):\n",
+        new="        if not is_whole:\n",
+        killed_by=f"{_BACK}::test_a_session_that_is_cut_leaves_no_snapshot",
+    ),
+)

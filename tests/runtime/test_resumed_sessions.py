@@ -1,0 +1,573 @@
+"""Stored sessions come back: what they knew is there, what was at work is decided once, and what is missing is said by name."""
+
+import msgspec
+import pytest
+import trio
+
+from agentrail.abc import Done, Ok
+from agentrail.abc.store import Filters
+from agentrail.errors import (
+    AgentrailError,
+    AlreadyStarted,
+    HeldBy,
+    OptionError,
+    SessionDown,
+    SessionNotFound,
+    StoreUnavailable,
+    Unrevivable,
+)
+from agentrail.events import (
+    AgentEnd,
+    ApprovalRequired,
+    ApprovalResolved,
+    SessionParked,
+    SessionRecovered,
+    ToolExecutionEnd,
+)
+from agentrail.plugins.human_approval import HumanApproval
+from agentrail.runtime.options import SessionOptions
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.expectations import check_history
+from agentrail.testing.faulty_store import FaultyStore
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.orphans import no_orphans
+from agentrail.testing.plugins import PuppetPlugin
+from agentrail.testing.supervisors import open_nameless
+from agentrail.testing.tools import HangingTool, RecordingTool
+from agentrail.tools.task import TaskTool
+from tests.runtime.rig import NoSandbox, on_bounded_time, saying, until, wants
+from tests.runtime.test_kept_sessions import eventually, held, open_kept
+
+pytestmark = on_bounded_time
+
+UNKNOWN = "[Outcome unknown: the process stopped while this ran]"
+
+
+def open_again(inner, **options):
+    """Open a supervisor over what another process left; its store takes time in a thread."""
+    return open_nameless(lambda _name, _root: NoSandbox(), store=FaultyStore(inner), **options)
+
+
+def fresh():
+    """A store whose nodes are dead as soon as nothing is heard of them."""
+    return MemoryStore(lease_ms=0)
+
+
+class Process:
+    """A process that is killed: from then on nothing of it reaches the store."""
+
+    def __init__(self, inner):
+        self.store = FaultyStore(inner)
+        self._opened = open_kept(self.store, patience=0.1)
+
+    async def __aenter__(self):
+        return await self._opened.__aenter__()
+
+    async def __aexit__(self, *raised):
+        self.store.go_away("killed")
+        await self._opened.__aexit__(*raised)
+
+
+async def results(session):
+    """What the calls of the first batch came to."""
+    messages = await session.messages()
+    check_history(messages)
+    return [result.text for result in messages[2].results]
+
+
+# --- what it knew
+
+
+async def test_an_idle_session_comes_back_as_it_was():
+    """Its messages, its numbers; and it goes on. Its handle of before is down."""
+    inner = fresh()
+    async with no_orphans(), open_again(inner) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1", user_data={"who": "me"})
+        await session.ask("Hi")
+        before, last = await session.messages(), (await session.status()).last_seq
+    async with no_orphans(), open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("b"))
+        assert await session.messages() == before
+        async with session.subscribe(after=last) as events:
+            assert await session.ask("Again") == "b"
+            seen = await until(events, AgentEnd)
+        assert isinstance(seen[0], SessionRecovered)
+        assert seen[0].meta.seq == last + 1
+        assert seen[0].decisions == ()
+        assert session._cell.ports.user_data == {"who": "me"}  # noqa: SLF001 - what its tools are shown
+
+
+@pytest.mark.at(82)
+async def test_a_reader_goes_on_after_its_number_across_processes():
+    """All after it, without a gap and without a double, then live."""
+    inner = fresh()
+    async with Process(inner) as supervisor:
+        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
+        async with session.subscribe(after=0) as events:
+            await session.ask("Hi")
+            seen = await until(events, AgentEnd)
+            await session.ask("Again")
+            whole = seen + await until(events, AgentEnd)
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("c"))
+        after = seen[-1].meta.seq
+        async with session.subscribe(after=after) as events:
+            again = await until(events, AgentEnd)
+        committed = [event for event in whole if not event.meta.ephemeral]
+        assert again == committed[committed.index(seen[-1]) + 1 :]
+        assert [event.meta.seq for event in again] == list(range(after + 1, after + 1 + len(again)))
+
+
+async def test_what_was_asked_for_is_taken_by_name_and_the_store_knows_best():
+    """Options in one value too; what the journal knows stays as it was."""
+    inner = fresh()
+    async with open_again(inner) as supervisor:
+        await supervisor.start_session(model=saying("a"), session_id="s-1", scope="acme", max_turns=7)
+    async with open_again(inner) as supervisor:
+        options = SessionOptions(model=saying("b"), scope="acme", max_turns=3)
+        session = await supervisor.resume_session("s-1", options)
+        assert session.scope == "acme"
+        assert session._cell.state.data.config.max_turns == 7  # noqa: SLF001 - what it was started with
+
+
+async def test_who_resumes_twice_gets_the_live_one_by_its_handle():
+    """Side by side too: one is resumed, and the other is told of it."""
+    inner = fresh()
+    async with open_again(inner) as supervisor:
+        await supervisor.start_session(model=saying("a"), session_id="s-1")
+    async with open_again(inner) as supervisor, trio.open_nursery() as nursery:
+        told = []
+
+        async def resume() -> None:
+            try:
+                told.append(await supervisor.resume_session("s-1", model=saying("b")))
+            except AlreadyStarted as error:
+                told.append(error.handle)
+
+        for _ in range(3):
+            nursery.start_soon(resume)
+        await eventually(lambda: len(told) == 3)
+        assert len({id(handle._cell) for handle in told}) == 1  # noqa: SLF001 - one session
+        nursery.cancel_scope.cancel()
+    assert [record.kind for record in inner.read("", "s-1")].count("taken") == 1
+
+
+# --- what was at work
+
+
+@pytest.mark.journal(10)
+@pytest.mark.at(118)
+async def test_a_tool_that_ran_once_is_told_as_unknown_and_one_that_never_began_runs_once():
+    """Killed between the durable record and its end; and killed before the record."""
+    inner = fresh()
+    hang = HangingTool()
+    async with Process(inner) as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants("hang")]), tools=[hang], session_id="s-1"
+        )
+        await session.prompt("Hi")
+        await hang.started.wait()
+    again = HangingTool()
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("done"), tools=[again])
+        assert await session.collect_reply() == "done"
+        assert await results(session) == [UNKNOWN]
+    assert not again.calls
+
+
+@pytest.mark.journal(10)
+async def test_a_tool_whose_record_never_came_runs_once():
+    """The response was not durable either: the request is sent again, and the tool runs."""
+    inner, record = fresh(), RecordingTool()
+    process = Process(inner)
+    async with process as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants("record")]), tools=[record], session_id="s-1"
+        )
+        await session.prompt("Hi")
+        process.store.go_away("killed")
+        await trio.sleep(0.05)
+    assert not record.calls
+    async with open_again(inner) as supervisor:
+        model = ScriptedModel([wants("record"), says("done")])
+        session = await supervisor.resume_session("s-1", model=model, tools=[record])
+        assert await session.collect_reply() == "done"
+        assert await results(session) == ["recorded"]
+    assert len(record.calls) == 1
+
+
+@pytest.mark.journal(11)
+@pytest.mark.at(2)
+async def test_a_batch_is_decided_call_by_call():
+    """Four promises, four decisions, one `SessionRecovered`; each call has one result."""
+    inner = fresh()
+
+    def tools(kind):
+        return [
+            kind(name="pure", effect_class="pure"),
+            kind(name="idempotent", effect_class="idempotent"),
+            Reconciled(name="reconcilable", effect_class="reconcilable", hangs=kind is HangingTool),
+            kind(name="once", effect_class="once"),
+        ]
+
+    names = ("pure", "idempotent", "reconcilable", "once")
+    async with Process(inner) as supervisor:
+        first = tools(HangingTool)
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants(*names)]), tools=first, session_id="s-1"
+        )
+        await session.prompt("Hi")
+        for one in first:
+            await one.started.wait()
+    async with open_again(inner) as supervisor:
+        second = tools(RecordingTool)
+        session = await supervisor.resume_session("s-1", model=saying("done"), tools=second)
+        async with session.subscribe(after=0) as events:
+            assert await session.collect_reply() == "done"
+            seen = await until(events, AgentEnd)
+        recovered = [event for event in seen if isinstance(event, SessionRecovered)]
+        assert [{one.name: one.decision for one in event.decisions} for event in recovered] == [
+            {"pure": "run_again", "idempotent": "run_again", "reconcilable": "asked", "once": "unknown"}
+        ]
+        assert await results(session) == ["recorded", "recorded", "it was done", UNKNOWN]
+        assert len([event for event in seen if isinstance(event, ToolExecutionEnd)]) == 4
+    assert [len(one.calls) for one in second] == [1, 1, 0, 0]
+    operations = [one.contexts[0].operation_id for one in (first[1], second[1])]
+    assert operations[0] == operations[1]
+
+
+class Reconciled(RecordingTool):
+    """A tool that can say what became of an operation."""
+
+    def __init__(self, *, hangs=False, **options):
+        super().__init__(**options)
+        self.hangs = hangs
+
+    async def execute(self, arguments, ctx):
+        """Hang, where it is to."""
+        self._begin(arguments, ctx)
+        if self.hangs:
+            await trio.sleep_forever()
+        return Ok(text="run again")
+
+    async def reconcile(self, operation_id, ctx):
+        """Say that it was done."""
+        return Done(Ok(text="it was done"))
+
+
+@pytest.mark.journal(12)
+@pytest.mark.at(148)
+async def test_three_kills_in_one_recovery_leave_the_session_as_it_is():
+    """It is parked, with the reason, by the third that nobody asked for; asked for by name it comes back."""
+    inner = fresh()
+    hang = HangingTool(effect_class="pure")
+    async with Process(inner) as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants("hang")]), tools=[hang], session_id="s-1"
+        )
+        await session.prompt("Hi")
+        await hang.started.wait()
+
+    def give(_opening):
+        return {"model": saying("done"), "tools": [HangingTool(effect_class="pure")]}
+
+    for _ in range(2):
+        process = Process(inner)
+        process._opened = open_nameless(  # noqa: SLF001 - with another one
+            lambda _name, _root: NoSandbox(), store=process.store, store_patience=0.1, revive=give
+        )
+        async with process as supervisor:
+            assert await supervisor.resume_all("working") == ()
+            await eventually(lambda: [one.kind for one in inner.read("", "s-1")][-1] == "recovered")
+    async with open_again(inner, revive=give) as supervisor:
+        await supervisor.resume_all("working")
+        await eventually(lambda: supervisor.last_words("s-1") is not None)
+        words = supervisor.last_words("s-1")
+        assert words.reason.startswith("parked: 3 recoveries in a row")
+        async with words.session.subscribe(after=0) as events:
+            assert SessionParked in [type(event) async for event in events]
+        record = RecordingTool(name="hang", effect_class="pure")
+        session = await supervisor.resume_session("s-1", model=saying("done"), tools=[record])
+        assert await session.collect_reply() == "done"
+        assert len(record.calls) == 1
+
+
+@pytest.mark.journal(13)
+@pytest.mark.at(95)
+@pytest.mark.parametrize("when", ["at work", "done"])
+async def test_a_child_comes_back_before_its_parent_and_its_end_is_delivered_once(when):
+    """Killed while it worked, and killed with its end in flight: the call has its result, once."""
+    inner = fresh()
+    hang = HangingTool(effect_class="pure")
+    process = Process(inner)
+    async with process as supervisor:
+        child = [says("from the child")] if when == "done" else [wants("hang")]
+        model = ScriptedModel([wants_task(), *child])
+        session = await supervisor.start_session(model=model, tools=[TaskTool(), hang], session_id="s-1")
+        if when == "done":
+            append = inner.append
+
+            def lose_the_parent(batch):
+                if any(
+                    one.session == "s-1" and any(r.kind == "tool_finished" for r in one.records)
+                    for one in batch
+                ):
+                    process.store.go_away("killed")
+                    message = "killed"
+                    raise StoreUnavailable(message)
+                return append(batch)
+
+            writer = session._cell.journal.writer  # noqa: SLF001 - it is known there
+            inner.append = lose_the_parent
+            await session.prompt("Hi")
+            await eventually(lambda: process.store.calls.count("append") > 3 and not writer.is_available)
+            inner.append = append
+        else:
+            await session.prompt("Hi")
+            await hang.started.wait()
+    children = [one.session for one in inner.find(Filters(root="s-1")) if one.parent]
+    assert len(children) == 1
+    async with open_again(inner) as supervisor:
+        rest = [] if when == "done" else [says("from the child")]
+        session = await supervisor.resume_session(
+            "s-1",
+            model=ScriptedModel([*rest, says("done")]),
+            tools=[TaskTool(), RecordingTool(name="hang", effect_class="pure")],
+        )
+        assert await session.collect_reply() == "done"
+        assert await results(session) == ["from the child"]
+    assert inner.get("", children[0]).standing.has_ended
+
+
+def wants_task():
+    """Make a turn that hands something to a child."""
+    return calls(("task", {"description": "Do it"}))
+
+
+@pytest.mark.journal(14)
+@pytest.mark.at(69)
+async def test_an_approval_that_expired_while_nobody_ran_is_a_timeout_before_any_click():
+    """It is resolved by the clock at the restart; who clicks then is told so."""
+    inner, record = fresh(), RecordingTool()
+    async with open_again(inner) as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants("record"), says("done")]),
+            tools=[record],
+            plugins=[(HumanApproval, {"require_approval_for": ["record"], "timeout_seconds": 0.05})],
+            session_id="s-1",
+        )
+        async with session.subscribe() as events:
+            await session.prompt("Hi")
+            asked = (await until(events, ApprovalRequired))[-1]
+        await supervisor.rest("s-1")
+    await trio.sleep(0.1)
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session(
+            "s-1",
+            model=saying("done"),
+            tools=[record],
+            plugins=[(HumanApproval, {"require_approval_for": ["record"], "timeout_seconds": 0.05})],
+        )
+        async with session.subscribe(after=0) as events:
+            resolved = (await until(events, ApprovalResolved))[-1]
+        assert (resolved.approval.id, resolved.status) == (asked.approval.id, "timeout")
+        with pytest.raises(AgentrailError, match=r"already|timed|expired"):
+            await session.approve(asked.approval.id)
+    assert not record.calls
+
+
+# --- what is missing
+
+
+@pytest.mark.journal(15)
+async def test_a_plugin_that_no_other_process_finds_is_refused_with_the_way_out():
+    """At run time, with a store; at the start it may be any, because who resumes gives it again."""
+
+    class Local(PuppetPlugin):
+        pass
+
+    async with open_again(fresh()) as supervisor:
+        session = await supervisor.start_session(
+            model=saying("a"), plugins=[Local((), name="one")], session_id="s-1"
+        )
+        with pytest.raises(OptionError, match=r"package\.module:NAME.*store='memory:'"):
+            await session.attach_plugin(Local((), name="two"))
+    async with open_kept(MemoryStore()) as supervisor:
+        session = await supervisor.start_session(model=saying("a"))
+        await session.attach_plugin(Local((), name="two"))
+
+
+@pytest.mark.journal(17)
+async def test_what_is_missing_is_named_and_nothing_is_touched():
+    """Tools, plugins, a model that is an object: each of them; with them it is back."""
+
+    class Local(PuppetPlugin):
+        pass
+
+    inner = fresh()
+    async with open_again(inner) as supervisor:
+        await supervisor.start_session(
+            model=saying("a"), tools=[RecordingTool()], plugins=[Local((), name="guard")], session_id="s-1"
+        )
+    before = inner.read("", "s-1")
+    async with no_orphans(), open_again(inner) as supervisor:
+        with pytest.raises(Unrevivable, match="model 'scripted:object'"):
+            await supervisor.resume_session("s-1", tools=[RecordingTool()], plugins=[Local((), name="guard")])
+        with pytest.raises(Unrevivable, match="plugin 'guard'") as caught:
+            await supervisor.resume_session("s-1", model=saying("b"), tools=[RecordingTool()])
+        assert len(caught.value.missing) == 1
+        with pytest.raises(Unrevivable, match="tool 'record'"):
+            await supervisor.resume_session("s-1", model=saying("b"), plugins=[Local((), name="guard")])
+        assert inner.read("", "s-1") == before
+        assert supervisor.sessions() == ()
+        session = await supervisor.resume_session(
+            "s-1", model=saying("b"), tools=[RecordingTool()], plugins=[Local((), name="guard")]
+        )
+        assert await session.ask("Hi") == "b"
+
+
+@pytest.mark.parametrize(
+    ("session_id", "error", "words"),
+    [
+        ("s-2", SessionNotFound, "s-2"),
+        ("ended", SessionDown, "has ended"),
+    ],
+)
+async def test_what_cannot_come_back_says_why(session_id, error, words):
+    """One that there is not, with those that are like it; and one that has ended."""
+    inner = fresh()
+    async with open_again(inner) as supervisor:
+        await supervisor.start_session(model=saying("a"), session_id="s-1")
+        ended = await supervisor.start_session(model=saying("a"), session_id="ended")
+        await ended.stop()
+    async with open_again(inner) as supervisor:
+        with pytest.raises(error, match=words) as caught:
+            await supervisor.resume_session(session_id, model=saying("b"))
+        if error is SessionNotFound:
+            assert caught.value.nearest == ("s-1",)
+
+
+async def test_one_that_another_owner_has_is_left_to_it():
+    """Unless it is taken by force; then the other hears so with its next record."""
+    inner = MemoryStore()
+    async with open_again(inner) as first, open_again(inner) as second:
+        session = await first.start_session(model=saying("a", "b"), session_id="s-1")
+        with pytest.raises(HeldBy):
+            await second.resume_session("s-1", model=saying("c"))
+        assert await session.ask("Hi") == "a"
+        other = await second.resume_session("s-1", model=saying("c"), force=True)
+        with pytest.raises(SessionDown, match="taken over"):
+            await session.ask("Again")
+        assert await other.ask("Again") == "c"
+
+
+async def test_without_a_store_there_is_nothing_to_resume(supervisor):
+    """It is said how to get one."""
+    with pytest.raises(OptionError, match=r"open_supervisor\(store='sqlite:'\)"):
+        await supervisor.resume_session("s-1")
+    with pytest.raises(OptionError, match="needs a store"):
+        await supervisor.find()
+
+
+# --- all at once
+
+
+async def test_those_that_had_work_come_back_by_themselves():
+    """One that cannot keeps no other from it, and idle ones are left alone; `find` tells all of them."""
+    inner = fresh()
+    async with Process(inner) as supervisor:
+        hangs = [HangingTool(effect_class="pure") for _ in range(3)]
+        for number, hang in enumerate(hangs):
+            session = await supervisor.start_session(
+                model=ScriptedModel([wants("hang")]), tools=[hang], session_id=f"s-{number}"
+            )
+            await session.prompt("Hi")
+            await hang.started.wait()
+        await supervisor.start_session(model=saying("a"), session_id="idle")
+        await supervisor.find()
+
+    def give(opening):
+        if opening.session_id == "s-1":
+            return None
+        assert opening.tools == ("hang",)
+        return {
+            "model": saying("done"),
+            "tools": [RecordingTool(name="hang", effect_class="pure")],
+        }
+
+    async with open_again(inner, resume="working", revive=give) as supervisor:
+        assert sorted(one.session_id for one in supervisor.sessions()) == ["s-0", "s-2"]
+        for session in supervisor.sessions():
+            assert await session.collect_reply() == "done"
+        (failed,) = await supervisor.resume_all("working")
+        assert failed.session_id == "s-1"
+        assert isinstance(failed.error, Unrevivable)
+        found = await supervisor.find(Filters(has_ended=False))
+        assert [one.session for one in found] == ["idle", "s-0", "s-1", "s-2"]
+        with pytest.raises(OptionError, match="expected 'none', 'working' or 'all'"):
+            await supervisor.resume_all("some")
+
+
+# --- snapshots
+
+
+async def test_a_session_at_rest_leaves_a_snapshot_from_which_it_comes_back():
+    """With one byte of it flipped it is ignored and said so, and the session is the same."""
+    inner = fresh()
+    async with open_again(inner) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.ask("Hi")
+        before = await session.messages()
+    (snapshot,) = inner.snapshots("", "s-1")
+    assert snapshot.seq == inner.get("", "s-1").tail.seq
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("b"))
+        assert await session.messages() == before
+
+
+@pytest.mark.journal(20)
+async def test_a_damaged_snapshot_is_ignored_and_the_session_is_the_same(caplog):
+    """Its journal is the truth."""
+    inner = fresh()
+    async with open_again(inner) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.ask("Hi")
+        before = await session.messages()
+    (snapshot,) = inner.snapshots("", "s-1")
+    state = snapshot.state[:-20] + bytes([snapshot.state[-20] ^ 1]) + snapshot.state[-19:]
+    inner.put_snapshot(msgspec.structs.replace(snapshot, state=state))
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("b"))
+        assert await session.messages() == before
+    assert "snapshot behind record" in caplog.text
+
+
+async def test_a_snapshot_is_taken_in_idle_when_the_tail_is_long():
+    """And not in the middle of work."""
+    inner = fresh()
+    store = FaultyStore(inner)
+    async with open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying(*("x" for _ in range(80))), session_id="s-1")
+        for _ in range(80):
+            await session.ask("Hi")
+        await eventually(lambda: bool(inner.snapshots("", "s-1")))
+        assert 200 < inner.snapshots("", "s-1")[0].seq < 260
+        assert held(session._cell.journal) == ()  # noqa: SLF001 - it cannot be seen from outside
+
+
+async def test_a_session_that_is_cut_leaves_no_snapshot():
+    """Its tool was at work: what was open is decided when it comes back, and a snapshot would hide what had begun."""
+    inner, hang = fresh(), HangingTool()
+    async with open_again(inner) as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants("hang")]), tools=[hang], session_id="s-1"
+        )
+        await session.prompt("Hi")
+        await hang.started.wait()
+        rested = await supervisor.rest("s-1", within=0)
+        assert not rested.at_boundary
+    assert inner.snapshots("", "s-1") == ()
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("done"), tools=[hang])
+        assert await session.collect_reply() == "done"
+        assert await results(session) == [UNKNOWN]
