@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import trio
 from attrs import evolve
 
 from agentrail.abc import Tool
 from agentrail.actors.mailbox import Mailbox
+from agentrail.core.journal.folding import rewound_state
 from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller
 from agentrail.core.protocol.signals import (
     Asked,
@@ -30,7 +31,7 @@ from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.wire.settling import settled
-from agentrail.errors import CodecError, ErrorInfo
+from agentrail.errors import CodecError, ErrorInfo, SessionDown
 from agentrail.events import Envelope, Event
 from agentrail.messages import CallId, SessionId
 from agentrail.otp.edges import call_guarded
@@ -42,10 +43,12 @@ from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, MailboxItem
 from agentrail.runtime.models import Choice, is_object
+from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.resting import RESTED, Rested, RestRequest, decide_rest, make_rested
+from agentrail.runtime.rewinding import RewindRequest, is_quiet
 from agentrail.runtime.scrubbing import Scrub, scrub_of
 from agentrail.runtime.session_journal import SessionJournal, Stepped
 from agentrail.runtime.subscription import TakenSnapshot
@@ -79,12 +82,15 @@ class SessionCell:
         resting: That it is to be put to rest; `None` where no caller wants that.
         rested: What it left behind when it was; `None` of one that was not.
         readers: How answers are read whose callers want values; empty for most.
+        branching: Who reads its journal and begins its forks; `None` of one without a store.
+        options: What it was started with, for its forks; `None` of one without a store, and of one that works for another.
     """
 
     __slots__ = (
         "_coming",
         "_gone",
         "_tool_changes",
+        "branching",
         "bus",
         "crash",
         "ending",
@@ -94,6 +100,7 @@ class SessionCell:
         "journal",
         "late_ephemeral",
         "mailbox",
+        "options",
         "pending_calls",
         "ports",
         "readers",
@@ -136,6 +143,8 @@ class SessionCell:
         self.find: Callable[[str, str], SessionCell | None] = _no_session
         self.interpreter: Interpreter | None = None
         self.journal: SessionJournal | None = None
+        self.branching: Any = None  # a `Branching`, which knows of sessions
+        self.options: SessionOptions | None = None
         self._gone: trio.Event | None = (
             None  # made when it is waited for: ten thousand idle sessions need none
         )
@@ -339,9 +348,51 @@ class SessionCell:
         if isinstance(item, TaskCrashed):
             raise item.error
         journal = self.journal
-        assert journal is not None  # noqa: S101 - the other one is of journals
+        assert journal is not None  # noqa: S101 - the others are of journals
+        if isinstance(item, RewindRequest):
+            self._go_back(item, journal)
         self._let_leave(journal, interpreter)
         return journal.refusal is None
+
+    def _go_back(self, request: RewindRequest, journal: SessionJournal) -> None:
+        """Go on behind an earlier record, if nothing is at work; the caller is told, and tries again."""
+        if journal.refusal is None and is_quiet(self.state):
+            before, self.state = self.state, rewound_state(self.state, request.then, request.at_ms)
+            journal.go_back(request.number, before, self.state, request.at_ms)
+            request.seq = journal.tail.seq
+        request.answered.set()
+
+    async def rewind(self, request: RewindRequest) -> bool:
+        """Let the actor go back, and wait until that is durable; say whether it could.
+
+        Raises:
+            SessionDown: The session has ended.
+            Fenced, StoreUnavailable: As of `SessionJournal.wait_durable`.
+
+        Cancellation: It may go back all the same.
+        """
+        journal = self.journal
+        assert journal is not None  # noqa: S101 - who goes back has a past
+        if self.ending is not None:
+            raise SessionDown(self.ports.session_id, self.ending)
+        request.answered = trio.Event()
+        self.mailbox.put_control(request)
+        async with trio.open_nursery() as nursery:
+
+            async def give_up() -> None:
+                await self.wait_down()
+                nursery.cancel_scope.cancel(reason="the session has ended")
+
+            nursery.start_soon(give_up)
+            await request.answered.wait()
+            nursery.cancel_scope.cancel(reason="it was answered")
+        if not request.answered.is_set():
+            raise SessionDown(self.ports.session_id, self._reason())
+        if not request.seq:
+            return False
+        await journal.wait_durable(request.seq)
+        self.bus.begin_anew(request.then.data.seq, self.take_snapshot())
+        return True
 
     def _is_over(self) -> bool:
         return self.state.ended or self.rested is not None
