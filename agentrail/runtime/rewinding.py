@@ -16,9 +16,10 @@ class RewindRequest(Control):
         at_ms: Now.
         seq: The number of the record that says so; 0 before it is made.
         answered: Set when the session has looked at it; new for each try.
+        told: Set when it is durable that it went back, and its subscribers know.
     """
 
-    __slots__ = ("answered", "at_ms", "number", "seq", "then")
+    __slots__ = ("answered", "at_ms", "number", "seq", "then", "told")
 
     def __init__(self, *, number: int, then: SessionState, at_ms: int) -> None:
         self.number: int = number
@@ -26,6 +27,7 @@ class RewindRequest(Control):
         self.at_ms: int = at_ms
         self.seq: int = 0
         self.answered: trio.Event = trio.Event()
+        self.told: trio.Event = trio.Event()
 
 
 def is_quiet(state: SessionState) -> bool:

@@ -31,7 +31,7 @@ from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.wire.settling import settled
-from agentrail.errors import CodecError, ErrorInfo, SessionDown
+from agentrail.errors import AgentrailError, CodecError, ErrorInfo, Fenced, SessionDown, StoreUnavailable
 from agentrail.events import Envelope, Event
 from agentrail.messages import CallId, SessionId
 from agentrail.otp.edges import call_guarded
@@ -88,6 +88,7 @@ class SessionCell:
 
     __slots__ = (
         "_coming",
+        "_going_back",
         "_gone",
         "_tool_changes",
         "branching",
@@ -143,6 +144,7 @@ class SessionCell:
         self.find: Callable[[str, str], SessionCell | None] = _no_session
         self.interpreter: Interpreter | None = None
         self.journal: SessionJournal | None = None
+        self._going_back: RewindRequest | None = None
         self.branching: Any = None  # a `Branching`, which knows of sessions
         self.options: SessionOptions | None = None
         self._gone: trio.Event | None = (
@@ -360,7 +362,16 @@ class SessionCell:
             before, self.state = self.state, rewound_state(self.state, request.then, request.at_ms)
             journal.go_back(request.number, before, self.state, request.at_ms)
             request.seq = journal.tail.seq
+            self._going_back = request
         request.answered.set()
+
+    def _tell_gone_back(self, journal: SessionJournal) -> None:
+        """Let subscribers begin anew, as soon as it is durable that the session went back."""
+        request = self._going_back
+        if request is not None and journal.durable >= request.seq:
+            self._going_back = None
+            self.bus.begin_anew(request.then.data.seq, self._hold(now_ms()))
+            request.told.set()
 
     async def rewind(self, request: RewindRequest) -> bool:
         """Let the actor go back, and wait until that is durable; say whether it could.
@@ -377,22 +388,27 @@ class SessionCell:
             raise SessionDown(self.ports.session_id, self.ending)
         request.answered = trio.Event()
         self.mailbox.put_control(request)
-        async with trio.open_nursery() as nursery:
+        failed: list[AgentrailError] = []
 
-            async def give_up() -> None:
-                await self.wait_down()
-                nursery.cancel_scope.cancel(reason="the session has ended")
-
-            nursery.start_soon(give_up)
+        async def follow(scope: trio.CancelScope) -> None:
             await request.answered.wait()
-            nursery.cancel_scope.cancel(reason="it was answered")
-        if not request.answered.is_set():
-            raise SessionDown(self.ports.session_id, self._reason())
-        if not request.seq:
-            return False
-        await journal.wait_durable(request.seq)
-        self.bus.begin_anew(request.then.data.seq, self.take_snapshot())
-        return True
+            try:
+                await journal.wait_durable(request.seq)
+                if request.seq:
+                    await request.told.wait()
+            except (Fenced, StoreUnavailable) as error:
+                failed.append(error)
+            scope.cancel(reason="it is known what became of it")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow, nursery.cancel_scope)
+            await self.wait_down()
+            nursery.cancel_scope.cancel(reason="the session has ended")
+        if failed:
+            raise failed[0]
+        if self.ending is not None:
+            raise SessionDown(self.ports.session_id, self.ending)
+        return request.seq > 0
 
     def _is_over(self) -> bool:
         return self.state.ended or self.rested is not None
@@ -473,6 +489,7 @@ class SessionCell:
     def _let_leave(self, journal: SessionJournal, interpreter: Interpreter) -> None:
         while (held := journal.next_durable()) is not None:
             interpreter.carry_out(held.effect, held.after)
+        self._tell_gone_back(journal)
         journal.look_for_snapshot(self.state)
 
     def _leaves(self, request: RestRequest, effects: Sequence[Effect]) -> bool:
