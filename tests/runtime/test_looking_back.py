@@ -282,6 +282,7 @@ async def test_a_fork_can_be_set_up_otherwise(store):
             tools=[RecordingTool()],
             plugins=[PuppetPlugin((), name="guard")],
             budget=Budget(max_total_tokens=100_000),
+            max_output_tokens=20,
             max_turns=3,
         )
         assert await fork.ask("Two") == "other"
@@ -507,9 +508,9 @@ async def test_a_rewind_is_told_when_it_is_durable():
         with pytest.raises(StoreUnavailable):
             await session.rewind(number)
         store.mend()
+        writer = supervisor._keeping.writer  # noqa: SLF001 - it says when the store is back
         with trio.fail_after(10):
-            while (await session.status()).messages != 4:
-                await trio.sleep(0.01)
+            await writer.wait_available()
         await session.rewind(number)
         assert await texts(session) == ["One", "a"]
 
