@@ -21,7 +21,6 @@ from agentrail.abc.store import Store
 from agentrail.actors.trio_only import need_trio
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
 from agentrail.errors.advice import Advice, advise
-from agentrail.outside import offload
 from agentrail.providers.anthropic import AnthropicMessages
 from agentrail.providers.demo import Demo
 from agentrail.providers.failures import Vendor, no_keys_shown
@@ -44,7 +43,7 @@ from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.confinement import ShellFallback, check_choice
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
-from agentrail.stores.memory import MemoryStore
+from agentrail.stores.named import faults_of_keeping, opened_store
 
 Environment: TypeAlias = Mapping[str, str]
 
@@ -100,18 +99,19 @@ ASK_WITHIN_SECONDS: Final = 5.0
 
 
 @asynccontextmanager
-async def open_supervisor(  # noqa: PLR0913 - what a program says of itself
+async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work with
     *,
     environ: Environment | None = None,
     shell_fallback: ShellFallback = "refuse",
     scripts: Mapping[str, Provider] | None = None,
     deps_for: DepsFor | None = None,
     store: str | Store | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
     store_patience: float = STORE_PATIENCE_SECONDS,
     resume: Resume = "none",
     revive: Revive | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
-    """Open a supervisor of sessions; leaving the block ends all of them, in order.
+    """Open a supervisor of sessions; leaving the block ends all of them, in order. With a store they leave, and can be resumed.
 
     Args:
         environ: Where keys and base urls are looked for, and `AGENTRAIL_DEBUG`, which with `loop` lets the log name each
@@ -121,23 +121,27 @@ async def open_supervisor(  # noqa: PLR0913 - what a program says of itself
         scripts: What `scripted:<name>` stands for, such as `{"hello": ScriptedModel([says("Hi.")])}`: for programs under
             test that take a model string. Sessions that name one script share it.
         deps_for: Gives what the tools of a session work with that was started without `deps`, or comes back: a function of its id.
-        store: Where sessions are kept: `sqlite:PATH`, `sqlite:` for a file in the data directory, `memory:`, or a store, which the
-            caller closes. None: nothing is kept. With one, leaving the block ends no session: they leave, and can be resumed.
-        store_patience: How many seconds the store may take for a commit before it counts as unavailable; from 0.1.
-        resume: Which stored sessions come back before the block begins: `working`, those that had work; `all`; or `none`.
-        revive: Gives what each of them needs of its code: tools, plugins, a model that is an object.
+        store: Keeps the sessions: `sqlite:PATH`, `sqlite:` for the file in the data directory, `memory:`, or a store that the
+            caller closes. None: a session that ends is gone.
+        data_dir: The data directory; None for `AGENTRAIL_DATA_DIR`, else `agentrail` in the user's directory for data.
+        store_patience: How many seconds a commit may take before the store counts as unavailable; 0.1 or more.
+        resume: Which stored sessions come back before the body begins: those that had work (`working`), `all`, or `none`.
+        revive: Gives what each of them needs of its code, as options by name: a function of a `StoredOpening`.
 
     Yields:
-        The supervisor: `start_session`, `session`, `sessions`, `stop_session`, `monitor`, `tree`, `statistics`.
+        The supervisor: `start_session`, `session`, `sessions`, `stop_session`, `monitor`, `tree`, `statistics`; with a store
+        `resume_session`, `find`.
 
     Raises:
         NoTrioRun: Your move: no Trio runs here, such as under asyncio; the message names `agentrail.blocking`, and other ways.
-        OptionError: Your move: `shell_fallback` is neither, a script is no model, `AGENTRAIL_DEBUG` names no mode, there is no such
-            store, or a patience below 0.1.
-        StoreUnavailable, StoreInUse, NotAStore, StoreTooNew: The store cannot be opened; the message says why.
+        OptionError: Your move: `shell_fallback` is neither, a script is no model, `AGENTRAIL_DEBUG` names no mode, `store` names
+            no store, a patience below 0.1, or a `resume` that is none of the three.
+        StoreUnavailable: The store cannot be kept where it should be; the message has the path and the reason.
+        NotAStore, StoreInUse, StoreTooNew: Your move: what `store` names is something else, is written by another process, or was
+            made by a newer agentrail. Nothing was touched.
         Exception: What the body raised, as itself.
 
-    Cancellation: Sessions are stopped, shielded, for ten seconds at most.
+    Cancellation: Sessions are stopped, shielded, for ten seconds at most; then a store that was opened here is closed.
     """
     need_trio()
     environment = os.environ if environ is None else environ
@@ -149,13 +153,11 @@ async def open_supervisor(  # noqa: PLR0913 - what a program says of itself
         for name, model in known.items()
         if not _is_model(model)
     ]
-    if not MIN_PATIENCE_SECONDS <= store_patience < float("inf"):
-        faults.append(f"store_patience is {store_patience!r}: expected finite seconds from 0.1")
-    if resume not in ("none", "working", "all"):
-        faults.append(f"resume is {resume!r:.80}: expected 'none', 'working' or 'all'")
+    faults += faults_of_keeping(store, store_patience, resume)
     if faults:
         raise OptionError(faults)
-    async with HttpClients() as http, _open_store(store, environment) as kept:
+    directory = None if data_dir is None else Path(data_dir)
+    async with HttpClients() as http, opened_store(store, directory, environment) as kept:
         # A profile brings its own key and address: those of the environment are for another server.
         profiles = Profiles(partial(make_provider, http=http, environ=MappingProxyType({})))
         resolve = partial(make_provider, http=http, environ=environment, profiles=profiles)
@@ -163,7 +165,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a program says of itself
         sandboxes = partial(make_sandbox, shell_fallback=shell_fallback)
         watching = watch_loop() if "loop" in modes else nullcontext()
         with watching:
-            async with open_sessions(
+            opened = open_sessions(
                 resolve,
                 sandboxes,
                 deps_for=deps_for,
@@ -171,7 +173,8 @@ async def open_supervisor(  # noqa: PLR0913 - what a program says of itself
                 store_patience=store_patience,
                 resume=resume,
                 revive=revive,
-            ) as supervisor:
+            )
+            async with opened as supervisor:
                 supervisor.providers = profiles
                 yield supervisor
 
@@ -203,54 +206,6 @@ async def open_session(
     """
     async with open_supervisor(shell_fallback=shell_fallback) as supervisor:
         yield await supervisor.start_session(model=model, **given)
-
-
-MIN_PATIENCE_SECONDS: Final = 0.1
-"""The shortest `store_patience`."""
-
-STORES: Final = ("sqlite:PATH", "sqlite:", "memory:")
-"""What a store string may be."""
-
-
-@asynccontextmanager
-async def _open_store(store: str | Store | None, environ: Environment) -> AsyncIterator[Store | None]:
-    """Open a store that is named, and close it behind the block; one that was given is the caller's."""
-    if not isinstance(store, str):
-        yield store
-        return
-    # Shielded, both: a file that is half opened would be locked by this process for ever.
-    opened = await offload(partial(make_store, store, environ))
-    try:
-        yield opened
-    finally:
-        with trio.CancelScope(shield=True):
-            await offload(opened.close)
-
-
-def make_store(store: str, environ: Environment) -> Store:
-    """Turn the name of a store into one. This blocks.
-
-    Raises:
-        OptionError: Your move: there is no store of that name.
-        StoreUnavailable, StoreInUse, NotAStore, StoreTooNew: It cannot be opened.
-    """
-    kind, colon, path = store.partition(":")
-    if store == "memory:":
-        return MemoryStore()
-    if kind == "sqlite" and colon:
-        # Only for who keeps sessions there: to load SQLite costs more than all else of a small program.
-        from agentrail.stores.sqlite import SqliteStore  # noqa: PLC0415 - as said
-
-        return SqliteStore(path or _data_directory(environ) / "sessions.db")
-    raise OptionError([f"store is {store!r:.200}: expected {', '.join(map(repr, STORES))}, or a store"])
-
-
-def _data_directory(environ: Environment) -> Path:
-    """Give the directory for what programs keep, made for this user alone."""
-    base = environ.get("XDG_DATA_HOME")
-    place = (Path(base) if base else Path.home() / ".local" / "share") / "agentrail"
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return place
 
 
 def _is_model(value: object) -> bool:

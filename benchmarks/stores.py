@@ -14,7 +14,7 @@ import msgspec
 from agentrail.abc.store import Append, Opening, Standing
 from agentrail.core.journal.record import Draft, Tail, sealed
 from agentrail.messages import SessionId
-from agentrail.stores.sqlite import SqliteStore
+from agentrail.stores.sqlite import MAX_LOG_BYTES, SqliteStore
 from benchmarks.bars import target_of
 from benchmarks.measure import Effort, Row, Sample, interleave
 from benchmarks.ours import expect
@@ -87,7 +87,7 @@ def _bare(batches: Sequence[Batch]) -> Sample:
     with TemporaryDirectory() as folder, closing(apsw.Connection(f"{folder}/bare.db")) as connection:
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", "full")
-        connection.wal_autocheckpoint(0)
+        connection.wal_autocheckpoint(MAX_LOG_BYTES // 4096)  # as ours sweeps
         connection.execute(
             """CREATE TABLE record (scope TEXT, session TEXT, seq INTEGER, epoch INTEGER, at_ms INTEGER, kind TEXT,
             body BLOB, does TEXT, events INTEGER, hash BLOB, PRIMARY KEY (scope, session, seq)) WITHOUT ROWID"""

@@ -5,14 +5,17 @@ import difflib
 import importlib.util
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
 import trio
 from attrs import define, evolve, field, frozen
+from cyclopts import Parameter
 
+from agentrail import outside
+from agentrail.abc.store import Store
 from agentrail.actors.tree import render_tree
 from agentrail.app import open_supervisor
 from agentrail.cli import people
@@ -23,7 +26,18 @@ from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.cli.options import ApproveOption, Choices, choose_for, decide_approvals, decide_session
 from agentrail.cli.output import OutputClosed, OutputFailed, write_error
 from agentrail.cli.rendering import Transcript
+from agentrail.cli.resuming import (
+    ComeBack,
+    KeepingOptions,
+    Say,
+    asked_again,
+    built_in_code,
+    come_back,
+    is_lasting,
+    kept_store,
+)
 from agentrail.cli.screen import DirectScreen, Screen, look_of_process
+from agentrail.cli.stored import KeptIn
 from agentrail.core.session.projection import Status
 from agentrail.errors import AgentrailError, SessionDown, YourMove
 from agentrail.events import (
@@ -46,6 +60,14 @@ from agentrail.runtime.subscription import Subscription
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.tuning import many_sessions
 
+ResumeOption: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        help="Go on with a session that was kept: --resume ID, or --resume alone for the one that was at work last.",
+        show_default=False,
+    ),
+]
+
 _MAX_WAITING_EVENTS: Final = 100_000
 """How far the terminal may be behind before the chat is given up."""
 
@@ -61,11 +83,37 @@ CHAT_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def chat(*, choices: Choices = Choices(), approve: ApproveOption = None) -> Exit:  # noqa: B008 - frozen
+def chat(
+    *,
+    choices: Choices = Choices(),  # noqa: B008 - frozen
+    approve: ApproveOption = None,
+    resume: ResumeOption = None,
+    kept_in: KeptIn = KeptIn(),  # noqa: B008 - frozen
+) -> Exit:
     """Talk with a model; see `commands.py` for the help."""
     send_logs_to_stderr(debug=choices.debug)
+    order = ChatOrder(
+        choices=choices,
+        approve=approve,
+        keeping=KeepingOptions(store=kept_in.store, data_dir=kept_in.data_dir, resume=resume),
+    )
     with many_sessions(collect=False):  # so far there was nothing but imports
-        return trio.run(serve_chat, choices, approve)
+        return trio.run(serve_chat, order)
+
+
+@frozen(kw_only=True)
+class ChatOrder:
+    """What the command line asks for.
+
+    Attributes:
+        choices: The options that `run` has too.
+        approve: Which tools wait for a person.
+        keeping: How the session is kept, and which one comes back.
+    """
+
+    choices: Choices
+    approve: ApproveOption
+    keeping: KeepingOptions
 
 
 # --- the terminal
@@ -127,6 +175,12 @@ class ChatLedger:
     def is_idle(self) -> bool:
         """Whether there are none."""
         return self._idle.is_set()
+
+    def come_back(self, running: PromptRef | None, queued: Iterable[PromptRef]) -> None:
+        """Note what a session that came back had to do; before any of its events."""
+        self._current = running
+        for ref in (*(() if running is None else (running,)), *queued):
+            self.accept(ref)
 
     def accept(self, ref: PromptRef) -> None:
         """Note a prompt."""
@@ -190,6 +244,8 @@ class Chat:
         nursery: For what a key starts.
         work: What is cancelled to leave.
         ledger: What was asked and is not answered.
+        back: What the session was, where it came back; None for a new one.
+        was_used: Whether anything was said.
         code: How it ends.
     """
 
@@ -200,6 +256,8 @@ class Chat:
     nursery: trio.Nursery
     work: trio.CancelScope = field(factory=trio.CancelScope)
     ledger: ChatLedger = field(factory=ChatLedger)
+    back: ComeBack | None = None
+    was_used: bool = False
     code: Exit = Exit.DONE
     _is_stopping: bool = False
 
@@ -209,8 +267,11 @@ class Chat:
         Raises:
             ExceptionGroup: Of `OutputClosed`, `OutputFailed` and `AgentrailError`.
         """
-        events = self.session.subscribe(buffer=_MAX_WAITING_EVENTS)
+        after = None if self.back is None else self.back.after
+        events = self.session.subscribe(after=after, buffer=_MAX_WAITING_EVENTS)
         async with events, trio.open_nursery() as nursery:
+            if self.back is not None:
+                await self._show_again(self.back)
             nursery.start_soon(self._show, events)
             with self.work:
                 await self._read()
@@ -229,6 +290,15 @@ class Chat:
             self.work.cancel(reason="interrupted")
         else:
             self.nursery.start_soon(self._abort, "interrupted")
+
+    async def _show_again(self, back: ComeBack) -> None:
+        """Show what was said before the session came back, and what it waits for."""
+        self.was_used = True
+        self.ledger.come_back(back.running, back.queued)
+        await self.desk.screen.write(back.shown)
+        for asked in asked_again(await self.session.status()):
+            await self.desk.screen.write(self.transcript.feed(asked))
+            self.ledger.note(asked)
 
     async def _show(self, events: Subscription) -> None:
         """Show what the session publishes, until it ends."""
@@ -279,6 +349,7 @@ class Chat:
         except YourMove as error:
             await self._say(f"error: {describe_error(error)}")
             return
+        self.was_used = True
         self.ledger.accept(receipt.ref)
         await self._look_who_waits()
         if receipt.queued:
@@ -360,12 +431,12 @@ def show_status(status: Status) -> str:
 # --- running it
 
 
-async def serve_chat(choices: Choices, approve: ApproveOption) -> Exit:
+async def serve_chat(order: ChatOrder) -> Exit:
     """Chat until the user leaves, and say how it ended."""
     code = Exit.FAILED
     try:
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            code = await _serve(choices, approve, signals)
+            code = await _serve(order, signals)
     except* OutputFailed as failed:
         write_error(f"{failed.exceptions[0]}.")
     except* OutputClosed:
@@ -375,34 +446,73 @@ async def serve_chat(choices: Choices, approve: ApproveOption) -> Exit:
     return code
 
 
-async def _serve(choices: Choices, approve: ApproveOption, signals: AsyncIterator[int]) -> Exit:
+async def _serve(order: ChatOrder, signals: AsyncIterator[int]) -> Exit:
     code = Exit.INTERRUPTED
     async with trio.open_nursery() as nursery:
         with trio.CancelScope() as starting:
             interrupts = Interrupts(handle=starting.cancel)
             nursery.start_soon(interrupts.receive, signals)
-            code = await _start(choices, approve, nursery, interrupts)
+            code = await _start(order, nursery, interrupts)
         nursery.cancel_scope.cancel(reason="the chat is over")
     return code
 
 
-async def _start(
-    choices: Choices, approve: ApproveOption, nursery: trio.Nursery, interrupts: Interrupts
-) -> Exit:
+async def _start(order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts) -> Exit:
     transcript = Transcript(look_of_process())
+
+    async def tell(text: str) -> None:
+        await DirectScreen().write(transcript.note(text))
+
     try:
-        chosen = await choose_for(choices, os.environ)
-        await DirectScreen().write(transcript.note(f"model {chosen.model} ({chosen.why})"))
-        async with open_supervisor(shell_fallback=choices.shell_fallback) as supervisor:
-            options = evolve(decide_session(choices, chosen), plugins=decide_approvals(approve))
-            session = await supervisor.start_session(options)
-            async with open_desk() as desk:
-                chat = Chat(
-                    session=session, supervisor=supervisor, desk=desk, transcript=transcript, nursery=nursery
-                )
-                interrupts.handle = chat.interrupt
-                await chat.talk()
+        async with kept_store(order.keeping, tell, is_needed=False) as store:
+            opened = open_supervisor(
+                shell_fallback=order.choices.shell_fallback,
+                store=store,
+                revive=None if store is None else built_in_code,
+            )
+            async with opened as supervisor:
+                session, back = await _session_for(order, supervisor, store, tell)
+                async with open_desk() as desk:
+                    chat = Chat(
+                        session=session,
+                        supervisor=supervisor,
+                        desk=desk,
+                        transcript=transcript,
+                        nursery=nursery,
+                        back=back,
+                    )
+                    interrupts.handle = chat.interrupt
+                    await chat.talk()
+            await _end(chat, store, tell)
     except AgentrailError as error:  # of the options; once it talks, errors come in groups
         write_error(describe_error(error))
         return Exit.USAGE
     return chat.code
+
+
+async def _session_for(
+    order: ChatOrder, supervisor: SessionSupervisor, store: Store | None, tell: Say
+) -> tuple[Session, ComeBack | None]:
+    """Start a session, or bring one back."""
+    if order.keeping.resume is not None:
+        assert store is not None  # noqa: S101 - without one it was an error
+        back = await come_back(supervisor, store, order.keeping.resume, order.choices)
+        await tell(
+            f"session {back.session.session_id} is back, with model {(await back.session.status()).model}"
+        )
+        return back.session, back
+    chosen = await choose_for(order.choices, os.environ)
+    await tell(f"model {chosen.model} ({chosen.why})")
+    options = evolve(decide_session(order.choices, chosen), plugins=decide_approvals(order.approve))
+    return await supervisor.start_session(options), None
+
+
+async def _end(chat: Chat, store: Store | None, tell: Say) -> None:
+    """Say how the session comes back; of one in which nothing was said nothing is kept."""
+    if store is None or not is_lasting(store):
+        return
+    session = chat.session
+    if chat.was_used:
+        await tell(f"session {session.session_id} is kept: agentrail chat --resume {session.session_id}")
+    else:
+        await outside.offload(store.delete, session.scope, session.session_id)

@@ -9,6 +9,7 @@ from cyclopts import App, CycloptsError, UnusedCliTokensError
 from agentrail.cli.exits import Exit
 from agentrail.cli.logs import OPTION, tell_crash
 from agentrail.cli.output import open_missing_streams, write_error
+from agentrail.cli.resume_option import fill_in_latest
 from agentrail.otp.edges import call_guarded
 
 
@@ -44,7 +45,9 @@ app.command(
     help="""Talk with a model; type while it works.
 
     A line that is typed while a cycle runs waits for its turn. Ctrl-C stops the running cycle; in idle, or a second
-    time, it leaves. Ctrl-D leaves. Lines can also be piped in: they are worked off in order.""",
+    time, it leaves. Ctrl-D leaves. Lines can also be piped in: they are worked off in order.
+
+    The session is kept: --resume goes on with it, also when the process was killed.""",
 )
 app.command(
     "agentrail.cli.check_plugins:check_plugins",
@@ -62,6 +65,14 @@ app.command(
     help="""Say what is configured, installed and reachable, and what to do about what is not.
 
     No prompt is sent. Exit code: 0 when a run would work, else 1.""",
+)
+
+app.command(
+    "agentrail.cli.sessions:app",
+    name="sessions",
+    help="""Look at stored sessions, also beside a process that writes them; recover, check, back up, delete.
+
+    Exit codes: 0 done, 1 something is wrong with a session, 2 wrong usage, or there is no such store or session.""",
 )
 
 app.command(
@@ -88,7 +99,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
         return Exit.FAILED
 
     try:
-        code = call_guarded(crashed, app, arguments, exit_on_error=False, print_error=False)
+        code = call_guarded(crashed, app, fill_in_latest(arguments), exit_on_error=False, print_error=False)
     except UnusedCliTokensError as error:
         write_error(f"{error} The prompt is one argument: put it in quotes.")
         return Exit.USAGE

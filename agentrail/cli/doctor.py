@@ -6,10 +6,9 @@ import platform
 import shutil
 from collections.abc import Mapping
 from importlib import metadata
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import trio
-from attrs import frozen
 
 from agentrail.app import (
     ASK_WITHIN_SECONDS,
@@ -21,46 +20,37 @@ from agentrail.app import (
     provider_of,
 )
 from agentrail.builds import FOLDER, Build, look_at_build
+from agentrail.cli.doctor_store import look_at_store
 from agentrail.cli.exits import Exit, describe_error
+from agentrail.cli.finding import CheckVerdict, Finding
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.options import BaseUrl, Model
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.stored import DataDirectory
 from agentrail.errors import AgentrailError, ProviderError
 from agentrail.providers.failures import Vendor
 from agentrail.providers.http import HttpClients
 from agentrail.sandboxes.confinement import probe
 from agentrail.sandboxes.programs import find_program
 
-CheckVerdict: TypeAlias = Literal["good", "absent", "bad"]
-
 _MARKS: Final[Mapping[CheckVerdict, str]] = {"good": "✓", "absent": "–", "bad": "✗"}
 _NAME_WIDTH: Final = 20
 
 
-@frozen(kw_only=True)
-class Finding:
-    """One thing that was looked at.
-
-    Attributes:
-        name: What.
-        verdict: `good`; `absent`, which a run can do without; `bad`, with which a run would fail.
-        text: What was found. Never the value of a variable.
-        remedy: What to do, where there is something to do.
-    """
-
-    name: str
-    verdict: CheckVerdict
-    text: str
-    remedy: str | None = None
-
-
-def doctor(*, model: Model = None, base_url: BaseUrl = None, debug: Debug = False) -> Exit:
+def doctor(
+    *,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    data_dir: DataDirectory = None,
+    debug: Debug = False,
+) -> Exit:
     """Say what is configured, installed and reachable; see `commands.py` for the help."""
     send_logs_to_stderr(debug=debug)
     findings = (
         *look_at_installation(),
         *look_at_variables(os.environ),
         trio.run(look_at_confinement),
+        *look_at_store(os.environ, data_dir),
         *trio.run(look_at_model, model, base_url),
     )
     try:

@@ -1,6 +1,6 @@
 """What a person is told about a session, on a line of its own: all but the model's words and the outcomes of calls."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias, assert_never
 
@@ -16,6 +16,7 @@ from agentrail.events import (
     Event,
     LeftBehind,
     PermissionOption,
+    RecoveryDecision,
 )
 from agentrail.messages import JsonObject
 
@@ -33,6 +34,38 @@ _STOPS: Final = {
     "max_turns": "it stopped at --max-turns",
     "refused": "the model declined to answer",
     "context_window": "the answer was cut off: the model's window is full",
+}
+
+
+_DECISIONS: Final[Mapping[str, str]] = {
+    "sent_again": "is sent again",
+    "run_again": "runs again, under the same operation id",
+    "begun": "had not begun: it runs now",
+    "asked": "is asked what became of it",
+    "done": "had been done",
+    "not_done": "had not been done: it runs now",
+    "unknown": "is not run again: whether it took effect is not known",
+    "kept": "is as it was",
+    "expired": "is over its time",
+    "resumed": "is resumed",
+    "given_up": "is given up",
+}
+"""What becomes of something that was open, for people."""
+
+_OPEN: Final[Mapping[str, str]] = {
+    "request": "the request to",
+    "tool": "the tool",
+    "timer": "a timer",
+    "approval": "the approval of",
+    "question": "a question",
+    "client_call": "a call of the client",
+    "prompt": "a prompt that waits",
+    "steer": "a steer that waits",
+    "child": "the sub-agent",
+    "plugin_request": "what a plugin asked for",
+    "host": "what the host was asked",
+    "context": "the context of a request",
+    "teardown": "what was being stopped",
 }
 
 
@@ -113,7 +146,7 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
         case events.SessionRestarted(reason=reason):
             return f"the session crashed and was restarted: {reason}"
         case events.SessionRecovered(decisions=decisions):
-            return f"the session was rebuilt from its journal; {len(decisions)} things were still open"
+            return show_recovery(decisions)
         case events.SessionParked(reason=reason):
             return f"the session crashed too often and was given up: {reason}"
         case events.SignalQuarantined(error=error):
@@ -156,6 +189,19 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
             return f"the plugin {plugin} failed: {error.message}"
         case _:
             assert_never(event)
+
+
+def show_recovery(decisions: Sequence[RecoveryDecision]) -> str | None:
+    """Say what became of what was open when the process of a session stopped; None where nothing was."""
+    if not decisions:
+        return None
+    return f"the session was cut off, and is back: {'; '.join(map(show_decision, decisions))}"
+
+
+def show_decision(decision: RecoveryDecision) -> str:
+    """Say in one line what becomes of something that was open."""
+    name = f" {decision.name}" if decision.name else ""
+    return f"{_OPEN[decision.open]}{name} {_DECISIONS[decision.decision]}"
 
 
 def show_receipt(receipt: AbortReceipt) -> str:

@@ -5,25 +5,29 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Annotated, Final
 
 import trio
 from attrs import define, field, frozen
 from cyclopts import Parameter
 
-from agentrail.app import open_supervisor
+from agentrail.app import ChosenModel, open_supervisor
 from agentrail.cli.exits import Exit, describe_error, exit_of
 from agentrail.cli.interrupts import Interrupts, leave_at_once
 from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.cli.options import Choices, choose_for, decide_prompt, decide_session
 from agentrail.cli.output import OutputClosed, OutputFailed, write_error
 from agentrail.cli.rendering import Transcript, json_line
+from agentrail.cli.resuming import KeepingOptions, is_lasting, kept_store
 from agentrail.cli.screen import DirectScreen, look_of_process
+from agentrail.cli.stored import KeptIn
 from agentrail.errors import AgentrailError, SessionDown
 from agentrail.events import Event
 from agentrail.messages import MAX_PROMPT_BYTES
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
+from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.tuning import many_sessions
 
 _MAX_WAITING_EVENTS: Final = 100_000
@@ -41,14 +45,16 @@ class Order:
         prompt: What to ask.
         choices: How.
         json: Whether events are printed, for a program.
+        keeping: How the session is kept; None: not at all.
     """
 
     prompt: str
     choices: Choices
     json: bool
+    keeping: KeepingOptions | None = None
 
 
-def run(
+def run(  # noqa: PLR0913 - an option each
     prompt: Annotated[
         str | None, Parameter(help="What to ask. Without it, stdin is read when it is piped.")
     ] = None,
@@ -64,6 +70,15 @@ def run(
     stdin: Annotated[
         bool, Parameter(name="-", help="Read the prompt from stdin.", negative="", show_default=False)
     ] = False,
+    kept_in: KeptIn = KeptIn(),  # noqa: B008 - frozen
+    keep: Annotated[
+        bool,
+        Parameter(
+            help="Keep the session, so that it can be looked at and gone on with; its id is said at the end.",
+            negative="",
+            show_default=False,
+        ),
+    ] = False,
 ) -> Exit:
     """Give a model one prompt, show what it does, and leave; see `commands.py` for the help."""
     try:
@@ -76,7 +91,9 @@ def run(
         return Exit.USAGE
     send_logs_to_stderr(debug=choices.debug)
     with many_sessions(collect=False):  # so far there was nothing but imports
-        return trio.run(serve_run, Order(prompt=text, choices=choices, json=json))
+        is_kept = keep or kept_in.store is not None
+        keeping = KeepingOptions(store=kept_in.store, data_dir=kept_in.data_dir) if is_kept else None
+        return trio.run(serve_run, Order(prompt=text, choices=choices, json=json, keeping=keeping))
 
 
 def is_piped() -> bool:
@@ -152,12 +169,19 @@ async def _work(order: Order, printer: _Printer, stop: _Stop) -> Exit:
     try:
         chosen = await choose_for(order.choices, os.environ)
         await printer.say(f"model {chosen.model} ({chosen.why})")
-        async with open_supervisor(shell_fallback=order.choices.shell_fallback) as supervisor:
-            session = await supervisor.start_session(decide_session(order.choices, chosen))
-            async with session.subscribe(buffer=_MAX_WAITING_EVENTS) as events:
-                await session.prompt(order.prompt)
-                stop.session = session
-                return await _show_cycle(events, printer)
+        async with AsyncExitStack() as stack:
+            store = None
+            if order.keeping is not None:
+                store = await stack.enter_async_context(
+                    kept_store(order.keeping, printer.say, is_needed=True)
+                )
+            opened = open_supervisor(shell_fallback=order.choices.shell_fallback, store=store)
+            async with opened as supervisor:
+                code = await _run_cycle(order, chosen, supervisor, printer, stop)
+            if is_lasting(store) and stop.session is not None:
+                session_id = stop.session.session_id
+                await printer.say(f"session {session_id} is kept: agentrail chat --resume {session_id}")
+            return code
     except AgentrailError as error:
         await printer.say(f"error: {describe_error(error)}")
         return Exit.USAGE if stop.session is None else Exit.FAILED
@@ -166,6 +190,16 @@ async def _work(order: Order, printer: _Printer, stop: _Stop) -> Exit:
     except OutputClosed:
         pass  # the reader that closed it knows
     return Exit.FAILED
+
+
+async def _run_cycle(
+    order: Order, chosen: ChosenModel, supervisor: SessionSupervisor, printer: _Printer, stop: _Stop
+) -> Exit:
+    session = await supervisor.start_session(decide_session(order.choices, chosen))
+    async with session.subscribe(buffer=_MAX_WAITING_EVENTS) as events:
+        await session.prompt(order.prompt)
+        stop.session = session
+        return await _show_cycle(events, printer)
 
 
 async def _show_cycle(events: Subscription, printer: _Printer) -> Exit:

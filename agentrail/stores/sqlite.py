@@ -23,13 +23,15 @@ from agentrail.messages import SessionId
 from agentrail.stores.sqlite_connections import (
     Connect,
     Connector,
-    Readers,
+    ReadConnections,
+    check_sqlite,
     connect as connect_with_apsw,
     forget,
     is_damage,
     translated,
 )
-from agentrail.stores.sqlite_damage import SalvageReport
+from agentrail.stores.sqlite_copying import copy_store
+from agentrail.stores.sqlite_damage import SalvageReport, check_sound
 from agentrail.stores.sqlite_files import WriteLock, check_place, no_store_at
 from agentrail.stores.sqlite_opening import look_at, open_writer, prepare, salvage_now
 from agentrail.stores.sqlite_reading import (
@@ -42,7 +44,7 @@ from agentrail.stores.sqlite_reading import (
 )
 from agentrail.stores.sqlite_removing import delete_tree, trim_journal
 from agentrail.stores.sqlite_rows import fetch_session
-from agentrail.stores.sqlite_schema import SCHEMA, Schema
+from agentrail.stores.sqlite_schema import SCHEMA, StoreSchema
 from agentrail.stores.sqlite_writing import (
     append_batch,
     create_journal,
@@ -50,7 +52,7 @@ from agentrail.stores.sqlite_writing import (
     hear_of,
     keep_snapshot,
     release_tree,
-    take_tree,
+    take_over_tree,
 )
 
 MAX_LOG_BYTES: Final = 16 * 1024 * 1024
@@ -74,7 +76,7 @@ class SqliteStore:
         connect: Connect = connect_with_apsw,
         vfs: str | None = None,
         mounts: Callable[[], str] | None = None,
-        schema: Schema = SCHEMA,
+        schema: StoreSchema = SCHEMA,
     ) -> None:
         """Open a store, and make it where there is none.
 
@@ -94,12 +96,14 @@ class SqliteStore:
             StoreInUse: Your move: another process writes it.
             StoreTooNew: Your move: a newer agentrail made it. Nothing in it was touched.
         """
-        self._path = Path(path)
+        check_sqlite(apsw.sqlite_lib_version())
+        # One name for one file: through a link there would be a second lock, and a second writer.
+        self._path = Path(path).resolve()
         self._wall = outside.current().wall if wall is None else wall
         self._lease_ms = lease_ms
         self._schema = schema
         self._connector = Connector(path=self._path, connect=connect, vfs=vfs)
-        self._readers = Readers(self._connector)
+        self._readers = ReadConnections(self._connector)
         self._writer: apsw.Connection | None = None
         self._lock: WriteLock | None = None
         # One thread writes; this is for the one that closes beside it, so that the lock is let go of behind the last commit.
@@ -245,7 +249,9 @@ class SqliteStore:
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Sweep the log into the file. To be called by the one who writes, when there is nothing to write; costs nothing if all is swept.
+        """Sweep the log into the file. Nothing is done where all is swept; else it is two syncs.
+
+        To be called by the thread that writes, when there was nothing to write for some moments, and not behind each commit.
 
         Raises:
             StoreUnavailable: The disk does not do what it should. What was written stays durable.
@@ -271,7 +277,7 @@ class SqliteStore:
     def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
         """Make a node the owner of a tree; see `Store.take`. A node of an earlier process is gone, and holds nothing."""
         with self._transaction() as connection:
-            return take_tree(
+            return take_over_tree(
                 connection, scope, root, node, cause, force=force, now=self.now_ms(), lease=self._lease_ms
             )
 
@@ -341,6 +347,31 @@ class SqliteStore:
         """Give records in order; see `Store.read`."""
         with self._reading() as connection:
             return read_records(connection, scope, session, after, limit)
+
+    def check_file(self) -> None:
+        """Look at the whole file: its pages, and what its tables say of each other. Beside a process that writes, too.
+
+        Raises:
+            StoreUnavailable: Something is not as it was written, or it cannot be read.
+        """
+        with self._reading() as connection:
+            check_sound(connection)
+
+    def back_up(self, path: str | os.PathLike[str]) -> int:
+        """Copy the store as it stands, with all that is durable, to a new file of the mode 0600. Beside a process that writes, too.
+
+        Args:
+            path: Of the copy. It is there whole, or not at all.
+
+        Returns:
+            How many bytes it has.
+
+        Raises:
+            OptionError: Your move: there is a file of this name already.
+            StoreUnavailable: The copy cannot be written, or the store cannot be read.
+        """
+        with self._reading() as connection:
+            return copy_store(self._connector, connection, Path(path))
 
     def find(
         self,

@@ -48,6 +48,22 @@ _TROUBLE: Final[Mapping[type[apsw.Error], str]] = {
 """What goes over by itself, or by what an operator does. Every other error is ours."""
 
 
+FIRST_SOUND: Final = (3, 51, 3)
+"""The first SQLite without a fault that could lose commits when a log was begun anew."""
+
+
+def check_sqlite(found: str) -> None:
+    """Refuse a SQLite that is not sound. The wheels of apsw bring one that is; the packages of a system may not.
+
+    Raises:
+        StoreUnavailable: It is too old.
+    """
+    if tuple(int(part) for part in found.split(".")[:3]) < FIRST_SOUND:
+        wanted = ".".join(map(str, FIRST_SOUND))
+        message = f"SQLite {found} may lose commits, {wanted} is the first that does not: install apsw from its wheel, `pip install --force-reinstall apsw`"
+        raise StoreUnavailable(message)
+
+
 class DamagedStoreError(Exception):
     """What is in the file contradicts itself. Stays in this room: it becomes a look at the whole file."""
 
@@ -79,14 +95,7 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
         flags = apsw.SQLITE_OPEN_READWRITE
         connection = self.connect(self._uri(), flags | apsw.SQLITE_OPEN_URI, self.vfs)
         try:
-            connection.set_busy_timeout(0)
-            connection.pragma("journal_mode", "wal")
-            connection.pragma("synchronous", "full")
-            connection.pragma("foreign_keys", "on")
-            connection.pragma("secure_delete", "on")
-            # What is deleted must not lie in a file that nothing knows of.
-            connection.pragma("temp_store", "memory")
-            connection.wal_autocheckpoint(0)
+            _set_up(connection)
         except BaseException:
             forget(connection)
             raise
@@ -104,6 +113,11 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
             raise
         return connection
 
+    def to_fill(self) -> apsw.Connection:
+        """Open a file that was made for this, to be filled and closed again."""
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
+        return self.connect(self._uri(), flags, self.vfs)
+
     def to_look(self) -> apsw.Connection:
         """Open a file that may be anything, without its log: no lock is taken, and nothing is made beside it.
 
@@ -115,6 +129,20 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
     def _uri(self, query: str = "") -> str:
         name = quote(os.fsencode(self.path.absolute()))
         return f"file:{name}?{query}" if query else f"file:{name}"
+
+
+def _set_up(connection: apsw.Connection) -> None:
+    """Set up what makes a commit durable, and what is deleted gone."""
+    connection.set_busy_timeout(0)
+    if connection.pragma("journal_mode", "wal") != "wal":
+        message = "the file system cannot share memory between connections"
+        raise apsw.CantOpenError(message)
+    connection.pragma("synchronous", "full")
+    connection.pragma("foreign_keys", "on")
+    connection.pragma("secure_delete", "on")
+    # What is deleted must not lie in a file that nothing knows of.
+    connection.pragma("temp_store", "memory")
+    connection.wal_autocheckpoint(0)
 
 
 def forget(connection: apsw.Connection) -> None:
@@ -158,7 +186,7 @@ def translated(path: Path) -> Iterator[None]:
         raise StoreUnavailable(message) from error
 
 
-class Readers:
+class ReadConnections:
     """Connections that only read. Each is used by one thread at a time; some are kept for the next one."""
 
     def __init__(self, connector: Connector) -> None:

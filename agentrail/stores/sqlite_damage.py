@@ -25,10 +25,10 @@ from agentrail.stores.sqlite_rows import (
     PUT_RECORD,
     PUT_SESSION,
     PUT_SNAPSHOT,
-    RECORD,
-    SESSION,
-    SNAPSHOT,
-    Row,
+    RECORD_COLUMNS,
+    SESSION_COLUMNS,
+    SNAPSHOT_COLUMNS,
+    SqliteRow,
     fetch_records,
     record_of,
     row_of,
@@ -39,8 +39,8 @@ from agentrail.stores.sqlite_rows import (
 _UNREADABLE: Final = (apsw.Error, UnicodeDecodeError, DamagedStoreError)
 
 _COLUMNS: Final = (
-    f"SELECT {RECORD} FROM record LIMIT 0",  # noqa: S608 - a constant
-    f"SELECT {SNAPSHOT} FROM snapshot LIMIT 0",  # noqa: S608 - a constant
+    f"SELECT {RECORD_COLUMNS} FROM record LIMIT 0",  # noqa: S608 - a constant
+    f"SELECT {SNAPSHOT_COLUMNS} FROM snapshot LIMIT 0",  # noqa: S608 - a constant
     "SELECT digest, content FROM blob LIMIT 0",
     "SELECT scope, session, digest FROM blob_use LIMIT 0",
     "SELECT id, address, version, pid, boot, seen_at_ms, is_gone FROM node LIMIT 0",
@@ -124,7 +124,7 @@ def check_sound(connection: apsw.Connection) -> None:
     said = connection.execute("PRAGMA integrity_check(1)").get
     if said != "ok":
         raise DamagedStoreError(said)
-    for row in connection.execute(f"SELECT {SESSION} FROM session"):  # noqa: S608 - a constant
+    for row in connection.execute(f"SELECT {SESSION_COLUMNS} FROM session"):  # noqa: S608 - a constant
         session_of(row)
     for statement in (*_COLUMNS, *_STRAYS):
         row = connection.execute(statement).fetchone()
@@ -247,11 +247,11 @@ def _with_head_of(damaged: Connector, fresh: apsw.Connection) -> Connector | Non
 
 def _salvage(damaged: Path, source: apsw.Connection, fresh: apsw.Connection) -> SalvageReport:
     sessions: dict[tuple[str, str], StoredSession] = {}
-    for row in _rows(source, "session", SESSION, "scope, session"):
+    for row in _rows(source, "session", SESSION_COLUMNS, "scope, session"):
         with suppress(DamagedStoreError):
             there = session_of(row)
             sessions[there.scope, there.session] = there
-    snapshots = list(_rows(source, "snapshot", SNAPSHOT, "rowid"))
+    snapshots = list(_rows(source, "snapshot", SNAPSHOT_COLUMNS, "rowid"))
     names = {*sessions, *_owners_of_records(source), *((row[0], row[1]) for row in snapshots)}
     saved = [
         one
@@ -326,7 +326,7 @@ def _saved(there: StoredSession, records: list[Record], *, is_rebuilt: bool) -> 
     )
 
 
-def _put(fresh: apsw.Connection, statement: str, row: Row) -> bool:
+def _put(fresh: apsw.Connection, statement: str, row: SqliteRow) -> bool:
     """Write a row where it is one: what is of another kind than its column is no row any more."""
     try:
         fresh.execute(statement, row)
@@ -371,7 +371,7 @@ def _is_there(source: apsw.Connection, name: tuple[str, str], seq: int) -> bool:
     return found.fetchone() is not None
 
 
-def _rows(source: apsw.Connection, table: str, columns: str, order: str) -> Iterator[Row]:
+def _rows(source: apsw.Connection, table: str, columns: str, order: str) -> Iterator[SqliteRow]:
     """Give the rows of a table from the front, as far as it can be read, and from the back."""
     for direction in ("ASC", "DESC"):
         by = ", ".join(f"{one} {direction}" for one in order.split(", "))

@@ -143,13 +143,21 @@ class WriteLock:
 
 def lock_path(store: Path) -> Path:
     """Where the lock file of a store stands."""
-    return store.with_suffix(".lock")
+    return store.with_suffix(".lock") if store.suffix != ".lock" else store.with_name(f"{store.name}.lock")
 
 
 def has_lock_file(store: Path) -> bool:
     """Whether a store of agentrail was ever written at this path."""
     path = lock_path(store)
     return path.is_file() and b'"agentrail"' in path.read_bytes()[:1000]
+
+
+def writer_of(store: Path) -> int | None:
+    """Give the process that wrote a store last, which may be gone; None where no process ever did."""
+    try:
+        return msgspec.json.decode(lock_path(store).read_bytes()[:1000], type=_Writer).pid
+    except (OSError, msgspec.DecodeError):
+        return None
 
 
 def _read_writer(file: int) -> _Writer | None:

@@ -27,7 +27,7 @@ from agentrail.stores.sqlite_files import (
     make_private_file,
     sync_directory,
 )
-from agentrail.stores.sqlite_schema import APPLICATION_ID, Schema, bring_up, check_steps, make_tables
+from agentrail.stores.sqlite_schema import APPLICATION_ID, StoreSchema, bring_up, check_steps, make_tables
 
 _OWN_TABLES: Final = frozenset({"meta", "session", "record", "snapshot", "blob", "node"})
 
@@ -44,7 +44,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     is_damaged: bool = False
 
 
-def look_at(connector: Connector, schema: Schema) -> Look:
+def look_at(connector: Connector, schema: StoreSchema) -> Look:
     """Look at a file, and leave it as it is.
 
     Raises:
@@ -77,7 +77,7 @@ def look_at(connector: Connector, schema: Schema) -> Look:
     raise NotAStore(message)
 
 
-def _check_version(path: Path, found: int, schema: Schema) -> None:
+def _check_version(path: Path, found: int, schema: StoreSchema) -> None:
     if found > schema.version:
         message = (
             f"the store {os.fspath(path)!r} has tables of version {found}, and this agentrail knows up to {schema.version}: "
@@ -86,7 +86,7 @@ def _check_version(path: Path, found: int, schema: Schema) -> None:
         raise StoreTooNew(message, found=found, known=schema.version)
 
 
-def prepare(connector: Connector, schema: Schema, *, now_ms: int) -> SalvageReport | None:
+def prepare(connector: Connector, schema: StoreSchema, *, now_ms: int) -> SalvageReport | None:
     """Have a file of today's tables in place: made, salvaged, or as it was. Its lock is held by this process.
 
     Returns:
@@ -110,7 +110,7 @@ def prepare(connector: Connector, schema: Schema, *, now_ms: int) -> SalvageRepo
     return None
 
 
-def salvage_now(connector: Connector, schema: Schema, *, now_ms: int) -> SalvageReport | None:
+def salvage_now(connector: Connector, schema: StoreSchema, *, now_ms: int) -> SalvageReport | None:
     """Set a damaged file aside, and put what can be read of it in its place. No connection to it is open.
 
     Returns:
@@ -120,7 +120,7 @@ def salvage_now(connector: Connector, schema: Schema, *, now_ms: int) -> Salvage
     return _go_on_with_salvage(connector, schema, now_ms)
 
 
-def _go_on_with_salvage(connector: Connector, schema: Schema, now_ms: int) -> SalvageReport | None:
+def _go_on_with_salvage(connector: Connector, schema: StoreSchema, now_ms: int) -> SalvageReport | None:
     path, report = connector.path, None
     damaged = set_aside(path)
     if damaged is not None:
@@ -133,14 +133,13 @@ def _go_on_with_salvage(connector: Connector, schema: Schema, now_ms: int) -> Sa
     return report
 
 
-def _make_beside(connector: Connector, schema: Schema, now_ms: int) -> Path:
+def _make_beside(connector: Connector, schema: StoreSchema, now_ms: int) -> Path:
     """Make a whole store under another name, so that under its own there is a whole one or none."""
     fresh = connector.path.with_name(connector.path.name + ".new")
     for left in (fresh, *beside(fresh), fresh.with_name(fresh.name + "-journal")):
         left.unlink(missing_ok=True)
     make_private_file(fresh)
-    flags = apsw.SQLITE_OPEN_READWRITE
-    with closing(connector.connect(os.fspath(fresh), flags, connector.vfs)) as connection:
+    with closing(connector.at(fresh).to_fill()) as connection:
         make_tables(connection, schema, made_at_ms=now_ms)
     return fresh
 
@@ -152,7 +151,7 @@ def _put_in_place(fresh: Path, path: Path) -> None:
     sync_directory(path.parent)
 
 
-def open_writer(connector: Connector, schema: Schema, *, look_closely: bool) -> apsw.Connection:
+def open_writer(connector: Connector, schema: StoreSchema, *, look_closely: bool) -> apsw.Connection:
     """Open the connection that writes, and make durable what lies in the log.
 
     A commit whose end was never heard of may lie there in memory only: it is written anew before it is believed.
@@ -191,8 +190,7 @@ def _copy(connector: Connector, connection: apsw.Connection, version: int) -> No
     fresh = kept.with_name(kept.name + ".new")
     fresh.unlink(missing_ok=True)
     make_private_file(fresh)
-    flags = apsw.SQLITE_OPEN_READWRITE
-    with closing(connector.connect(os.fspath(fresh), flags, connector.vfs)) as copy:
+    with closing(connector.at(fresh).to_fill()) as copy:
         with copy.backup("main", connection, "main") as running:
             running.step()
         copy.pragma("journal_mode", "delete")

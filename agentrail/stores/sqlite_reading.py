@@ -10,13 +10,13 @@ from agentrail.core.journal.record import Record
 from agentrail.errors import OptionError, SessionNotFound, Trimmed
 from agentrail.messages import SessionId
 from agentrail.stores.sqlite_rows import (
-    SESSION,
-    SNAPSHOT,
+    SESSION_COLUMNS,
+    SNAPSHOT_COLUMNS,
     check_witness,
     fetch_records,
     fetch_session,
     session_of,
-    snapshot_of,
+    snapshot_from_row,
 )
 
 _NEIGHBOURS: Final = 32
@@ -26,14 +26,14 @@ IS_ALIVE: Final = "(SELECT 1 FROM node WHERE id = {owner} AND is_gone = 0 AND se
 """Whether a node was heard of within the lease by the process that writes now; those of an earlier one are gone with it."""
 
 _ORPHANS: Final = f"""
-SELECT {SESSION} FROM session AS top
+SELECT {SESSION_COLUMNS} FROM session AS top
 WHERE (scope, session) IN (SELECT scope, root FROM session WHERE is_working = 1 AND has_ended = 0)
 AND NOT EXISTS {IS_ALIVE.format(owner="top.node")}
 ORDER BY scope, session LIMIT :limit
 """  # noqa: S608 - a constant
 
 _DUE: Final = f"""
-SELECT {SESSION} FROM session AS one
+SELECT {SESSION_COLUMNS} FROM session AS one
 WHERE due_at_ms IS NOT NULL AND due_at_ms <= :at AND has_ended = 0 AND NOT EXISTS {IS_ALIVE.format(owner="one.node")}
 ORDER BY due_at_ms, scope, session LIMIT :limit
 """  # noqa: S608 - a constant
@@ -130,9 +130,7 @@ def find_sessions(
     if after is not None:
         conditions.append("(scope, session) > (?, ?)")
         values += after
-    statement = (
-        f"SELECT {SESSION} FROM session WHERE {' AND '.join(conditions)} ORDER BY scope, session LIMIT ?"  # noqa: S608 - our own words
-    )
+    statement = f"SELECT {SESSION_COLUMNS} FROM session WHERE {' AND '.join(conditions)} ORDER BY scope, session LIMIT ?"  # noqa: S608 - our own words
     return tuple(map(session_of, connection.execute(statement, (*values, max(0, limit)))))
 
 
@@ -163,6 +161,6 @@ def kept_snapshots(
     connection: apsw.Connection, scope: str, session: SessionId, at_most: int | None
 ) -> tuple[StoredSnapshot, ...]:
     """Give what snapshots there are up to a number, the newest first."""
-    statement = f"""SELECT {SNAPSHOT} FROM snapshot WHERE scope = ?1 AND session = ?2 AND (?3 IS NULL OR seq <= ?3)
+    statement = f"""SELECT {SNAPSHOT_COLUMNS} FROM snapshot WHERE scope = ?1 AND session = ?2 AND (?3 IS NULL OR seq <= ?3)
         ORDER BY seq DESC"""  # noqa: S608 - a constant
-    return tuple(map(snapshot_of, connection.execute(statement, (scope, session, at_most))))
+    return tuple(map(snapshot_from_row, connection.execute(statement, (scope, session, at_most))))

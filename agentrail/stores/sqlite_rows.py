@@ -10,34 +10,32 @@ from agentrail.core.journal.record import Record, Tail
 from agentrail.messages import SessionId
 from agentrail.stores.sqlite_connections import DamagedStoreError
 
-Row: TypeAlias = tuple[Any, ...]
+SqliteRow: TypeAlias = tuple[Any, ...]
 
-SESSION: Final = (
+SESSION_COLUMNS: Final = (
     "scope, session, root, parent, forked_from, forked_at, node, opened_at_ms, written_at_ms, first_seq, "
     "last_seq, epoch, hash, events, is_working, has_ended, waits_for, due_at_ms, title"
 )
 """The columns of a session, in the order of `session_row`."""
 
-RECORD: Final = "scope, session, seq, epoch, at_ms, kind, body, does, events, hash"
+RECORD_COLUMNS: Final = "scope, session, seq, epoch, at_ms, kind, body, does, events, hash"
 """The columns of a record, in the order of the fields of `Record`: a record is its own row."""
 
-SNAPSHOT: Final = "scope, session, seq, hash, state, checked"
+SNAPSHOT_COLUMNS: Final = "scope, session, seq, hash, state, checked"
 """The columns of a snapshot, in the order of the fields of `StoredSnapshot`."""
 
-PUT_SESSION: Final = f"INSERT INTO session ({SESSION}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
-PUT_RECORD: Final = f"INSERT INTO record ({RECORD}) VALUES (?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
-PUT_SNAPSHOT: Final = f"INSERT OR REPLACE INTO snapshot ({SNAPSHOT}) VALUES (?,?,?,?,?,?)"  # noqa: S608 - a constant
+PUT_SESSION: Final = f"INSERT INTO session ({SESSION_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
+PUT_RECORD: Final = f"INSERT INTO record ({RECORD_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?)"  # noqa: S608 - a constant
+PUT_SNAPSHOT: Final = f"INSERT OR REPLACE INTO snapshot ({SNAPSHOT_COLUMNS}) VALUES (?,?,?,?,?,?)"  # noqa: S608 - a constant
 
-_GET_SESSION: Final = f"SELECT {SESSION} FROM session WHERE scope = ? AND session = ?"  # noqa: S608 - a constant
+_GET_SESSION: Final = f"SELECT {SESSION_COLUMNS} FROM session WHERE scope = ? AND session = ?"  # noqa: S608 - a constant
 _GET_RECORDS: Final = """
 SELECT seq, epoch, at_ms, CAST(kind AS BLOB), body, CAST(does AS BLOB), events, hash
 FROM record WHERE scope = ? AND session = ? AND seq > ? ORDER BY seq LIMIT ?
 """
 """Texts as bytes: a flipped bit may leave none that can be decoded, and a record that is damaged is read all the same."""
 
-_LAST_OF: Final = (
-    "SELECT seq FROM record WHERE scope = ? AND session = ? AND epoch <= ? ORDER BY seq DESC LIMIT 1"
-)
+_EPOCH_AT: Final = "SELECT epoch FROM record WHERE scope = ? AND session = ? AND seq = ?"
 
 _KINDS: Final = frozenset(
     (*(str,) * 4, *fork, str, *(int,) * 5, bytes, *(int,) * 4, due, str)
@@ -50,7 +48,7 @@ row_of = msgspec.structs.astuple
 """The row of a record, or of a snapshot."""
 
 
-def record_of(scope: str, session: str, row: Row) -> Record:
+def record_of(scope: str, session: str, row: SqliteRow) -> Record:
     """Read a record, a damaged one too: whatever is wrong in it, its hash says so and it can be computed."""
     seq, epoch, at_ms, kind, body, does, events, digest = row
     return Record(
@@ -75,7 +73,7 @@ def _bytes(value: object) -> bytes:
     return value if type(value) is bytes else b""
 
 
-def snapshot_of(row: Row) -> StoredSnapshot:
+def snapshot_from_row(row: SqliteRow) -> StoredSnapshot:
     """Read a snapshot, a damaged one too."""
     scope, session, seq, digest, state, checked = row
     return StoredSnapshot(
@@ -88,7 +86,7 @@ def snapshot_of(row: Row) -> StoredSnapshot:
     )
 
 
-def session_of(row: Row) -> StoredSession:
+def session_of(row: SqliteRow) -> StoredSession:
     """Read how a session stands.
 
     Raises:
@@ -110,11 +108,11 @@ def session_of(row: Row) -> StoredSession:
         first_seq=row[9],
         tail=Tail(seq=row[10], epoch=row[11], hash=row[12]),
         events=row[13],
-        standing=standing_of(row[14:]),
+        standing=_standing_of(row[14:]),
     )
 
 
-def session_row(one: StoredSession) -> Row:
+def session_row(one: StoredSession) -> SqliteRow:
     """Write down how a session stands."""
     forked_from, forked_at = one.forked_from or (None, None)
     return (
@@ -125,19 +123,19 @@ def session_row(one: StoredSession) -> Row:
     )
 
 
-def standing_of(row: Row) -> Standing:
+def _standing_of(row: SqliteRow) -> Standing:
     """Read the last five columns of a session."""
     return Standing(
         is_working=bool(row[0]), has_ended=bool(row[1]), waits_for=row[2], due_at_ms=row[3], title=row[4]
     )
 
 
-def standing_row(one: Standing) -> Row:
+def standing_row(one: Standing) -> SqliteRow:
     """Write down the last five columns of a session."""
     return (int(one.is_working), int(one.has_ended), one.waits_for, one.due_at_ms, one.title)
 
 
-def opened_row(opening: Opening, now: int) -> Row:
+def opened_row(opening: Opening, now: int) -> SqliteRow:
     """Write down a session that begins now."""
     first, last = opening.records[0], opening.records[-1]
     return session_row(
@@ -172,10 +170,20 @@ def fetch_records(
     return tuple(record_of(scope, session, row) for row in rows)
 
 
-def last_of_epoch(connection: apsw.Connection, scope: str, session: str, epoch: int) -> int:
-    """Give the number of the last record that is not of a later epoch; 0 where there is none."""
-    row = connection.execute(_LAST_OF, (scope, session, epoch)).fetchone()
-    return 0 if row is None else int(row[0])
+def last_of_epoch(connection: apsw.Connection, there: StoredSession, epoch: int) -> int:
+    """Give the number of the last record that is not of a later epoch; the one before the first where there is none.
+
+    Epochs never fall, so it is looked for by halves: an old owner that asks again and again costs nothing.
+    """
+    low, high = there.first_seq - 1, there.tail.seq
+    while low < high:
+        middle = (low + high + 1) // 2
+        row = connection.execute(_EPOCH_AT, (there.scope, there.session, middle)).fetchone()
+        if row is not None and row[0] <= epoch:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def check_witness(connection: apsw.Connection, scope: str, session: str, there: StoredSession | None) -> None:

@@ -62,7 +62,7 @@ CREATE TABLE node (
 """
 
 
-class Schema(msgspec.Struct, frozen=True, kw_only=True):
+class StoreSchema(msgspec.Struct, frozen=True, kw_only=True):
     """What tables a file has.
 
     Attributes:
@@ -76,11 +76,11 @@ class Schema(msgspec.Struct, frozen=True, kw_only=True):
     steps: Mapping[int, str] = {}
 
 
-SCHEMA: Final = Schema(version=1, tables=_TABLES)
+SCHEMA: Final = StoreSchema(version=1, tables=_TABLES)
 """Of today."""
 
 
-def make_tables(connection: apsw.Connection, schema: Schema, *, made_at_ms: int) -> None:
+def make_tables(connection: apsw.Connection, schema: StoreSchema, *, made_at_ms: int) -> None:
     """Make the tables in an empty file, in one transaction, and say in its header what it is.
 
     Before the switch to a log beside the file, so that the header stands in the file itself.
@@ -95,7 +95,7 @@ def make_tables(connection: apsw.Connection, schema: Schema, *, made_at_ms: int)
     connection.pragma("journal_mode", "wal")
 
 
-def check_steps(schema: Schema, found: int) -> None:
+def check_steps(schema: StoreSchema, found: int) -> None:
     """See that there is a way from older tables to those of today.
 
     Raises:
@@ -106,7 +106,7 @@ def check_steps(schema: Schema, found: int) -> None:
         raise DamagedStoreError(message)
 
 
-def bring_up(connection: apsw.Connection, schema: Schema, found: int) -> None:
+def bring_up(connection: apsw.Connection, schema: StoreSchema, found: int) -> None:
     """Bring older tables up to those of today, in one transaction.
 
     Args:

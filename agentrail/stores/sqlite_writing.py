@@ -19,8 +19,8 @@ from agentrail.stores.sqlite_rows import (
     PUT_RECORD,
     PUT_SESSION,
     PUT_SNAPSHOT,
-    SESSION,
-    Row,
+    SESSION_COLUMNS,
+    SqliteRow,
     check_witness,
     fetch_records,
     fetch_session,
@@ -67,8 +67,7 @@ def create_journal(connection: apsw.Connection, opening: Opening, now: int) -> N
         opening.root, opening.parent, opening.forked_from
     ) and _are_there(connection, opening.records, there)  # fmt: skip
     if is_same and there.tail.epoch > tail.epoch:
-        last = last_of_epoch(connection, first.scope, first.session, tail.epoch)
-        raise Fenced(there.session, durable_up_to=last)
+        raise Fenced(there.session, durable_up_to=last_of_epoch(connection, there, tail.epoch))
     if not is_same or there.node not in ("", opening.node):
         message = f"there is a session {there.session!r} already: resume_session, or take another id"
         raise AlreadyExists(message)
@@ -160,7 +159,7 @@ def _joined(batch: Sequence[Append], places: Sequence[int]) -> Append | None:
 def _advance_all(connection: apsw.Connection, appends: Sequence[Append], now: int) -> list[bool]:
     """Write what follows on what is there, and say of each whether it did."""
     is_in = [False] * len(appends)
-    changed: list[Row] = []
+    changed: list[SqliteRow] = []
     for place, *before in connection.executemany(_ADVANCE, _advances(appends, now)):
         one = appends[place]
         is_in[place] = True
@@ -178,7 +177,7 @@ def _advance_all(connection: apsw.Connection, appends: Sequence[Append], now: in
     return is_in
 
 
-def _advances(appends: Iterable[Append], now: int) -> Iterator[Row]:
+def _advances(appends: Iterable[Append], now: int) -> Iterator[SqliteRow]:
     for place, one in enumerate(appends):
         first, last = one.records[0], one.records[-1]
         yield (
@@ -208,8 +207,7 @@ def _append_alone(
         or first.seq > there.tail.seq + 1
         or (overlap and not _are_there(connection, overlap, there))
     ):
-        last = last_of_epoch(connection, first.scope, first.session, first.epoch)
-        return Fenced(first.session, durable_up_to=last)
+        return Fenced(first.session, durable_up_to=last_of_epoch(connection, there, first.epoch))
     # A repeated append changes nothing, and least of all how the session stood before others came behind it.
     if missing:
         _advance_all(connection, [msgspec.structs.replace(one, records=missing)], now)
@@ -219,7 +217,7 @@ def _append_alone(
 # --- owners
 
 
-def take_tree(  # noqa: PLR0913 - what the port says, and the clock
+def take_over_tree(  # noqa: PLR0913 - what the port says, and the clock
     connection: apsw.Connection,
     scope: str,
     root: SessionId,
@@ -264,9 +262,7 @@ def take_tree(  # noqa: PLR0913 - what the port says, and the clock
 
 def tree_of(connection: apsw.Connection, scope: str, root: SessionId) -> list[StoredSession]:
     """Give the sessions of a tree, the root first."""
-    statement = (
-        f"SELECT {SESSION} FROM session WHERE root = ? AND scope = ? ORDER BY session <> root, session"  # noqa: S608 - a constant
-    )
+    statement = f"SELECT {SESSION_COLUMNS} FROM session WHERE root = ? AND scope = ? ORDER BY session <> root, session"  # noqa: S608 - a constant
     return list(map(session_of, connection.execute(statement, (root, scope))))
 
 

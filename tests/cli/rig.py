@@ -18,7 +18,10 @@ from attrs import define
 from tests.forked import PATIENCE_SECONDS, ROOT, Ran, Warm, environment, run_forked
 
 SLEEPER: Final = 'shell "sleep 1000 & sleep 1000"'
-COMMANDS: Final = ("app", "cli.commands", "cli.run", "cli.doctor", "cli.plugins", "cli.check_plugins")
+COMMANDS: Final = (
+    *("app", "cli.commands", "cli.run", "cli.doctor", "cli.plugins", "cli.check_plugins"),
+    "cli.sessions",
+)
 _WARM: Final = Warm(
     module="agentrail",
     imports=(
@@ -128,7 +131,7 @@ class Typist:
 
 
 @asynccontextmanager
-async def open_terminal(*arguments: str, term: str) -> AsyncIterator[Typist]:
+async def open_terminal(*arguments: str, term: str, **variables: str) -> AsyncIterator[Typist]:
     """Run the command in a terminal of its own; `dumb` has no editor."""
     master, slave = os.openpty()
     termios.tcsetwinsize(slave, (24, 100))
@@ -139,7 +142,7 @@ async def open_terminal(*arguments: str, term: str) -> AsyncIterator[Typist]:
             stdout=slave,
             stderr=slave,
             cwd=ROOT,
-            env=environment(TERM=term, PROMPT_TOOLKIT_NO_CPR="1"),
+            env=environment(TERM=term, PROMPT_TOOLKIT_NO_CPR="1", **variables),
             start_new_session=True,
         )
         os.close(slave)
@@ -155,7 +158,7 @@ async def open_terminal(*arguments: str, term: str) -> AsyncIterator[Typist]:
 
 
 @asynccontextmanager
-async def open_process(*arguments: str) -> AsyncIterator[trio.Process]:
+async def open_process(*arguments: str, **variables: str) -> AsyncIterator[trio.Process]:
     """Start the command and leave it to the test; it is gone at the end."""
     process = await trio.lowlevel.open_process(
         command(*arguments),
@@ -163,7 +166,7 @@ async def open_process(*arguments: str) -> AsyncIterator[trio.Process]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=ROOT,
-        env=environment(),
+        env=environment(**variables),
     )
     try:
         with trio.fail_after(PATIENCE_SECONDS):

@@ -6,8 +6,10 @@ import pytest
 import trio
 
 from agentrail.app import VENDOR_URLS, make_provider
-from agentrail.cli.doctor import Finding, decide_health, look_at_server, look_at_variables, show_finding
+from agentrail.cli.doctor import decide_health, look_at_server, look_at_variables, show_finding
+from agentrail.cli.doctor_store import look_at_fsync, look_at_store, show_bytes
 from agentrail.cli.exits import Exit
+from agentrail.cli.finding import Finding
 from agentrail.providers.http import HttpClients
 from agentrail.testing.serving import open_server, reply
 from tests.cli.rig import run_agentrail
@@ -170,3 +172,61 @@ def test_a_finding_is_a_line_and_its_remedy_another():
     """The mark comes first, what to do stands below."""
     finding = Finding(name="shell", verdict="absent", text="none", remedy="install bash")
     assert show_finding(finding) == "– shell                none\n  → install bash"
+
+
+# --- the store
+
+
+def by_name(found):
+    """Findings by their names."""
+    return {one.name: one for one in found}
+
+
+async def test_the_store_is_said_with_its_place_size_and_the_time_of_an_fsync(tmp_path):
+    """Before the first session: where it will be. Then: how many sessions and bytes; and in both cases what a commit waits for."""
+    variables = {"AGENTRAIL_DATA_DIR": str(tmp_path / "data")}
+    before = await run_agentrail("doctor", variables=variables)
+    assert (
+        f"– store                none yet: sessions will be kept in {tmp_path / 'data' / 'sessions.db'}"
+        in before.out
+    )
+    assert "✓ fsync" in before.out or "slow: " in before.out
+    assert not (tmp_path / "data").exists()
+    assert before.code == 0
+    arguments = ("run", "hello", "--model", "demo:fast", "--tools", "none", "--keep")
+    assert (await run_agentrail(*arguments, variables=variables)).code == 0
+    after = await run_agentrail("doctor", "--data-dir", str(tmp_path / "data"))
+    assert f"✓ store                {tmp_path / 'data' / 'sessions.db'}: 1 sessions, " in after.out
+    assert "kB, not damaged" in after.out
+    assert "written by" not in after.out
+
+
+def test_a_store_that_cannot_be_kept_is_no_failure(tmp_path):
+    """Neither a place that is unknown nor a file that is no store keeps a run from working; each says what to do."""
+    (found,) = look_at_store({})
+    assert found.verdict == "absent"
+    assert "--data-dir" in str(found.remedy)
+    (tmp_path / "sessions.db").write_text("a letter to Ada, which is no database\n" * 50)
+    (found,) = look_at_store({"AGENTRAIL_DATA_DIR": str(tmp_path)})
+    assert found.verdict == "absent"
+    assert "is no store of agentrail" in found.text
+
+
+def test_a_slow_disk_is_said_with_what_to_do(tmp_path):
+    """By the median, so that one hiccup is none; a directory that is not there is said too."""
+    times = iter(range(100))
+    slow = look_at_fsync(tmp_path, stopwatch=lambda: float(next(times)))
+    assert slow.text.startswith("slow: 1000.0 ms in ")
+    assert "faster disk" in str(slow.remedy)
+    hiccup = iter([0.0, 5.0, 5.0, 5.001, 5.001, 5.002, 5.002, 5.003, 5.003, 5.004])
+    good = look_at_fsync(tmp_path, stopwatch=lambda: next(hiccup))
+    assert good.verdict == "good"
+    assert "at worst 5000.0 ms of 5 tries" in good.text
+    assert "could not be tried" in look_at_fsync(tmp_path / "no").text
+    assert not list(tmp_path.iterdir())
+
+
+def test_bytes_are_shown_by_their_size():
+    """Kilobytes up to a megabyte."""
+    assert show_bytes(1_234) == "1.2 kB"
+    assert show_bytes(12_345_678) == "12.3 MB"

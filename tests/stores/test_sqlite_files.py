@@ -14,8 +14,9 @@ import pytest
 
 from agentrail.errors import NotAStore, StoreInUse, StoreTooNew, StoreUnavailable
 from agentrail.stores.sqlite import SqliteStore
+from agentrail.stores.sqlite_connections import check_sqlite
 from agentrail.stores.sqlite_files import WriteLock, file_system_of, lock_path, make_data_directory
-from agentrail.stores.sqlite_schema import APPLICATION_ID, SCHEMA, Schema
+from agentrail.stores.sqlite_schema import APPLICATION_ID, SCHEMA, StoreSchema
 from tests.stores.rig import Clock, following, opening
 
 ROOT = Path(__file__).parents[2]
@@ -152,6 +153,39 @@ def test_a_lock_that_says_nothing_yet_is_a_lock(path):
     SqliteStore(path).close()
 
 
+def test_through_a_link_it_is_the_same_store(path, tmp_path):
+    """One file has one lock, whatever it is called."""
+    (tmp_path / "link").symlink_to(path.parent)
+    (tmp_path / "other.db").symlink_to(path)
+    with closing(SqliteStore(tmp_path / "link" / path.name)):
+        for name in (path, tmp_path / "other.db"):
+            with pytest.raises(StoreInUse):
+                SqliteStore(name)
+
+
+def test_it_stays_where_it_is_when_the_program_goes_elsewhere(tmp_path, monkeypatch):
+    """A relative path is of the directory in which it was opened."""
+    monkeypatch.chdir(tmp_path)
+    with closing(SqliteStore("s.db")) as store:
+        monkeypatch.chdir("/")
+        store.create(opening())
+        assert store.get("", "s") is not None
+        assert store.path == tmp_path / "s.db"
+
+
+@pytest.mark.parametrize("name", ["a?mode=ro&b#c%20d.db", "s.lock", "name", "ümlaut \udcff.db", "file:x"])
+def test_a_file_may_have_any_name(tmp_path, name):
+    """Also one that would mean something in a URI, or that its lock would have."""
+    path = tmp_path / name
+    for n in range(2):
+        with closing(SqliteStore(path)) as store:
+            store.create(opening(f"s{n}"))
+            assert len(store.find()) == n + 1
+    names = {one.name for one in tmp_path.iterdir()}
+    assert names == {name, lock_path(path).name}
+    assert lock_path(path) != path
+
+
 # --- places
 
 
@@ -208,6 +242,30 @@ def test_the_nearest_mount_counts_and_of_two_the_last(tmp_path):
     assert file_system_of(spaced, mounts) == file_system_of(tmp_path / "link", mounts) == "nfs"
     assert file_system_of(tmp_path, mounts) == "ext4"
     assert file_system_of(tmp_path, lambda: "") == ""
+
+
+@pytest.mark.parametrize("found", ["3.51.2", "3.40.1", "3.9.99"])
+def test_a_sqlite_that_may_lose_commits_is_refused(found):
+    """Systems bring their own; the message says what to do."""
+    with pytest.raises(StoreUnavailable, match=rf"SQLite {found} may lose commits, 3\.51\.3 is the first"):
+        check_sqlite(found)
+    check_sqlite("3.51.3")
+    check_sqlite("3.100.0")
+
+
+def test_a_file_system_without_shared_memory_is_refused(path):
+    """Not silently without a log, which would be another promise."""
+    real = apsw.Connection.pragma
+
+    class Without(apsw.Connection):
+        def pragma(self, name, *value, **options):
+            return "delete" if name == "journal_mode" else real(self, name, *value, **options)
+
+    def connect(uri, flags, vfs):
+        return Without(uri, flags=flags, vfs=vfs)
+
+    with pytest.raises(StoreUnavailable, match="cannot share memory"):
+        SqliteStore(path, connect=connect)
 
 
 # --- what is no store
@@ -272,7 +330,7 @@ def test_what_died_while_it_was_made_is_made_anew(path):
 
 def test_a_newer_store_is_not_touched(path):
     """Both versions are told, also to one who only reads."""
-    SqliteStore(path, schema=Schema(version=7, tables=SCHEMA.tables)).close()
+    SqliteStore(path, schema=StoreSchema(version=7, tables=SCHEMA.tables)).close()
     lock_path(path).unlink()
     before = files_of(path.parent)
     for read_only in (False, True):
@@ -282,7 +340,7 @@ def test_a_newer_store_is_not_touched(path):
     assert files_of(path.parent) == before
 
 
-NEXT = Schema(
+NEXT = StoreSchema(
     version=2,
     tables=SCHEMA.tables,
     steps={1: "ALTER TABLE session ADD COLUMN extra TEXT NOT NULL DEFAULT 'none'"},
@@ -313,7 +371,7 @@ def test_a_migration_that_fails_changes_nothing(path):
     """One transaction: the first step is undone with the second, and the store opens as what it was."""
     with closing(SqliteStore(path)) as store:
         store.create(opening(more=["a"]))
-    bad = Schema(
+    bad = StoreSchema(
         version=2, tables=SCHEMA.tables, steps={1: "CREATE TABLE more (a); INSERT INTO nowhere VALUES (1)"}
     )
     with pytest.raises(ValueError, match=r"from tables of version 1 .*nowhere"):

@@ -1,0 +1,112 @@
+"""What `agentrail doctor` says of the usual store: where it is, how large, who writes it, and how long a commit takes here at least."""
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from agentrail.abc.store import Filters
+from agentrail.cli.finding import Finding
+from agentrail.cli.stored import all_sessions, is_process_there
+from agentrail.errors import AgentrailError
+from agentrail.stores.named import find_data_directory, path_of_store
+from agentrail.stores.sqlite import SqliteStore
+from agentrail.stores.sqlite_files import beside, check_place, writer_of
+
+_PAGE_BYTES: Final = 4096
+_TRIES: Final = 5
+_SLOW_MS: Final = 50.0
+"""From here on a person notices: a prompt waits for one commit, a cycle with a tool for four."""
+
+
+def look_at_store(environ: Mapping[str, str], data_dir: Path | None = None) -> tuple[Finding, ...]:
+    """Look at the usual store, and at the disk below it.
+
+    Args:
+        environ: Where the data directory is looked for.
+        data_dir: The data directory; None for that of the environment.
+    """
+    try:
+        directory = find_data_directory(environ) if data_dir is None else data_dir
+    except AgentrailError as error:
+        return (_no_store(str(error)),)
+    path = path_of_store("sqlite:", directory)
+    assert path is not None  # noqa: S101 - it is a file
+    if not path.exists():
+        place = _nearest(directory)
+        found = Finding(name="store", verdict="absent", text=f"none yet: sessions will be kept in {path}")
+        return (
+            (found, look_at_fsync(place))
+            if os.access(place, os.W_OK | os.X_OK)
+            else (_no_store(f"{place} cannot be written"),)
+        )
+    try:
+        check_place(path)
+        return (_look_into(path), look_at_fsync(directory))
+    except AgentrailError as error:
+        return (_no_store(str(error)),)
+
+
+def _no_store(why: str) -> Finding:
+    return Finding(
+        name="store",
+        verdict="absent",  # a run can do without, and a chat too
+        text=f"sessions cannot be kept: {why}",
+        remedy="name another place with --data-dir or AGENTRAIL_DATA_DIR",
+    )
+
+
+def _look_into(path: Path) -> Finding:
+    store = SqliteStore(path, read_only=True)
+    try:
+        count = sum(1 for _ in all_sessions(store, Filters()))
+        store.check_file()
+    finally:
+        store.close()
+    size = sum(one.stat().st_size for one in (path, *beside(path)) if one.exists())
+    pid = writer_of(path)
+    by = f", written by process {pid}" if pid is not None and is_process_there(pid) else ""
+    return Finding(
+        name="store", verdict="good", text=f"{path}: {count} sessions, {show_bytes(size)}, not damaged{by}"
+    )
+
+
+def _nearest(directory: Path) -> Path:
+    """Give the directory itself, or the first above it that is there."""
+    return next(one for one in (directory, *directory.absolute().parents) if one.is_dir())
+
+
+def look_at_fsync(directory: Path, *, stopwatch: Callable[[], float] = time.perf_counter) -> Finding:
+    """Say how long it takes until a page is durable in a directory: what a commit waits for at least.
+
+    Args:
+        directory: Where a file without a name is written, and is gone at the end.
+        stopwatch: In seconds.
+    """
+    took: list[float] = []
+    try:
+        with tempfile.TemporaryFile(dir=directory) as file:
+            for _ in range(_TRIES):
+                began = stopwatch()
+                file.write(bytes(_PAGE_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+                took.append((stopwatch() - began) * 1000)
+    except OSError as error:
+        return Finding(
+            name="fsync", verdict="absent", text=f"could not be tried in {directory}: {error.strerror}"
+        )
+    middle, worst = statistics.median(took), max(took)
+    text = f"{middle:.1f} ms in {directory}, at worst {worst:.1f} ms of {_TRIES} tries"
+    if middle < _SLOW_MS:
+        return Finding(name="fsync", verdict="good", text=text)
+    remedy = "each prompt waits for it: keep sessions on a faster disk, with --data-dir"
+    return Finding(name="fsync", verdict="absent", text=f"slow: {text}", remedy=remedy)
+
+
+def show_bytes(size: int) -> str:
+    """Say how many bytes something has."""
+    return f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.1f} kB"  # noqa: PLR2004 - a million

@@ -1,0 +1,177 @@
+"""Journals as commands look at them: lived again, walked through, compared, checked. Nothing is carried out, and nothing is written."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from agentrail.abc.store import Store, StoredSession
+from agentrail.cli.exits import Exit
+from agentrail.cli.session_views import show_record
+from agentrail.cli.stored import StorePlace, find_one, reading, records_of, say, sources_of
+from agentrail.core.journal.bodies import blobs_of, join_blobs
+from agentrail.core.journal.folding import Sources, no_blobs
+from agentrail.core.journal.lines import read_journal
+from agentrail.core.journal.record import Record, Tail, first_broken
+from agentrail.core.journal.replaying import ReplayStep, explain, replay, steps, where_they_part
+from agentrail.core.protocol.effects import Publish
+from agentrail.errors import AgentrailError, CodecError, JournalCorrupt, OptionError
+from agentrail.runtime.reviving import read_after
+from agentrail.runtime.snapshots import is_sound
+
+_WALKED: Final = "Enter goes on, q leaves: "
+
+
+@frozen(kw_only=True)
+class LoadedJournal:
+    """A journal that was read.
+
+    Attributes:
+        name: What it was asked for by.
+        records: All of them.
+        sources: Where a fold finds what they refer to; large values were read with them.
+        snapshots: States as they were kept, by the number that they stand behind.
+    """
+
+    name: str
+    records: tuple[Record, ...]
+    sources: Sources
+    snapshots: dict[int, bytes]
+
+
+def load(name: str, place: StorePlace) -> LoadedJournal:
+    """Read a journal: of a file, where there is one of this name, else of a session of the store.
+
+    Raises:
+        SessionNotFound: Your move: it is neither.
+        OptionError: Your move: the file cannot be read, or holds no journal.
+        JournalCorrupt: A line of the file is damaged.
+        StoreUnavailable, NotAStore, StoreTooNew: As of `reading`.
+    """
+    if name.endswith(".jsonl") or os.sep in name:
+        return _load_file(Path(name))
+    with reading(place) as opened:
+        found = find_one(opened, name, place.scope)
+        records = records_of(opened, found)
+        blobs = {digest: opened.blob(digest) for one in records for digest in blobs_of(one.body)}
+        snapshots = {
+            one.seq: one.state
+            for one in opened.snapshots(found.scope, found.session)
+            if is_sound(one) and one.seq <= len(records) and records[one.seq - 1].hash == one.hash
+        }
+    sources = sources_of(found.session, blobs.get)
+    return LoadedJournal(name=name, records=records, sources=sources, snapshots=snapshots)
+
+
+def _load_file(path: Path) -> LoadedJournal:
+    try:
+        found = read_journal(path.read_bytes())
+    except OSError as error:
+        raise OptionError([f"{path} cannot be read: {error.strerror}"]) from error
+    if found.damaged is not None:
+        raise found.damaged
+    if not found.records:
+        raise OptionError([f"{path} holds no journal: expected a record as JSON in each line"])
+    session = found.records[0].session
+    return LoadedJournal(
+        name=str(path), records=found.records, sources=sources_of(session, no_blobs), snapshots={}
+    )
+
+
+def live_again(loaded: LoadedJournal) -> Exit:
+    """Live a journal again, and say whether it came to the same."""
+    found = replay(loaded.records, loaded.sources, loaded.snapshots)
+    if found.difference is not None:
+        say(str(found.difference))
+        return Exit.FAILED
+    say(f"{loaded.name}: {found.records} records, all as it was")
+    return Exit.DONE
+
+
+def tell_causes(loaded: LoadedJournal) -> Exit:
+    """Tell who caused what."""
+    for line in explain(loaded.records, loaded.sources):
+        say(line)
+    return Exit.DONE
+
+
+def compare(one: LoadedJournal, other: LoadedJournal) -> Exit:
+    """Show where two journals part."""
+
+    def blob(digest: str) -> bytes | None:
+        found = one.sources.blob(digest)
+        return other.sources.blob(digest) if found is None else found
+
+    parting = where_they_part(one.records, other.records, Sources(blob=blob))
+    if parting is None:
+        say(f"{one.name} and {other.name} do not part")
+        return Exit.DONE
+    say(str(parting))
+    return Exit.FAILED
+
+
+def walk_through(loaded: LoadedJournal) -> Exit:
+    """Show a journal record by record: in a terminal one for each Enter, else all of it."""
+    is_asked = os.isatty(0)
+    for step in steps(loaded.records, loaded.sources):
+        for line in show_step(step):
+            say(line)
+        if is_asked:
+            sys.stderr.write(_WALKED)
+            sys.stderr.flush()
+            if sys.stdin.readline().strip() == "q":
+                break
+    return Exit.DONE
+
+
+def show_step(step: ReplayStep) -> Iterator[str]:
+    """Show what one record came to: what was asked, decided and published, and where the session stands behind it."""
+    yield from show_record(step.walked.record)
+    if step.caused_by is not None:
+        yield f"        begun by record {step.caused_by}"
+    for asked in step.asked:
+        yield f"        asked {asked}"
+    published = [type(one.event).__name__ for one in step.walked.effects if isinstance(one, Publish)]
+    if published:
+        yield f"        published {', '.join(published)}"
+    data = step.walked.after.data
+    waits = f", {len(data.interactions)} wait for people" if data.interactions else ""
+    yield f"        then {step.walked.after.phase.value}, {len(data.history)} messages, {len(data.open)} open{waits}"
+
+
+# --- checking
+
+
+def damage_of(store: Store, stored: StoredSession) -> str | None:
+    """Say what is damaged of a session: a record, a large value, a snapshot. None where all is as it was written."""
+    behind = Tail()
+    try:
+        if stored.first_seq > 1:  # what the first one is chained to was dropped: it is taken as it is
+            first = store.read(stored.scope, stored.session, stored.first_seq - 1, 1)[0]
+            behind = Tail(seq=first.seq, epoch=first.epoch, hash=first.hash)
+        records = read_after(store, stored.scope, stored.session, behind.seq)
+        broken = first_broken(records, behind)
+        if broken is not None:
+            raise JournalCorrupt(stored.session, broken)
+        last = records[-1].seq if records else behind.seq
+        if last < stored.tail.seq:
+            raise JournalCorrupt(stored.session, last + 1, why="it is missing")
+        for record in records:
+            _check_blobs(store, record)
+    except AgentrailError as error:
+        return str(error)
+    hashes = {record.seq: record.hash for record in records} | {behind.seq: behind.hash}
+    for snapshot in store.snapshots(stored.scope, stored.session):
+        if not is_sound(snapshot) or hashes.get(snapshot.seq, snapshot.hash) != snapshot.hash:
+            return f"the snapshot behind record {snapshot.seq} is damaged: it is ignored, and nothing is lost"
+    return None
+
+
+def _check_blobs(store: Store, record: Record) -> None:
+    try:
+        join_blobs(record.body, store.blob)
+    except CodecError as error:
+        raise JournalCorrupt(record.session, record.seq, why=str(error)) from error

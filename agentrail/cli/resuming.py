@@ -1,0 +1,259 @@
+"""Sessions that are kept, for commands: the store of `run --keep` and `chat`, and what a session that comes back shows first.
+
+What becomes of work that was cut off is decided by the core, and told by its events; here it is only shown.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+from attrs import frozen
+
+from agentrail import outside
+from agentrail.abc.store import Filters, Store, StoredSession
+from agentrail.app import open_supervisor
+from agentrail.cli.exits import Exit, describe_error
+from agentrail.cli.options import Choices, decide_provider_options
+from agentrail.cli.rendering import Piece, Transcript
+from agentrail.cli.resume_option import LATEST
+from agentrail.cli.screen import DirectScreen, look_of_process
+from agentrail.cli.session_views import conversation, shorten
+from agentrail.cli.stored import (
+    DEFAULT_STORE,
+    StorePlace,
+    all_sessions,
+    directory_of,
+    find_one,
+    latest_of,
+    say,
+    state_of,
+)
+from agentrail.core.session.projection import Status, snapshot_of
+from agentrail.errors import AgentrailError, OptionError, StoreInUse, StoreUnavailable
+from agentrail.events import ApprovalRequired, AskUser, Event, Question
+from agentrail.messages import PromptRef, Text
+from agentrail.runtime.handle import Session
+from agentrail.runtime.reviving import StoredOpening
+from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.stores.named import open_store
+from agentrail.stores.sqlite import SqliteStore
+from agentrail.tools import builtin
+
+Say = Callable[[str], Awaitable[None]]
+
+
+def built_in_code(opening: StoredOpening) -> Mapping[str, Any]:
+    """Give a stored session the built-in tools that it had; what else it had is said to be missing, by name."""
+    known = {tool.name: tool for tool in builtin()}
+    return {"tools": tuple(known[name] for name in opening.tools if name in known)}
+
+
+# --- the store
+
+
+@frozen(kw_only=True)
+class KeepingOptions:
+    """How a session is kept.
+
+    Attributes:
+        store: The name of the store; None for the usual one, without which a chat goes on too.
+        data_dir: The data directory; None for the usual one.
+        resume: The id of the session to go on with, `LATEST`, or None to begin one.
+    """
+
+    store: str | None = None
+    data_dir: Path | None = None
+    resume: str | None = None
+
+
+@asynccontextmanager
+async def kept_store(options: KeepingOptions, tell: Say, *, is_needed: bool) -> AsyncIterator[Store | None]:
+    """Open the store for a block.
+
+    Args:
+        options: Which one.
+        tell: Says what a person has to know of it.
+        is_needed: Whether it is an error that the usual one cannot be opened; else the session is not kept, and that is said.
+
+    Yields:
+        The store; None where nothing is kept.
+
+    Raises:
+        OptionError, StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: As of `open_store`.
+
+    Cancellation: Closing it is shielded.
+    """
+    try:
+        name = DEFAULT_STORE if options.store is None else options.store
+        store = await outside.offload(partial(open_store, name, directory_of(options.data_dir)))
+    except (StoreInUse, StoreUnavailable) as error:
+        if is_needed or options.store is not None or options.resume is not None:
+            raise
+        await tell(f"this session is not kept: {describe_error(error)}")
+        yield None
+        return
+    try:
+        if isinstance(store, SqliteStore) and store.salvaged is not None:
+            for line in str(store.salvaged).splitlines():
+                await tell(line)
+        yield store
+    finally:
+        with trio.CancelScope(shield=True):
+            await outside.offload(store.close)
+
+
+def is_lasting(store: Store | None) -> bool:
+    """Whether what a store keeps is there after the process."""
+    return store is not None and not store.is_immediate
+
+
+# --- a session that comes back
+
+
+@frozen(kw_only=True)
+class ComeBack:
+    """A session that came back.
+
+    Attributes:
+        session: Its handle.
+        after: The number of the last event before it came back.
+        shown: What was said until then.
+        running: The prompt of its cycle; None where it is idle.
+        queued: The prompts that waited.
+    """
+
+    session: Session
+    after: int
+    shown: tuple[Piece, ...]
+    running: PromptRef | None
+    queued: tuple[PromptRef, ...]
+
+
+async def come_back(
+    supervisor: SessionSupervisor, store: Store, wanted: str, choices: Choices | None = None
+) -> ComeBack:
+    """Resume a session, with what it shows of before.
+
+    Args:
+        supervisor: Over this store.
+        store: Where it is.
+        wanted: Its id, or `LATEST`.
+        choices: Of these the model, where one is named, and the options of the provider count; what else it had, it has.
+
+    Raises:
+        SessionNotFound: Your move: there is none.
+        Exception: As of `resume_session`.
+    """
+    find = partial(latest_of, store) if wanted == LATEST else partial(find_one, store, wanted, "")
+    return await _resume(supervisor, store, await outside.offload(find), choices)
+
+
+async def _resume(
+    supervisor: SessionSupervisor, store: Store, found: StoredSession, choices: Choices | None
+) -> ComeBack:
+    given: dict[str, Any] = {"scope": found.scope}
+    if choices is not None:
+        opts = decide_provider_options(choices)
+        given |= {"provider_opts": opts} if opts else {}
+        given |= {"model": choices.model} if choices.model is not None else {}
+    before = await outside.offload(state_of, store, found)
+    session = await supervisor.resume_session(found.session, **given)
+    data = before.state.data
+    snapshot = snapshot_of(before.state.phase, data, found.written_at_ms)
+    waiting = tuple(Piece("err", f"(waits) {_first_words(one.content)}\n") for one in snapshot.queued)
+    return ComeBack(
+        session=session,
+        after=data.seq,
+        shown=(*conversation(data.history.since(0)), *waiting),
+        running=None if data.cycle is None else data.cycle.ref,
+        queued=snapshot.status.queued,
+    )
+
+
+def _first_words(content: Sequence[object]) -> str:
+    return shorten(" ".join(block.text for block in content if isinstance(block, Text)))
+
+
+def asked_again(status: Status) -> tuple[Event, ...]:
+    """Give what a session waits for as if it were asked now: the same calls, and the same questions."""
+    approvals = [ApprovalRequired(approval=one) for one in status.all_approvals]
+    return (*approvals, *map(_asked, status.all_questions))
+
+
+def _asked(question: Question) -> Event:
+    return AskUser(
+        ref=question.ref,
+        question=question.question,
+        options=question.options,
+        schema=question.schema,
+        url=question.url,
+    )
+
+
+# --- `agentrail sessions recover`
+
+
+async def recover_sessions(session: str | None, place: StorePlace) -> Exit:
+    """Bring sessions back, let them work until they are done or wait for people, and show it.
+
+    Args:
+        session: The id of one; None for all that had work.
+        place: Where they are.
+
+    Raises:
+        AgentrailError: The store cannot be opened, or there is no such session.
+
+    Cancellation: What is back leaves, as when a supervisor is closed.
+    """
+    if place.store == "memory:":
+        raise OptionError(["store is 'memory:', which holds nothing that could be recovered: name a file"])
+    screen, transcript = DirectScreen(), Transcript(look_of_process())
+
+    async def tell(text: str) -> None:
+        await screen.write(transcript.note(text))
+
+    options = KeepingOptions(store=place.store, data_dir=place.data_dir)
+    failed = 0
+    async with kept_store(options, tell, is_needed=True) as opened:
+        assert opened is not None  # noqa: S101 - it was needed
+        if session is None:
+            filters = Filters(only_roots=True, has_ended=False)
+            roots = await outside.offload(lambda: tuple(all_sessions(opened, filters)))
+            working = {one.session for one in await outside.offload(opened.orphans, 10_000)}
+            found = tuple(one for one in roots if one.session in working)
+        else:
+            found = (await outside.offload(find_one, opened, session, place.scope),)
+        async with open_supervisor(store=opened, revive=built_in_code) as supervisor:
+            for one in found:
+                try:
+                    await _recover(supervisor, opened, one, screen, transcript)
+                except AgentrailError as error:
+                    failed += 1
+                    await tell(f"{one.session} did not come back: {describe_error(error)}")
+    say(f"{len(found) - failed} of {len(found)} sessions came back")
+    return Exit.FAILED if failed else Exit.DONE
+
+
+async def _recover(
+    supervisor: SessionSupervisor,
+    store: Store,
+    found: StoredSession,
+    screen: DirectScreen,
+    transcript: Transcript,
+) -> None:
+    back = await _resume(supervisor, store, found, None)
+    async with back.session.subscribe(after=back.after, buffer=100_000) as events:
+        seen = back.after
+        while True:
+            status = await back.session.status()
+            rests = status.suspended or (status.phase == "idle" and not status.tearing_down)
+            if rests and seen >= status.last_seq:
+                break
+            event = await anext(events)
+            seen = seen if event.meta is None or event.meta.ephemeral else event.meta.seq
+            await screen.write(transcript.feed(event))
+    for asked in asked_again(await back.session.status()):
+        await screen.write(transcript.feed(asked))

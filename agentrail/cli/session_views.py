@@ -1,0 +1,226 @@
+"""Stored sessions as text, for people: a row of a list, a cycle as a tree, a record as a line. Plain functions; no store enters."""
+
+import datetime
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from agentrail import events
+from agentrail.abc.store import StoredSession
+from agentrail.cli.notices import notice_of, show_decision, show_milliseconds
+from agentrail.cli.rendering import Piece, first_line, on_one_line, show_arguments
+from agentrail.core.journal.record import Record
+from agentrail.core.journal.replaying import ReplayStep
+from agentrail.core.protocol.effects import Publish
+from agentrail.core.session.projection import Status
+from agentrail.events import Event
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    Message,
+    Text,
+    TokenUsage,
+    ToolCall,
+    ToolMessage,
+    UserBlock,
+    UserMessage,
+)
+
+_SHORT: Final = 72
+
+# --- a list
+
+
+def standing_word(stored: StoredSession, *, is_owned: bool) -> str:
+    """Say in a word or two how a session stands. That it runs follows from a living owner, never from what is stored."""
+    standing = stored.standing
+    if standing.has_ended:
+        return "ended"
+    if standing.waits_for:
+        return "waits for you"
+    if standing.is_working:
+        return "running" if is_owned else "interrupted"
+    return "open" if is_owned else "idle"
+
+
+def show_rows(sessions: Sequence[tuple[StoredSession, str]]) -> Iterator[str]:
+    """Draw a list of sessions, each with the word for how it stands."""
+    names = [_name_of(stored) for stored, _ in sessions]
+    width = max((len(name) for name in names), default=0)
+    for name, (stored, word) in zip(names, sessions, strict=True):
+        line = f"{name:<{width}}  {word:<13}  {moment(stored.written_at_ms)}  {stored.tail.seq:>6} records"
+        title = shorten(stored.standing.title)
+        yield f"{line}  {title}".rstrip()
+
+
+def _name_of(stored: StoredSession) -> str:
+    return f"{stored.scope}/{stored.session}" if stored.scope else stored.session
+
+
+def row_as_json(stored: StoredSession, word: str) -> str:
+    """Write a row as a line of JSON."""
+    forked = None if stored.forked_from is None else list(stored.forked_from)
+    return json.dumps(
+        {
+            "session": stored.session,
+            "scope": stored.scope,
+            "root": stored.root,
+            "parent": stored.parent or None,
+            "forked_from": forked,
+            "stands": word,
+            "waits_for": stored.standing.waits_for,
+            "records": stored.tail.seq,
+            "first_record": stored.first_seq,
+            "events": stored.events,
+            "opened_at_ms": stored.opened_at_ms,
+            "written_at_ms": stored.written_at_ms,
+            "title": stored.standing.title,
+        },
+        ensure_ascii=False,
+    )
+
+
+# --- a conversation
+
+
+def conversation(messages: Iterable[Message]) -> Iterator[Piece]:
+    """Show what was said so far, as the chat showed it when it was said."""
+    for message in messages:
+        match message:
+            case UserMessage(content=content, origin=origin):
+                mark = ">" if origin == "prompt" else f"({origin})"
+                yield Piece("out", f"{mark} {_words(content)}\n")
+            case AssistantMessage() as said:
+                if said.text:
+                    yield Piece("out", said.text if said.text.endswith("\n") else f"{said.text}\n")
+                for call in said.calls:
+                    yield Piece("err", f"→ {call.name}({_arguments(call)})\n")
+            case ToolMessage(results=results):
+                for result in results:
+                    first, more = first_line(result.words)
+                    mark = "✗" if result.is_error else "✓"
+                    behind = f" (+{more} lines)" if more else ""
+                    yield Piece("err", f"  {mark} {first}{behind}\n")
+
+
+def _arguments(call: ToolCall) -> str:
+    return shorten(call.malformed or "") if call.arguments is None else show_arguments(call.arguments)
+
+
+def _words(content: Iterable[UserBlock]) -> str:
+    return " ".join(
+        block.text if isinstance(block, Text) else f"[{type(block).__name__.lower()}]" for block in content
+    )
+
+
+# --- cycles as trees
+
+
+class CycleTree:
+    """Draws the cycles of a session from its steps: times, tokens, cost, tools, gates, what plugins answered."""
+
+    def __init__(self) -> None:
+        """Begin before the first cycle."""
+        self._cycles = 0
+        self._turns = 0
+        self._asked_for: dict[str, str] = {}
+        self._began: dict[CallId, int] = {}
+        self._cycle_at_ms = 0
+
+    def feed(self, step: ReplayStep) -> Iterator[str]:
+        """Give the lines of one step."""
+        for asked in step.asked:
+            if asked.answer != "Continue":
+                yield f"    plugin {asked}"
+        for effect in step.walked.effects:
+            if isinstance(effect, Publish) and not (effect.event.meta is None or effect.event.meta.ephemeral):
+                yield from self._lines(effect.event, effect.event.meta.at_ms)
+
+    def _lines(self, event: Event, at_ms: int) -> Iterator[str]:
+        match event:
+            case (
+                events.PromptReceived(ref=ref, content=content)
+                | events.PromptQueued(ref=ref, content=content)
+            ):
+                self._asked_for[ref] = _words(content)
+            case events.AgentStart(ref=ref):
+                self._cycles, self._turns, self._cycle_at_ms = self._cycles + 1, 0, at_ms
+                yield f"cycle {self._cycles}  {moment(at_ms)}  {shorten(self._asked_for.pop(ref, ''))}".rstrip()
+            case events.RequestStart(model=model, messages=messages, attempt=attempt):
+                self._turns += attempt == 1
+                again = f", attempt {attempt}" if attempt > 1 else ""
+                yield f"  turn {self._turns}  {model}, {messages} messages{again}"
+            case events.ResponseComplete(message=message, usage=usage):
+                said = shorten(message.text) or "no words"
+                yield f"    said {said}  ({show_usage(usage)})"
+            case events.ToolExecutionStart(name=name, call_id=call_id, arguments=arguments):
+                self._began[call_id] = at_ms
+                yield f"    → {name}({show_arguments(arguments)})"
+            case events.ToolExecutionEnd(name=name, call_id=call_id, result=result):
+                mark = "✗" if result.is_error else "✓"
+                took = show_milliseconds(at_ms - self._began.pop(call_id, at_ms))
+                yield f"    {mark} {name}: {first_line(result.words)[0]}  ({took})"
+            case events.ToolBlocked(name=name, reason=reason, by=by):
+                yield f"    ✗ {name} was blocked by {by}: {shorten(reason)}"
+            case events.ApprovalResolved(approval=approval, status=status, by=by):
+                yield f"    gate {approval.tool}: {status} by {by}"
+            case events.SessionRecovered(decisions=decisions):
+                yield f"  recovered  {moment(at_ms)}"
+                yield from (f"    {show_decision(one)}" for one in decisions)
+            case events.AgentEnd(stop_reason=reason, usage=usage):
+                yield f"  done ({reason}) in {show_milliseconds(at_ms - self._cycle_at_ms)}, {show_usage(usage)}"
+            case _:
+                notice = notice_of(event)
+                if notice is not None:
+                    yield f"  {on_one_line(notice)}"
+
+
+def show_usage(usage: TokenUsage) -> str:
+    """Say in a few words what something used."""
+    cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.4f}"
+    return f"{usage.input} tokens in, {usage.output} out{cost}"
+
+
+def show_head(stored: StoredSession, word: str) -> Iterator[str]:
+    """Say what a store knows of a session."""
+    yield f"session   {_name_of(stored)}  {word}"
+    yield f"opened    {moment(stored.opened_at_ms)}"
+    yield f"written   {moment(stored.written_at_ms)}, {stored.tail.seq} records, {stored.events} events"
+    if stored.parent:
+        yield f"works for {stored.parent}"
+    if stored.forked_from is not None:
+        yield f"forked    from {stored.forked_from[0]} at {stored.forked_from[1]}"
+
+
+def show_waits(status: Status, waiting: Sequence[str]) -> Iterator[str]:
+    """Say what a session is at, behind its last record."""
+    yield f"model     {status.model}"
+    yield f"used      {show_usage(status.usage)}"
+    yield from (f"waits for {line}" for line in waiting)
+    if status.queued:
+        yield f"queued    {len(status.queued)} prompts"
+
+
+# --- records
+
+
+def show_record(record: Record) -> Iterator[str]:
+    """Show a record: its number, owner, time and kind, and below it what was decided. No word of a conversation is in it."""
+    yield f"{record.seq:>6}  {moment(record.at_ms)}  epoch {record.epoch}  {record.kind}  events {record.events}"
+    for line in record.does.split("\n") if record.does else ():
+        yield f"        {line}"
+
+
+# --- parts of lines
+
+
+def moment(at_ms: int) -> str:
+    """Show a time, in UTC."""
+    at = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
+    return f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def shorten(text: str) -> str:
+    """Show the beginning of a text on one line."""
+    line = on_one_line(text)
+    return line if len(line) <= _SHORT else f"{line[: _SHORT - 1]}…"

@@ -1,0 +1,349 @@
+"""`agentrail sessions`: what a store holds, read beside a process that writes it; and what changes it: `recover`, `delete`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Final
+
+import trio
+from cyclopts import App, Parameter, validators
+
+from agentrail import outside
+from agentrail.abc.store import Filters, Store, StoredSession
+from agentrail.cli import people
+from agentrail.cli.exits import Exit
+from agentrail.cli.journals import compare, damage_of, live_again, load, tell_causes, walk_through
+from agentrail.cli.logs import send_logs_to_stderr
+from agentrail.cli.notices import show_decision
+from agentrail.cli.output import write_error
+from agentrail.cli.resuming import recover_sessions
+from agentrail.cli.session_views import (
+    CycleTree,
+    row_as_json,
+    show_head,
+    show_record,
+    show_rows,
+    show_waits,
+    standing_word,
+)
+from agentrail.cli.stored import (
+    USUAL_PLACE,
+    Owners,
+    StorePlace,
+    all_sessions,
+    answer,
+    find_one,
+    reading,
+    records_of,
+    say,
+    sources_of,
+    state_of,
+    writing,
+)
+from agentrail.core.journal.lines import encode_line
+from agentrail.core.journal.record import Record
+from agentrail.core.journal.replaying import steps
+from agentrail.core.session.projection import status_of
+from agentrail.core.session.recovery import decisions_of
+from agentrail.errors import OptionError
+from agentrail.stores.sqlite import SqliteStore
+
+app: Final = App(name="sessions", result_action="return_value")
+
+SessionArgument = Annotated[str, Parameter(help="The id of the session, as `sessions list` shows it.")]
+JsonLines = Annotated[
+    bool, Parameter(name="--json", help="Print one JSON object per line.", negative="", show_default=False)
+]
+
+
+@app.command(
+    name="list", help="List the stored sessions: which run, which wait for you, which were interrupted."
+)
+def list_sessions(
+    *,
+    every: Annotated[
+        bool,
+        Parameter(
+            name="--all",
+            help="List sub-agents and sessions that have ended too.",
+            negative="",
+            show_default=False,
+        ),
+    ] = False,
+    json: JsonLines = False,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """List sessions; see the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        with reading(place) as opened:
+            owners = Owners.of(opened)
+            filters = Filters() if every else Filters(only_roots=True, has_ended=False)
+            found = [
+                (one, standing_word(one, is_owned=owners.owns(one))) for one in all_sessions(opened, filters)
+            ]
+        found.sort(key=lambda pair: pair[0].written_at_ms, reverse=True)
+        for line in (row_as_json(*row) for row in found) if json else show_rows(found):
+            say(line)
+        if not found:
+            write_error("there is no session; --all lists those that have ended too")
+        return Exit.DONE
+
+    return answer(work)
+
+
+@app.command(help="Show what a session did: its cycles as trees with times, tokens, cost, tools and gates.")
+def show(
+    session: SessionArgument,
+    *,
+    json: JsonLines = False,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Show a session; see the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        with reading(place) as opened:
+            found = find_one(opened, session, place.scope)
+            word = standing_word(found, is_owned=Owners.of(opened).owns(found))
+            if json:
+                say(row_as_json(found, word))
+                return Exit.DONE
+            for line in show_head(found, word):
+                say(line)
+            tree = CycleTree()
+            last = None
+            for step in steps(records_of(opened, found), sources_of(found.session, opened.blob)):
+                last = step.walked.after
+                for line in tree.feed(step):
+                    say(line)
+            assert last is not None  # noqa: S101 - a journal has a first record
+            status = status_of(last.phase, last.data, found.written_at_ms)
+            for line in show_waits(status, people.show_waiting(status)):
+                say(line)
+        return Exit.DONE
+
+    return answer(work)
+
+
+@app.command(
+    help="Print the records of a session, a line each and what was decided below: no word of the conversation."
+)
+def trace(
+    session: SessionArgument,
+    *,
+    after: Annotated[
+        int, Parameter(help="Begin behind this record.", validator=validators.Number(gte=0))
+    ] = 0,
+    limit: Annotated[
+        int | None, Parameter(help="How many at most.", validator=validators.Number(gte=1))
+    ] = None,
+    json: Annotated[
+        bool,
+        Parameter(
+            name="--json",
+            help="Print whole records, contents included, one JSON object per line.",
+            negative="",
+            show_default=False,
+        ),
+    ] = False,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Print records; see the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        with reading(place) as opened:
+            found = find_one(opened, session, place.scope)
+            for record in _some_records(opened, found, after, limit):
+                for line in [encode_line(record).decode().rstrip("\n")] if json else show_record(record):
+                    say(line)
+        return Exit.DONE
+
+    return answer(work)
+
+
+def _some_records(store: Store, found: StoredSession, after: int, limit: int | None) -> Iterator[Record]:
+    left = limit
+    while left is None or left > 0:
+        page = store.read(found.scope, found.session, after, 1000 if left is None else min(left, 1000))
+        if not page:
+            return
+        yield from page
+        after = page[-1].seq
+        left = None if left is None else left - len(page)
+
+
+@app.command(
+    help="""Live a session again from its journal, without a network, and compare it with what was recorded.
+
+    JOURNAL is the id of a stored session, or a file with a journal as lines of JSON. Exit codes: 0 all is as it was, 1 it differs,
+    2 there is no such journal."""
+)
+def replay(  # noqa: PLR0913 - an option each
+    journal: Annotated[str, Parameter(help="The id of a session, or a file.")],
+    other: Annotated[
+        str | None, Parameter(help="With --diff: the one to compare it with.", show_default=False)
+    ] = None,
+    *,
+    explained: Annotated[
+        bool,
+        Parameter(
+            name="--explain",
+            help="Tell who caused what: each record, what had begun it, the plugins that were asked, what came of it.",
+            negative="",
+            show_default=False,
+        ),
+    ] = False,
+    step: Annotated[
+        bool,
+        Parameter(
+            help="Walk through it, one record for each Enter; q leaves.", negative="", show_default=False
+        ),
+    ] = False,
+    diff: Annotated[
+        bool, Parameter(help="Show where two journals part.", negative="", show_default=False)
+    ] = False,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Replay; see the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        if diff != (other is not None):
+            raise OptionError(["--diff compares two journals: expected agentrail sessions replay --diff A B"])
+        loaded = load(journal, place)
+        if other is not None:
+            return compare(loaded, load(other, place))
+        if step:
+            return walk_through(loaded)
+        return tell_causes(loaded) if explained else live_again(loaded)
+
+    return answer(work)
+
+
+@app.command(
+    help="""Go on with sessions whose process was killed: what was at work is decided, and told.
+
+    Without an id all that had work. --dry-run only says what would be decided. Exit codes: 0 done, 1 some did not come back, 2 there
+    is no such session, or another process writes the store."""
+)
+def recover(
+    session: Annotated[str | None, Parameter(help="The id of a session.", show_default=False)] = None,
+    *,
+    dry_run: Annotated[
+        bool,
+        Parameter(help="Say what would be decided, and change nothing.", negative="", show_default=False),
+    ] = False,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Recover sessions; see the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        if not dry_run:
+            return trio.run(recover_sessions, session, place)
+        with reading(place) as opened:
+            for found in _to_recover(opened, session, place.scope):
+                for line in _would_decide(opened, found):
+                    say(line)
+        return Exit.DONE
+
+    return answer(work)
+
+
+def _to_recover(store: Store, session: str | None, scope: str) -> tuple[StoredSession, ...]:
+    if session is not None:
+        return (find_one(store, session, scope),)
+    return tuple(all_sessions(store, Filters(is_working=True, has_ended=False)))
+
+
+def _would_decide(store: Store, found: StoredSession) -> Iterator[str]:
+    revived = state_of(store, found)
+    data = revived.state.data
+    decisions = list(decisions_of(data, frozenset(revived.begun), int(outside.wall() * 1000)))
+    yield (
+        f"{found.session}: {len(decisions)} things are open"
+        if decisions
+        else f"{found.session}: nothing is open"
+    )
+    yield from (f"  {show_decision(one)}" for one in decisions)
+
+
+@app.command(
+    help="""Look whether what is stored is as it was written: each record, large value and snapshot, and the file.
+
+    Exit codes: 0 it is, 1 something is damaged, 2 there is no such session or store."""
+)
+def check(
+    session: Annotated[
+        str | None, Parameter(help="The id of a session; without it all are looked at.", show_default=False)
+    ] = None,
+    *,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Check sessions; see the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        with reading(place) as opened:
+            one = None if session is None else find_one(opened, session, place.scope)
+            found = all_sessions(opened, Filters()) if one is None else iter((one,))
+            count, damaged = 0, 0
+            for stored in found:
+                count += 1
+                damage = damage_of(opened, stored)
+                if damage is not None:
+                    damaged += 1
+                    say(damage if stored.session in damage else f"{stored.session}: {damage}")
+            if one is None and isinstance(opened, SqliteStore):
+                opened.check_file()
+        say(
+            f"{count} sessions were looked at, {damaged} are damaged"
+            if damaged
+            else f"{count} sessions are as they were written"
+        )
+        return Exit.FAILED if damaged else Exit.DONE
+
+    return answer(work)
+
+
+@app.command(
+    help="Delete a session with its sub-agents; what stood there is overwritten. No process may write the store meanwhile."
+)
+def delete(
+    session: SessionArgument,
+    *,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Delete a session; see the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        with reading(place) as opened:  # so that no store is made where there is none, and near ids are named
+            found = find_one(opened, session, place.scope)
+        with writing(place) as opened:
+            size = opened.delete(found.scope, found.session)
+        say(f"deleted {session}: {size} bytes")
+        return Exit.DONE
+
+    return answer(work)
+
+
+@app.command(help="Copy the whole store to a new file, also while a process writes it.")
+def backup(
+    file: Annotated[Path, Parameter(help="A file that is not there yet.")],
+    *,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Back a store up; see the help above."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        with reading(place) as opened:
+            assert isinstance(opened, SqliteStore)  # noqa: S101 - no other store can be opened to read
+            size = opened.back_up(file)
+        say(f"{file}: {size} bytes; read it with --store sqlite:{file}")
+        return Exit.DONE
+
+    return answer(work)

@@ -1,0 +1,287 @@
+"""Stores as commands use them: the options that name one, reading beside a process that writes, and what a journal comes to.
+
+Nothing here writes to a store, and nothing carries out an effect.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+from attrs import frozen
+from cyclopts import Parameter
+
+from agentrail.abc.store import Filters, Store, StoredSession
+from agentrail.cli.exits import Exit, describe_error
+from agentrail.cli.logs import Debug
+from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.core.journal.folding import GetBlob, Sources
+from agentrail.core.journal.record import Record
+from agentrail.errors import AgentrailError, SessionNotFound, StoreUnavailable, YourMove
+from agentrail.messages import SessionId
+from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.reviving import PluginFinder, Revived, read_after, revive
+from agentrail.stores.named import DATA_VARIABLE, find_data_directory, open_store
+from agentrail.stores.sqlite import SqliteStore
+from agentrail.stores.sqlite_files import writer_of
+
+DEFAULT_STORE: Final = "sqlite:"
+
+DataDirectory = Annotated[
+    Path | None,
+    Parameter(
+        name="--data-dir",
+        help=f"The data directory. Without it: {DATA_VARIABLE}, else agentrail in your directory for data.",
+    ),
+]
+
+
+@Parameter(name="*")
+@frozen(kw_only=True)
+class KeptIn:
+    """Where `run` and `chat` keep a session.
+
+    Attributes:
+        store: The name of the store; None for the usual one.
+        data_dir: The data directory; None for the usual one.
+    """
+
+    store: Annotated[
+        str | None,
+        Parameter(
+            help="Where the session is kept: sqlite:PATH, sqlite: for the file in the data directory, or memory: to keep nothing.",
+            show_default=False,
+        ),
+    ] = None
+    data_dir: DataDirectory = None
+
+
+@Parameter(name="*")
+@frozen(kw_only=True)
+class StorePlace:
+    """Where commands look for sessions.
+
+    Attributes:
+        store: The name of the store.
+        data_dir: The data directory; None for the usual one.
+        scope: That of a session that is named.
+        debug: Whether a crash is shown with its traceback.
+    """
+
+    store: Annotated[
+        str, Parameter(help="Where sessions are: sqlite:PATH, or sqlite: for the file in the data directory.")
+    ] = DEFAULT_STORE
+    data_dir: DataDirectory = None
+    scope: Annotated[
+        str, Parameter(help="The scope that the session was started in.", show_default=False)
+    ] = ""
+    debug: Debug = False
+
+
+USUAL_PLACE: Final = StorePlace()
+
+_PAGE: Final = 1_000
+
+
+@contextmanager
+def reading(place: StorePlace) -> Iterator[Store]:
+    """Open a store to be read, also beside a process that writes it.
+
+    Raises:
+        OptionError, StoreUnavailable, NotAStore, StoreTooNew: As of `open_store`.
+    """
+    with _closing(open_store(place.store, directory_of(place.data_dir), read_only=True)) as opened:
+        yield opened
+
+
+@contextmanager
+def writing(place: StorePlace) -> Iterator[Store]:
+    """Open a store to be changed.
+
+    Raises:
+        StoreInUse: Another process writes it; with the other errors of `reading`.
+    """
+    with _closing(open_store(place.store, directory_of(place.data_dir))) as opened:
+        yield opened
+
+
+@contextmanager
+def _closing(store: Store) -> Iterator[Store]:
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def directory_of(data_dir: Path | None) -> Path:
+    """Say where the data directory is.
+
+    Raises:
+        StoreUnavailable: Nothing says where.
+    """
+    return find_data_directory(os.environ) if data_dir is None else data_dir
+
+
+# --- finding sessions
+
+
+def all_sessions(store: Store, filters: Filters) -> Iterator[StoredSession]:
+    """Give all sessions of a store that filters let through, page by page."""
+    after: tuple[str, str] | None = None
+    while page := store.find(filters, after=after, limit=_PAGE):
+        yield from page
+        after = (page[-1].scope, page[-1].session)
+
+
+def find_one(store: Store, session: str, scope: str) -> StoredSession:
+    """Give one session.
+
+    Raises:
+        SessionNotFound: There is none of this id; the message has those that look like it.
+    """
+    found = store.get(scope, SessionId(session))
+    if found is not None:
+        return found
+    nearest: tuple[str, ...] = ()
+    try:
+        store.read(scope, SessionId(session), 0, 1)
+    except SessionNotFound as error:
+        nearest = error.nearest
+    like = f"; like it are {', '.join(map(repr, nearest))}" if nearest else ""
+    message = f"there is no session {session!r}{like}: agentrail sessions list shows those there are"
+    raise SessionNotFound(message, nearest=nearest)
+
+
+def latest_of(store: Store) -> StoredSession:
+    """Give the session that was at work last and can be resumed.
+
+    Raises:
+        SessionNotFound: There is none.
+    """
+    filters = Filters(scope="", only_roots=True, has_ended=False)
+    latest = max(all_sessions(store, filters), key=lambda one: one.written_at_ms, default=None)
+    if latest is None:
+        message = "there is no session that could be resumed: agentrail chat without --resume begins one"
+        raise SessionNotFound(message)
+    return latest
+
+
+@frozen(kw_only=True)
+class Owners:
+    """Which nodes own sessions now, so that what runs is told by a live owner and by nothing that was stored.
+
+    Attributes:
+        alive: The ids of those that were heard of within the lease. Of a file: where the process that writes it is there, else none.
+    """
+
+    alive: frozenset[str]
+
+    @staticmethod
+    def of(
+        store: Store, *, lease_ms: int = 15_000, is_there: Callable[[int], bool] | None = None
+    ) -> "Owners":
+        """Look at the nodes of a store.
+
+        Args:
+            store: Which one.
+            lease_ms: For how long a node is taken for alive after it was heard of.
+            is_there: Whether a process is; that of this machine unless given.
+        """
+        if isinstance(store, SqliteStore):
+            pid = writer_of(store.path)
+            if pid is None or not (is_there or is_process_there)(pid):
+                return Owners(alive=frozenset())
+        now = store.now_ms()
+        return Owners(alive=frozenset(node.id for node in store.nodes() if now - node.seen_at_ms < lease_ms))
+
+    def owns(self, stored: StoredSession) -> bool:
+        """Whether a session has a living owner."""
+        return stored.node in self.alive
+
+
+def is_process_there(pid: int) -> bool:
+    """Whether there is a process of this number on this machine."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+# --- what a journal comes to
+
+
+def records_of(store: Store, stored: StoredSession) -> tuple[Record, ...]:
+    """Read a whole journal.
+
+    Raises:
+        Trimmed: Its beginning was dropped.
+        StoreUnavailable: It cannot be read now.
+    """
+    return read_after(store, stored.scope, stored.session, 0)
+
+
+def sources_of(session: SessionId, blob: GetBlob) -> Sources:
+    """Say where a fold finds the code of plugins, and large values: plugins are imported from where they were defined.
+
+    What may be imported is what Python finds, the current directory first, as with `agentrail plugins`.
+    """
+    watch, finder = _code_of(session)
+    return Sources(resolve=finder, ask=watch, blob=blob)
+
+
+def state_of(store: Store, stored: StoredSession) -> Revived:
+    """Say what a journal comes to, from its newest snapshot on.
+
+    Raises:
+        Unrevivable: A plugin is not there; the message names it.
+        JournalCorrupt, CodecError, PluginError, StoreUnavailable: It cannot be read.
+    """
+    watch, finder = _code_of(stored.session)
+    return revive(store, stored, finder, watch)
+
+
+def _code_of(session: SessionId) -> tuple[PluginWatch, PluginFinder]:
+    here = os.getcwd()  # noqa: PTH109 - `python -m` puts this very text there
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    watch, finder = PluginWatch(session, {}), PluginFinder({})
+    watch.find_others(finder)
+    return watch, finder
+
+
+# --- how commands over stores end
+
+
+def answer(work: Callable[[], Exit]) -> Exit:
+    """Do what a command does, and say what went wrong as a sentence.
+
+    Returns:
+        What the work says; `USAGE` where the command line or the machine must change, `FAILED` for other errors.
+    """
+    try:
+        return work()
+    except (YourMove, StoreUnavailable) as error:
+        write_error(describe_error(error))
+        return Exit.USAGE
+    except AgentrailError as error:
+        write_error(describe_error(error))
+    except OutputFailed as error:
+        write_error(f"{error}.")
+    except OutputClosed:
+        pass  # the reader that closed it knows
+    return Exit.FAILED
+
+
+def say(text: str) -> None:
+    """Write a line to stdout.
+
+    Raises:
+        OutputClosed: It is read no more.
+        OutputFailed: It cannot be written.
+    """
+    write_all(1, f"{text}\n".encode("utf-8", "replace"))

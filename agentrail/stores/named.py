@@ -1,0 +1,154 @@
+"""Which store a name stands for: `memory:`, `sqlite:`, `sqlite:PATH`; and where the data directory is. Environments are given, not read."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from agentrail import outside
+from agentrail.abc.store import Store
+from agentrail.errors import OptionError
+from agentrail.stores.memory import MemoryStore
+from agentrail.stores.sqlite import SqliteStore
+from agentrail.stores.sqlite_files import make_data_directory, no_store_at
+
+DATA_VARIABLE: Final = "AGENTRAIL_DATA_DIR"
+"""Names the data directory, where it is not the usual one."""
+
+FILE_NAME: Final = "sessions.db"
+"""The file of `sqlite:` in the data directory."""
+
+NAMES: Final = "'memory:', 'sqlite:' or 'sqlite:PATH'"
+"""What a store may be called."""
+
+
+def find_data_directory(environ: Mapping[str, str]) -> Path:
+    """Say where agentrail keeps what it keeps: `AGENTRAIL_DATA_DIR`, else `agentrail` in the user's directory for data.
+
+    Args:
+        environ: Variables; of these `AGENTRAIL_DATA_DIR`, `XDG_DATA_HOME` and `HOME` are looked at.
+
+    Raises:
+        StoreUnavailable: None of them says where; the message names `--data-dir`.
+    """
+    if environ.get(DATA_VARIABLE):
+        return Path(environ[DATA_VARIABLE]).expanduser()
+    if environ.get("XDG_DATA_HOME"):
+        return Path(environ["XDG_DATA_HOME"]) / "agentrail"
+    if environ.get("HOME"):
+        return Path(environ["HOME"]) / ".local" / "share" / "agentrail"
+    reason = f"none of {DATA_VARIABLE}, XDG_DATA_HOME and HOME says where"
+    raise no_store_at(Path(FILE_NAME), reason)
+
+
+def path_of_store(name: str, data_directory: Path) -> Path | None:
+    """Say which file a name stands for; None for `memory:`, which has none.
+
+    Args:
+        name: Such as `sqlite:`.
+        data_directory: Where `sqlite:` has its file.
+
+    Raises:
+        OptionError: Your move: it stands for nothing; the message has what would.
+    """
+    scheme, colon, rest = name.partition(":")
+    if name == "memory:":
+        return None
+    if scheme == "sqlite" and colon:
+        return Path(rest).expanduser() if rest else data_directory / FILE_NAME
+    if scheme in {"postgres", "postgresql"} and colon:
+        fault = f"store is {name!r}: stores of many machines, postgres://…, come with a later version; expected {NAMES}"
+        raise OptionError([fault])
+    raise OptionError([f"store is {name!r}: expected {NAMES}"])
+
+
+def open_store(name: str, data_directory: Path, *, read_only: bool = False) -> Store:
+    """Open the store that a name stands for; the caller closes it. This blocks: the disk is asked.
+
+    Args:
+        name: As of `path_of_store`.
+        data_directory: Is made where it is not there, with the mode 0700, unless it is opened to read.
+        read_only: Whether it is opened beside a process that writes.
+
+    Raises:
+        OptionError: Your move: the name stands for nothing; or `memory:` was to be read, which is empty.
+        StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: As of `SqliteStore`.
+    """
+    path = path_of_store(name, data_directory)
+    if path is None:
+        if read_only:
+            raise OptionError(
+                [
+                    "store is 'memory:', which holds nothing that could be read: name a file, as in 'sqlite:PATH'"
+                ]
+            )
+        return MemoryStore()
+    if path.parent == data_directory and not read_only:
+        make_data_directory(data_directory)
+    return SqliteStore(os.fspath(path), read_only=read_only)
+
+
+MIN_PATIENCE_SECONDS: Final = 0.1
+
+
+def faults_of_keeping(store: object, store_patience: object, resume: object) -> list[str]:
+    """Say what is wrong with how sessions are to be kept.
+
+    Args:
+        store: A name, a store, or None.
+        store_patience: In seconds.
+        resume: Which sessions come back.
+    """
+    faults: list[str] = []
+    if isinstance(store, str):
+        try:
+            path_of_store(store, Path())
+        except OptionError as error:
+            faults += error.faults
+    elif store is not None and not hasattr(store, "append"):
+        faults.append(f"store is {store!r:.80}: expected {NAMES}, or a store")
+    is_number = isinstance(store_patience, int | float) and not isinstance(store_patience, bool)
+    if not is_number or not MIN_PATIENCE_SECONDS <= store_patience < float("inf"):  # type: ignore[operator]  # a number by then
+        faults.append(
+            f"store_patience is {store_patience!r:.80}: expected finite seconds from {MIN_PATIENCE_SECONDS:g}"
+        )
+    if resume not in ("none", "working", "all"):
+        faults.append(f"resume is {resume!r:.80}: expected 'none', 'working' or 'all'")
+    elif resume != "none" and store is None:
+        faults.append(f"resume is {resume!r}, and there is no store: give one, such as store='sqlite:'")
+    return faults
+
+
+@asynccontextmanager
+async def opened_store(
+    store: str | Store | None, data_directory: Path | None, environ: Mapping[str, str]
+) -> AsyncIterator[Store | None]:
+    """Open the store that is named, in a worker thread, for a block.
+
+    Args:
+        store: As of `path_of_store`; one that is open already stays so; None for none.
+        data_directory: The data directory; None for that of the environment.
+        environ: As of `find_data_directory`.
+
+    Raises:
+        OptionError, StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: As of `open_store`.
+
+    Cancellation: What is being opened is opened and closed again, shielded.
+    """
+    if not isinstance(store, str):
+        yield store
+        return
+    if store == "memory:":
+        yield MemoryStore()
+        return
+    directory = find_data_directory(environ) if data_directory is None else data_directory
+    opened = await outside.offload(partial(open_store, store, directory))
+    try:
+        yield opened
+    finally:
+        with trio.CancelScope(shield=True):
+            await outside.offload(opened.close)
