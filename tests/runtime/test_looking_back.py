@@ -375,7 +375,7 @@ async def test_a_session_that_works_for_another_has_no_branches(store):
             await session.prompt("Go")
             await until(events, ToolExecutionStart)
         with trio.fail_after(10):
-            while len(supervisor.sessions()) < 2:
+            while len(supervisor.sessions()) < 2:  # noqa: ASYNC110 - it begins when its parent wants it
                 await trio.sleep(0.01)
         child = supervisor.sessions()[1]
         for branch in (child.fork, lambda: child.rewind(1)):
@@ -561,7 +561,7 @@ async def test_what_was_trimmed_is_said_by_its_first_number():
             lambda: session.fork(2),
             lambda: session.rewind(2),
             lambda: session.fork(turn=1),
-            lambda: session.journal(),
+            session.journal,
         ):
             with pytest.raises(Trimmed) as raised:
                 await call()
