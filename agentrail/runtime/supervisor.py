@@ -54,6 +54,7 @@ from agentrail.runtime.crashes import (
 )
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.ending import stop_quietly
+from agentrail.runtime.exporting_door import ExportingDoor
 from agentrail.runtime.fan_in import EVERY, FanIn, ManySubscription
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
@@ -106,7 +107,7 @@ BRANCH: Final = SupervisorFlags(
 )
 
 
-class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, SessionsBelow):
+class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor, SessionsBelow):
     """Owns sessions: a crash of one touches no other, and none outlives its supervisor."""
 
     providers: ProviderProfiles
