@@ -1,5 +1,7 @@
 """What a person is told about a session on a line of its own."""
 
+from typing import get_args
+
 import msgspec
 import pytest
 
@@ -24,8 +26,14 @@ ASKED = QuestionRef("q")
 
 TOLD = [
     (
-        events.SessionRecovered(decisions=()),
-        "the session was rebuilt from its journal; 0 things were still open",
+        events.SessionRecovered(
+            decisions=(
+                events.RecoveryDecision(open="tool", id="c", name="shell", decision="unknown"),
+                events.RecoveryDecision(open="prompt", id="p-1", decision="kept"),
+            )
+        ),
+        "the session was cut off, and is back: the tool shell is not run again: whether it took effect is not known; "
+        "a prompt that waits is as it was",
     ),
     (events.EventsLost(from_seq=3, to_seq=9), "what happened from event 3 to 9 is kept no longer"),
     (events.PromptRejected(ref=PromptRef("p"), reason="no names"), "the prompt was refused: no names"),
@@ -78,6 +86,16 @@ TOLD = [
         "the plugin Audit failed: busy",
     ),
 ]
+
+
+def test_each_thing_that_can_be_open_has_its_words():
+    """No decision of a recovery is without a sentence; where nothing was open there is nothing to say."""
+    fields = {one.name: get_args(one.type) for one in msgspec.structs.fields(events.RecoveryDecision)}
+    for what in fields["open"]:
+        for decision in fields["decision"]:
+            made = events.RecoveryDecision(open=what, id="1", decision=decision)
+            assert notice_of(events.SessionRecovered(decisions=(made,)))
+    assert notice_of(events.SessionRecovered(decisions=())) is None
 
 
 @pytest.mark.parametrize(("event", "notice"), TOLD, ids=lambda part: KINDS.get(type(part), ""))
