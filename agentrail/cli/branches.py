@@ -10,14 +10,13 @@ from agentrail.abc.store import Store, StoredSession
 from agentrail.cli.exits import Exit
 from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.cli.output import write_all
+from agentrail.cli.sessions import SessionArgument
 from agentrail.cli.stored import USUAL_PLACE, StorePlace, answer, find_one, reading, say, sources_of, writing
 from agentrail.errors import OptionError
 from agentrail.messages import SessionId
 from agentrail.runtime.exporting import export_stored, fork_stored, import_stored, render_markdown
 from agentrail.runtime.past import Journal
 from agentrail.runtime.reviving import PluginFinder
-
-SessionArgument = Annotated[str, Parameter(help="The id of the session, as `sessions list` shows it.")]
 
 
 def fork(

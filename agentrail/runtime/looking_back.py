@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol, TypeVar, Unpack, cast
+from typing import Any, Protocol, Self, TypeVar, Unpack, cast
 
 import msgspec
 import trio
@@ -23,7 +23,7 @@ from agentrail.runtime.session import SessionCell
 
 T = TypeVar("T")
 
-MAX_ENTRIES = 10_000
+MAX_RECORDS_AT_ONCE = 10_000
 """How many records one call of `journal` gives at most."""
 
 _MAX_TRIES = 5
@@ -86,8 +86,8 @@ class LookingBackHandle(AskingHandle):
             if type(after) is int and after >= 0
             else f"after is {after!r}: expected a whole number from 0",
             None
-            if type(limit) is int and 1 <= limit <= MAX_ENTRIES
-            else f"limit is {limit!r}: expected a whole number from 1 to {MAX_ENTRIES}",
+            if type(limit) is int and 1 <= limit <= MAX_RECORDS_AT_ONCE
+            else f"limit is {limit!r}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}",
         )
         await trio.lowlevel.checkpoint()
         return await self._branching().look_back(self._cell, lambda journal: journal.entries(after, limit))
@@ -119,7 +119,7 @@ class LookingBackHandle(AskingHandle):
         turn: int | None = None,
         model: str | Provider | None = None,
         **options: Unpack[SessionKeywords],
-    ) -> Any:
+    ) -> Self:
         """Begin a session that goes on from a record of this one, in a journal of its own. This one goes on as it is.
 
         It has the conversation, the state of the plugins and what was spent, as they were. What was open there ends in it as not in
