@@ -13,6 +13,7 @@ from agentrail.core.journal.record import Record, Tail, sealed
 from agentrail.core.journal.recording import opened_draft
 from agentrail.core.protocol.signals import Recovered
 from agentrail.errors import AgentrailError, CodecError, OptionError, StoreUnavailable
+from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.session import SessionCell
@@ -44,6 +45,9 @@ class _Unheard:
 
 
 _BEAT_SECONDS: Final = 5.0
+
+MAX_FOLDS: Final = 4
+"""How many journals are folded at a time for those who look back: each takes a thread, and a processor."""
 
 
 def _engine() -> str:
@@ -83,6 +87,7 @@ class Keeping:
         self._outside = outside or current()
         self.store: Store = store
         self.writer: Writer = Writer(store, patience_seconds=patience_seconds, outside=self._outside)
+        self._folds = trio.CapacityLimiter(MAX_FOLDS)
         self.node: Node = Node(id=f"n-{self._outside.ids(8)}", version=ENGINE)
 
     async def open(self, nursery: trio.Nursery) -> None:
@@ -106,8 +111,12 @@ class Keeping:
         """
         await self.writer.wait_empty()
 
-    async def begin(self, cell: SessionCell) -> None:
+    async def begin(self, cell: SessionCell, *, forked_from: tuple[SessionId, int] | None = None) -> None:
         """Begin the journal of a session, which returns when that is durable.
+
+        Args:
+            cell: The session.
+            forked_from: Which session it is a fork of, and at which number; None for none.
 
         Raises:
             AlreadyExists: Your move: the store has a session of this id.
@@ -116,7 +125,7 @@ class Keeping:
 
         Cancellation: Nothing was begun; what the store may have of it is deleted.
         """
-        opening, tail = self._opening_of(cell)
+        opening, tail = self._opening_of(cell, forked_from)
         await self._create(opening)
         self.keep(cell, tail)
 
@@ -158,6 +167,13 @@ class Keeping:
             return function()
         return await self._outside.offload(function, abandon_on_cancel=True)
 
+    async def fold(self, function: Callable[[], T]) -> T:
+        """Let a function read and fold a journal in a worker thread, a few at a time.
+
+        Cancellation: At once; what it comes to is thrown away.
+        """
+        return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._folds)
+
     def leave(self, cell: SessionCell) -> None:
         """Let go of a session of which nothing acts any more: a tree has no owner then, when all of its records are written."""
         journal = cell.journal
@@ -167,12 +183,18 @@ class Keeping:
         if len(config.path) == 1:
             self.writer.post(partial(self.store.release, self.node.id, config.scope, config.session_id))
 
-    def _opening_of(self, cell: SessionCell) -> tuple[Opening, Tail]:
+    def _opening_of(
+        self, cell: SessionCell, forked_from: tuple[SessionId, int] | None
+    ) -> tuple[Opening, Tail]:
         config = cell.state.data.config
         path = config.path
         try:
             draft = opened_draft(
-                cell.state, at_ms=now_ms(), engine=ENGINE, parent=path[-2] if len(path) > 1 else ""
+                cell.state,
+                at_ms=now_ms(),
+                engine=ENGINE,
+                parent=path[-2] if len(path) > 1 else "",
+                forked_from=forked_from,
             )
         except CodecError as error:
             fault = f"session {config.session_id!r} cannot be kept in a store: {error}"
@@ -184,6 +206,7 @@ class Keeping:
             records=records,
             root=path[0],
             parent=path[-2] if len(path) > 1 else "",
+            forked_from=forked_from,
             node=self.node.id,
             standing=stored_standing(cell.state),
             blobs=blobs,

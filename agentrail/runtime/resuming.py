@@ -19,7 +19,7 @@ from agentrail.core.journal.record import sealed
 from agentrail.core.journal.recording import closed_draft
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.signals import Recovered
-from agentrail.core.session.state import SessionConfig
+from agentrail.core.session.state import SessionConfig, SessionState
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.errors import AgentrailError, OptionError, SessionDown, Unrevivable
 from agentrail.messages import SessionId
@@ -190,7 +190,7 @@ class Resumption:
                 self._close(revived)
                 continue
             above = all_ports[config.path[-2] if len(config.path) > 1 else ""]
-            own = all_ports[config.session_id] = _ports_of(revived, above)
+            own = all_ports[config.session_id] = ports_of(revived.state, above)
             cell = SessionCell(revived.state, own, revived.events)
             if len(config.path) == 1:
                 self._ask().report_to(cell.mailbox.put_notice)
@@ -259,20 +259,25 @@ def _check_code(revived: Revived, ports: Ports, config: SessionConfig | None) ->
     Raises:
         Unrevivable: Your move: each thing that is not.
     """
-    data = revived.state.data
+    missing = missing_code(revived.state, ports, is_root=config is not None)
+    if config is not None and config.gathers_context and not ports.context_providers:
+        missing.append("its context providers")
+    if missing:
+        raise Unrevivable(revived.stored.session, missing=missing)
+
+
+def missing_code(state: SessionState, ports: Ports, *, is_root: bool = True) -> list[str]:
+    """Name what a session has by its state and not by its ports: tools, models, and of a root agents."""
+    data = state.data
     names = {name for name, _ in ports.tools} | {
         name for agent in ports.agents.values() for name in agent.tools or ()
     }
     missing = [f"tool {spec.name!r}" for spec in data.tools if spec.name not in names]
     missing += [
-        f"agent {spec.name!r}" for spec in data.config.agents if config and spec.name not in ports.agents
+        f"agent {spec.name!r}" for spec in data.config.agents if is_root and spec.name not in ports.agents
     ]
-    if config is not None and config.gathers_context and not ports.context_providers:
-        missing.append("its context providers")
     models = dict.fromkeys((data.model.model, *(facts.model for facts in data.config.fallbacks)))
-    missing += [f"model {name!r}" for name in models if not _has_model(name, ports)]
-    if missing:
-        raise Unrevivable(revived.stored.session, missing=missing)
+    return missing + [f"model {name!r}" for name in models if not _has_model(name, ports)]
 
 
 def _has_model(name: str, ports: Ports) -> bool:
@@ -293,9 +298,9 @@ def _plain(model: str) -> str:
     return _NUMBERED.sub(r"\1", model)
 
 
-def _ports_of(revived: Revived, above: Ports) -> Ports:
+def ports_of(state: SessionState, above: Ports) -> Ports:
     """Give a session what it works with: of what the root was resumed with, by the names that its state knows."""
-    data = revived.state.data
+    data = state.data
     by_name: dict[str, Tool] = {}
     for agent in above.agents.values():
         by_name.update(agent.tools or {})
