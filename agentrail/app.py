@@ -36,7 +36,7 @@ from agentrail.providers.profiles import Profiles
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeper import open_sessions
-from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS
+from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
 from agentrail.runtime.resuming_door import Resume, Revive
@@ -110,6 +110,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a program says of itself
     store_patience: float = STORE_PATIENCE_SECONDS,
     resume: Resume = "none",
     revive: Revive | None = None,
+    on_drift: OnDrift = "go_on",
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor of sessions; leaving the block ends all of them, in order.
 
@@ -126,6 +127,8 @@ async def open_supervisor(  # noqa: PLR0913 - what a program says of itself
         store_patience: How many seconds the store may take for a commit before it counts as unavailable; from 0.1.
         resume: Which stored sessions come back before the block begins: `working`, those that had work; `all`; or `none`.
         revive: Gives what each of them needs of its code: tools, plugins, a model that is an object.
+        on_drift: What becomes of a stored session of which newer code makes another history than the one that was lived: `go_on` with
+            the new one, which is recorded and told to its readers by `EventsLost`; or `refuse` it, which stays as it is.
 
     Yields:
         The supervisor: `start_session`, `session`, `sessions`, `stop_session`, `monitor`, `tree`, `statistics`.
@@ -144,7 +147,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a program says of itself
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     modes = modes_of(environment.get(DEBUG_VARIABLE, ""))
     known = MappingProxyType(dict(scripts or {}))
-    faults = [*_faults_of_scripts(known), *_faults_of_keeping(store_patience, resume)]
+    faults = [*_faults_of_scripts(known), *_faults_of_keeping(store_patience, resume, on_drift)]
     if faults:
         raise OptionError(faults)
     async with HttpClients() as http, _open_store(store, environment) as kept:
@@ -163,6 +166,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a program says of itself
                 store_patience=store_patience,
                 resume=resume,
                 revive=revive,
+                on_drift=on_drift,
             ) as supervisor:
                 supervisor.providers = profiles
                 yield supervisor
@@ -253,12 +257,14 @@ def _faults_of_scripts(scripts: Mapping[str, Provider]) -> list[str]:
     ]
 
 
-def _faults_of_keeping(store_patience: float, resume: Resume) -> list[str]:
+def _faults_of_keeping(store_patience: float, resume: Resume, on_drift: OnDrift) -> list[str]:
     faults = []
     if not MIN_PATIENCE_SECONDS <= store_patience < float("inf"):
         faults.append(f"store_patience is {store_patience!r}: expected finite seconds from 0.1")
     if resume not in ("none", "working", "all"):
         faults.append(f"resume is {resume!r:.80}: expected 'none', 'working' or 'all'")
+    if on_drift not in ("go_on", "refuse"):
+        faults.append(f"on_drift is {on_drift!r:.80}: expected 'go_on' or 'refuse'")
     return faults
 
 
