@@ -30,7 +30,7 @@ from agentrail.errors import AlreadyStarted
 from agentrail.messages import SessionId
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session as AsyncSession
-from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS
+from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.monitoring import SessionMonitor as AsyncMonitor
 from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.scopes import NO_SCOPE
@@ -271,6 +271,7 @@ class Supervisor(Far):
         store_patience: float = STORE_PATIENCE_SECONDS,
         resume: Resume = "none",
         revive: Revive | None = None,
+        on_drift: OnDrift = "go_on",
     ) -> None:
         """Make one that is not open yet.
 
@@ -283,6 +284,7 @@ class Supervisor(Far):
             store_patience: As of `agentrail.open_supervisor`.
             resume: As of `agentrail.open_supervisor`.
             revive: As of `agentrail.open_supervisor`; it is called in the thread of the supervisor.
+            on_drift: As of `agentrail.open_supervisor`.
         """
         thread = SupervisorThread(
             partial(
@@ -295,6 +297,7 @@ class Supervisor(Far):
                 store_patience=store_patience,
                 resume=resume,
                 revive=revive,
+                on_drift=on_drift,
             )
         )
         super().__init__(thread, thread.near)

@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from agentrail.core.journal.bodies import decode_closed, decode_heard, decode_opened
-from agentrail.core.journal.recording import closed_draft, opened_draft
+from agentrail.core.journal.bodies import decode_closed, decode_drifted, decode_heard, decode_opened
+from agentrail.core.journal.folding import Drift
+from agentrail.core.journal.recording import closed_draft, drifted_draft, opened_draft
 from agentrail.core.policy.stalls import StallOptions
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import RunTool, SetTimer, StartStream
@@ -287,6 +288,16 @@ def test_the_first_and_the_last_record():
     last = closed_draft("stopped", at_ms=9, events=12)
     assert (last.kind, last.at_ms, last.events) == ("closed", 9, 12)
     assert decode_closed(last.body).reason == "stopped"
+
+
+def test_the_record_of_a_drift():
+    """It says where it began and how, however long that is, and the number that counts."""
+    drift = Drift(first=4, kind="prompt", what="does", recorded="a" * 9_000, folded="b", events=12)
+    draft = drifted_draft(drift, at_ms=9, engine="1.3")
+    said = decode_drifted(draft.body)
+    assert (draft.kind, draft.at_ms, draft.events, draft.does) == ("drifted", 9, 12, "")
+    assert (said.first, said.events, said.engine) == (4, 12, "1.3")
+    assert said.what == str(drift)[:2_000]
 
 
 def test_the_intent_of_a_tool_stands_in_the_record_of_the_step_that_wants_it():
