@@ -35,7 +35,7 @@ from agentrail.providers.profiles import Profiles
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeper import open_sessions
-from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS
+from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
 from agentrail.runtime.resuming_door import Resume, Revive
@@ -110,6 +110,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     store_patience: float = STORE_PATIENCE_SECONDS,
     resume: Resume = "none",
     revive: Revive | None = None,
+    on_drift: OnDrift = "go_on",
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor of sessions; leaving the block ends all of them, in order. With a store they leave, and can be resumed.
 
@@ -127,6 +128,8 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         store_patience: How many seconds a commit may take before the store counts as unavailable; 0.1 or more.
         resume: Which stored sessions come back before the body begins: those that had work (`working`), `all`, or `none`.
         revive: Gives what each of them needs of its code, as options by name: a function of a `StoredOpening`.
+        on_drift: What becomes of a stored session of which newer code makes another history than the one that was lived: `go_on` with
+            the new one, which is recorded and told to its readers by `EventsLost`; or `refuse` it, which stays as it is.
 
     Yields:
         The supervisor: `start_session`, `session`, `sessions`, `stop_session`, `monitor`, `tree`, `statistics`; with a store
@@ -148,7 +151,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     modes = modes_of(environment.get(DEBUG_VARIABLE, ""))
     known = MappingProxyType(dict(scripts or {}))
-    faults = [*_faults_of_scripts(known), *faults_of_keeping(store, store_patience, resume)]
+    faults = [*_faults_of_scripts(known), *faults_of_keeping(store, store_patience, resume, on_drift)]
     if faults:
         raise OptionError(faults)
     directory = None if data_dir is None else Path(data_dir)
@@ -168,6 +171,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
                 store_patience=store_patience,
                 resume=resume,
                 revive=revive,
+                on_drift=on_drift,
             )
             async with opened as supervisor:
                 supervisor.providers = profiles

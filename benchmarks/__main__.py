@@ -21,8 +21,10 @@ from benchmarks.explain import Explanation
 from benchmarks.files import files, output, search
 from benchmarks.folds import folds
 from benchmarks.idle import ROOT, after_turn, memory
+from benchmarks.kept import kept, lone
 from benchmarks.measure import Effort, Explain, Row
 from benchmarks.report import describe_run, render_missed, render_table, write_json
+from benchmarks.returns import idle_start, resume, weights
 from benchmarks.stores import appends
 from benchmarks.streams import deltas, streams
 from benchmarks.timers import timers
@@ -60,6 +62,11 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "actor-memory": actor_memory,
     "timers": timers,
     "appends": appends,
+    "kept": kept,
+    "lone": lone,
+    "resume": resume,
+    "weights": weights,
+    "idle-start": idle_start,
 }
 _ONLY_WITH_FULL: Final = frozenset({"streams"})
 _QUICK: Final = Effort(rounds=1, scale=0.05)

@@ -28,6 +28,7 @@ SESSION: Final[Mapping[str, str]] = MappingProxyType(
         "Decide and answer": "approve reject respond decline answer",
         "Change": "switch_model attach_tools detach_tools replace_tools report_tool_source "
         "attach_plugin detach_plugin reload_plugin update_plugin_opts compact",
+        "Look back": "journal state_at fork rewind",
         "Know": "session_id scope monitor",
     }
 )
@@ -40,11 +41,12 @@ SUPERVISOR: Final[Mapping[str, str]] = MappingProxyType(
         "Find": "session sessions",
         "Read": "subscribe_all subscribe_group",
         "End": "stop_session rest",
+        "Keep": "export_session import_session trim_session delete_session",
         "Know": "monitor last_words reports tree statistics",
     }
 )
 
-OF_THE_SHELL: Final = frozenset({"start_behind", "stop_all", "close_rest", "hear"})
+OF_THE_SHELL: Final = frozenset({"start_behind", "stop_all", "close_rest", "hear", "look_back", "fork_cell"})
 """What `open_supervisor` and the sessions themselves call on a supervisor."""
 
 GIVEN: Final[Mapping[type, str]] = MappingProxyType(
@@ -57,7 +59,7 @@ GIVEN: Final[Mapping[type, str]] = MappingProxyType(
 )
 """What calls give that has members of its own."""
 
-OF_A_SUBSCRIPTION: Final = frozenset({"begin", "offer", "offer_delta", "bus_closed", "end"})
+OF_A_SUBSCRIPTION: Final = frozenset({"begin", "begin_anew", "offer", "offer_delta", "bus_closed", "end"})
 """What the session that it reads calls on it."""
 
 MAX_SIGNATURE_WIDTH: Final = 110

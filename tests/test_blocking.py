@@ -187,7 +187,7 @@ def test_leaving_the_block_leaves_no_thread(how):
 # --- what it is
 
 
-PUBLIC_ELSEWHERE = {"start_behind", "stop_all", "close_rest", "hear"}
+PUBLIC_ELSEWHERE = {"start_behind", "stop_all", "close_rest", "hear", "look_back", "fork_cell"}
 """Of the supervisor: for this library's own use, in its own thread."""
 
 PAIRS = [
@@ -196,7 +196,7 @@ PAIRS = [
     (
         AsyncSubscription,
         blocking.Subscription,
-        {"begin", "offer", "offer_delta", "bus_closed", "end", "next_nowait"},
+        {"begin", "begin_anew", "offer", "offer_delta", "bus_closed", "end", "next_nowait"},
     ),
     (AsyncReports, blocking.SessionReports, {"offer", "end"}),
     (AsyncStream, blocking.CycleStream, set[str]()),

@@ -60,11 +60,12 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The beginning of a journal.
 
     Attributes:
-        records: The first ones, `opened` in front, from number 1, all of epoch 1.
+        records: The first ones, `opened` in front, from number 1, all of epoch 1; of a journal that is imported all of them, of rising
+            epochs.
         root: The session on top of its tree; its own id for one without a parent.
         parent: The session above it; empty for a root.
         forked_from: The session that it was forked from, and at which number; None for none.
-        node: Who owns it.
+        node: Who owns it; empty for none, as of one that is imported.
         standing: How it stands behind the last of them.
         blobs: Large values of the records, by their SHA-256 in hexadecimal digits.
     """

@@ -30,7 +30,7 @@ from agentrail.errors import AlreadyStarted
 from agentrail.messages import SessionId
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session as AsyncSession
-from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS
+from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.monitoring import SessionMonitor as AsyncMonitor
 from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.scopes import NO_SCOPE
@@ -67,6 +67,22 @@ class SessionMonitor(Far):
 # --- sessions
 
 
+def _later_forked(
+    call: Callable[Concatenate[AsyncSession, P], Awaitable[AsyncSession]],
+) -> Twin[P, "Future[Session]"]:
+    """Make the twin of the call that begins a fork; one that is wanted no more when it comes is stopped."""
+
+    @wraps(call)
+    def start(self: Far, *args: P.args, **kwargs: P.kwargs) -> "Future[Session]":
+        async def begin() -> Session:
+            work = call(self._near(), *args, **kwargs)
+            return Session(self._thread, await _with_twin(self._thread, work))
+
+        return self._thread.submit(begin, _stop_unread)
+
+    return cast('Twin[P, "Future[Session]"]', start)
+
+
 class SessionFutures(Far):
     """The calls of a session as futures. Cancelling one ends the wait; that of `ask` and `run` aborts the cycle of its prompt."""
 
@@ -99,6 +115,10 @@ class SessionFutures(Far):
     attach_plugin: Final = later(AsyncSession.attach_plugin)
     detach_plugin: Final = later(AsyncSession.detach_plugin)
     reload_plugin: Final = later(AsyncSession.reload_plugin)
+    journal: Final = later(AsyncSession.journal)
+    state_at: Final = later(AsyncSession.state_at)
+    fork: Final = _later_forked(AsyncSession.fork)
+    rewind: Final = later(AsyncSession.rewind)
 
 
 class Session(Far):
@@ -162,6 +182,10 @@ class Session(Far):
     attach_plugin: Final = waits(SessionFutures.attach_plugin)
     detach_plugin: Final = waits(SessionFutures.detach_plugin)
     reload_plugin: Final = waits(SessionFutures.reload_plugin)
+    journal: Final = waits(SessionFutures.journal)
+    state_at: Final = waits(SessionFutures.state_at)
+    fork: Final = waits(SessionFutures.fork)
+    rewind: Final = waits(SessionFutures.rewind)
 
 
 def _stop_unread(session: Session) -> None:
@@ -222,6 +246,10 @@ class SupervisorFutures(Far):
     stop_session: Final = later(SessionSupervisor.stop_session)
     rest: Final = later(SessionSupervisor.rest)
     tree: Final = later(SessionSupervisor.tree)
+    delete_session: Final = later(SessionSupervisor.delete_session)
+    trim_session: Final = later(SessionSupervisor.trim_session)
+    export_session: Final = later(SessionSupervisor.export_session)
+    import_session: Final = later(SessionSupervisor.import_session)
 
 
 class Supervisor(Far):
@@ -243,6 +271,7 @@ class Supervisor(Far):
         store_patience: float = STORE_PATIENCE_SECONDS,
         resume: Resume = "none",
         revive: Revive | None = None,
+        on_drift: OnDrift = "go_on",
     ) -> None:
         """Make one that is not open yet.
 
@@ -255,6 +284,7 @@ class Supervisor(Far):
             store_patience: As of `agentrail.open_supervisor`.
             resume: As of `agentrail.open_supervisor`.
             revive: As of `agentrail.open_supervisor`; it is called in the thread of the supervisor.
+            on_drift: As of `agentrail.open_supervisor`.
         """
         thread = SupervisorThread(
             partial(
@@ -267,6 +297,7 @@ class Supervisor(Far):
                 store_patience=store_patience,
                 resume=resume,
                 revive=revive,
+                on_drift=on_drift,
             )
         )
         super().__init__(thread, thread.near)
@@ -352,4 +383,8 @@ class Supervisor(Far):
     last_words: Final = looks(SessionSupervisor.last_words, as_it_is)
     reports: Final = looks(SessionSupervisor.reports, SessionReports)
     tree: Final = waits(SupervisorFutures.tree)
+    delete_session: Final = waits(SupervisorFutures.delete_session)
+    trim_session: Final = waits(SupervisorFutures.trim_session)
+    export_session: Final = waits(SupervisorFutures.export_session)
+    import_session: Final = waits(SupervisorFutures.import_session)
     statistics: Final = looks(SessionSupervisor.statistics, as_it_is)

@@ -48,6 +48,21 @@ from agentrail.errors import OptionError
 from agentrail.stores.sqlite import SqliteStore
 
 app: Final = App(name="sessions", result_action="return_value")
+app.command(
+    "agentrail.cli.branches:fork",
+    name="fork",
+    help="Begin a session that goes on from a record of another one, in a journal of its own. It begins to work when it is resumed.",
+)
+app.command(
+    "agentrail.cli.branches:export",
+    name="export",
+    help="Write a session with its sub-agents as a file that `sessions import` reads back bit for bit, or as Markdown.",
+)
+app.command(
+    "agentrail.cli.branches:import_",
+    name="import",
+    help="Read a session back that `sessions export` wrote. A file that was changed is refused, and the first changed record named.",
+)
 
 SessionArgument = Annotated[str, Parameter(help="The id of the session, as `sessions list` shows it.")]
 JsonLines = Annotated[

@@ -151,6 +151,21 @@ class EventBus:
         # A new tuple, because a subscriber may leave while `publish` goes through the old one.
         self._subscriptions = tuple(other for other in self._subscriptions if other is not subscription)
 
+    def begin_anew(self, last_valid: int, snapshot: TakenSnapshot) -> None:
+        """Tell all subscribers that what was committed behind a number does not count any more, and keep no event of before.
+
+        Args:
+            last_valid: The number of the last event that still counts.
+            snapshot: How the session stands now.
+        """
+        last = self._last
+        meta = Envelope(last.session_id, last.seq, last.at_ms, last.path, ephemeral=True)
+        self._kept = []
+        self._first = last.seq + 1
+        lost = EventsLost(from_seq=last_valid + 1, to_seq=last.seq, meta=meta)
+        for subscription in self._subscriptions:
+            subscription.begin_anew(lost, snapshot)
+
     def close(self, reason: str, *, is_rested: bool = False) -> None:
         """End all subscriptions after what they have in their buffers. The first reason stays.
 

@@ -54,13 +54,14 @@ from agentrail.runtime.changing import ChangingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.content import decide_client_id, decide_text
 from agentrail.runtime.cycle_stream import ENDS
+from agentrail.runtime.looking_back import LookingBackHandle
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.prompting import PromptingHandle
 from agentrail.runtime.subscription import Subscription, decide_terms, fault_of_cursor, with_kinds
 from agentrail.runtime.tool_runner import clean_text
 
 
-class Session(PromptingHandle, ChangingHandle):
+class Session(PromptingHandle, ChangingHandle, LookingBackHandle):
     """A session, from outside. It stays good when the session crashes and comes back."""
 
     __slots__ = ()

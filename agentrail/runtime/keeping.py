@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import trio
 
@@ -13,6 +13,7 @@ from agentrail.core.journal.record import Record, Tail, sealed
 from agentrail.core.journal.recording import opened_draft
 from agentrail.core.protocol.signals import Recovered
 from agentrail.errors import AgentrailError, CodecError, OptionError, StoreUnavailable
+from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.session import SessionCell
@@ -21,6 +22,9 @@ from agentrail.runtime.standing import stored_standing
 from agentrail.runtime.store_writer import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Writer
 
 T = TypeVar("T")
+
+OnDrift: TypeAlias = Literal["go_on", "refuse"]
+"""What becomes of a stored session of which newer code makes another history: it goes on with that, or stays as it is."""
 
 STORE_PATIENCE_SECONDS: Final = 5.0
 """How long a commit may take before the store counts as unavailable."""
@@ -45,6 +49,9 @@ class _Unheard:
 
 _BEAT_SECONDS: Final = 5.0
 
+MAX_FOLDS: Final = 4
+"""How many journals are folded at a time for those who look back: each takes a thread, and a processor."""
+
 
 def _engine() -> str:
     try:
@@ -64,6 +71,7 @@ class Keeping:
         store: Which one.
         writer: Who writes to it.
         node: Who owns what is started here; new at each start.
+        on_drift: What becomes of a session of which the code here makes another history.
     """
 
     def __init__(
@@ -71,6 +79,7 @@ class Keeping:
         store: Store,
         *,
         patience_seconds: float = STORE_PATIENCE_SECONDS,
+        on_drift: OnDrift = "go_on",
         outside: Outside | None = None,
     ) -> None:
         """Begin; nothing is asked of the store before `open`.
@@ -78,11 +87,14 @@ class Keeping:
         Args:
             store: Which one; the caller closes it.
             patience_seconds: How long a commit may take before the store counts as unavailable.
+            on_drift: What becomes of a session of which the code here makes another history.
             outside: Where functions that block are run; None for what is in place here.
         """
         self._outside = outside or current()
         self.store: Store = store
+        self.on_drift: OnDrift = on_drift
         self.writer: Writer = Writer(store, patience_seconds=patience_seconds, outside=self._outside)
+        self._folds = trio.CapacityLimiter(MAX_FOLDS)
         self.node: Node = Node(id=f"n-{self._outside.ids(8)}", version=ENGINE)
 
     async def open(self, nursery: trio.Nursery) -> None:
@@ -106,8 +118,12 @@ class Keeping:
         """
         await self.writer.wait_empty()
 
-    async def begin(self, cell: SessionCell) -> None:
+    async def begin(self, cell: SessionCell, *, forked_from: tuple[SessionId, int] | None = None) -> None:
         """Begin the journal of a session, which returns when that is durable.
+
+        Args:
+            cell: The session.
+            forked_from: Which session it is a fork of, and at which number; None for none.
 
         Raises:
             AlreadyExists: Your move: the store has a session of this id.
@@ -116,7 +132,7 @@ class Keeping:
 
         Cancellation: Nothing was begun; what the store may have of it is deleted.
         """
-        opening, tail = self._opening_of(cell)
+        opening, tail = self._opening_of(cell, forked_from)
         await self._create(opening)
         self.keep(cell, tail)
 
@@ -158,6 +174,13 @@ class Keeping:
             return function()
         return await self._outside.offload(function, abandon_on_cancel=True)
 
+    async def fold(self, function: Callable[[], T]) -> T:
+        """Let a function read and fold a journal in a worker thread, a few at a time.
+
+        Cancellation: At once; what it comes to is thrown away.
+        """
+        return await self._outside.offload(function, abandon_on_cancel=True, limiter=self._folds)
+
     def leave(self, cell: SessionCell) -> None:
         """Let go of a session of which nothing acts any more: a tree has no owner then, when all of its records are written."""
         journal = cell.journal
@@ -167,12 +190,18 @@ class Keeping:
         if len(config.path) == 1:
             self.writer.post(partial(self.store.release, self.node.id, config.scope, config.session_id))
 
-    def _opening_of(self, cell: SessionCell) -> tuple[Opening, Tail]:
+    def _opening_of(
+        self, cell: SessionCell, forked_from: tuple[SessionId, int] | None
+    ) -> tuple[Opening, Tail]:
         config = cell.state.data.config
         path = config.path
         try:
             draft = opened_draft(
-                cell.state, at_ms=now_ms(), engine=ENGINE, parent=path[-2] if len(path) > 1 else ""
+                cell.state,
+                at_ms=now_ms(),
+                engine=ENGINE,
+                parent=path[-2] if len(path) > 1 else "",
+                forked_from=forked_from,
             )
         except CodecError as error:
             fault = f"session {config.session_id!r} cannot be kept in a store: {error}"
@@ -184,6 +213,7 @@ class Keeping:
             records=records,
             root=path[0],
             parent=path[-2] if len(path) > 1 else "",
+            forked_from=forked_from,
             node=self.node.id,
             standing=stored_standing(cell.state),
             blobs=blobs,

@@ -84,6 +84,8 @@ class ResumingDoor(ABC):
             HeldBy: Another node owns it.
             SessionDown: It has ended, or the supervisor is closing.
             Unrevivable: Your move: each tool, plugin, agent or model that it had and that was not given. It is untouched.
+            JournalDrifted: The code here makes another history of it, and the supervisor was opened with `on_drift="refuse"`. It is
+                untouched.
             JournalCorrupt: A record is damaged.
             StoreUnavailable: The store takes nothing for now.
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import trio
 from attrs import evolve
 
 from agentrail.abc import Tool
 from agentrail.actors.mailbox import Mailbox
+from agentrail.core.journal.folding import rewound_state
 from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller
 from agentrail.core.protocol.signals import (
     Asked,
@@ -30,7 +31,7 @@ from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.wire.settling import settled
-from agentrail.errors import CodecError, ErrorInfo
+from agentrail.errors import AgentrailError, CodecError, ErrorInfo, Fenced, SessionDown, StoreUnavailable
 from agentrail.events import Envelope, Event
 from agentrail.messages import CallId, SessionId
 from agentrail.otp.edges import call_guarded, travels
@@ -42,10 +43,12 @@ from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, MailboxItem
 from agentrail.runtime.models import Choice, is_object
+from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.resting import RESTED, Rested, RestRequest, decide_rest, make_rested
+from agentrail.runtime.rewinding import RewindRequest, is_quiet
 from agentrail.runtime.scrubbing import Scrub, scrub_of
 from agentrail.runtime.session_journal import SessionJournal, Stepped
 from agentrail.runtime.subscription import TakenSnapshot
@@ -79,12 +82,16 @@ class SessionCell:
         resting: That it is to be put to rest; `None` where no caller wants that.
         rested: What it left behind when it was; `None` of one that was not.
         readers: How answers are read whose callers want values; empty for most.
+        branching: Who reads its journal and begins its forks; `None` of one without a store.
+        options: What it was started with, for its forks; `None` of one without a store, and of one that works for another.
     """
 
     __slots__ = (
         "_coming",
+        "_going_back",
         "_gone",
         "_tool_changes",
+        "branching",
         "bus",
         "crash",
         "ending",
@@ -94,6 +101,7 @@ class SessionCell:
         "journal",
         "late_ephemeral",
         "mailbox",
+        "options",
         "pending_calls",
         "ports",
         "readers",
@@ -136,6 +144,9 @@ class SessionCell:
         self.find: Callable[[str, str], SessionCell | None] = _no_session
         self.interpreter: Interpreter | None = None
         self.journal: SessionJournal | None = None
+        self._going_back: RewindRequest | None = None
+        self.branching: Any = None  # a `Branching`, which knows of sessions
+        self.options: SessionOptions | None = None
         self._gone: trio.Event | None = (
             None  # made when it is waited for: ten thousand idle sessions need none
         )
@@ -339,9 +350,65 @@ class SessionCell:
         if isinstance(item, TaskCrashed):
             raise item.error
         journal = self.journal
-        assert journal is not None  # noqa: S101 - the other one is of journals
+        assert journal is not None  # noqa: S101 - the others are of journals
+        if isinstance(item, RewindRequest):
+            self._go_back(item, journal)
         self._let_leave(journal, interpreter)
         return journal.refusal is None
+
+    def _go_back(self, request: RewindRequest, journal: SessionJournal) -> None:
+        """Go on behind an earlier record, if nothing is at work; the caller is told, and tries again."""
+        if journal.refusal is None and is_quiet(self.state):
+            before, self.state = self.state, rewound_state(self.state, request.then, request.at_ms)
+            journal.go_back(request.number, before, self.state, request.at_ms)
+            request.seq = journal.tail.seq
+            self._going_back = request
+        request.answered.set()
+
+    def _tell_gone_back(self, journal: SessionJournal) -> None:
+        """Let subscribers begin anew, as soon as it is durable that the session went back."""
+        request = self._going_back
+        if request is not None and journal.durable >= request.seq:
+            self._going_back = None
+            self.bus.begin_anew(request.then.data.seq, self._hold(now_ms()))
+            request.told.set()
+
+    async def rewind(self, request: RewindRequest) -> bool:
+        """Let the actor go back, and wait until that is durable; say whether it could.
+
+        Raises:
+            SessionDown: The session has ended.
+            Fenced, StoreUnavailable: As of `SessionJournal.wait_durable`.
+
+        Cancellation: It may go back all the same.
+        """
+        journal = self.journal
+        assert journal is not None  # noqa: S101 - who goes back has a past
+        if self.ending is not None:
+            raise SessionDown(self.ports.session_id, self.ending)
+        request.answered = trio.Event()
+        self.mailbox.put_control(request)
+        failed: list[AgentrailError] = []
+
+        async def follow(scope: trio.CancelScope) -> None:
+            await request.answered.wait()
+            try:
+                await journal.wait_durable(request.seq)
+                if request.seq:
+                    await request.told.wait()
+            except (Fenced, StoreUnavailable) as error:
+                failed.append(error)
+            scope.cancel(reason="it is known what became of it")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow, nursery.cancel_scope)
+            await self.wait_down()
+            nursery.cancel_scope.cancel(reason="the session has ended")
+        if failed:
+            raise failed[0]
+        if self.ending is not None:
+            raise SessionDown(self.ports.session_id, self.ending)
+        return request.seq > 0
 
     def _is_idle(self) -> bool:
         return self.state.phase is Phase.IDLE
@@ -421,6 +488,7 @@ class SessionCell:
     def _let_leave(self, journal: SessionJournal, interpreter: Interpreter) -> None:
         while (held := journal.next_durable()) is not None:
             interpreter.carry_out(held.effect, held.after)
+        self._tell_gone_back(journal)
         journal.look_for_snapshot(self.state)
 
     def _leaves(self, request: RestRequest, effects: Sequence[Effect]) -> bool:

@@ -11,9 +11,10 @@ from typing import Final, Protocol
 import trio
 
 from agentrail.abc.store import Append, Standing
-from agentrail.core.journal.bodies import split_blobs
-from agentrail.core.journal.record import Draft, Tail, sealed
-from agentrail.core.journal.recording import Recorder, closed_draft
+from agentrail.core.journal.bodies import RewoundBody, encode_body, split_blobs
+from agentrail.core.journal.folding import Drift
+from agentrail.core.journal.record import REWOUND, Draft, Tail, sealed
+from agentrail.core.journal.recording import Recorder, closed_draft, drifted_draft
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.signals import (
     AbortCycle,
@@ -122,7 +123,9 @@ class SessionJournal:
         "_recorder",
         "_scope",
         "_session",
+        "_settled",
         "_snapshot",
+        "_wants_snapshot",
         "durable",
         "first",
         "outbox",
@@ -157,6 +160,7 @@ class SessionJournal:
         self.first: Recovered | None = first
         self.seen_up_to: int = state.data.seq
         self._snapshot = snapshot
+        self._wants_snapshot = False
         self.outbox: Outbox = Outbox()
         self.durable: int = tail.seq
         self.refusal: AgentrailError | None = None
@@ -170,6 +174,20 @@ class SessionJournal:
         self._session: SessionId = state.data.config.session_id
         self._is_told = False
         self._changed: trio.Event | None = None
+        self._settled: trio.Event | None = None
+
+    def note_drift(self, drift: Drift, *, at_ms: int, engine: str) -> None:
+        """Record, in front of anything else, that the code here makes another history of what is recorded, which counts from here on.
+
+        At the next rest a snapshot is taken, however short the tail is: what differs is folded no more then.
+
+        Args:
+            drift: Where it differs.
+            at_ms: Now, on the clock of signals.
+            engine: The version of agentrail whose code counts.
+        """
+        self._wants_snapshot = True
+        self._record((drifted_draft(drift, at_ms=at_ms, engine=engine),))
 
     # --- a step
 
@@ -236,11 +254,46 @@ class SessionJournal:
                 return
         self.writer.put(self, records, blobs)
 
+    def go_back(self, number: int, before: SessionState, after: SessionState, at_ms: int) -> None:
+        """Record that the session goes on behind an earlier record of its own.
+
+        Args:
+            number: Which one.
+            before: What it knew.
+            after: What it knows from here on.
+            at_ms: Now.
+        """
+        body = encode_body(RewoundBody(number=number))
+        self._recorder = Recorder(after)
+        self._latest = after
+        self._record((Draft(at_ms=at_ms, kind=REWOUND, body=body, events=after.data.seq),))
+        if not self.outbox.is_empty or self.durable != self.tail.seq:
+            self.outbox.put(self.tail.seq, (), before, after, is_recorded=True)
+
+    async def wait_durable(self, number: int) -> None:
+        """Wait until all records up to a number are durable.
+
+        Raises:
+            Fenced: Another owner has the session.
+            StoreUnavailable: The store takes nothing for now; they are written when it is back.
+
+        Cancellation: A checkpoint only where it has to wait. They are written all the same.
+        """
+        while self.durable < number:
+            if self.refusal is not None:
+                raise self.refusal
+            if not self.writer.is_available:
+                raise self.writer.unavailable_error()
+            if self._settled is None:
+                self._settled = trio.Event()
+            await self._settled.wait()
+
     # --- snapshots
 
     def look_for_snapshot(self, state: SessionState) -> None:
         """Take a snapshot where one is due, and the session is at rest with all that it did durable."""
-        if is_snapshot_due(self._snapshot, self.tail.seq) and is_at_rest(state):
+        is_due = self._wants_snapshot or is_snapshot_due(self._snapshot, self.tail.seq)
+        if is_due and is_at_rest(state):
             self.put_snapshot(state)
 
     def put_snapshot(self, state: SessionState) -> None:
@@ -253,7 +306,7 @@ class SessionJournal:
         except CodecError as error:
             LOGGER.warning("session %s: no snapshot can be made of it: %s", self._session, error)
             return
-        self._snapshot = self.tail.seq
+        self._snapshot, self._wants_snapshot = self.tail.seq, False
         self.writer.post(partial(self.writer.store.put_snapshot, snapshot))
 
     # --- what may leave
@@ -289,17 +342,20 @@ class SessionJournal:
     def written(self, up_to: int) -> None:
         """Hear that all records up to this number are durable."""
         self.durable = up_to
+        self._settle()
         self._tell()
 
     def refused(self, error: AgentrailError) -> None:
         """Hear that no record of it will be taken any more: nothing that waits was seen by anyone, and nothing of it ever is."""
         self.refusal = error
+        self._settle()
         self.outbox.clear()
         self._tell()
 
     def kept_waiting(self, error: StoreUnavailable) -> None:
         """Hear that the store takes nothing for now: who waits for an answer is told so, and what was decided goes on."""
         del error
+        self._settle()
         self._give_callers_up()
         if self._changed is not None:
             self._changed.set()
@@ -307,6 +363,11 @@ class SessionJournal:
     def _give_callers_up(self) -> None:
         for answer in tuple(self.outbox.callers()):
             self._callers.give_up(answer.to, self.writer.unavailable_error())
+
+    def _settle(self) -> None:
+        if self._settled is not None:
+            self._settled.set()
+            self._settled = None
 
     def _tell(self) -> None:
         if self._changed is not None:

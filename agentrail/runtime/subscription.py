@@ -111,7 +111,7 @@ class Subscription:
         """How the session stood when the block was entered; None before.
 
         Taken in one step with the registration: it holds what all events up to its `last_seq` said, and no more. Where
-        `EventsLost` comes, this is what to begin anew from.
+        `EventsLost` comes, this is what to begin anew from; also where the session went back, so that it comes later.
         """
         if self._taken is not None:
             taken, self._taken = self._taken, None
@@ -147,6 +147,15 @@ class Subscription:
             self.dropped_deltas += 1
             return
         self._buffer.append(event)
+        if self._reader is not None:
+            self._wake()
+
+    def begin_anew(self, lost: EventsLost, snapshot: TakenSnapshot) -> None:
+        """Take that a session went back: what is to be begun anew from is the new snapshot. It is said to everybody, like a loss."""
+        if self._ended:
+            return
+        self._taken = snapshot
+        self._buffer.append(lost)
         if self._reader is not None:
             self._wake()
 

@@ -42,6 +42,7 @@ from agentrail.otp.supervision_types import Report, Started
 from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.assembly import Dependencies, assemble, decide_refusal
 from agentrail.runtime.branch import Branch
+from agentrail.runtime.branching_door import BranchingDoor
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import (
     MAX_CRASH_MESSAGE,
@@ -53,6 +54,7 @@ from agentrail.runtime.crashes import (
 )
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.ending import stop_quietly
+from agentrail.runtime.exporting_door import ExportingDoor
 from agentrail.runtime.fan_in import EVERY, FanIn, ManySubscription
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
@@ -105,7 +107,7 @@ BRANCH: Final = SupervisorFlags(
 )
 
 
-class SessionSupervisor(StartingDoor, ResumingDoor, SessionsBelow):
+class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor, SessionsBelow):
     """Owns sessions: a crash of one touches no other, and none outlives its supervisor."""
 
     providers: ProviderProfiles
@@ -173,6 +175,7 @@ class SessionSupervisor(StartingDoor, ResumingDoor, SessionsBelow):
         if refused is not None:
             raise SessionRefused(session_id, refused)
         if self._keeping is not None:
+            cell.options = chosen
             await self._begin_journal(cell, self._keeping)
         return self._begin(cell, workspace, chosen.restart)
 
@@ -446,6 +449,7 @@ class SessionSupervisor(StartingDoor, ResumingDoor, SessionsBelow):
                 raise SessionDown(wanted.session_id, self._down)
             for one in ready[:-1]:
                 self._begin(one.cell, one.workspace, "temporary")
+            ready[-1].cell.options = ready[-1].options
             return self._begin(ready[-1].cell, ready[-1].workspace, ready[-1].options.restart)
         finally:
             del self._coming_back[key]
@@ -464,6 +468,8 @@ class SessionSupervisor(StartingDoor, ResumingDoor, SessionsBelow):
         key = cell.ports.key
         entry = self._entries[key] = SessionEntry(cell, workspace, Branch(key, BRANCH, redact=cell.scrub))
         cell.find = self._find
+        if self._keeping is not None:
+            cell.branching = self
         self._fan_in.join(cell)
         # Not waited for: a subscriber that comes before the next checkpoint sees all that the session ever publishes.
         self._root.start_child_soon(self._child_spec(entry, restart))

@@ -97,13 +97,14 @@ def open_store(name: str, data_directory: Path, *, read_only: bool = False) -> S
 MIN_PATIENCE_SECONDS: Final = 0.1
 
 
-def faults_of_keeping(store: object, store_patience: object, resume: object) -> list[str]:
+def faults_of_keeping(store: object, store_patience: object, resume: object, on_drift: object) -> list[str]:
     """Say what is wrong with how sessions are to be kept.
 
     Args:
         store: A name, a store, or None.
         store_patience: In seconds.
         resume: Which sessions come back.
+        on_drift: What becomes of one of which newer code makes another history.
     """
     faults: list[str] = []
     if isinstance(store, str):
@@ -120,6 +121,8 @@ def faults_of_keeping(store: object, store_patience: object, resume: object) -> 
         )
     if resume not in ("none", "working", "all"):
         faults.append(f"resume is {resume!r:.80}: expected 'none', 'working' or 'all'")
+    if on_drift not in ("go_on", "refuse"):
+        faults.append(f"on_drift is {on_drift!r:.80}: expected 'go_on' or 'refuse'")
     elif resume != "none" and store is None:
         faults.append(f"resume is {resume!r}, and there is no store: give one, such as store='sqlite:'")
     return faults

@@ -53,7 +53,7 @@ def create_journal(connection: apsw.Connection, opening: Opening, now: int) -> N
         SessionNotFound: It is to belong to a tree that is not there.
     """
     first = opening.records[0]
-    check_dense(opening.records)
+    check_dense(opening.records, is_one_epoch=bool(opening.node))  # an imported one had several owners
     there = fetch_session(connection, first.scope, first.session)
     if there is None:
         check_witness(connection, first.scope, first.session, None)
@@ -93,14 +93,18 @@ def _are_there(connection: apsw.Connection, records: Sequence[Record], there: St
     return fetch_records(connection, first.scope, first.session, first.seq - 1, len(kept)) == kept
 
 
-def check_dense(records: Sequence[Record]) -> None:
+def check_dense(records: Sequence[Record], *, is_one_epoch: bool = True) -> None:
     """Refuse records that no session could have made.
+
+    Args:
+        records: In order.
+        is_one_epoch: Whether one owner has made them all.
 
     Raises:
         ValueError: They are not of one epoch, or their numbers have gaps. The one who made them is wrong.
     """
     first, last = records[0], records[-1]
-    if last.seq - first.seq + 1 != len(records) or first.epoch != last.epoch:
+    if last.seq - first.seq + 1 != len(records) or (is_one_epoch and first.epoch != last.epoch):
         message = f"records {first.seq} to {last.seq} of session {first.session!r} are {len(records)}, of epochs {first.epoch} to {last.epoch}: expected numbers without gaps, and one epoch"
         raise ValueError(message)
 

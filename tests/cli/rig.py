@@ -166,7 +166,9 @@ async def open_terminal(*arguments: str, term: str, **variables: str) -> AsyncIt
 
 
 @asynccontextmanager
-async def open_process(*arguments: str, stdout: int | None = None, cwd: Path = ROOT) -> AsyncIterator[Forked]:
+async def open_process(
+    *arguments: str, stdout: int | None = None, cwd: Path = ROOT, **variables: str
+) -> AsyncIterator[Forked]:
     """Start the command and leave it to the test; it is gone at the end. Its output comes in a pipe, or goes where it is told."""
     outputs, errors = os.pipe(), os.pipe()
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -177,6 +179,7 @@ async def open_process(*arguments: str, stdout: int | None = None, cwd: Path = R
             WARM,
             *arguments,
             descriptors=(nothing, outputs[1] if stdout is None else stdout, errors[1]),
+            variables=variables,
             cwd=cwd,
         ) as process,
     ):

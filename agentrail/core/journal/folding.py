@@ -36,6 +36,7 @@ from agentrail.core.journal.record import (
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Recovered, Signal
+from agentrail.core.session.branching import without_what_was_open
 from agentrail.core.session.machine import step
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.state_shapes import NO_PLUGINS, Resolve
@@ -269,17 +270,20 @@ def drift_of(walked: Walked) -> Drift | None:
     return None
 
 
-def rewound_state(now: SessionState, then: SessionState) -> SessionState:
+def rewound_state(now: SessionState, then: SessionState, at_ms: int) -> SessionState:
     """Give the state of a session that goes back to an earlier one of its own.
 
-    All is as it was then, but for what was told to the world and cannot be taken back: numbers of events and ids of effects go on,
-    what was spent is spent, ids of calls are not given out again, and a caller who sends the same message again gets its receipt.
+    All is as it was then, but for two things. What was open then has ended, as in a fork: nothing works on it any more. And what was
+    told to the world cannot be taken back: numbers of events and ids of effects go on, what was spent is spent, ids of calls are not
+    given out again, and a caller who sends the same message again gets its receipt.
 
     Args:
         now: Where it stands; nothing of it runs any more.
         then: Where it goes back to.
+        at_ms: When it does.
     """
     data = now.data
+    then = without_what_was_open(then, at_ms)
     ledger = then.data.ledger
     if ledger is not None and data.ledger is not None:
         ledger = msgspec.structs.replace(
@@ -367,7 +371,7 @@ def _after(
             return _with_events(state, _told(record, decode_drifted, sources).events)
         case "rewound":
             number = _told(record, decode_rewound, sources).number
-            return rewound_state(state, _state_behind(number, record, sources, kept))
+            return rewound_state(state, _state_behind(number, record, sources, kept), record.at_ms)
         case "closed":
             return msgspec.structs.replace(state, ended=True)
         case "erased":

@@ -27,7 +27,9 @@ from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import RunTool
 from agentrail.core.protocol.request import EffectId
+from agentrail.core.session.branching import without_what_was_open
 from agentrail.core.session.owners import OfCall
+from agentrail.core.session.state import Phase
 from agentrail.core.wire.codec import encode_signal
 from agentrail.errors import CodecError, Erased, JournalCorrupt, OptionError, PluginError
 from agentrail.messages import CallId, PromptRef, Text
@@ -336,9 +338,11 @@ def test_a_rewind_and_a_rewind_of_it_are_what_the_session_was_then():
         folded = fold_journal(records)
         then = fold_journal(records[:number]).state
         assert folded.drift is None
-        assert folded.state.phase is then.phase
-        assert folded.state.data.history == then.data.history
-        assert folded.state.data.queue == then.data.queue
+        closed = without_what_was_open(then, 0)
+        assert folded.state.phase is Phase.IDLE
+        assert folded.state.data.history == closed.data.history
+        assert folded.state.data.queue == ()
+        assert not folded.state.data.open
         assert folded.state.data.seq == seq
         assert folded.state.data.minted == LIFE.state.data.minted
         assert folded.state.data.usage == LIFE.state.data.usage
@@ -354,10 +358,10 @@ def test_what_was_spent_is_spent_also_behind_a_rewind():
     session.complete("It is a fox.")
     now = session.life.state
     assert now.data.ledger.spent_tokens > 0
-    back = rewound_state(now, start)
+    back = rewound_state(now, start, 9)
     assert back.data.ledger.spent_tokens == now.data.ledger.spent_tokens
     assert back.data.ledger.open == start.data.ledger.open
-    plain = rewound_state(LIFE.state, LIFE.states[3])
+    plain = rewound_state(LIFE.state, LIFE.states[3], 9)
     assert plain.data.ledger is None
 
 

@@ -1,0 +1,148 @@
+"""`agentrail sessions fork`, `export` and `import`: what a store holds goes on in a branch, and to other stores."""
+
+from pathlib import Path
+from typing import Annotated, Literal, cast
+
+from cyclopts import Parameter, validators
+
+from agentrail import outside
+from agentrail.abc.store import Store, StoredSession
+from agentrail.cli.exits import Exit
+from agentrail.cli.logs import send_logs_to_stderr
+from agentrail.cli.output import write_all
+from agentrail.cli.sessions import SessionArgument
+from agentrail.cli.stored import USUAL_PLACE, StorePlace, answer, find_one, reading, say, sources_of, writing
+from agentrail.errors import OptionError
+from agentrail.messages import SessionId
+from agentrail.runtime.exporting import export_stored, fork_stored, import_stored, render_markdown
+from agentrail.runtime.past import Journal
+from agentrail.runtime.reviving import PluginFinder
+
+
+def fork(
+    session: SessionArgument,
+    *,
+    at: Annotated[
+        int | None, Parameter(help="Behind which record; without it the last one.", show_default=False)
+    ] = None,
+    turn: Annotated[
+        int | None, Parameter(help="Behind which turn, counted from 1.", show_default=False)
+    ] = None,
+    name: Annotated[
+        str | None,
+        Parameter(name="--id", help="The id of the fork; without it one is made up.", show_default=False),
+    ] = None,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Begin a session that goes on from a record of another; see its help."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        if at is not None and turn is not None:
+            raise OptionError(["--at and --turn are both given: give one of them"])
+        with reading(place) as opened:  # so that no store is made where there is none, and near ids are named
+            find_one(opened, session, place.scope)
+        with writing(place) as opened:
+            found = find_one(opened, session, place.scope)
+            if found.root != found.session:
+                raise OptionError([f"{session} works for another session: fork {found.root}, its root"])
+            journal = _journal_of(opened, found)
+            number = journal.number_of(at, turn)
+            session_id = SessionId(name or f"s-{outside.ids(6)}")
+            fork_stored(opened, journal, number, session_id, int(outside.wall() * 1000))
+        say(
+            f"{session_id}: a fork of {session} behind record {number}; agentrail chat --resume {session_id} goes on with it"
+        )
+        return Exit.DONE
+
+    return answer(work)
+
+
+def export(
+    session: SessionArgument,
+    *,
+    form: Annotated[
+        Literal["jsonl", "markdown"],
+        Parameter(name="--format", help="jsonl can be imported; markdown is the conversation, for people."),
+    ] = "jsonl",
+    no_content: Annotated[
+        bool,
+        Parameter(
+            name="--no-content",
+            help="Only kinds, numbers, times and sizes: no word of the conversation.",
+            negative="",
+            show_default=False,
+        ),
+    ] = False,
+    file: Annotated[
+        Path | None,
+        Parameter(
+            name=("--output", "-o"),
+            help="A file that is not there yet; without it stdout.",
+            show_default=False,
+        ),
+    ] = None,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Write a session as a file; see its help."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        if form == "markdown" and no_content:
+            raise OptionError(["--format markdown is content: --no-content goes with --format jsonl"])
+        with reading(place) as opened:
+            found = find_one(opened, session, place.scope)
+            if form == "jsonl":
+                data = b"".join(export_stored(opened, found, content=not no_content))
+            else:
+                messages = _journal_of(opened, found).state_behind(found.tail.seq).data.history.messages[:]
+                data = render_markdown(messages).encode("utf-8", "replace")
+        if file is None:
+            write_all(1, data)
+            return Exit.DONE
+        _write_new(file, data)
+        say(f"{file}: {len(data)} bytes")
+        return Exit.DONE
+
+    return answer(work)
+
+
+def import_(
+    file: Annotated[
+        Path,
+        Parameter(
+            help="What `sessions export` wrote.", validator=validators.Path(exists=True, dir_okay=False)
+        ),
+    ],
+    *,
+    place: StorePlace = USUAL_PLACE,
+) -> Exit:
+    """Read a session back; see its help."""
+    send_logs_to_stderr(debug=place.debug)
+
+    def work() -> Exit:
+        try:
+            data = file.read_bytes()
+        except OSError as error:
+            raise OptionError([f"{file} cannot be read: {error.strerror}"]) from error
+        with writing(place) as opened:
+            sessions = import_stored(opened, data)
+        say(f"imported {', '.join(sessions)}; agentrail chat --resume {sessions[0]} goes on with it")
+        return Exit.DONE
+
+    return answer(work)
+
+
+def _write_new(file: Path, data: bytes) -> None:
+    try:
+        with file.open("xb") as opened:
+            opened.write(data)
+    except FileExistsError:
+        raise OptionError([f"{file} is there already: name a file that is not"]) from None
+    except OSError as error:
+        raise OptionError([f"{file} cannot be written: {error.strerror}"]) from error
+
+
+def _journal_of(store: Store, found: StoredSession) -> Journal:
+    sources = sources_of(found.session, store.blob)
+    return Journal(store, found, cast("PluginFinder", sources.resolve), sources.ask)

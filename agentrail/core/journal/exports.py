@@ -1,0 +1,221 @@
+"""Journals as a file that another store reads back, bit for bit; or without a word of what was said. Pure: bytes come in and go out.
+
+A file is lines of JSON: of each session a head, then its records as `encode_line` writes them, each large value in front of the first
+record that needs it. Hashes go along, so a change of any line is seen. Without content there are kinds, numbers, times and sizes.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NoReturn
+
+import msgspec
+
+from agentrail.core.journal.bodies import blobs_of
+from agentrail.core.journal.lines import decode_line, encode_line
+from agentrail.core.journal.record import NO_HASH, Record, fits_behind
+from agentrail.errors import CodecError, JournalCorrupt
+from agentrail.messages import SessionId
+from agentrail.structs import Value
+
+EXPORT_VERSION: Final = 1
+
+
+class ExportHead(Value, frozen=True, kw_only=True):
+    """What a session's part of an export begins with.
+
+    Attributes:
+        agentrail_export: The version of this form.
+        session: Which session.
+        records: How many records follow.
+        hash: That of the last one, hexadecimal; empty without content.
+        scope: Of the session; empty without content.
+        root: The session on top of its tree.
+        parent: The session above it; empty for a root.
+        forked_from: Which session it is a fork of, and at which number; None for none.
+        is_working: Whether something of it is open or waits to begin.
+        has_ended: Whether nothing follows.
+        waits_for: How many approvals and questions wait for people.
+        due_at_ms: When its next timer is due; None without one.
+        title: What it is about; empty without content.
+        content: Whether it has all, so that it can be imported.
+    """
+
+    agentrail_export: int = EXPORT_VERSION
+    session: SessionId
+    records: int
+    hash: str = ""
+    scope: str = ""
+    root: SessionId
+    parent: str = ""
+    forked_from: tuple[SessionId, int] | None = None
+    is_working: bool = False
+    has_ended: bool = False
+    waits_for: int = 0
+    due_at_ms: int | None = None
+    title: str = ""
+    content: bool = True
+
+
+class _Blob(Value, frozen=True):
+    blob: str
+    text: str
+
+
+class _Size(Value, frozen=True, kw_only=True):
+    """What is left of a record without content."""
+
+    seq: int
+    epoch: int
+    at_ms: int
+    kind: str
+    size_bytes: int
+    events: int
+
+
+class ExportedSession(Value, frozen=True, kw_only=True):
+    """One session of an export that was read.
+
+    Attributes:
+        head: What it begins with.
+        records: All of its records; sound.
+        blobs: The large values in them, by their SHA-256.
+    """
+
+    head: ExportHead
+    records: tuple[Record, ...]
+    blobs: dict[str, bytes]
+
+
+def encode_export(
+    head: ExportHead, records: Sequence[Record], blob: Callable[[str], bytes | None]
+) -> Iterator[bytes]:
+    """Write a session, line by line.
+
+    Args:
+        head: What it begins with; its number of records and its hash are those of the records.
+        records: All of them.
+        blob: Gives a large value by its SHA-256; None where it is not there.
+
+    Raises:
+        JournalCorrupt: A large value is missing.
+    """
+    last = records[-1].hash.hex() if records else ""
+    yield _line(msgspec.structs.replace(head, records=len(records), hash=last))
+    told: set[str] = set()
+    for record in records:
+        for digest in sorted(blobs_of(record.body) - told):
+            content = blob(digest)
+            if content is None:
+                raise JournalCorrupt(record.session, record.seq, why=f"its large value {digest} is missing")
+            told.add(digest)
+            yield _line(_Blob(digest, content.decode()))
+        yield encode_line(record)
+
+
+def encode_sizes(head: ExportHead, records: Sequence[Record]) -> Iterator[bytes]:
+    """Write what is known of a session without a word of what was said: kinds, numbers, times and sizes.
+
+    Args:
+        head: Of it the id, the tree and the standing are kept.
+        records: All of them.
+    """
+    bare = msgspec.structs.replace(
+        head, records=len(records), hash="", scope="", title="", forked_from=head.forked_from, content=False
+    )
+    yield _line(bare)
+    for record in records:
+        yield _line(
+            _Size(
+                seq=record.seq,
+                epoch=record.epoch,
+                at_ms=record.at_ms,
+                kind=record.kind,
+                size_bytes=len(record.body),
+                events=record.events,
+            )
+        )
+
+
+def read_export(text: bytes) -> tuple[ExportedSession, ...]:
+    """Read what `encode_export` wrote, of one session or of several behind each other.
+
+    Raises:
+        JournalCorrupt: A record is changed, missing or torn, or a large value is; the number of the first one is there.
+        CodecError: Your move: it is no export, one without content, or one of a newer version.
+    """
+    lines = text.split(b"\n")
+    if lines.pop():
+        lines.append(b"{")  # torn: nothing that can be read stands there
+    found: list[ExportedSession] = []
+    place = 0
+    while place < len(lines):
+        head = _head_of(lines[place])
+        session, place = _session_of(head, lines, place + 1)
+        found.append(session)
+    if not found:
+        _refuse("it is empty")
+    return tuple(found)
+
+
+def _session_of(head: ExportHead, lines: Sequence[bytes], place: int) -> tuple[ExportedSession, int]:
+    records: list[Record] = []
+    blobs: dict[str, bytes] = {}
+    before, epoch = NO_HASH, 0
+    while len(records) < head.records:
+        seq = len(records) + 1
+        if place >= len(lines):
+            raise JournalCorrupt(head.session, seq, why="it is missing")
+        line = lines[place]
+        place += 1
+        if line.startswith(b'{"blob":'):
+            _keep_blob(line, blobs, head.session, seq)
+            continue
+        try:
+            record = decode_line(line)
+        except CodecError as error:
+            raise JournalCorrupt(head.session, seq, why=str(error)) from error
+        fits = record.seq == seq and record.epoch >= epoch and fits_behind(before, record)
+        if not fits or (record.scope, record.session) != (head.scope, head.session):
+            raise JournalCorrupt(head.session, seq)
+        missing = blobs_of(record.body) - blobs.keys()
+        if missing:
+            raise JournalCorrupt(head.session, seq, why=f"its large value {min(missing)} is missing")
+        records.append(record)
+        before, epoch = record.hash, record.epoch
+    if before.hex() != head.hash:
+        raise JournalCorrupt(head.session, head.records, why="it is not the last one that was exported")
+    return ExportedSession(head=head, records=tuple(records), blobs=blobs), place
+
+
+def _head_of(line: bytes) -> ExportHead:
+    try:
+        head = msgspec.json.decode(line, type=ExportHead)
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors too
+        _refuse(f"where a session should begin stands something else ({error})")
+    if head.agentrail_export != EXPORT_VERSION:
+        _refuse(f"it is of version {head.agentrail_export}, and {EXPORT_VERSION} can be read here")
+    if not head.content:
+        _refuse("it was made without content, so there is nothing to go on with: export it with its content")
+    if head.records < 1:
+        _refuse("a session of it has no record")
+    return head
+
+
+def _keep_blob(line: bytes, blobs: dict[str, bytes], session: SessionId, seq: int) -> None:
+    try:
+        one = msgspec.json.decode(line, type=_Blob)
+    except (ValueError, RecursionError) as error:
+        raise JournalCorrupt(session, seq, why=f"a large value of it cannot be read ({error})") from error
+    content = one.text.encode()
+    if hashlib.sha256(content).hexdigest() != one.blob:
+        raise JournalCorrupt(session, seq, why=f"its large value {one.blob:.64} is another one")
+    blobs[one.blob] = content
+
+
+def _line(value: Value) -> bytes:
+    return msgspec.json.encode(value) + b"\n"
+
+
+def _refuse(why: str) -> NoReturn:
+    message = f"no export of a session: {why}"
+    raise CodecError(message, path="$")

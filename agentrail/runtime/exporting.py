@@ -1,0 +1,157 @@
+"""Sessions out of a store and into another, and forks of sessions that are not alive. Each function blocks; nothing is carried out."""
+
+from collections.abc import Iterator
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from agentrail.abc.store import Filters, Opening, Standing, Store, StoredSession
+from agentrail.core.journal.bodies import split_blobs
+from agentrail.core.journal.exports import ExportHead, encode_export, encode_sizes, read_export
+from agentrail.core.journal.record import Draft, Tail, sealed
+from agentrail.core.journal.recording import opened_draft
+from agentrail.core.session.branching import config_of_fork, forked_state
+from agentrail.errors import CodecError, OptionError, Trimmed
+from agentrail.messages import AssistantMessage, Message, SessionId, Text, ToolCall, ToolMessage
+from agentrail.runtime.past import Journal
+from agentrail.runtime.reviving import read_after
+
+ExportFormat: TypeAlias = Literal["jsonl", "markdown"]
+
+_MAX_TREE: Final = 10_000
+
+
+def export_stored(store: Store, stored: StoredSession, *, content: bool = True) -> Iterator[bytes]:
+    """Write a session with those that work for it, line by line.
+
+    Args:
+        store: Where it is.
+        stored: Which one.
+        content: Whether all of it goes along, so that it can be imported; else kinds, numbers, times and sizes.
+
+    Raises:
+        Trimmed: Its first records were dropped, and without them there is nothing to import.
+        JournalCorrupt: A large value is missing.
+        StoreUnavailable: It cannot be read.
+    """
+    tree = [stored]
+    if stored.root == stored.session:
+        found = store.find(Filters(scope=stored.scope, root=stored.session), limit=_MAX_TREE)
+        tree += [one for one in found if one.session != stored.session]
+    for one in tree:
+        if one.first_seq > 1 and content:
+            raise Trimmed(one.session, first=one.first_seq)
+        records = read_after(store, one.scope, one.session, one.first_seq - 1)
+        head = _head_of(one)
+        yield from encode_export(head, records, store.blob) if content else encode_sizes(head, records)
+
+
+def _head_of(stored: StoredSession) -> ExportHead:
+    standing = stored.standing
+    return ExportHead(
+        session=stored.session,
+        records=0,
+        scope=stored.scope,
+        root=stored.root,
+        parent=stored.parent,
+        forked_from=stored.forked_from,
+        is_working=standing.is_working,
+        has_ended=standing.has_ended,
+        waits_for=standing.waits_for,
+        due_at_ms=standing.due_at_ms,
+        title=standing.title,
+    )
+
+
+def openings_of(text: bytes) -> tuple[Opening, ...]:
+    """Read an export, and say how its sessions begin in another store: as they were, without an owner.
+
+    Raises:
+        JournalCorrupt: It was changed; the number of the first record is there.
+        OptionError: Your move: it is no export, or one without content.
+    """
+    try:
+        exported = read_export(text)
+    except CodecError as error:
+        raise OptionError([str(error)]) from error
+    return tuple(
+        Opening(
+            records=one.records,
+            root=one.head.root,
+            parent=one.head.parent,
+            forked_from=one.head.forked_from,
+            node="",
+            standing=Standing(
+                is_working=one.head.is_working,
+                has_ended=one.head.has_ended,
+                waits_for=one.head.waits_for,
+                due_at_ms=one.head.due_at_ms,
+                title=one.head.title,
+            ),
+            blobs=one.blobs,
+        )
+        for one in exported
+    )
+
+
+def import_stored(store: Store, text: bytes) -> tuple[SessionId, ...]:
+    """Write the sessions of an export into a store, bit for bit as they were. What is there already is left as it is.
+
+    Raises:
+        JournalCorrupt: It was changed; nothing was written.
+        OptionError: Your move: it is no export, or one without content; or it is a child whose root is not there.
+        AlreadyExists: Your move: there is another session of this id.
+        StoreUnavailable: It cannot be written.
+    """
+    openings = openings_of(text)
+    for opening in openings:
+        store.create(opening)
+    return tuple([one.records[0].session for one in openings])
+
+
+def fork_stored(store: Store, journal: Journal, number: int, session_id: SessionId, at_ms: int) -> None:
+    """Begin the journal of a fork, of which nothing is alive: it begins when it is resumed.
+
+    Args:
+        store: Where both are.
+        journal: Of the session that it is a fork of.
+        number: Behind which record.
+        session_id: Of the fork.
+        at_ms: Now, on the clock of signals.
+
+    Raises:
+        AgentrailError: As of `Journal.state_behind` and `Store.create`.
+    """
+    parent = journal.stored
+    then = journal.state_behind(number)
+    state = forked_state(then, config_of_fork(then.data.config, session_id), at_ms)
+    state = msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, started_at_ms=at_ms))
+    forked_from = (parent.session, number)
+    draft = opened_draft(state, at_ms=at_ms, engine="", forked_from=forked_from)
+    body, blobs = split_blobs(draft.body)
+    small = Draft(at_ms=draft.at_ms, kind=draft.kind, body=body, events=draft.events)
+    records, _ = sealed((small,), Tail(), scope=parent.scope, session=session_id)
+    store.create(Opening(records=records, root=session_id, forked_from=forked_from, node="", blobs=blobs))
+
+
+def render_markdown(messages: tuple[Message, ...]) -> str:
+    """Write a conversation for people: who said what, which tools were called, and what they came to."""
+    parts: list[str] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            parts += [f"**Result of {one.name}**\n\n{_quoted(one.text)}" for one in message.results]
+            continue
+        who = "Assistant" if isinstance(message, AssistantMessage) else "User"
+        said = "".join(block.text for block in message.content if isinstance(block, Text))
+        calls = [block for block in message.content if isinstance(block, ToolCall)]
+        parts.append(f"## {who}" + (f"\n\n{said}" if said else ""))
+        parts += [f"**Calls {one.name}**\n\n{_quoted(_arguments_of(one))}" for one in calls]
+    return "\n\n".join(parts) + "\n" if parts else ""
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}" for line in text.split("\n"))
+
+
+def _arguments_of(call: ToolCall) -> str:
+    return msgspec.json.encode(call.arguments, enc_hook=dict).decode()

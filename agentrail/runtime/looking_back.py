@@ -1,0 +1,255 @@
+"""The past of a session, through its handle: its journal, what it was behind each record, forks, and going back."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol, Self, TypeVar, Unpack, cast
+
+import msgspec
+import trio
+from attrs import field, frozen
+
+from agentrail.abc import Provider
+from agentrail.core.journal.branches import CallBehind
+from agentrail.core.session.branching import without_what_was_open
+from agentrail.core.session.state import SessionState
+from agentrail.errors import OptionError
+from agentrail.runtime.arguments import refuse
+from agentrail.runtime.asking import AskingHandle
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.keywords import SessionKeywords
+from agentrail.runtime.past import Journal, JournalEntry, PastState
+from agentrail.runtime.rewinding import RewindRequest
+from agentrail.runtime.session import SessionCell
+
+T = TypeVar("T")
+
+MAX_RECORDS_AT_ONCE = 10_000
+"""How many records one call of `journal` gives at most."""
+
+_MAX_TRIES = 5
+
+
+@frozen(kw_only=True)
+class Rewound:
+    """What came of going back.
+
+    Attributes:
+        number: The record behind which the session goes on.
+        calls: What happened outside since and is not taken back: calls whose tools do not promise that running them twice does no
+            harm, or for which another session worked.
+    """
+
+    number: int
+    calls: tuple[CallBehind, ...] = field(default=())
+
+
+class Branching(Protocol):
+    """The supervisor of a session, as far as its handle looks back and branches off."""
+
+    async def look_back(self, cell: SessionCell, read: Callable[[Journal], T]) -> T:
+        """Let a function read the journal of a session, in a worker thread."""
+        ...
+
+    async def fork_cell(
+        self, cell: SessionCell, at: int | None, turn: int | None, given: Mapping[str, Any]
+    ) -> SessionCell:
+        """Begin a fork of a session."""
+        ...
+
+
+class LookingBackHandle(AskingHandle):
+    """A handle that knows the past of its session, where a store keeps it."""
+
+    __slots__ = ()
+
+    async def journal(self, after: int = 0, limit: int = 1_000) -> tuple[JournalEntry, ...]:
+        """Read the journal of the session, as far as it is durable: what was said to it, and what it decided.
+
+        Also of one that has ended, as long as its supervisor is open.
+
+        Args:
+            after: The number behind which to begin.
+            limit: How many records at most, up to 10,000.
+
+        Returns:
+            Records in order, from number `after + 1`; none behind the last one.
+
+        Raises:
+            OptionError: Your move: there is no store, or a number that cannot be.
+            Trimmed: What was asked for was dropped; `first` is there.
+            StoreUnavailable: The store cannot be read now.
+
+        Cancellation: At once.
+        """
+        refuse(
+            None
+            if type(after) is int and after >= 0
+            else f"after is {after!r}: expected a whole number from 0",
+            None
+            if type(limit) is int and 1 <= limit <= MAX_RECORDS_AT_ONCE
+            else f"limit is {limit!r}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}",
+        )
+        await trio.lowlevel.checkpoint()
+        return await self._branching().look_back(self._cell, lambda journal: journal.entries(after, limit))
+
+    async def state_at(self, number: int) -> PastState:
+        """Say what the session was behind a record: the fold of its journal up to there, with all that waited for people.
+
+        Args:
+            number: Of a record, from 1; see `journal`.
+
+        Raises:
+            OptionError: Your move: there is no store, or no such record; the message has the range.
+            Trimmed: The records that it takes were dropped; `first` is the first number that can be asked for.
+            Erased: A person had the content of one of them removed.
+            Unrevivable: Your move: a plugin that it had then is not there any more.
+            JournalCorrupt: A record is damaged.
+            StoreUnavailable: The store cannot be read now.
+
+        Cancellation: At once. It is worked out in a thread, four at a time.
+        """
+        refuse(_fault_of_number("number", number))
+        await trio.lowlevel.checkpoint()
+        return await self._branching().look_back(self._cell, lambda journal: journal.past_state(number))
+
+    async def fork(
+        self,
+        at: int | None = None,
+        *,
+        turn: int | None = None,
+        model: str | Provider | None = None,
+        **options: Unpack[SessionKeywords],
+    ) -> Self:
+        """Begin a session that goes on from a record of this one, in a journal of its own. This one goes on as it is.
+
+        It has the conversation, the state of the plugins and what was spent, as they were. What was open there ends in it as not in
+        this branch; prompts that waited stay behind. Code is that of this session, by name. Files are those of the same working
+        directory, as they are now.
+
+        Args:
+            at: Behind which record; None for the last one that is durable.
+            turn: Behind which turn, counted from 1 over all cycles, in place of a number.
+            model: As of `start_session`; None for the model that it had then.
+            **options: Of `start_session`: what is to be otherwise than here, such as `tools`, `budget` or `session_id`.
+
+        Returns:
+            The handle of the fork, when its journal has begun.
+
+        Raises:
+            OptionError: Your move: there is no store, this session works for another (its root is named), no such record or turn (the
+                message has the range), or options that cannot be.
+            Trimmed, Erased, Unrevivable, JournalCorrupt: As of `state_at`.
+            AlreadyExists, AlreadyStarted, SessionRefused, SessionDown, StoreUnavailable: As of `start_session`.
+
+        Cancellation: Until the journal of the fork has begun nothing was done; then it is alive.
+        """
+        refuse(_fault_of_place(at, turn), _fault_of_number("at", at), _fault_of_number("turn", turn))
+        await trio.lowlevel.checkpoint()
+        given: dict[str, Any] = {**options, **({} if model is None else {"model": model})}
+        fork = await self._branching().fork_cell(self._cell, at, turn, given)
+        return type(self)(fork)
+
+    async def rewind(self, to: int | None = None, *, turn: int | None = None) -> Rewound:
+        """Stop what runs, and go back to what the session was behind a record. Nothing is deleted, so one can go forth again.
+
+        The cycle is aborted with all its tools, and prompts that wait are thrown away. Numbers of events go on, and what was spent is
+        spent. Subscribers get `EventsLost` for what does not count any more, and `snapshot` is what to begin anew from. What happened
+        outside stays done; the result names it.
+
+        Args:
+            to: Behind which record.
+            turn: Behind which turn, counted from 1 over all cycles, in place of a number.
+
+        Returns:
+            Where it stands, and the calls behind it that may have changed something.
+
+        Raises:
+            OptionError: Your move: there is no store, it works for another session (its root is named), or there is no such record or turn;
+                nothing was stopped.
+            Trimmed, Erased, Unrevivable, JournalCorrupt: As of `state_at`; nothing was stopped.
+            SessionDown: The session has ended.
+            CallingSelf: Your move: a tool of this session asked for it.
+            StoreUnavailable: The store takes nothing for now.
+
+        Cancellation: What was stopped is stopped; whether it went back `journal` says.
+        """
+        refuse(
+            _fault_of_place(to, turn, needed=True), _fault_of_number("to", to), _fault_of_number("turn", turn)
+        )
+        await trio.lowlevel.checkpoint()
+        cell = self._cell
+        branching = self._branching()
+        check_root(cell, "rewind")
+        cell.pending_calls.refuse_self("rewind")
+        at_ms = now_ms()
+
+        def look(journal: Journal) -> tuple[int, Any]:
+            number = journal.number_of(to, turn)
+            return number, state_to_go_back_to(journal, number, cell.state, at_ms)
+
+        number, then = await branching.look_back(cell, look)
+        request = RewindRequest(number=number, then=then, at_ms=at_ms)
+        for _ in range(_MAX_TRIES):  # a prompt may come in between
+            await self._stop_all()
+            if await cell.rewind(request):
+                break
+        else:
+            fault = f"rewind: session {cell.ports.session_id!r} was given work again each time it was stopped: stop who prompts it, and try again"
+            raise OptionError([fault])
+        calls = await branching.look_back(cell, partial(_calls_behind, number, request.seq))
+        return Rewound(number=number, calls=calls)
+
+    async def _stop_all(self) -> None:
+        session = cast("Any", self)
+        for call in (await session.status()).running_tools:
+            if call.survivor:
+                await session.abort_tool(call.call_id, "rewind")
+        await session.abort("rewind", kill_tools="all", clear_queue=True)
+
+    def _branching(self) -> Branching:
+        found: Branching | None = self._cell.branching
+        if found is None:
+            message = "a journal needs a store: open_supervisor(store='sqlite:'), or 'memory:' for tests"
+            raise OptionError([message])
+        return found
+
+
+def _calls_behind(number: int, up_to: int, journal: Journal) -> Any:
+    return tuple([one for one in journal.calls_behind(number) if one.number <= up_to])
+
+
+def _fault_of_number(name: str, value: object) -> str | None:
+    if value is None or type(value) is int:
+        return None
+    return f"{name} is {value!r}: expected a whole number from 1"
+
+
+def _fault_of_place(number: object, turn: object, *, needed: bool = False) -> str | None:
+    if number is not None and turn is not None:
+        return f"a number ({number!r}) and a turn ({turn!r}) are given: give one of them"
+    if needed and number is None and turn is None:
+        return "to what? give the number of a record, or turn="
+    return None
+
+
+def state_to_go_back_to(journal: Journal, number: int, now: SessionState, at_ms: int) -> SessionState:
+    """Fold up to a number, and end what was open there; its plugins are asked as those of the live session are. This blocks.
+
+    Raises:
+        AgentrailError: As of `Journal.state_behind`.
+    """
+    then = without_what_was_open(journal.state_behind(number), at_ms)
+    stack = msgspec.structs.replace(then.data.stack, ask=now.data.stack.ask)
+    return msgspec.structs.replace(then, data=msgspec.structs.replace(then.data, stack=stack))
+
+
+def check_root(cell: SessionCell, call: str) -> None:
+    """Refuse what only a root can do.
+
+    Raises:
+        OptionError: Your move: it works for another session, whose root is named.
+    """
+    path = cell.state.data.config.path
+    if len(path) > 1:
+        fault = f"{call}: session {path[-1]!r} works for another one, and has no branches of its own: {call} {path[0]!r}, its root"
+        raise OptionError([fault])

@@ -1,0 +1,236 @@
+"""What a session was: its journal is read and folded up to a number, in a worker thread, without any effect. No loop enters."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from attrs import field, frozen
+
+from agentrail.abc.store import Store, StoredSession
+from agentrail.core.journal.bodies import join_blobs
+from agentrail.core.journal.branches import CallBehind, calls_behind, turns_in
+from agentrail.core.journal.folding import Sources, first_state, fold, walk
+from agentrail.core.journal.record import Record, Tail
+from agentrail.core.session.projection import Snapshot, Status, snapshot_of
+from agentrail.core.session.state import SessionState
+from agentrail.core.session.state_codec import decode_session
+from agentrail.core.stack.loading import Ask
+from agentrail.errors import CodecError, OptionError, PluginError, Trimmed, Unrevivable
+from agentrail.frozen import EMPTY, frozen_json
+from agentrail.messages import JsonObject, Message, SessionId
+from agentrail.runtime.reviving import PluginFinder, read_after
+from agentrail.runtime.snapshots import is_sound
+
+
+@frozen(kw_only=True)
+class JournalEntry:
+    """A record of a journal, to be read.
+
+    Attributes:
+        number: Its number, from 1, without gaps.
+        at_ms: When, on the clock of signals.
+        kind: `opened`, `taken`, `heard`, `changed`, `drifted`, `rewound`, `closed`, `erased`, or the kind of a signal, such as `prompt`.
+        body: What it says, read-only.
+        does: What the step decided, a line for each effect that is not ephemeral.
+        events: The number of the last event behind it.
+        epoch: How often the session had been taken over when it was written, from 1.
+        hash: Its hash, hexadecimal.
+    """
+
+    number: int
+    at_ms: int
+    kind: str
+    body: JsonObject = field(default=EMPTY, repr=False)
+    does: tuple[str, ...] = ()
+    events: int
+    epoch: int
+    hash: str
+
+
+@frozen(kw_only=True)
+class PastState:
+    """What a session was behind a record.
+
+    Attributes:
+        number: Of the record.
+        at_ms: When that was, on the clock of signals.
+        snapshot: How it stood, with all that waited for people.
+        messages: Its conversation.
+    """
+
+    number: int
+    at_ms: int
+    snapshot: Snapshot
+    messages: tuple[Message, ...] = field(repr=False)
+
+    @property
+    def status(self) -> Status:
+        """How it stood."""
+        return self.snapshot.status
+
+
+class Journal:
+    """The journal of one stored session, with what its plugins come from. Each call blocks.
+
+    Attributes:
+        stored: How the store has it, when this was made.
+    """
+
+    def __init__(self, store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) -> None:
+        """Nothing is read yet.
+
+        Args:
+            store: Where it is.
+            stored: Which one.
+            finder: Finds the code of its plugins.
+            ask: How handlers are called.
+        """
+        self._store = store
+        self.stored: StoredSession = stored
+        self._finder = finder
+        self._ask = ask
+
+    def entries(self, after: int, limit: int) -> tuple[JournalEntry, ...]:
+        """Give records to be read, from number `after + 1`.
+
+        Raises:
+            Trimmed: What was asked for was dropped.
+            CodecError: A large value is missing.
+        """
+        stored, store = self.stored, self._store
+        return tuple([entry_of(one, store) for one in store.read(stored.scope, stored.session, after, limit)])
+
+    def state_behind(self, number: int) -> SessionState:
+        """Fold up to a number.
+
+        Raises:
+            OptionError: Your move: there is no such record; the message has the range.
+            Trimmed: What it takes was dropped.
+            Erased, JournalCorrupt, CodecError: As of `fold`.
+            Unrevivable: Your move: a plugin is not there.
+        """
+        self.check_number(number)
+        try:
+            return self._state_behind(number)
+        except PluginError:
+            if self._finder.missing:
+                raise Unrevivable(self.stored.session, missing=tuple(self._finder.missing)) from None
+            raise
+
+    def past_state(self, number: int) -> PastState:
+        """Say what the session was behind a record; as of `state_behind`."""
+        state = self.state_behind(number)
+        (record,) = self._store.read(self.stored.scope, self.stored.session, number - 1, 1)
+        return PastState(
+            number=number,
+            at_ms=record.at_ms,
+            snapshot=snapshot_of(state.phase, state.data, record.at_ms),
+            messages=state.data.history.messages[:],
+        )
+
+    def check_number(self, number: int) -> None:
+        """Refuse a number of no record.
+
+        Raises:
+            OptionError: Your move: the message has the range.
+            Trimmed: It was dropped.
+        """
+        stored = self.stored
+        if not 1 <= number <= stored.tail.seq:
+            fault = f"the number is {number}: expected one from {stored.first_seq} to {stored.tail.seq}, which session {stored.session!r} has"
+            raise OptionError([fault])
+        if number < stored.first_seq:
+            raise Trimmed(stored.session, first=stored.first_seq)
+
+    def number_of(self, at: int | None, turn: int | None) -> int:
+        """Find the record that is meant: of a number, behind a turn, or the last one.
+
+        Raises:
+            OptionError: Your move: there is no such record, or no such turn that is over; the message has the range.
+            Trimmed: It was dropped; or turns are asked for, whose beginning was.
+        """
+        if turn is None:
+            number = self.stored.tail.seq if at is None else at
+            self.check_number(number)
+            return number
+        records = read_after(self._store, self.stored.scope, self.stored.session, 0)
+        sources = self._sources()
+        ends = list(turns_in(walk(first_state(records, sources), records, sources=sources)))
+        if not 1 <= turn <= len(ends):
+            fault = f"turn is {turn}: expected one from 1 to {len(ends)}, which are over in session {self.stored.session!r}"
+            raise OptionError([fault])
+        return ends[turn - 1]
+
+    def calls_behind(self, number: int) -> tuple[CallBehind, ...]:
+        """Name the calls behind a record that may have changed something outside."""
+        stored = self.stored
+        records = read_after(self._store, stored.scope, stored.session, number)
+        (last,) = self._store.read(stored.scope, stored.session, number - 1, 1)
+        tail = Tail(seq=last.seq, epoch=last.epoch, hash=last.hash)
+        return calls_behind(walk(self._state_behind(number), records, tail=tail, sources=self._sources()))
+
+    def _sources(self) -> Sources:
+        return Sources(
+            resolve=self._finder, ask=self._ask, blob=self._store.blob, state_at=self._state_behind
+        )
+
+    def _state_behind(self, number: int) -> SessionState:
+        stored, store = self.stored, self._store
+        for snapshot in store.snapshots(stored.scope, stored.session, number):
+            behind = store.read(stored.scope, stored.session, snapshot.seq - 1, 1)
+            if not is_sound(snapshot) or not behind or behind[0].hash != snapshot.hash:
+                continue
+            try:
+                state = decode_session(snapshot.state, self._finder, ask=self._ask)
+            except CodecError:
+                continue  # a cache that cannot be read is none
+            tail = Tail(seq=snapshot.seq, epoch=behind[0].epoch, hash=snapshot.hash)
+            records = self._read(tail.seq, number)
+            return fold(state, records, tail=tail, sources=self._sources()).state
+        if stored.first_seq > 1:
+            oldest = store.snapshots(stored.scope, stored.session)
+            raise Trimmed(stored.session, first=oldest[-1].seq if oldest else stored.first_seq)
+        records = self._read(0, number)
+        sources = self._sources()
+        return fold(first_state(records, sources), records, sources=sources).state
+
+    def _read(self, after: int, number: int) -> tuple[Record, ...]:
+        records: list[Record] = []
+        while after < number:
+            page = self._store.read(self.stored.scope, self.stored.session, after, min(_PAGE, number - after))
+            if not page:
+                break
+            records += page
+            after = page[-1].seq
+        return tuple(records)
+
+
+_PAGE: Final = 1_000
+
+
+def entry_of(record: Record, store: Store) -> JournalEntry:
+    """Show a record, with its large values in place."""
+    body: Mapping[str, Any] = msgspec.json.decode(join_blobs(record.body, store.blob))
+    return JournalEntry(
+        number=record.seq,
+        at_ms=record.at_ms,
+        kind=record.kind,
+        body=frozen_json(body),
+        does=tuple(record.does.split("\n")) if record.does else (),
+        events=record.events,
+        epoch=record.epoch,
+        hash=record.hash.hex(),
+    )
+
+
+def stored_of(store: Store, scope: str, session_id: SessionId) -> StoredSession:
+    """Look a session up.
+
+    Raises:
+        SessionNotFound: Your move: there is none; `nearest` are like it.
+    """
+    stored = store.get(scope, session_id)
+    while stored is None:
+        store.read(scope, session_id, 0, 1)  # says that there is none, and what is like it
+        stored = store.get(scope, session_id)  # it came just now
+    return stored

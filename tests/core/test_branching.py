@@ -1,0 +1,171 @@
+"""Where a session goes on in a branch: what was open there has ended, the conversation is whole, and the next prompt works."""
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.core.journal.folding import rewound_state
+from agentrail.core.policy.budget import Budget, Ledger
+from agentrail.core.protocol import signals as s
+from agentrail.core.session.branching import (
+    NOT_IN_THIS_BRANCH,
+    config_of_fork,
+    forked_state,
+    without_what_was_open,
+)
+from agentrail.core.session.machine import step
+from agentrail.core.session.state import Phase, SessionState
+from agentrail.messages import PromptRef, SessionId, Text, ToolMessage
+from agentrail.testing.promises import PROMISES
+from agentrail.testing.promises.seen import Seen
+from tests.core.journal.recorded import Told, call
+from tests.core.stored_lives import through_bytes
+from tests.core.test_agents import SAID, lives
+from tests.core.worlds import TOOLS, agents_session, config, new_session, small_world
+
+STILL = s.StatusQuery(at_ms=9, signal_id=s.SignalId("q"))
+NEXT = s.Prompt(at_ms=10, signal_id=s.SignalId("n"), ref=PromptRef("next"), content=(Text(text="And now?"),))
+
+
+def holds(branch: SessionState) -> None:
+    """Hold a branch against all that is promised of a session, as it is and with its next prompt."""
+    assert branch.phase is Phase.IDLE
+    assert not branch.ended
+    assert not branch.data.open
+    assert not branch.data.interactions
+    for signal in (STILL, NEXT):
+        after, effects = step(branch, signal)
+        for promise in PROMISES:
+            promise(Seen(branch, signal, after, effects))
+        branch = after
+    assert branch.phase is not Phase.IDLE
+
+
+def test_a_branch_begins_at_every_state_of_a_small_world():
+    """Whatever was open: a stream, a batch, a question, a survivor, a teardown. Each time the next prompt begins at once."""
+    last = None
+    for seen in small_world():
+        if seen.before is not last:
+            last = seen.before
+            holds(without_what_was_open(last, 8))
+
+
+@given(drawn=st.lists(SAID, min_size=20, max_size=60), budget=st.sampled_from((None, 100_000)))
+def test_a_branch_begins_where_agents_work(drawn, budget):
+    """Those in the background are gone in it, what waited for them does not wait, and what was lent is free again."""
+    options = {} if budget is None else {"budget": Budget(max_total_tokens=budget), "max_output_tokens": 20}
+    for seen in lives(agents_session(**options), drawn):
+        branch = without_what_was_open(seen.after, 8)
+        assert not branch.data.agents.alive
+        assert branch.data.ledger is None or not branch.data.ledger.open
+        holds(branch)
+
+
+def asking() -> Told:
+    """One call has ended, one runs, one waits for a person, with a prompt and a steer behind them."""
+    session = Told(new_session(TOOLS, max_parallel_tools=4, max_steering_queue=2))
+    session.prompt("Go.")
+    session.hear("I")
+    session.complete("I", call("read", "c1"), call("read", "c2"), call("ask", "c3", question="Now?"))
+    running = next(iter(session.life.state.data.batch))
+    session.finish(running.effect_id, "A fox.")
+    session.prompt("And then?")
+    return session
+
+
+@pytest.mark.at(57)
+def test_open_calls_end_as_not_in_this_branch():
+    """What had ended keeps its result; the others are answered, once, and no prompt that waited is there."""
+    state = asking().life.state
+    assert state.data.interactions
+    assert state.data.queue
+    branch = without_what_was_open(state, 20)
+    last = branch.data.history.messages[-1]
+    assert isinstance(last, ToolMessage)
+    texts = [result.text for result in last.results]
+    assert texts == ["A fox.", NOT_IN_THIS_BRANCH, NOT_IN_THIS_BRANCH]
+    assert branch.data.queue == ()
+    assert branch.data.seq == state.data.seq
+    assert branch.data.last is not None
+    assert branch.data.last.outcome == "aborted"
+    holds(branch)
+
+
+def test_a_state_at_rest_is_its_own_branch():
+    """Nothing of it is another; twice is once."""
+    session = Told(new_session(TOOLS))
+    session.prompt()
+    session.complete("It is a fox.")
+    state = session.life.state
+    assert state.phase is Phase.IDLE
+    assert without_what_was_open(state, 99) == state
+    open_once = without_what_was_open(asking().life.state, 99)
+    assert without_what_was_open(open_once, 100) == open_once
+
+
+def test_a_fork_is_a_session_of_its_own():
+    """With an id of its own, a root; a message that is sent again is new in it. It survives its bytes."""
+    state = asking().life.state
+    fork = forked_state(state, config_of_fork(state.data.config, SessionId("f")), 20)
+    assert fork.data.config.session_id == "f"
+    assert fork.data.config.path == ("f",)
+    assert fork.data.remembered == ()
+    assert fork.data.seq == state.data.seq
+    assert (fork.data.incarnation, fork.data.started_at_ms) == (1, 0)
+    through_bytes(fork)
+    holds(fork)
+
+
+def test_an_ended_session_can_be_forked():
+    """What has ended goes on in a branch only."""
+    session = Told(new_session(TOOLS))
+    session.prompt()
+    session.complete("It is a fox.")
+    session.say(s.StopSession, reason="enough")
+    assert session.life.state.ended
+    holds(without_what_was_open(session.life.state, 99))
+
+
+@pytest.mark.parametrize("budget", [None, Budget(max_total_tokens=900), Budget(max_total_tokens=500_000)])
+def test_a_fork_begins_with_what_is_spent(budget):
+    """Whatever its limits are; what was promised to what is not in it is free again."""
+    session = Told(new_session(TOOLS, budget=Budget(max_total_tokens=500_000), max_output_tokens=20))
+    session.prompt()
+    session.complete("It is a fox.")
+    session.prompt()
+    data = session.life.state.data
+    assert data.ledger.open
+    wanted = msgspec.structs.replace(config_of_fork(data.config, SessionId("f")), budget=budget)
+    ledger = forked_state(session.life.state, wanted, 20).data.ledger
+    if budget is None:
+        assert ledger is None
+        return
+    assert ledger == Ledger(
+        budget=budget,
+        spent_tokens=data.ledger.spent_tokens,
+        spent_nano_usd=data.ledger.spent_nano_usd,
+        is_cost_known=data.ledger.is_cost_known,
+    )
+
+
+def test_a_fork_that_is_given_a_budget_begins_with_what_its_parent_used():
+    """Also where that had none."""
+    session = Told(new_session(TOOLS))
+    session.prompt()
+    session.complete("It is a fox.")
+    state = session.life.state
+    wanted = msgspec.structs.replace(config(), budget=Budget(max_total_tokens=9_000))
+    fork = forked_state(state, wanted, 20)
+    assert fork.data.ledger.spent_tokens == state.data.usage.total > 0
+
+
+def test_a_rewind_into_an_open_cycle_leaves_nothing_open():
+    """As in a fork; numbers and ids go on."""
+    session = asking()
+    then = session.life.state
+    session.say(s.AbortCycle, reason="enough", kill_tools="all", clear_queue=True)
+    back = rewound_state(session.life.state, then, 30)
+    assert back.data.history == without_what_was_open(then, 30).data.history
+    assert back.data.seq == session.life.state.data.seq > then.data.seq
+    assert back.data.minted == session.life.state.data.minted
+    holds(back)

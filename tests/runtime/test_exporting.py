@@ -1,0 +1,149 @@
+"""Sessions go from one store to another as they were, and to people as text."""
+
+import pytest
+
+from agentrail.abc.store import Filters
+from agentrail.core.journal.record import first_broken
+from agentrail.errors import AlreadyExists, JournalCorrupt, OptionError, SessionNotFound, Trimmed
+from agentrail.stores.memory import MemoryStore
+from agentrail.stores.sqlite import SqliteStore
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.orphans import no_orphans
+from agentrail.testing.supervisors import open_nameless
+from agentrail.testing.tools import RecordingTool
+from agentrail.tools.task import TaskTool
+from tests.runtime.rig import on_bounded_time, saying, wants
+from tests.runtime.test_looking_back import open_kept
+
+pytestmark = on_bounded_time
+
+
+async def lived(store):
+    """A session that was taken over once, with a large value and a sub-agent in it."""
+    model = ScriptedModel([calls(("task", {"description": "Look."})), says("below"), says("A canary sings.")])
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(
+            model=model, tools=[TaskTool()], session_id="s-1", user_data={"who": "canary"}
+        )
+        await session.ask("x" * 70_000)
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("b"), tools=[TaskTool()])
+        await session.ask("Again, canary")
+        return await supervisor.export_session("s-1"), await session.messages()
+
+
+def journals(store):
+    """All records of a store, by session."""
+    return {one.session: store.read(one.scope, one.session) for one in store.find(Filters())}
+
+
+@pytest.mark.journal(24)
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_an_imported_session_is_the_same_and_goes_on(kind, tmp_path):
+    """Equal hashes in another kind of store, a replay without a difference, and a next prompt."""
+    first = MemoryStore()
+    data, messages = await lived(first)
+    other = MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "other.db")
+    try:
+        async with open_kept(other) as supervisor:
+            assert set(await supervisor.import_session(data)) == set(journals(first))
+            assert (await supervisor.import_session(data))[0] == "s-1"
+            assert await supervisor.export_session("s-1") == data
+            stored = {one.session: one for one in await supervisor.find()}
+            assert {one.node for one in stored.values()} == {""}
+            assert stored["s-1"].tail == first.get("", "s-1").tail
+            session = await supervisor.resume_session("s-1", model=saying("c"), tools=[TaskTool()])
+            assert await session.messages() == messages
+            assert await session.ask("And now?") == "c"
+        for name, records in journals(first).items():
+            there = journals(other)[name]
+            assert there[: len(records)] == records
+            assert first_broken(there) is None
+    finally:
+        other.close()
+
+
+@pytest.mark.journal(24)
+async def test_a_changed_export_is_refused_whole():
+    """The number of the record is said, and nothing is written."""
+    data, _ = await lived(MemoryStore())
+    changed = data.replace(b"A canary sings.", b"A canary sinks.")
+    store = MemoryStore()
+    async with no_orphans(), open_kept(store) as supervisor:
+        with pytest.raises(JournalCorrupt) as raised:
+            await supervisor.import_session(changed)
+        assert raised.value.seq > 1
+        for bad, said in ((b"", "empty"), (b"hello\n", "no export")):
+            with pytest.raises(OptionError, match=said):
+                await supervisor.import_session(bad)
+        with pytest.raises(OptionError, match="expected the bytes"):
+            await supervisor.import_session("text")
+        assert await supervisor.find() == ()
+        await supervisor.start_session(model=saying("a"), session_id="s-1")
+        with pytest.raises(AlreadyExists, match="s-1"):
+            await supervisor.import_session(data)
+
+
+@pytest.mark.journal(25)
+async def test_an_export_without_content_holds_no_word():
+    """The canary was in prompts, answers and the application's own data."""
+    store = MemoryStore()
+    await lived(store)
+    async with no_orphans(), open_kept(store) as supervisor:
+        data = await supervisor.export_session("s-1", content=False)
+        assert b"canary" not in data
+        assert b"xxxx" not in data
+        assert data.count(b'"kind":"prompt"') == 3
+        assert b'"size_bytes":' in data
+        with pytest.raises(OptionError, match="without content"):
+            await supervisor.import_session(data)
+
+
+async def test_a_conversation_is_written_for_people():
+    """Who said what, the calls, and what they came to; quoted, so that no text can look like another part."""
+    store = MemoryStore()
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants("record"), says("Done.")]), tools=[RecordingTool()], session_id="s-1"
+        )
+        assert await supervisor.export_session("s-1", format="markdown") == b""
+        await session.ask("Do it")
+        text = (await supervisor.export_session("s-1", format="markdown")).decode()
+    assert text.startswith("## User\n\nDo it\n\n## Assistant\n\n**Calls record**\n\n> {}")
+    assert "**Result of record**\n\n> " in text
+    assert text.endswith("## Assistant\n\nDone.\n")
+
+
+async def test_what_cannot_be_exported_is_said():
+    """An unknown id, another format, a conversation without its content, no store, a trimmed journal."""
+    store = MemoryStore()
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.ask("One")
+        with pytest.raises(SessionNotFound):
+            await supervisor.export_session("s-2")
+        with pytest.raises(OptionError, match="'jsonl' or 'markdown'"):
+            await supervisor.export_session("s-1", format="pdf")
+        with pytest.raises(OptionError, match="without its content"):
+            await supervisor.export_session("s-1", format="markdown", content=False)
+    async with no_orphans(), open_kept(store) as supervisor:
+        (snapshot,) = store.snapshots("", "s-1")
+        await supervisor.trim_session("s-1", before=snapshot.seq)
+        with pytest.raises(Trimmed):
+            await supervisor.export_session("s-1")
+        assert b'"seq":' in await supervisor.export_session("s-1", content=False)
+    async with no_orphans(), open_nameless() as supervisor:
+        with pytest.raises(OptionError, match="needs a store"):
+            await supervisor.export_session("s-1")
+
+
+async def test_a_child_alone_needs_its_root():
+    """Its export is its own journal; it goes where its root is."""
+    store = MemoryStore()
+    await lived(store)
+    (child,) = [one for one in store.find(Filters()) if one.parent]
+    async with no_orphans(), open_kept(store) as supervisor:
+        data = await supervisor.export_session(child.session)
+    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
+        with pytest.raises(SessionNotFound):
+            await supervisor.import_session(data)

@@ -1,0 +1,572 @@
+"""The past of a session: its journal, what it was behind each record, forks, and going back."""
+
+import attrs
+import pytest
+import trio
+
+from agentrail.abc import Ok
+from agentrail.core.policy.budget import Budget
+from agentrail.core.session.branching import NOT_IN_THIS_BRANCH
+from agentrail.errors import (
+    AlreadyExists,
+    AlreadyStarted,
+    OptionError,
+    SessionDown,
+    SessionNotFound,
+    StillNeeded,
+    StoreUnavailable,
+    Trimmed,
+    Unrevivable,
+)
+from agentrail.events import AgentEnd, ApprovalRequired, EventsLost, SessionStart, ToolExecutionStart
+from agentrail.messages import Text, ToolMessage
+from agentrail.plugins.human_approval import HumanApproval
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.expectations import check_history
+from agentrail.testing.faulty_store import FaultyStore
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.orphans import no_orphans
+from agentrail.testing.plugins import PuppetPlugin
+from agentrail.testing.supervisors import open_nameless
+from agentrail.testing.tools import HangingTool, RecordingTool
+from agentrail.tools.task import TaskTool
+from tests.runtime.rig import NoSandbox, on_bounded_time, saying, until, wants
+
+pytestmark = on_bounded_time
+
+ASKS = (HumanApproval, {"require_approval_for": ["record"]})
+
+
+def open_kept(store, **options):
+    """Open a supervisor that keeps its sessions there."""
+    return open_nameless(lambda _name, _root: NoSandbox(), store=store, **options)
+
+
+@pytest.fixture(params=["immediate", "threaded"])
+async def store(request):
+    """A store that is written at once, and one that takes its time in a thread."""
+    kept = MemoryStore() if request.param == "immediate" else FaultyStore(MemoryStore())
+    yield kept
+    if isinstance(kept, FaultyStore):
+        kept.mend()
+
+
+async def texts(session):
+    """What was said, whoever said it."""
+    messages = await session.messages()
+    check_history(messages)
+    return [
+        part
+        for one in messages
+        for part in (
+            [result.text for result in one.results]
+            if isinstance(one, ToolMessage)
+            else ["".join(block.text for block in one.content if isinstance(block, Text))]
+        )
+    ]
+
+
+# --- the journal, and what was
+
+
+async def test_a_journal_can_be_read_by_pages(store):
+    """Records in order, with what they say and decided; also when the session has ended."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.ask("Hello there")
+        whole = await session.journal()
+        assert [one.number for one in whole] == list(range(1, len(whole) + 1))
+        assert [one.kind for one in whole][:3] == ["opened", "started", "prompt"]
+        assert whole[2].body["content"][0]["text"] == "Hello there"
+        assert whole[2].does[0].startswith("publish")
+        assert whole[2].events > whole[1].events
+        assert len(whole[2].hash) == 32
+        with pytest.raises(TypeError):
+            whole[2].body["content"] = "other"
+        assert await session.journal(after=1, limit=2) == whole[1:3]
+        assert await session.journal(after=len(whole)) == ()
+        await session.stop()
+        await session.monitor().wait()
+        assert [one.kind for one in await session.journal(after=len(whole))] == ["stop", "closed"]
+
+
+async def test_large_values_are_there_when_a_journal_is_read(store):
+    """They are kept beside the records, and a reader need not know."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.ask("x" * 70_000)
+        assert (await session.journal())[2].body["content"][0]["text"] == "x" * 70_000
+        fork = await session.fork()
+        assert (await texts(fork))[0] == "x" * 70_000
+
+
+@pytest.mark.at(57)
+@pytest.mark.at(145)
+async def test_the_state_at_each_number_is_what_the_session_was(store):
+    """Pending approvals are in it, also when they are decided by now; nothing but the journal is asked."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        record = RecordingTool()
+        model = ScriptedModel([wants("record"), says("done")])
+        session = await supervisor.start_session(
+            model=model, tools=[record], plugins=[ASKS], session_id="s-1"
+        )
+        async with session.subscribe() as events:
+            await session.prompt("Hi")
+            asked = (await until(events, ApprovalRequired))[-1]
+            before = await session.status()
+            number = (await session.journal())[-1].number
+            await session.approve(asked.approval.id)
+            await until(events, AgentEnd)
+        past = await session.state_at(number)
+        assert past.status.approvals == before.approvals != ()
+        assert past.snapshot.last_seq == before.last_seq
+        assert past.number == number
+        assert len(past.messages) == before.messages
+        assert (await session.status()).approvals == ()
+        first = await session.state_at(1)
+        assert (first.messages, first.status.last_seq) == ((), 0)
+        last = await session.state_at((await session.journal())[-1].number)
+        assert last.messages == await session.messages()
+        assert len(record.calls) == 1
+
+
+async def test_numbers_that_are_none_are_refused_with_the_range(store):
+    """Beyond the end, below 1, no number; two places at once, or none."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.ask("Hi")
+        last = (await session.journal())[-1].number
+        for number in (0, last + 1, -1):
+            with pytest.raises(OptionError, match=f"expected one from 1 to {last}"):
+                await session.state_at(number)
+            with pytest.raises(OptionError, match=f"expected one from 1 to {last}"):
+                await session.fork(number)
+            with pytest.raises(OptionError, match=f"expected one from 1 to {last}"):
+                await session.rewind(number)
+        with pytest.raises(OptionError, match="whole number from 1"):
+            await session.state_at("3")
+        with pytest.raises(OptionError, match="turn is 2: expected one from 1 to 1"):
+            await session.fork(turn=2)
+        with pytest.raises(OptionError, match="give one of them"):
+            await session.fork(3, turn=1)
+        with pytest.raises(OptionError, match="to what"):
+            await session.rewind()
+        with pytest.raises(OptionError, match="from 0"):
+            await session.journal(after=-1)
+        with pytest.raises(OptionError, match="1 to 10000"):
+            await session.journal(limit=0)
+        assert [one.kind for one in await session.journal()][-1] == "response_completed"
+
+
+async def test_without_a_store_there_is_no_past():
+    """The message says how there is one."""
+    async with no_orphans(), open_nameless() as supervisor:
+        session = await supervisor.start_session(model=saying("a"))
+        for look in (session.journal, lambda: session.state_at(1), session.fork, lambda: session.rewind(1)):
+            with pytest.raises(OptionError, match="needs a store"):
+                await look()
+        with pytest.raises(OptionError, match="needs a store"):
+            await supervisor.delete_session("s-1")
+        with pytest.raises(OptionError, match="needs a store"):
+            await supervisor.trim_session("s-1", before=2)
+
+
+async def test_folds_are_made_four_at_a_time():
+    """Others wait for their turn; and all come to an end."""
+    store = MemoryStore()
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.ask("Hi")
+        keeping = supervisor._keeping  # noqa: SLF001 - the limit is nowhere else to be seen
+        most, seen = 0, []
+
+        async def look() -> None:
+            seen.append(await session.state_at(3))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(12):
+                nursery.start_soon(look)
+            while len(seen) < 12:
+                most = max(most, keeping._folds.borrowed_tokens)  # noqa: SLF001 - as above
+                await trio.sleep(0.001)
+        assert keeping._folds.total_tokens == 4  # noqa: SLF001 - as above
+        assert 0 < most <= 4
+
+
+# --- forks
+
+
+@pytest.mark.journal(21)
+async def test_a_fork_goes_on_by_itself(store):
+    """Both go on from the same conversation; neither sees what the other says, and the store knows where the fork came from."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a", "b", "c"), session_id="s-1")
+        await session.ask("One")
+        number = (await session.journal())[-1].number
+        await session.ask("Two")
+        fork = await session.fork(number, session_id="s-2")
+        assert await texts(fork) == ["One", "a"]
+        async with fork.subscribe(after=(await session.state_at(number)).snapshot.last_seq) as events:
+            assert await fork.ask("Other") == "c"
+            assert isinstance((await until(events, AgentEnd))[0], SessionStart)
+        assert await texts(session) == ["One", "a", "Two", "b"]
+        assert await texts(fork) == ["One", "a", "Other", "c"]
+        stored = {one.session: one for one in await supervisor.find()}
+        assert stored["s-2"].forked_from == ("s-1", number)
+        assert stored["s-2"].root == "s-2"
+        opened = (await fork.journal())[0].body
+        assert list(opened["forked_from"]) == ["s-1", number]
+
+
+@pytest.mark.journal(21)
+async def test_a_fork_is_taken_in_the_middle_of_a_cycle(store):
+    """What runs there goes on there; in the fork it ended, with a result, and prompts that waited stayed behind."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        hanging = HangingTool()
+        model = ScriptedModel([wants("hang"), says("in the fork")])
+        session = await supervisor.start_session(model=model, tools=[hanging], session_id="s-1")
+        async with session.subscribe() as events:
+            await session.prompt("Go")
+            await until(events, ToolExecutionStart)
+            await session.prompt("And then?")
+            fork = await session.fork()
+        assert await texts(fork) == ["Go", "", NOT_IN_THIS_BRANCH]
+        status = await fork.status()
+        assert (status.phase, status.queued, status.running_tools) == ("idle", (), ())
+        assert await fork.ask("So?") == "in the fork"
+        assert (await session.status()).phase == "executing_tools"
+        assert len((await session.status()).queued) == 1
+        await session.abort(clear_queue=True)
+
+
+async def test_operations_of_a_fork_are_other_ones(store):
+    """A tool that is called the same way in both is told two operations: what one did is not what the other did."""
+    operations = []
+
+    class Notes(RecordingTool):
+        async def execute(self, arguments, ctx):
+            operations.append(ctx.operation_id)
+            return await super().execute(arguments, ctx)
+
+    async with no_orphans(), open_kept(store) as supervisor:
+        model = ScriptedModel([says("a"), wants("record"), says("b"), wants("record"), says("c")])
+        session = await supervisor.start_session(model=model, tools=[Notes()], session_id="s-1")
+        await session.ask("One")
+        fork = await session.fork()
+        await session.ask("Do")
+        await fork.ask("Do")
+    assert len(operations) == len(set(operations)) == 2
+
+
+async def test_a_fork_behind_a_turn(store):
+    """Turns are counted over all cycles."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        model = ScriptedModel([wants("record"), says("a"), says("b"), says("c")])
+        session = await supervisor.start_session(model=model, tools=[RecordingTool()], session_id="s-1")
+        await session.ask("One")
+        await session.ask("Two")
+        assert len(await texts(await session.fork(turn=1))) == 3
+        assert (await texts(await session.fork(turn=2)))[-1] == "a"
+        assert (await texts(await session.fork(turn=3)))[-1] == "b"
+
+
+async def test_a_fork_can_be_set_up_otherwise(store):
+    """Model, tools, plugins and limits; what is not named stays, and what was spent is spent."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(
+            model=saying("a", "no"), session_id="s-1", max_turns=7, system_prompt="Be brief."
+        )
+        await session.ask("One")
+        fork = await session.fork(
+            model=ScriptedModel([wants("record"), says("other")]),
+            tools=[RecordingTool()],
+            plugins=[PuppetPlugin((), name="guard")],
+            budget=Budget(max_total_tokens=100_000),
+            max_output_tokens=20,
+            max_turns=3,
+        )
+        assert await fork.ask("Two") == "other"
+        status = await fork.status()
+        assert [one.name for one in status.plugins] == ["guard"]
+        assert status.budget_left.tokens < 100_000
+        journal = await fork.journal()
+        config = journal[0].body["state"]["session_state"]["data"]["config"]
+        assert (config["max_turns"], config["system_prompt"]) == (3, "Be brief.")
+        with pytest.raises(OptionError, match="messages: a fork has that of its parent"):
+            await session.fork(messages=())
+        with pytest.raises(OptionError, match="max_turns"):
+            await session.fork(max_turns=0)
+
+
+async def test_a_fork_comes_back_without_its_parent_being_read(store):
+    """Its own journal has it all."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
+        await session.ask("One")
+        fork = await session.fork(session_id="s-2")
+        await fork.ask("Two")
+    async with no_orphans(), open_kept(store) as supervisor:
+        fork = await supervisor.resume_session("s-2", model=saying("c"))
+        assert await texts(fork) == ["One", "a", "Two", "b"]
+        again = await fork.fork()
+        assert await again.ask("Three") == "c"
+        assert [one.session_id for one in supervisor.sessions()] == ["s-2", again.session_id]
+
+
+async def test_an_ended_session_can_be_forked(store):
+    """Its branch is alive."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
+        await session.ask("One")
+        await session.stop()
+        await session.monitor().wait()
+        fork = await session.fork()
+        assert await fork.ask("Two") == "b"
+        with pytest.raises(SessionDown):
+            await session.rewind(3)
+
+
+async def test_ids_of_forks_are_free_ones(store):
+    """One that is alive, or in the store, is refused; nothing was begun."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        other = await supervisor.start_session(model=saying("a"), session_id="s-2")
+        with pytest.raises(AlreadyStarted, match="s-2"):
+            await session.fork(session_id="s-2")
+        await other.stop()
+        await other.monitor().wait()
+        with pytest.raises(AlreadyExists, match="s-2"):
+            await session.fork(session_id="s-2")
+        assert [one.session_id for one in supervisor.sessions()] == ["s-1"]
+
+
+async def test_a_fork_needs_the_code_of_what_it_has(store):
+    """A tool that it had then and that is gone is named; given anew, it is there."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(
+            model=saying("a", "b"), tools=[RecordingTool()], session_id="s-1"
+        )
+        await session.ask("One")
+        number = (await session.journal())[-1].number
+        fork = await session.fork(number, tools=[])
+        with pytest.raises(Unrevivable, match="tool 'record'"):
+            await forked_without_its_tools(session, number)
+        assert await fork.ask("Two") == "b"
+
+
+async def forked_without_its_tools(session, number):
+    """Fork a session whose tools are not there any more."""
+    cell = session._cell  # noqa: SLF001 - no call takes the tools of a session away from it
+    cell.ports.tools.clear()
+    cell.options = attrs.evolve(cell.options, tools=())
+    await session.fork(number)
+
+
+async def test_a_session_that_works_for_another_has_no_branches(store):
+    """Its root is named."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        model = ScriptedModel(
+            [calls(("task", {"description": "Look."})), wants("hang"), says("done"), says("done")]
+        )
+        session = await supervisor.start_session(
+            model=model, tools=[TaskTool(), HangingTool()], session_id="s-1"
+        )
+        async with session.subscribe() as events:
+            await session.prompt("Go")
+            await until(events, ToolExecutionStart)
+        with trio.fail_after(10):
+            while len(supervisor.sessions()) < 2:  # noqa: ASYNC110 - it begins when its parent wants it
+                await trio.sleep(0.01)
+        child = supervisor.sessions()[1]
+        for branch in (child.fork, lambda: child.rewind(1)):
+            with pytest.raises(OptionError, match="'s-1', its root"):
+                await branch()
+        await session.abort(kill_tools="all")
+
+
+# --- going back
+
+
+@pytest.mark.journal(22)
+@pytest.mark.at(145)
+async def test_rewinds_forth_and_back(store):
+    """Each is the state of its number; numbers of events only rise, readers begin anew, and nothing is deleted."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a", "b", "c", "d"), session_id="s-1")
+        numbers = []
+        for text in ("One", "Two", "Three"):
+            await session.ask(text)
+            numbers.append((await session.journal())[-1].number)
+        last = (await session.status()).last_seq
+        for number in (numbers[0], numbers[2], numbers[1], 1, numbers[0]):
+            async with session.subscribe() as events:
+                rewound = await session.rewind(number)
+                lost = (await until(events, EventsLost))[-1]
+                assert events.snapshot.status.messages == len(await session.messages())
+            assert (rewound.number, rewound.calls) == (number, ())
+            past = await session.state_at(number)
+            assert await session.messages() == past.messages
+            assert lost.from_seq == past.snapshot.last_seq + 1
+            assert lost.to_seq > last
+            last = lost.to_seq
+        assert await session.ask("Four") == "d"
+        assert await texts(session) == ["One", "a", "Four", "d"]
+        assert [one.kind for one in await session.journal()].count("rewound") == 5
+        now = await session.messages()
+    async with open_kept(store) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("e"))
+        assert await session.messages() == now
+        assert (await session.status()).last_seq > last
+
+
+async def test_a_rewind_stops_what_runs_and_names_what_happened_outside(store):
+    """The tool is gone, a prompt that waited too; the calls behind the number are told."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        model = ScriptedModel([says("a"), wants("record", "hang"), says("b")])
+        record, hanging = RecordingTool(), HangingTool()
+        session = await supervisor.start_session(model=model, tools=[record, hanging], session_id="s-1")
+        await session.ask("One")
+        number = (await session.journal())[-1].number
+        async with session.subscribe() as events:
+            await session.prompt("Go")
+            while (await until(events, ToolExecutionStart))[-1].name != "hang":
+                pass
+        await session.prompt("And then?")
+        rewound = await session.rewind(number)
+        assert {one.name for one in rewound.calls} == {"record", "hang"}
+        assert await texts(session) == ["One", "a"]
+        status = await session.status()
+        assert (status.phase, status.queued, status.running_tools) == ("idle", (), ())
+        assert await session.ask("Two") == "b"
+
+
+async def test_a_rewind_into_an_approval_closes_it(store):
+    """Nobody can click on what belongs to no branch."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        model = ScriptedModel([wants("record"), says("b")])
+        session = await supervisor.start_session(
+            model=model, tools=[RecordingTool()], plugins=[ASKS], session_id="s-1"
+        )
+        async with session.subscribe() as events:
+            await session.prompt("Go")
+            await until(events, ApprovalRequired)
+        number = (await session.journal())[-1].number
+        await session.rewind(number)
+        assert (await session.status()).approvals == ()
+        assert (await texts(session))[-1] == NOT_IN_THIS_BRANCH
+        assert await session.ask("So?") == "b"
+
+
+async def test_a_rewind_that_cannot_be_stops_nothing(store):
+    """A number that is none: the cycle goes on."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        hanging = HangingTool()
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants("hang"), says("b")]), tools=[hanging], session_id="s-1"
+        )
+        async with session.subscribe() as events:
+            await session.prompt("Go")
+            await until(events, ToolExecutionStart)
+        with pytest.raises(OptionError, match="expected one from 1"):
+            await session.rewind(99)
+        assert (await session.status()).phase == "executing_tools"
+        await session.abort()
+
+
+async def test_a_tool_cannot_rewind_its_own_session(store):
+    """It would wait for itself."""
+    said = []
+
+    async def answer(_arguments):
+        try:
+            await session.rewind(1)
+        except Exception as error:  # noqa: BLE001 - what it is said is asked
+            said.append(type(error).__name__)
+        return Ok(text="done")
+
+    class Rewinds(RecordingTool):
+        async def execute(self, arguments, ctx):
+            return await answer(arguments)
+
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants("record"), says("b")]), tools=[Rewinds()], session_id="s-1"
+        )
+        assert await session.ask("Go") == "b"
+    assert said == ["CallingSelf"]
+
+
+async def test_a_rewind_is_told_when_it_is_durable():
+    """With a store that hangs the caller hears of that after its patience; it is written when the store is back."""
+    store = FaultyStore(MemoryStore())
+    async with no_orphans(), open_kept(store, store_patience=0.2) as supervisor:
+        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
+        await session.ask("One")
+        number = (await session.journal())[-1].number
+        await session.ask("Two")
+        store.hang()
+        with pytest.raises(StoreUnavailable):
+            await session.rewind(number)
+        store.mend()
+        writer = supervisor._keeping.writer  # noqa: SLF001 - it says when the store is back
+        with trio.fail_after(10):
+            await writer.wait_available()
+        await session.rewind(number)
+        assert await texts(session) == ["One", "a"]
+
+
+# --- trim and delete
+
+
+async def test_what_is_alive_or_named_by_a_fork_is_not_deleted(store):
+    """By whom it is needed stands in the error; without these it goes, and says how large it was."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a", "b"), session_id="s-1")
+        await session.ask("One")
+        with pytest.raises(StillNeeded, match="alive"):
+            await supervisor.delete_session("s-1")
+        fork = await session.fork(session_id="s-2")
+        for one in (session, fork):
+            await one.stop()
+            await one.monitor().wait()
+        with pytest.raises(StillNeeded) as raised:
+            await supervisor.delete_session("s-1")
+        assert raised.value.by == ("s-2",)
+        assert await supervisor.delete_session("s-2") > 0
+        assert await supervisor.delete_session("s-1") > 0
+        with pytest.raises(SessionNotFound):
+            await supervisor.delete_session("s-1")
+        assert await supervisor.find() == ()
+
+
+async def test_what_was_trimmed_is_said_by_its_first_number():
+    """What stands before a snapshot goes; what stands behind it is as it was."""
+    store = MemoryStore()
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying(*"abcde"), session_id="s-1")
+        await session.ask("One")
+        await session.ask("Two")
+        with pytest.raises(OptionError, match="snapshot"):
+            await supervisor.trim_session("s-1", before=5)
+        with pytest.raises(OptionError, match="whole number from 1"):
+            await supervisor.trim_session("s-1", before=0)
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying(*"cde"))
+        (snapshot,) = store.snapshots("", "s-1")
+        messages = await session.messages()
+        await session.ask("Three")
+        assert await supervisor.trim_session("s-1", before=snapshot.seq) == snapshot.seq - 1
+        for call in (
+            lambda: session.state_at(snapshot.seq - 1),
+            lambda: session.fork(2),
+            lambda: session.rewind(2),
+            lambda: session.fork(turn=1),
+            session.journal,
+        ):
+            with pytest.raises(Trimmed) as raised:
+                await call()
+            assert raised.value.first == snapshot.seq
+        assert (await session.state_at(snapshot.seq)).messages == messages
+        assert await texts(await session.fork(snapshot.seq)) == ["One", "a", "Two", "b"]
+        await session.rewind(snapshot.seq)
+        assert await session.messages() == messages
