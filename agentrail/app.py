@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import trio
 from attrs import frozen
 
-from agentrail.abc import Provider, Secret
+from agentrail.abc import Provider, ResolveProvider, Secret
 from agentrail.abc.store import Store
 from agentrail.actors.trio_only import need_trio
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
@@ -132,16 +132,14 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
             the new one, which is recorded and told to its readers by `EventsLost`; or `refuse` it, which stays as it is.
 
     Yields:
-        The supervisor: `start_session`, `session`, `sessions`, `stop_session`, `monitor`, `tree`, `statistics`; with a store
-        `resume_session`, `find`.
+        The supervisor: `start_session`, `session`, `stop_session`, `monitor`, `tree` …; with a store `resume_session`, `find`.
 
     Raises:
         NoTrioRun: Your move: no Trio runs here, such as under asyncio; the message names `agentrail.blocking`, and other ways.
         OptionError: Your move: `shell_fallback` is neither, a script is no model, `AGENTRAIL_DEBUG` names no mode, `store` names
             no store, a patience below 0.1, or a `resume` that is none of the three.
         StoreUnavailable: The store cannot be kept where it should be; the message has the path and the reason.
-        NotAStore, StoreInUse, StoreTooNew: Your move: what `store` names is something else, is written by another process, or was
-            made by a newer agentrail. Nothing was touched.
+        NotAStore, StoreInUse, StoreTooNew: Your move: `store` is something else, another process writes it, or a newer agentrail did.
         Exception: What the body raised, as itself.
 
     Cancellation: Sessions are stopped, shielded, for ten seconds at most; then a store that was opened here is closed.
@@ -156,16 +154,11 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         raise OptionError(faults)
     directory = None if data_dir is None else Path(data_dir)
     async with HttpClients() as http, opened_store(store, directory, environment) as kept:
-        # A profile brings its own key and address: those of the environment are for another server.
-        profiles = Profiles(partial(make_provider, http=http, environ=MappingProxyType({})))
-        resolve = partial(make_provider, http=http, environ=environment, profiles=profiles)
-        resolve = partial(_script_or, make=resolve, scripts=known)
-        sandboxes = partial(make_sandbox, shell_fallback=shell_fallback)
-        watching = watch_loop() if "loop" in modes else nullcontext()
-        with watching:
+        resolve, profiles = _find_models(http, environment, known)
+        with watch_loop() if "loop" in modes else nullcontext():
             opened = open_sessions(
                 resolve,
-                sandboxes,
+                partial(make_sandbox, shell_fallback=shell_fallback),
                 deps_for=deps_for,
                 store=kept,
                 store_patience=store_patience,
@@ -205,6 +198,16 @@ async def open_session(
     """
     async with open_supervisor(shell_fallback=shell_fallback) as supervisor:
         yield await supervisor.start_session(model=model, **given)
+
+
+def _find_models(
+    http: HttpClients, environ: Environment, scripts: Mapping[str, Provider]
+) -> tuple[ResolveProvider, Profiles]:
+    """Give what finds the provider of a model string, and the profiles that it looks into."""
+    # A profile brings its own key and address: those of the environment are for another server.
+    profiles = Profiles(partial(make_provider, http=http, environ=MappingProxyType({})))
+    resolve = partial(make_provider, http=http, environ=environ, profiles=profiles)
+    return partial(_script_or, make=resolve, scripts=scripts), profiles
 
 
 def _faults_of_scripts(scripts: Mapping[str, Provider]) -> list[str]:

@@ -257,7 +257,7 @@ def _code_of(session: SessionId) -> tuple[PluginWatch, PluginFinder]:
 # --- how commands over stores end
 
 
-def answer(work: Callable[[], Exit]) -> Exit:
+def run_over_store(work: Callable[[], Exit]) -> Exit:
     """Do what a command does, and say what went wrong as a sentence.
 
     Returns:
