@@ -29,7 +29,7 @@ from agentrail.runtime.arguments import (
 from agentrail.runtime.asking import AskingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.models import decide_switch, facts_of
-from agentrail.runtime.reviving import fault_of_origin
+from agentrail.runtime.reviving import fault_of_origin, fault_of_tool_origin
 
 
 class ChangingHandle(AskingHandle):
@@ -80,7 +80,8 @@ class ChangingHandle(AskingHandle):
             The names that are there now.
 
         Raises:
-            OptionError: Your move: something that is no tool, such as a list of tools; nothing was attached.
+            OptionError: Your move: something that is no tool, such as a list of tools; or the session is kept in a store, and another
+                process could not import the tool. Nothing was attached.
             ToolDefinitionError: Your move: a schema that is none, or two of one name; nothing was attached.
             SessionDown: The session has ended.
 
@@ -216,15 +217,21 @@ class ChangingHandle(AskingHandle):
     ) -> None:
         self._cell.pending_calls.refuse_self(f"{change}_plugin")
         with self._cell.changing_plugins(change, name, entry) as signal:
-            journal = self._cell.journal
-            if signal.entry is not None and journal is not None and not journal.writer.store.is_immediate:
+            if signal.entry is not None and self._is_stored():
                 refuse(fault_of_origin(signal.entry))
             await self._ask(signal)
+
+    def _is_stored(self) -> bool:
+        """Say whether another process may bring the session back: a store that is immediate ends with this one."""
+        journal = self._cell.journal
+        return journal is not None and not journal.writer.store.is_immediate
 
     async def _change_tools(
         self, tools: tuple[Tool, ...], names: tuple[str, ...], *, replace: bool
     ) -> ToolsReceipt:
         refuse(*faults_of_tools(tools))
+        if self._is_stored():
+            refuse(*map(fault_of_tool_origin, tools))
         ports = self._cell.ports
         listing = self._listing(model_of(self._cell.state.data).model)
         specs = tuple(ports.spec_of(tool, listing) for tool in tools)

@@ -1,11 +1,18 @@
 """The event bus of one session: one order for all, the last events kept, and no subscriber that anybody waits for."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
 
 from agentrail.errors import CursorAhead, SessionDown, SessionRested
 from agentrail.events import TERMINAL, AgentStart, Envelope, Event, EventsLost, PromptReceived
 from agentrail.messages import SessionId
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
+
+ReadEarlier: TypeAlias = Callable[[int, int], Awaitable[Sequence[Event]]]
+"""Gives the committed events between two numbers, neither of them included; none where they are not at hand."""
+
+_READS: Final = 3
+"""How often earlier events are read, because the session published as many as are kept while they were: then they count as lost."""
 
 
 class EventBus:
@@ -98,9 +105,33 @@ class EventBus:
                 subscription.offer(event)
 
     def subscribe(
-        self, terms: Terms, *, after: int | None, take_snapshot: Callable[[], TakenSnapshot]
+        self,
+        terms: Terms,
+        *,
+        after: int | None,
+        take_snapshot: Callable[[], TakenSnapshot],
+        earlier: ReadEarlier | None = None,
     ) -> Subscription:
-        """Make a subscription; it is registered when its block is entered."""
+        """Make a subscription; it is registered when its block is entered.
+
+        Args:
+            terms: What it asked for.
+            after: A number to go on after; None for nothing of the past.
+            take_snapshot: As of `attach`.
+            earlier: Gives what is not kept any more; None where nothing does. It is asked before the registration.
+        """
+        found: list[Event] = []
+
+        async def prepare() -> None:
+            reach = after
+            for _ in range(_READS):
+                if earlier is None or reach is None or not self._lacks(reach):
+                    return
+                more = await earlier(reach, self.last_seq - len(self._kept) + 1)
+                if not more:
+                    return
+                found.extend(more)
+                reach = _number_of(more[-1])
 
         def enter(subscription: Subscription) -> None:
             # One who wants the past gets it, with the end that it missed; one who wants what comes would get nothing.
@@ -109,9 +140,13 @@ class EventBus:
             faults = self.faults_of(after)
             if faults:
                 raise CursorAhead(faults, positions={self.session_id: self.last_seq})
-            self.attach(subscription, after=after, take_snapshot=take_snapshot, in_any_case=True)
+            self.attach(
+                subscription, after=after, take_snapshot=take_snapshot, in_any_case=True, earlier=found
+            )
 
-        return Subscription(terms, enter=enter, leave=self.detach)
+        return Subscription(
+            terms, enter=enter, leave=self.detach, prepare=None if earlier is None else prepare
+        )
 
     def faults_of(self, after: int | None) -> list[str]:
         """Say why no subscriber can go on after this number, if that is so."""
@@ -127,6 +162,7 @@ class EventBus:
         after: int | None,
         take_snapshot: Callable[[], TakenSnapshot],
         in_any_case: bool = False,
+        earlier: Sequence[Event] = (),
     ) -> None:
         """Register a subscription and hand over what came after a number, in one step: no gap and no duplicate.
 
@@ -137,10 +173,11 @@ class EventBus:
                 left something back, it publishes that. Given here and not kept: a session that holds its bus, and is
                 held by it, would be freed by the garbage collector only.
             in_any_case: Whether a snapshot is wanted, also where no events are lost.
+            earlier: What came right after that number, where it is not kept any more, and is known all the same.
         """
         # First of all, because it may publish: what it counts must not come again.
         snapshot = take_snapshot() if in_any_case or self._lacks(after) else None
-        subscription.begin(self.session_id, self._since(after), snapshot)
+        subscription.begin(self.session_id, self._since(after, earlier), snapshot)
         if self._closed is None:
             self._subscriptions = (*self._subscriptions, subscription)
         else:
@@ -184,9 +221,11 @@ class EventBus:
     def _lacks(self, after: int | None) -> bool:
         return after is not None and after < self.last_seq - len(self._kept)
 
-    def _since(self, after: int | None) -> tuple[Event, ...]:
+    def _since(self, after: int | None, earlier: Sequence[Event] = ()) -> tuple[Event, ...]:
         if after is None:
             return ()
+        if earlier and self._lacks(after) and not self._lacks(reach := _number_of(earlier[-1])):
+            return (*earlier, *self._since(reach))
         last = self._last
         if self._lacks(after):
             # Not what is still kept of the rest: it is older than the snapshot, which has to follow at once. And not a
@@ -194,6 +233,11 @@ class EventBus:
             meta = Envelope(last.session_id, last.seq, last.at_ms, last.path, ephemeral=True)
             return (EventsLost(from_seq=after + 1, to_seq=last.seq, meta=meta),)
         return tuple(self._kept[(seq - self._first) % self._keep] for seq in range(after + 1, last.seq + 1))
+
+
+def _number_of(event: Event) -> int:
+    assert event.meta is not None  # noqa: S101 - it was published
+    return event.meta.seq
 
 
 def _without_gap(events: Sequence[Event], last: int) -> Sequence[Event]:

@@ -164,8 +164,8 @@ class Session(PromptingHandle, ChangingHandle, LookingBackHandle):
 
         Args:
             after: The number of a committed event; what was committed after it comes first, then what is live, without
-                gap or duplicate. Where not all of it is kept, the first event is `EventsLost`, and `snapshot` is what to
-                go on from. None for live events only; 0 for all since the start.
+                gap or duplicate. What is not kept any more is made again from the journal, with a store, before the block is
+                entered. Where that cannot be, the first event is `EventsLost`, and `snapshot` is what to go on from. None for live events only; 0 for all since the start.
             kinds: Only events of these classes; None for all. The end of each cycle, whatever it is, and of the session always come.
             deltas: Whether ephemeral events come too.
             buffer: How many events may wait for the reader. When it is full deltas go first; then the subscriber is
@@ -184,7 +184,9 @@ class Session(PromptingHandle, ChangingHandle, LookingBackHandle):
             raise OptionError(faults)
         # A caller that reads until the end of a cycle gets it, also where it is another end than the one that was thought of.
         terms = with_kinds(decide_terms(kinds=kinds, deltas=deltas, buffer=buffer), ENDS)
-        return self._cell.bus.subscribe(terms, after=after, take_snapshot=self._cell.take_snapshot)
+        cell = self._cell
+        earlier = None if cell.journal is None else cell.events_between
+        return cell.bus.subscribe(terms, after=after, take_snapshot=cell.take_snapshot, earlier=earlier)
 
     async def steer(
         self,

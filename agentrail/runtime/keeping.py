@@ -16,6 +16,7 @@ from agentrail.errors import AgentrailError, CodecError, OptionError, StoreUnava
 from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
 from agentrail.runtime.clock import now_ms
+from agentrail.runtime.old_events import OldEvents
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.session_journal import SessionJournal
 from agentrail.runtime.standing import stored_standing
@@ -95,6 +96,7 @@ class Keeping:
         self.on_drift: OnDrift = on_drift
         self.writer: Writer = Writer(store, patience_seconds=patience_seconds, outside=self._outside)
         self._folds = trio.CapacityLimiter(MAX_FOLDS)
+        self._old_events = OldEvents(store, self._outside)
         self.node: Node = Node(id=f"n-{self._outside.ids(8)}", version=ENGINE)
 
     async def open(self, nursery: trio.Nursery) -> None:
@@ -155,6 +157,7 @@ class Keeping:
             cell.pending_calls,
             first=first,
             snapshot=snapshot,
+            old_events=self._old_events,
         )
 
     def close_journal(self, records: Sequence[Record]) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from attrs import field, frozen
 
+from agentrail.abc import Tool
 from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.bodies import decode_opened, join_blobs
 from agentrail.core.journal.folding import Drift, Folded, Sources, first_state, fold, walk
@@ -121,10 +122,26 @@ def found_at(origin: str) -> Any:
 
 def fault_of_origin(record: PluginRecord) -> str | None:
     """Say what is wrong with a plugin that comes to a stored session: another process has to find it by where it was defined."""
-    if found_at(record.origin) is not None:
+    return _fault_of(f"plugin {record.name!r}", record.origin)
+
+
+def fault_of_tool_origin(tool: Tool) -> str | None:
+    """Say what is wrong with a tool that comes to a stored session, as `fault_of_origin` does of a plugin."""
+    return _fault_of(f"tool {tool.name!r}", tool_origin(tool))
+
+
+def tool_origin(tool: Tool) -> str:
+    """Say where a tool comes from, `package.module:NAME`: its class, or of one made of a function that function."""
+    function = call_guarded(lambda _: None, getattr, tool, "function", None)
+    found: Any = function if hasattr(function, "__qualname__") else type(tool)
+    return f"{found.__module__}:{found.__qualname__}"
+
+
+def _fault_of(what: str, origin: str) -> str | None:
+    if found_at(origin) is not None:
         return None
     return (
-        f"plugin {record.name!r} is defined at {record.origin!r}, where no other process finds it, and the session is kept in a store: "
+        f"{what} is defined at {origin!r}, where no other process finds it, and the session is kept in a store: "
         "make it importable as package.module:NAME, give it to start_session and resume_session, or use store='memory:'"
     )
 
@@ -178,10 +195,10 @@ def revive(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) 
         resolve=finder,
         ask=ask,
         blob=store.blob,
-        state_at=lambda seq: _state_at(read(0)[:seq], finder, ask, store),
+        state_at=lambda seq: state_behind(read(0)[:seq], finder, ask, store),
     )
     try:
-        start, tail = _newest_snapshot(store, stored, finder, ask)
+        start, tail = newest_snapshot(store, stored, finder, ask)
         records = read(tail.seq)
         if start is None:
             start = first_state(records, sources)
@@ -256,10 +273,23 @@ def read_after(store: Store, scope: str, session: SessionId, after: int) -> tupl
     return tuple(records)
 
 
-def _newest_snapshot(
-    store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask
+def newest_snapshot(
+    store: Store,
+    stored: StoredSession,
+    finder: PluginFinder,
+    ask: Ask,
+    *,
+    last_event: int | None = None,
 ) -> tuple[SessionState | None, Tail]:
-    """Give the newest snapshot that is sound, of this journal, and can be read; None and the beginning where there is none."""
+    """Give the newest snapshot that is sound, of this journal, and can be read; None and the beginning where there is none.
+
+    Args:
+        store: Where it is.
+        stored: Of which session.
+        finder: As of `revive`.
+        ask: As of `revive`.
+        last_event: Only of those that no event behind this number is in; None for any.
+    """
     for snapshot in store.snapshots(stored.scope, stored.session, stored.tail.seq):
         fault: str | None = None
         behind = store.read(stored.scope, stored.session, snapshot.seq - 1, 1)
@@ -271,6 +301,8 @@ def _newest_snapshot(
             except CodecError as error:
                 fault = str(error)
             else:
+                if last_event is not None and state.data.seq > last_event:
+                    continue
                 return state, Tail(seq=snapshot.seq, epoch=behind[0].epoch, hash=snapshot.hash)
         LOGGER.warning(
             "session %s: its snapshot behind record %s is ignored: %s", stored.session, snapshot.seq, fault
@@ -300,6 +332,7 @@ def _fold(
     return last, tuple([one for one in events if one.meta is not None and not one.meta.ephemeral])
 
 
-def _state_at(records: Sequence[Record], finder: PluginFinder, ask: Ask, store: Store) -> SessionState:
+def state_behind(records: Sequence[Record], finder: PluginFinder, ask: Ask, store: Store) -> SessionState:
+    """Fold a journal from its beginning. This blocks; it raises as `fold` does."""
     sources = Sources(resolve=finder, ask=ask, blob=store.blob)
     return fold(first_state(records, sources), records, sources=sources).state

@@ -520,6 +520,14 @@ class SessionCell:
         """What may be shown of what it knows: all of it, but for what a crash of the process could take back."""
         return self.state if self.journal is None else self.journal.outbox.visible(self.state)
 
+    async def events_between(self, after: int, before: int) -> Sequence[Event]:
+        """Give what it published between two numbers, out of its journal; none where that does not say.
+
+        Cancellation: At once.
+        """
+        old_events = None if self.journal is None else self.journal.old_events
+        return () if old_events is None else await old_events.read(self.state, after, before)
+
     def take_snapshot(self) -> TakenSnapshot:
         """Hold how the session stands, for a subscriber that begins here; what the state counts is published first."""
         # Between a crash and the next incarnation some of it may not be, and would come again behind the snapshot.

@@ -34,6 +34,7 @@ from agentrail.core.session.state import SessionState
 from agentrail.errors import AgentrailError, CodecError, StoreUnavailable
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
+from agentrail.runtime.old_events import OldEvents
 from agentrail.runtime.outbox import HeldEffect, Leaving, Outbox
 from agentrail.runtime.snapshots import is_at_rest, is_snapshot_due, make_snapshot
 from agentrail.runtime.standing import stored_standing
@@ -109,6 +110,7 @@ class SessionJournal:
         seen_up_to: The number of the last event that was published before it came back.
         outbox: What waits.
         durable: The number up to which its records are durable.
+        old_events: What makes events again that are kept no more; None for nothing.
         refusal: Why no record of it is taken any more; None while they are.
         tail: Where the journal ends, with what was handed over.
         writer: Who writes it.
@@ -128,6 +130,7 @@ class SessionJournal:
         "_wants_snapshot",
         "durable",
         "first",
+        "old_events",
         "outbox",
         "refusal",
         "seen_up_to",
@@ -145,6 +148,7 @@ class SessionJournal:
         *,
         first: Recovered | None = None,
         snapshot: int = 0,
+        old_events: OldEvents | None = None,
     ) -> None:
         """Go on behind what is durable.
 
@@ -156,9 +160,11 @@ class SessionJournal:
             callers: Of the session.
             first: The first signal of a session that comes back.
             snapshot: Behind which record its newest snapshot stands; 0 for none.
+            old_events: What makes events again that are kept no more.
         """
         self.first: Recovered | None = first
         self.seen_up_to: int = state.data.seq
+        self.old_events: OldEvents | None = old_events
         self._snapshot = snapshot
         self._wants_snapshot = False
         self.outbox: Outbox = Outbox()

@@ -4,7 +4,7 @@ Where the events come from stands in `event_bus.py` (one session) and `fan_in.py
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
@@ -83,6 +83,7 @@ class Subscription:
         *,
         enter: Callable[["Subscription"], None],
         leave: Callable[["Subscription"], None],
+        prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Made by `Session.subscribe`, `SessionSupervisor.subscribe_all` and `subscribe_group`."""
         self._kinds = terms.kinds
@@ -90,9 +91,10 @@ class Subscription:
         self._limit = terms.buffer
         self._enter = enter
         self._leave = leave
+        self._prepare = prepare
         self._entered = False
         # Apart from the buffer and its limit: else no subscriber with a small buffer could ever come back. It is bounded by
-        # what the session keeps.
+        # what the session keeps, and by what is read of its journal at most.
         self._replay: deque[Event] = deque()
         self._buffer: deque[Event] = deque()
         self._reader: trio.lowlevel.Task | None = None
@@ -173,19 +175,29 @@ class Subscription:
     async def __aenter__(self) -> Self:
         """Register, and take what is to be replayed, in one step: not even a checkpoint lies between.
 
+        What is too old to be kept is read before that, which may take a while.
+
         Raises:
             CursorAhead: Your move: `after` lies beyond the last number.
             YourMove: It was entered before; subscribe once more.
             NoTrioRun: Your move: no Trio runs here, so that it could not be read.
             SessionDown: The session has ended, and nothing was asked to be replayed.
+
+        Cancellation: While old events are read: nothing is registered.
         """
         if self._entered:
-            message = "this subscription was entered before: subscribe once more, with after= to go on"
-            raise YourMove(message)
+            raise self._entered_before()
         need_trio()
+        if self._prepare is not None:
+            await self._prepare()
+            if self._entered:  # by another task, meanwhile
+                raise self._entered_before()
         self._enter(self)
         self._entered = True
         return self
+
+    def _entered_before(self) -> YourMove:
+        return YourMove("this subscription was entered before: subscribe once more, with after= to go on")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 import trio
 
+from agentrail import tool
 from agentrail.abc import Done, Ok
 from agentrail.abc.store import Filters
 from agentrail.core.journal.bodies import decode_drifted
@@ -401,6 +402,47 @@ async def test_a_plugin_that_no_other_process_finds_is_refused_with_the_way_out(
         await session.attach_plugin(Local((), name="two"))
 
 
+@tool
+def look(name: str) -> str:
+    """Look something up."""
+    return name
+
+
+@pytest.mark.journal(15)
+async def test_a_tool_that_no_other_process_finds_is_refused_with_the_way_out():
+    """At run time, with a store, and nothing is changed; one that can be imported is taken, and given again by who resumes."""
+
+    class Local(RecordingTool):
+        pass
+
+    @tool
+    def nested(name: str) -> str:
+        """Look something up."""
+        return name
+
+    inner = fresh()
+    async with open_again(inner) as supervisor:
+        session = await supervisor.start_session(
+            model=saying("a"), tools=[Local(name="one")], session_id="s-1"
+        )
+        for change in (session.attach_tools, session.replace_tools):
+            with pytest.raises(OptionError, match=r"tool 'two'.*package\.module:NAME.*store='memory:'"):
+                await change(Local(name="two"), look)
+            with pytest.raises(OptionError, match=r"tool 'nested' is defined at '.*<locals>\.nested'"):
+                await change(look, nested)
+        assert session._cell.state.data.tools.names == ("one",)  # noqa: SLF001 - what the model is shown
+        await session.attach_tools(look, RecordingTool())
+    async with open_again(inner) as supervisor:
+        with pytest.raises(Unrevivable, match="tool 'look'"):
+            await supervisor.resume_session("s-1", model=saying("b"), tools=[Local(name="one")])
+        await supervisor.resume_session(
+            "s-1", model=saying("b"), tools=[Local(name="one"), look, RecordingTool()]
+        )
+    async with open_kept(MemoryStore()) as supervisor:
+        session = await supervisor.start_session(model=saying("a"))
+        await session.attach_tools(Local(name="two"), nested)
+
+
 @pytest.mark.journal(17)
 async def test_what_is_missing_is_named_and_nothing_is_touched():
     """Tools, plugins, a model that is an object: each of them; with them it is back."""
@@ -692,6 +734,23 @@ async def test_a_drift_that_was_recorded_long_ago_stays_known(monkeypatch):
         assert await session.messages() == whole
         async with session.subscribe(after=last) as events:
             assert (await until(events, SessionRecovered))[0].meta.seq == last + 1
+
+
+async def test_what_was_published_before_a_drift_is_never_replayed():
+    """It had other numbers: who read it by those gets what is lost said, and who read what came behind it goes on."""
+    inner = fresh()
+    before, _ = await lived(inner)
+    async with Process(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("b"), plugins=[publishing(*NEWER)])
+        await session.ask("Hi")
+    for snapshot in inner.snapshots("", "s-1"):
+        inner.put_snapshot(msgspec.structs.replace(snapshot, state=b"{}"))
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("c"), plugins=[publishing(*NEWER)])
+        async with session.subscribe(after=before) as events:
+            assert isinstance(await anext(events), EventsLost)
+        async with session.subscribe(after=before + 1) as events:
+            assert isinstance(await anext(events), SessionRecovered)
 
 
 @pytest.mark.journal(16)

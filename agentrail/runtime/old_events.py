@@ -1,0 +1,151 @@
+"""What a session published long ago, made again from its journal for a subscriber that comes back. No loop enters but to wait for it.
+
+Events are not stored: they are folded, in a thread, from the newest snapshot in front of the number asked for. They are given only
+where the fold says of each record what was recorded of it, so that nothing is told that was not said in these words.
+"""
+
+from functools import partial
+from typing import Final
+
+import trio
+
+from agentrail.abc.store import Store, StoredSession
+from agentrail.core.journal.folding import Sources, drift_of, first_state, walk
+from agentrail.core.journal.record import Record
+from agentrail.core.protocol.effects import Publish
+from agentrail.core.protocol.hooks import HookEvent
+from agentrail.core.protocol.plugin_record import PluginRecord
+from agentrail.core.session.state import SessionState
+from agentrail.core.stack.loading import Member, call_handler
+from agentrail.core.stack.plugin import Context
+from agentrail.errors import AgentrailError
+from agentrail.events import Event
+from agentrail.logs import Logger
+from agentrail.messages import SessionId
+from agentrail.outside import Outside
+from agentrail.runtime.reviving import PluginFinder, newest_snapshot, read_after, state_behind
+
+LOGGER: Final = Logger("agentrail.runtime")
+
+MAX_FOLDS: Final = 4
+"""How many journals are folded side by side."""
+
+MAX_OLD_EVENTS: Final = 100_000
+"""How many events are made again for one subscriber; who is behind by more gets `EventsLost`."""
+
+_PAGE: Final = 1_000
+
+
+class _Quiet:
+    """Calls plugins once more: nothing is told of how long they take, or what they raise, because it was told when they lived."""
+
+    def __init__(self, finder: PluginFinder) -> None:
+        self._finder = finder
+
+    def __call__(self, member: Member, event: HookEvent, state: object, ctx: Context) -> object:
+        return call_handler(member, event, state, ctx)
+
+    def find(self, change: str, record: PluginRecord) -> object:
+        """Find the code of a plugin that came while the session ran."""
+        del change
+        return self._finder(record)
+
+
+class OldEvents:
+    """Makes the events of stored sessions again; one for a supervisor."""
+
+    def __init__(self, store: Store, outside: Outside) -> None:
+        """Begin with nothing to read.
+
+        Args:
+            store: Where the journals are.
+            outside: Where functions that block are run.
+        """
+        self._store = store
+        self._outside = outside
+        self._limiter = trio.CapacityLimiter(MAX_FOLDS)
+
+    async def read(self, state: SessionState, after: int, before: int) -> tuple[Event, ...]:
+        """Give what a session published between two numbers, without what is never replayed.
+
+        Args:
+            state: Of the session, as it is now: its plugins are asked again.
+            after: The number behind which to begin.
+            before: The number in front of which to end.
+
+        Returns:
+            Oldest first, without a gap; none where they cannot be made again, all of them.
+
+        Cancellation: At once; what is read is thrown away.
+        """
+        if before - after > MAX_OLD_EVENTS:
+            await trio.lowlevel.checkpoint()
+            return ()
+        config = state.data.config
+        finder = PluginFinder({member.name: member.plugin for member in state.data.stack.members})
+        make = partial(
+            old_events,
+            self._store,
+            config.scope,
+            config.session_id,
+            after=after,
+            before=before,
+            finder=finder,
+        )
+        return await self._outside.offload(make, abandon_on_cancel=True, limiter=self._limiter)
+
+
+def old_events(  # noqa: PLR0913 - which of them
+    store: Store, scope: str, session: SessionId, *, after: int, before: int, finder: PluginFinder
+) -> tuple[Event, ...]:
+    """Fold what is needed of a journal; arguments and result are those of `OldEvents.read`. This blocks."""
+    try:
+        stored = store.get(scope, session)
+        return () if stored is None else _folded(store, stored, after, before, finder)
+    except AgentrailError as error:
+        LOGGER.warning("session %s: its events behind %s are not at hand: %s", session, after, error)
+        return ()
+
+
+def _folded(
+    store: Store, stored: StoredSession, after: int, before: int, finder: PluginFinder
+) -> tuple[Event, ...]:
+    ask = _Quiet(finder)
+    sources = Sources(
+        resolve=finder,
+        ask=ask,
+        blob=store.blob,
+        state_at=lambda seq: state_behind(
+            read_after(store, stored.scope, stored.session, 0)[:seq], finder, ask, store
+        ),
+    )
+    start, tail = newest_snapshot(store, stored, finder, ask, last_event=after)
+    records = _records_up_to(store, stored, tail.seq, before)
+    if start is None:
+        start = first_state(records, sources)
+    events: list[Event] = []
+    for walked in walk(start, records, tail=tail, sources=sources):
+        if drift_of(walked) is not None:
+            return ()
+        events += [
+            effect.event
+            for effect in walked.effects
+            if isinstance(effect, Publish)
+            and (meta := effect.event.meta) is not None
+            and not meta.ephemeral
+            and after < meta.seq < before
+        ]
+    numbers = [event.meta.seq for event in events if event.meta is not None]
+    return tuple(events) if numbers == list(range(after + 1, before)) else ()
+
+
+def _records_up_to(store: Store, stored: StoredSession, behind: int, before: int) -> tuple[Record, ...]:
+    """Read records until those of all events in front of a number are there."""
+    records: list[Record] = []
+    while page := store.read(stored.scope, stored.session, behind, _PAGE):
+        for record in page:
+            records.append(record)
+            if record.events >= before - 1:
+                return tuple(records)
+        behind = page[-1].seq
+    return tuple(records)
