@@ -51,9 +51,7 @@ def resume(effort: Effort) -> list[Row]:
         ):
             file = Path(folder) / f"{len(kept)}.db"
             _write(file, records, kept)
-            rounds = interleave(
-                partial(_fold, records), partial(_resume, file, len(messages)), effort.rounds
-            )
+            rounds = interleave(partial(_fold, records), partial(_resume, file, len(messages)), effort.rounds)
             title = f"a session of {len(records):,} records comes back {what}; bare: the fold of all"
             rows += [
                 rounds.row(
@@ -213,7 +211,9 @@ def _bare_weight(text: int, cycles: int) -> Sample:
 def _open(path: Path) -> Sample:
     async def open_it() -> Sample:
         began_at, cpu_at = perf_counter(), process_time()
-        async with agentrail.open_supervisor(environ={}, store=f"sqlite:{path}", resume="working") as supervisor:
+        async with agentrail.open_supervisor(
+            environ={}, store=f"sqlite:{path}", resume="working"
+        ) as supervisor:
             sample = {"wall": perf_counter() - began_at, "cpu": process_time() - cpu_at}
             expect("sessions at work", supervisor.sessions(), ())
         return sample

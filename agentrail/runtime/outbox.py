@@ -8,7 +8,6 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import msgspec
 from attrs import define, frozen
 
 from agentrail.core.protocol.effects import (
@@ -242,9 +241,12 @@ class Outbox:
 
 def _begins(effect: Effect) -> EffectId | None:
     """Say under which id an effect can be stopped; None of one that cannot be."""
+    kind = type(effect)
+    if kind is Publish:  # most are
+        return None
     if isinstance(effect, StartStream):
         return effect.request.attempt
-    if type(effect) not in _OF_ONE_ID:
+    if kind not in _OF_ONE_ID:
         return None
     if isinstance(effect, SpawnChild) and effect.wish is not None:
         return effect.wish.effect_id  # the tool that wants it: it ends with that
@@ -268,5 +270,5 @@ def _stopped_by(stop: Effect) -> tuple[EffectId, ...]:
 
 
 def _size_of(event: Event) -> int:
-    texts = (getattr(event, field.name) for field in msgspec.structs.fields(event))
+    texts = (getattr(event, name) for name in event.__struct_fields__)
     return _BYTES_OF_AN_EVENT + sum(len(text) for text in texts if isinstance(text, str))
