@@ -8,7 +8,6 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import msgspec
 from attrs import define, frozen
 
 from agentrail.core.protocol.effects import (
@@ -89,12 +88,14 @@ class HeldEffect:
         number: Of the record that it waits for.
         effect: What.
         after: What the session knew behind the step that decided it.
+        effect_id: Under which it can be stopped; None for what cannot be.
         size_bytes: Of an event that is never replayed; 0 of all else.
     """
 
     number: int
     effect: Effect
     after: SessionState
+    effect_id: EffectId | None = None
     size_bytes: int = 0
 
 
@@ -167,10 +168,10 @@ class Outbox:
             if type(effect) in _STOPS:
                 taken_out += self._take_out(effect)
                 at_once.append(effect)
-            elif self.is_empty:
+            elif not is_recorded and self.is_empty:
                 at_once.append(effect)  # of a step without a record, behind which nothing waits
             else:
-                self._append(HeldEffect(number, effect, after))
+                self._append(HeldEffect(number, effect, after, _begins(effect)))
         return Leaving(tuple(at_once), tuple(taken_out))
 
     def next_durable(self, durable: int) -> HeldEffect | None:
@@ -180,9 +181,9 @@ class Outbox:
             durable: The number up to which they are.
         """
         if self._waiting:
-            key = next(iter(self._waiting))
-            if self._waiting[key].number <= durable:
-                return self._remove(key)
+            key, held = next(iter(self._waiting.items()))
+            if held.number <= durable:
+                return self._remove(key, held)
         while self._steps and self._steps[0][0] <= durable:
             self._steps.popleft()
         return None
@@ -194,8 +195,9 @@ class Outbox:
 
     def keep_what_is_told(self) -> None:
         """Take out all that would begin work: the session crashed, or has ended. What is published and answered stays."""
-        for key in [key for key, one in self._waiting.items() if type(one.effect) not in _TOLD]:
-            self._remove(key)
+        for key, one in tuple(self._waiting.items()):
+            if type(one.effect) not in _TOLD:
+                self._remove(key, one)
 
     def clear(self) -> None:
         """Throw all away."""
@@ -210,25 +212,24 @@ class Outbox:
         key = self._count
         effect = waiting.effect
         self._waiting[key] = waiting
-        effect_id = _begins(effect)
-        if effect_id is not None:
-            self._by_id.setdefault(effect_id, []).append(key)
-        if isinstance(effect, Publish) and effect.event.meta is not None and effect.event.meta.ephemeral:
+        if waiting.effect_id is not None:
+            self._by_id.setdefault(waiting.effect_id, []).append(key)
+        elif type(effect) is Publish and effect.event.meta is not None and effect.event.meta.ephemeral:
             waiting.size_bytes = _size_of(effect.event)
             self._ephemeral[key] = None
             self._ephemeral_bytes += waiting.size_bytes
             while self._ephemeral_bytes > MAX_EPHEMERAL_BYTES:
-                self._remove(next(iter(self._ephemeral)))
+                oldest = next(iter(self._ephemeral))
+                self._remove(oldest, self._waiting[oldest])
                 self.thrown_away += 1
 
-    def _remove(self, key: int) -> HeldEffect:
-        waiting = self._waiting.pop(key)
-        effect_id = _begins(waiting.effect)
-        if effect_id is not None:
-            keys = self._by_id[effect_id]
+    def _remove(self, key: int, waiting: HeldEffect) -> HeldEffect:
+        del self._waiting[key]
+        if waiting.effect_id is not None:
+            keys = self._by_id[waiting.effect_id]
             keys.remove(key)
             if not keys:
-                del self._by_id[effect_id]
+                del self._by_id[waiting.effect_id]
         if waiting.size_bytes:
             del self._ephemeral[key]
             self._ephemeral_bytes -= waiting.size_bytes
@@ -237,14 +238,17 @@ class Outbox:
     def _take_out(self, stop: Effect) -> Iterator[Effect]:
         for effect_id in _stopped_by(stop):
             for key in tuple(self._by_id.get(effect_id, ())):
-                yield self._remove(key).effect
+                yield self._remove(key, self._waiting[key]).effect
 
 
 def _begins(effect: Effect) -> EffectId | None:
     """Say under which id an effect can be stopped; None of one that cannot be."""
+    kind = type(effect)
+    if kind is Publish:  # most are
+        return None
     if isinstance(effect, StartStream):
         return effect.request.attempt
-    if type(effect) not in _OF_ONE_ID:
+    if kind not in _OF_ONE_ID:
         return None
     if isinstance(effect, SpawnChild) and effect.wish is not None:
         return effect.wish.effect_id  # the tool that wants it: it ends with that
@@ -268,5 +272,5 @@ def _stopped_by(stop: Effect) -> tuple[EffectId, ...]:
 
 
 def _size_of(event: Event) -> int:
-    texts = (getattr(event, field.name) for field in msgspec.structs.fields(event))
+    texts = (getattr(event, name) for name in event.__struct_fields__)
     return _BYTES_OF_AN_EVENT + sum(len(text) for text in texts if isinstance(text, str))
