@@ -3,7 +3,7 @@
 from hypothesis import given, strategies as st
 
 from agentrail.core.journal.bodies import RewoundBody, encode_body
-from agentrail.core.journal.folding import fold_journal, rewound_state
+from agentrail.core.journal.folding import Sources, fold_journal, rewound_state
 from agentrail.core.journal.record import Draft, Tail, sealed
 from agentrail.core.journal.recording import opened_draft
 from agentrail.core.session import machine
@@ -14,7 +14,7 @@ from agentrail.testing import strategies
 from agentrail.testing.expectations import check_history
 from agentrail.testing.runs import Run, Setup
 from property_tests.core.test_journals_fold import CONFIGS, STREAMED, lived
-from tests.core.journal.recorded import Life, behind
+from tests.core.journal.recorded import Life, behind, plugins_again
 from tests.core.worlds import WITH_CLIENT as TOOLS
 
 
@@ -28,7 +28,8 @@ def branches_hold(life: Life, number: int) -> None:
     fork = forked_state(then, config_of_fork(then.data.config, SessionId("f")), 9_000)
     draft = opened_draft(fork, at_ms=9_000, engine="1", forked_from=(SessionId("s"), number))
     own, _ = sealed((draft,), Tail(), scope="", session=SessionId("f"))
-    assert fold_journal(own, life.sources()).state == fork
+    sources = Sources(resolve=plugins_again(fork), ask=fork.data.stack.ask)  # also of those that came later
+    assert fold_journal(own, sources).state == fork
     rewound = Draft(
         at_ms=9_000,
         kind="rewound",

@@ -406,6 +406,10 @@ async def test_rewinds_forth_and_back(store):
                 assert events.snapshot.status.messages == len(await session.messages())
             assert (rewound.number, rewound.calls) == (number, ())
             past = await session.state_at(number)
+            async with session.subscribe(
+                after=1
+            ) as events:  # what was published before does not count any more
+                assert isinstance(await anext(events), EventsLost)
             assert await session.messages() == past.messages
             assert lost.from_seq == past.snapshot.last_seq + 1
             assert lost.to_seq > last
