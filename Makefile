@@ -66,6 +66,7 @@ soak: $(DEV)  ## ten minutes of sessions that live and die badly; SECONDS=600 SE
 
 crash: $(TEST)  ## a process that writes journals is killed, ten thousand times, and nothing it was told is lost; ROUNDS=10000
 	$(BIN)/python -m scripts.crash --rounds $(ROUNDS) --seed $(SEED)
+	$(BIN)/python -m scripts.crash --sessions --rounds $$(($(ROUNDS) / 10)) --delay 0.3 --seed $(SEED)
 
 lint: $(DEV)  ## style, types (ours, and as users see them), layers, what a seed has to give, Trio habits, news fragments
 	$(BIN)/ruff check .

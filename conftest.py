@@ -122,6 +122,9 @@ def _only_where_it_is_seen(compiled: frozenset[str]) -> Callable[..., None]:
 
 
 def _refuse_what_leaves_the_machine(event: str, args: tuple[object, ...]) -> None:
+    # Nearly none does: each import, each file that is opened and each attribute of a frame is an event.
+    if not event.startswith("socket."):
+        return
     match event, args:
         case ("socket.connect" | "socket.sendto", (_, (str(host), *_))) | (
             "socket.getaddrinfo",
@@ -226,6 +229,11 @@ SHARES: Final = {
             "core/test_what_models_see.py::test_the_end_of_a_cycle_comes_when_it_is_quiet",
             "promises/test_a_history_is_always_valid.py::test_calls_are_unanswered_only_while_they_run_or_a_person_decides",
         ),
+        "what the package defines": ("repo/test_compiling.py", "repo/test_names.py"),
+        "the survey of the package": (
+            "repo/test_scripts.py::test_nothing_in_the_package_is_too_long",
+            "repo/test_scripts.py::test_broad_excepts_only_become_fewer",
+        ),
         "a state for each kind of owner": (
             "core/test_owners.py::test_a_compaction_that_is_broken_off_waits_for_no_file",
             "core/test_owners.py::test_an_outcome_that_crashed_the_core_is_stood_in_for",
@@ -299,13 +307,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 _LONGEST: Final = 10
 _held: Final[list[SlowStep]] = []
 _watches: Final[weakref.WeakSet[LoopWatch]] = weakref.WeakSet()
+_watches_change: Final = threading.Lock()  # a set that grows while the thread goes through it ends the thread
 _run: Final = trio.run
 _sleep: Final = time.sleep  # kept: `check_plugin` looks whether anybody calls the other one
 
 
 def _run_watched(*args: Any, instruments: Any = (), **options: Any) -> Any:
     watch = LoopWatch(_note)
-    _watches.add(watch)
+    with _watches_change:
+        _watches.add(watch)
     return _run(*args, instruments=[*instruments, watch], **options)
 
 
@@ -318,7 +328,9 @@ def _note(held: SlowStep) -> None:
 def _look_for_ever() -> None:
     while True:
         _sleep(HELD_SECONDS / 2)
-        for watch in tuple(_watches):
+        with _watches_change:
+            watches = tuple(_watches)
+        for watch in watches:
             watch.look()
 
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import trio
 from attrs import frozen
 
-from agentrail.abc import Provider, Secret
+from agentrail.abc import Provider, ResolveProvider, Secret
 from agentrail.abc.store import Store
 from agentrail.actors.trio_only import need_trio
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
@@ -35,7 +35,7 @@ from agentrail.providers.profiles import Profiles
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeper import open_sessions
-from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS
+from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
 from agentrail.runtime.resuming_door import Resume, Revive
@@ -110,6 +110,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     store_patience: float = STORE_PATIENCE_SECONDS,
     resume: Resume = "none",
     revive: Revive | None = None,
+    on_drift: OnDrift = "go_on",
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor of sessions; leaving the block ends all of them, in order. With a store they leave, and can be resumed.
 
@@ -127,18 +128,18 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         store_patience: How many seconds a commit may take before the store counts as unavailable; 0.1 or more.
         resume: Which stored sessions come back before the body begins: those that had work (`working`), `all`, or `none`.
         revive: Gives what each of them needs of its code, as options by name: a function of a `StoredOpening`.
+        on_drift: What becomes of a stored session of which newer code makes another history than the one that was lived: `go_on` with
+            the new one, which is recorded and told to its readers by `EventsLost`; or `refuse` it, which stays as it is.
 
     Yields:
-        The supervisor: `start_session`, `session`, `sessions`, `stop_session`, `monitor`, `tree`, `statistics`; with a store
-        `resume_session`, `find`.
+        The supervisor: `start_session`, `session`, `stop_session`, `monitor`, `tree` …; with a store `resume_session`, `find`.
 
     Raises:
         NoTrioRun: Your move: no Trio runs here, such as under asyncio; the message names `agentrail.blocking`, and other ways.
         OptionError: Your move: `shell_fallback` is neither, a script is no model, `AGENTRAIL_DEBUG` names no mode, `store` names
             no store, a patience below 0.1, or a `resume` that is none of the three.
         StoreUnavailable: The store cannot be kept where it should be; the message has the path and the reason.
-        NotAStore, StoreInUse, StoreTooNew: Your move: what `store` names is something else, is written by another process, or was
-            made by a newer agentrail. Nothing was touched.
+        NotAStore, StoreInUse, StoreTooNew: Your move: `store` is something else, another process writes it, or a newer agentrail did.
         Exception: What the body raised, as itself.
 
     Cancellation: Sessions are stopped, shielded, for ten seconds at most; then a store that was opened here is closed.
@@ -148,31 +149,22 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     modes = modes_of(environment.get(DEBUG_VARIABLE, ""))
     known = MappingProxyType(dict(scripts or {}))
-    faults = [
-        f"scripts[{name!r}] is {model!r:.80}: expected a model, such as ScriptedModel([says('Hi.')])"
-        for name, model in known.items()
-        if not _is_model(model)
-    ]
-    faults += faults_of_keeping(store, store_patience, resume)
+    faults = [*_faults_of_scripts(known), *faults_of_keeping(store, store_patience, resume, on_drift)]
     if faults:
         raise OptionError(faults)
     directory = None if data_dir is None else Path(data_dir)
     async with HttpClients() as http, opened_store(store, directory, environment) as kept:
-        # A profile brings its own key and address: those of the environment are for another server.
-        profiles = Profiles(partial(make_provider, http=http, environ=MappingProxyType({})))
-        resolve = partial(make_provider, http=http, environ=environment, profiles=profiles)
-        resolve = partial(_script_or, make=resolve, scripts=known)
-        sandboxes = partial(make_sandbox, shell_fallback=shell_fallback)
-        watching = watch_loop() if "loop" in modes else nullcontext()
-        with watching:
+        resolve, profiles = _find_models(http, environment, known)
+        with watch_loop() if "loop" in modes else nullcontext():
             opened = open_sessions(
                 resolve,
-                sandboxes,
+                partial(make_sandbox, shell_fallback=shell_fallback),
                 deps_for=deps_for,
                 store=kept,
                 store_patience=store_patience,
                 resume=resume,
                 revive=revive,
+                on_drift=on_drift,
             )
             async with opened as supervisor:
                 supervisor.providers = profiles
@@ -206,6 +198,24 @@ async def open_session(
     """
     async with open_supervisor(shell_fallback=shell_fallback) as supervisor:
         yield await supervisor.start_session(model=model, **given)
+
+
+def _find_models(
+    http: HttpClients, environ: Environment, scripts: Mapping[str, Provider]
+) -> tuple[ResolveProvider, Profiles]:
+    """Give what finds the provider of a model string, and the profiles that it looks into."""
+    # A profile brings its own key and address: those of the environment are for another server.
+    profiles = Profiles(partial(make_provider, http=http, environ=MappingProxyType({})))
+    resolve = partial(make_provider, http=http, environ=environ, profiles=profiles)
+    return partial(_script_or, make=resolve, scripts=scripts), profiles
+
+
+def _faults_of_scripts(scripts: Mapping[str, Provider]) -> list[str]:
+    return [
+        f"scripts[{name!r}] is {model!r:.80}: expected a model, such as ScriptedModel([says('Hi.')])"
+        for name, model in scripts.items()
+        if not _is_model(model)
+    ]
 
 
 def _is_model(value: object) -> bool:

@@ -181,7 +181,7 @@ def thawed(value: Any) -> Any:
     if type(value) in _SCALARS:  # before the match, whose check for mappings costs ten times as much
         return value
     match value:
-        case Mapping():
+        case FrozenDict() | Mapping():
             return {name: thawed(item) for name, item in value.items()}
         case list():
             return [thawed(item) for item in value]

@@ -10,12 +10,15 @@ What a log is told never becomes an error of the code that tells it. Nothing is 
 import logging
 import sys
 from collections.abc import Mapping
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import Any, Final
 
 from attrs import frozen
 
 from agentrail.otp.edges import call_guarded
+
+_standard: Final = cache(logging.getLogger)
+"""The logger of a name, which is the same for ever; the library takes a lock each time it is asked."""
 
 
 @frozen
@@ -48,7 +51,7 @@ class Logger:
 
     def hears_debug(self) -> bool:
         """Tell whether it is worth the while to make a record of that level; a program that set structlog up judges itself."""
-        return _structlog_set_up() is not None or logging.getLogger(self.name).isEnabledFor(logging.DEBUG)
+        return _structlog_set_up() is not None or _standard(self.name).isEnabledFor(logging.DEBUG)
 
     def _tell(self, level: str, event: str, args: tuple[object, ...], fields: Mapping[str, object]) -> None:
         said = event % args if args else event
@@ -59,12 +62,12 @@ class Logger:
         if structlog is not None:
             getattr(structlog.get_logger(self.name), level)(said, **fields)
         else:
-            getattr(logging.getLogger(self.name), level)("%s", _as_text(said, {**_bound_fields(), **fields}))
+            getattr(_standard(self.name), level)("%s", _as_text(said, {**_bound_fields(), **fields}))
 
     def _tell_plainly(self, said: str, fields: Mapping[str, object], error: BaseException) -> None:
         """Tell `logging` in place of a processor of the program's own that raised."""
         broken = f"{_as_text(said, fields)}\n(structlog could not take this: {type(error).__name__})"
-        logging.getLogger(self.name).error("%s", broken)
+        _standard(self.name).error("%s", broken)
 
 
 def _structlog_set_up() -> Any:

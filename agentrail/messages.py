@@ -334,6 +334,8 @@ class TokenUsage(Value, frozen=True, kw_only=True):
 
     def __add__(self, other: "TokenUsage") -> "TokenUsage":
         """Sum two usages; an unknown price makes the sum's price unknown."""
+        if self == _NOTHING_USED:  # as at the beginning of each cycle
+            return other
         known = self.cost_usd is not None and other.cost_usd is not None
         return TokenUsage(
             input=self.input + other.input,
@@ -344,3 +346,6 @@ class TokenUsage(Value, frozen=True, kw_only=True):
             cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
             estimated=self.estimated or other.estimated,
         )
+
+
+_NOTHING_USED: Final = TokenUsage()

@@ -19,9 +19,12 @@ from benchmarks.crowds import crowds, sessions
 from benchmarks.cycles import cycle, growth, own_tool, plugins, tools
 from benchmarks.explain import Explanation
 from benchmarks.files import files, output, search
+from benchmarks.folds import folds
 from benchmarks.idle import ROOT, after_turn, memory
+from benchmarks.kept import kept, lone
 from benchmarks.measure import Effort, Explain, Row
 from benchmarks.report import describe_run, render_missed, render_table, write_json
+from benchmarks.returns import idle_start, resume, weights
 from benchmarks.stores import appends
 from benchmarks.streams import deltas, streams
 from benchmarks.timers import timers
@@ -34,6 +37,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "plugins": plugins,
     "bystanders": bystanders,
     "bodies": bodies,
+    "folds": folds,
     "sessions": sessions,
     "crowds": crowds,
     "memory": memory,
@@ -58,6 +62,11 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "actor-memory": actor_memory,
     "timers": timers,
     "appends": appends,
+    "kept": kept,
+    "lone": lone,
+    "resume": resume,
+    "weights": weights,
+    "idle-start": idle_start,
 }
 _ONLY_WITH_FULL: Final = frozenset({"streams"})
 _QUICK: Final = Effort(rounds=1, scale=0.05)

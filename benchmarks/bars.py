@@ -46,11 +46,22 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "burst":                ("ratio", (1.1, 0.9),   (1.0, 0.8)),
         "first delta":          ("ours",  (2, 1),       None),  # ms
         "body":                 ("ratio", (3.0, 1.5),   None),
+        "fold":                 ("ratio", (2.2, 1.6),   None),
+        "growth of folds":      ("ratio", (1.2, 1.05),  None),
         "abort tools":          ("ratio", (2.0, 1.5),   None),
         "abort streams":        ("ratio", (2.0, 1.5),   None),
         "child":                ("ratio", (3.5, 2.5),   (3.0, 2.0)),
         "held actor":           ("ours",  (4, 3),       (4, 3)),  # KiB
         "appends":              ("ratio", (1.67, 1.4),  None),  # 60 % of what a bare loop writes in the same time
+        "fold speed":           ("ours",  (40, 33),     None),  # µs: 25,000 and 30,000 records a second
+        "kept cycles":          ("ratio", (1.43, 1.25), None),  # 70 and 80 % of the cycles in the same time
+        "CPU of kept cycles":   ("ratio", (1.25, 1.15), None),
+        "CPU of a lone cycle":  ("ratio", (1.3, 1.1),   None),
+        "commits of a lone cycle": ("ours", (4, 4),     None),
+        "resume":               ("ours",  (400, 330),   None),  # ms
+        "resume with a snapshot": ("ours", (150, 100),  None),  # ms
+        "bytes of a cycle":     ("ratio", (3, 2.5),     None),
+        "start beside idle sessions": ("ratio", (1.1, 1.0), None),
     }
 )  # fmt: skip
 

@@ -37,6 +37,7 @@ SESSION: Final[Mapping[str, str]] = MappingProxyType(
 SUPERVISOR: Final[Mapping[str, str]] = MappingProxyType(
     {
         "Start": "start_session call_tool",
+        "Keep and resume": "resume_session resume_all find",
         "Find": "session sessions",
         "Read": "subscribe_all subscribe_group",
         "End": "stop_session rest",

@@ -1,11 +1,15 @@
 """`make crash`: a process that writes journals is killed at any moment, ten thousand times, and nothing it was told is lost.
 
     python -m scripts.crash --rounds 10000 --seed 1
+    python -m scripts.crash --sessions --rounds 1000 --delay 0.3
 
 A child says on a pipe what it is about to write and what it was told to be durable; this process kills it with SIGKILL, and the
 next child says what it finds. Then what was acknowledged is there, what is there was attempted, each append whole or not at
 all, numbers are dense, epochs never fall, a tool ran only with a durable record of its call, and one that is `once` at most
 once. Ends with 1 where one of these is broken, and leaves the directory with the store where it says.
+
+With `--sessions` the child is a supervisor whose sessions answer prompts and run tools: then each prompt that has a receipt is in
+the conversation of its session once, when that has come back and rests, and each call has one result.
 
 A killed process leaves what the operating system has taken; what a power cut leaves is another matter, of `fsync`.
 """
@@ -20,16 +24,17 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 import msgspec
 from attrs import mutable
 
 from agentrail.stores.sqlite import SqliteStore
 from scripts.crash_account import Account, Found, Frame, Looked, Lost, Ready
-from scripts.crash_worker import LENGTH, OpenStore, work
+from scripts.crash_sessions import work_sessions
+from scripts.crash_worker import LENGTH, OpenStore, work as work_on_records
 
 ROUNDS_OF_A_STORE: Final = 25
 """After so many kills a new store is begun, or each round would read what all before it wrote."""
@@ -38,6 +43,8 @@ EARLY_RATE: Final = 0.25
 """How many of the kills come while the store is opened, read or taken."""
 
 PATIENCE_SECONDS: Final = 60.0
+Work: TypeAlias = Callable[[int, OpenStore, Path, str], None]
+
 _CHUNK_BYTES: Final = 1 << 16
 _FRAME: Final[msgspec.msgpack.Decoder[Frame]] = msgspec.msgpack.Decoder(Frame)
 
@@ -64,8 +71,8 @@ class Totals:
 
     def close(self, account: Account) -> None:
         """Add what is known of a store, when it was killed often enough."""
-        self.attempted += len(account.attempted)
-        self.acknowledged += len(account.durable)
+        self.attempted += len(account.attempted) + len(account.asked)
+        self.acknowledged += len(account.durable) + len(account.receipts)
         self.recovered += account.recovered
         self.ran += account.ran.total()
 
@@ -80,7 +87,7 @@ class Totals:
 class Victim:
     """A process that works, and what it says."""
 
-    def __init__(self, open_store: OpenStore, path: Path, seed: str) -> None:
+    def __init__(self, work: Work, open_store: OpenStore, path: Path, seed: str) -> None:
         """Start it."""
         self._pipe, its_end = os.pipe()
         # Forked, and not started anew: of a fresh interpreter's second nothing could be killed that is worth it. There is
@@ -150,6 +157,7 @@ def run_round(victim: Victim, account: Account, early: float | None, late: float
             found.append(frame)
         elif isinstance(frame, Looked):
             account.check(found)
+            account.check_conversations()
         else:
             account.hear(frame)
         return isinstance(frame, Ready)
@@ -176,6 +184,7 @@ def run_rounds(options: argparse.Namespace, folder: Path, totals: Totals) -> Non
     """
     ends_at = time.monotonic() + options.seconds
     open_store = opener(options.store)
+    work: Work = work_sessions if options.sessions else work_on_records
     account = Account()
     path = folder / "0"
     while totals.rounds < options.rounds and time.monotonic() < ends_at:
@@ -189,14 +198,14 @@ def run_rounds(options: argparse.Namespace, folder: Path, totals: Totals) -> Non
         chance = random.Random(seed)  # noqa: S311 - the same moments again, as far as a machine has the same moments
         early = chance.uniform(0, options.delay) if chance.random() < EARLY_RATE else None
         was_early = run_round(
-            Victim(open_store, path, seed), account, early, chance.uniform(0, options.delay)
+            Victim(work, open_store, path, seed), account, early, chance.uniform(0, options.delay)
         )
         totals.rounds += 1
         totals.early += was_early
         if totals.rounds % options.every == 0:
             print(f"{totals}", flush=True)
     # What the last kill left is looked at, too.
-    run_round(Victim(open_store, path, f"{options.seed}-last"), account, None, 0)
+    run_round(Victim(work, open_store, path, f"{options.seed}-last"), account, None, 0)
     totals.close(account)
 
 
@@ -212,6 +221,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run as many rounds as are asked for; say how it went."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=10_000)
+    parser.add_argument(
+        "--sessions", action="store_true", help="kill whole sessions, not only what writes records"
+    )
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), help="end after so long, whatever was asked for"
     )

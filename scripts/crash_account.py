@@ -102,6 +102,27 @@ class Found(msgspec.Struct, frozen=True, tag=True, array_like=True):
     lacks: tuple[str, ...]
 
 
+class Asks(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Said before a session is prompted."""
+
+    session: str
+    text: str
+
+
+class Asked(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Said when the receipt came."""
+
+    session: str
+    text: str
+
+
+class Remembers(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The prompts in the conversation of a session that came back, and that rests."""
+
+    session: str
+    texts: tuple[str, ...]
+
+
 class Looked(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Said when each session that is there was said, and nothing was done yet."""
 
@@ -116,7 +137,22 @@ class Failed(msgspec.Struct, frozen=True, tag=True, array_like=True):
     why: str
 
 
-Frame: TypeAlias = Tries | Durable | Takes | Took | Drops | Dropped | Ran | Found | Looked | Ready | Failed
+Frame: TypeAlias = (
+    Tries
+    | Durable
+    | Takes
+    | Took
+    | Drops
+    | Dropped
+    | Ran
+    | Found
+    | Asks
+    | Asked
+    | Remembers
+    | Looked
+    | Ready
+    | Failed
+)
 
 MAX_NAMED: Final = 5
 
@@ -146,6 +182,9 @@ class Account:
     deleted: set[str] = field(factory=set)
     ran: Counter[tuple[str, str, str]] = field(factory=Counter)
     epochs: dict[str, int] = field(factory=dict)
+    asked: dict[str, str] = field(factory=dict)
+    receipts: set[str] = field(factory=set)
+    remembered: dict[str, tuple[str, ...]] = field(factory=dict)
     recovered: int = 0
 
     def hear(self, frame: Frame) -> None:
@@ -175,6 +214,12 @@ class Account:
                 self._count(frame)
             case Failed():
                 raise Lost(frame.why)
+            case Asks():
+                self.asked[frame.text] = frame.session
+            case Asked():
+                self.receipts.add(frame.text)
+            case Remembers():
+                self.remembered[frame.session] = frame.texts
             case Found() | Looked() | Ready():
                 pass
 
@@ -208,6 +253,23 @@ class Account:
         halves = [one for one, root in self.doomed.items() if (one in there) != (root in there)]
         _name("sessions are there without the others of their tree, or the others without them", halves)
         self._check_ledger(there)
+
+    def check_conversations(self) -> None:
+        """Compare what sessions remember with what they were told: each acknowledged prompt is there, once, and no other is.
+
+        Raises:
+            Lost: One is lost, there twice, in another session, or was never given.
+        """
+        there = Counter(text for texts in self.remembered.values() for text in texts)
+        _name("prompts have a receipt and are not there", sorted(self.receipts - there.keys()))
+        _name("prompts are there that were never given", sorted(there.keys() - self.asked.keys()))
+        _name("prompts are there more than once", sorted(text for text, count in there.items() if count > 1))
+        for name, texts in self.remembered.items():
+            _name(
+                f"session {name!r} has prompts of another", [one for one in texts if self.asked[one] != name]
+            )
+        self.recovered += there.total()
+        self.remembered.clear()
 
     def _check_journal(self, one: Found) -> None:
         name = one.session

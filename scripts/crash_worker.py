@@ -46,6 +46,18 @@ _BLOB_RATE: Final = 0.06
 _LEAST_TO_TRIM: Final = 12
 
 
+def sayer(pipe: int) -> Callable[[Frame], None]:
+    """Give what says something on a pipe, and returns when it is said."""
+
+    def say(frame: Frame) -> None:
+        encoded = msgspec.msgpack.encode(frame)
+        rest = memoryview(LENGTH.pack(len(encoded)) + encoded)
+        while rest:
+            rest = rest[os.write(pipe, rest) :]
+
+    return say
+
+
 def work(pipe: int, open_store: OpenStore, path: Path, seed: str) -> None:
     """Work on a store until killed.
 
@@ -55,13 +67,7 @@ def work(pipe: int, open_store: OpenStore, path: Path, seed: str) -> None:
         path: Where it is.
         seed: What it writes is drawn from it.
     """
-
-    def say(frame: Frame) -> None:
-        encoded = msgspec.msgpack.encode(frame)
-        rest = memoryview(LENGTH.pack(len(encoded)) + encoded)
-        while rest:
-            rest = rest[os.write(pipe, rest) :]
-
+    say = sayer(pipe)
     try:
         Worker(open_store(path), say, seed).run()
     except BaseException:

@@ -11,13 +11,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import trio
-from attrs import frozen
+from attrs import define, frozen
 
 from tests.warm import MAX_REQUEST_BYTES
 
@@ -70,35 +70,112 @@ async def run_forked(
     cwd: Path = ROOT,
 ) -> Ran:
     """Run the module of this interpreter to its end, in a process that is forked off it."""
-    request = json.dumps(
-        {
-            "module": warm.module,
-            "arguments": arguments,
-            "cwd": str(cwd),
-            "environment": environment(**(variables or {})),
-        }
-    ).encode()
-    assert len(request) <= MAX_REQUEST_BYTES
     inputs, outputs, errors = os.pipe(), os.pipe(), os.pipe()
     async with trio.open_nursery() as nursery:
-        forks = _start(warm)
-        socket.send_fds(forks, [request], [inputs[0], outputs[1], errors[1]])
+        forked = _fork(warm, _request(warm, arguments, variables, cwd), (inputs[0], outputs[1], errors[1]))
         for theirs in (inputs[0], outputs[1], errors[1]):
             os.close(theirs)
-        pid = int(forks.recv(MAX_REQUEST_BYTES))
-        code = None
         try:
             with trio.fail_after(warm.patience_seconds):
                 nursery.start_soon(_feed, inputs[1], stdin)
                 out, err = await _read_both(outputs[0], errors[0])
-                await trio.lowlevel.wait_readable(forks)
-                code = int(forks.recv(MAX_REQUEST_BYTES))
+                code = await forked.wait()
         finally:
-            # It hangs: end it, and hear that it ended, so that the next run is not told of it.
-            if code is None:
-                os.kill(pid, signal.SIGKILL)
-                forks.recv(MAX_REQUEST_BYTES)
+            forked.end()
     return Ran(code=code, out=out.decode(), err=err.decode())
+
+
+@asynccontextmanager
+async def open_forked(
+    warm: Warm,
+    *arguments: str,
+    descriptors: tuple[int, int, int],
+    session: bool = False,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path = ROOT,
+) -> AsyncIterator["Forked"]:
+    """Run the module and leave it to the test; it is gone at the end. Its interpreter is taken apart like any other.
+
+    Args:
+        warm: The interpreter that is forked.
+        arguments: Of the module.
+        descriptors: Its stdin, stdout and stderr. They are copied; the test closes its own.
+        session: Whether it has a session of its own, so that no signal of our terminal reaches it.
+        variables: What it sees beside what all see.
+        cwd: Its directory.
+    """
+    request = _request(warm, arguments, variables, cwd) | {"session": session, "to_the_end": True}
+    forked = _fork(warm, request, descriptors)
+    try:
+        with trio.fail_after(warm.patience_seconds):
+            yield forked
+    finally:
+        forked.end()
+
+
+@define
+class Forked:
+    """A process that was forked, as far as a test needs one: it has the names of `trio.Process`.
+
+    Attributes:
+        pid: Its number.
+        stdout: What it says, where the test gave it a pipe for that.
+        stderr: The same.
+        returncode: How it ended; None while it runs, or while no one asked.
+    """
+
+    pid: int
+    _forks: socket.socket
+    stdout: trio.lowlevel.FdStream | None = None
+    stderr: trio.lowlevel.FdStream | None = None
+    returncode: int | None = None
+
+    async def wait(self) -> int:
+        """Wait for its exit code."""
+        if self.returncode is None:
+            await trio.lowlevel.wait_readable(self._forks)
+            self._hear()
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal, if it runs."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def end(self) -> None:
+        """Kill it if it runs, and hear that it ended, so that the next run is not told of it."""
+        if self.returncode is None:
+            self.send_signal(signal.SIGKILL)
+            self._hear()
+
+    def _hear(self) -> None:
+        self.returncode = int(self._forks.recv(MAX_REQUEST_BYTES))
+
+
+def _request(
+    warm: Warm, arguments: Sequence[str], variables: Mapping[str, str] | None, cwd: Path
+) -> dict[str, Any]:
+    return {
+        "module": warm.module,
+        "arguments": arguments,
+        "cwd": str(cwd),
+        "environment": environment(**(variables or {})),
+        "session": False,
+        "to_the_end": False,
+    }
+
+
+def _fork(warm: Warm, request: Mapping[str, Any], descriptors: tuple[int, int, int]) -> Forked:
+    packed = json.dumps(request).encode()
+    assert len(packed) <= MAX_REQUEST_BYTES
+    forks = _start(warm.imports, is_frozen=warm.frozen)
+    socket.send_fds(forks, [packed], list(descriptors))
+    return Forked(pid=int(forks.recv(MAX_REQUEST_BYTES)), forks=forks)
 
 
 def in_a_process(test: Callable[..., None]) -> Callable[..., Coroutine[Any, Any, None]]:
@@ -133,14 +210,14 @@ async def _read_both(*descriptors: int) -> list[bytes]:
 
 
 @functools.cache
-def _start(warm: Warm) -> socket.socket:
+def _start(imports: tuple[str, ...], *, is_frozen: bool) -> socket.socket:
     """Start the interpreter that forks, once for all runs; it ends when this process closes its end."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "tests.warm", str(theirs.fileno())),
-                *("frozen" if warm.frozen else "as it is", *warm.imports),
+                *("frozen" if is_frozen else "as it is", *imports),
             ],
             cwd=ROOT,
             env=environment(),

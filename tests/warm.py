@@ -1,8 +1,8 @@
 """An interpreter that has imported what some tests need in a process of their own, and forks for each of them.
 
 A run is a process of its own all the same, with its own descriptors, directory and environment: only the half second in which
-a fresh interpreter imports the same modules for the hundredth time is left out, and the tenth in which it is taken apart; what
-happens then is for tests that start one. `forked.run_forked` talks to it.
+a fresh interpreter imports the same modules for the hundredth time is left out, and the tenth in which it is taken apart, where
+the request does not ask for that. What happens while it imports is for tests that start a fresh one. `forked` talks to it.
 """
 
 import gc
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
-MAX_REQUEST_BYTES: Final = 65_536
+MAX_REQUEST_BYTES: Final = 150_000
 
 
 def main(descriptor: int, *, imports: Sequence[str], frozen: bool) -> None:
@@ -32,7 +32,12 @@ def main(descriptor: int, *, imports: Sequence[str], frozen: bool) -> None:
         pid = os.fork()
         if not pid:
             asked.close()
-            _become(json.loads(request), descriptors)
+            wanted = json.loads(request)
+            _become(wanted, descriptors)
+            if wanted["to_the_end"]:
+                runpy.run_module(wanted["module"], run_name="__main__", alter_sys=True)
+                return
+            _run_and_leave(wanted["module"])
         for one in descriptors:
             os.close(one)
         asked.send(str(pid).encode())
@@ -40,8 +45,10 @@ def main(descriptor: int, *, imports: Sequence[str], frozen: bool) -> None:
         asked.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
-def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
-    """Run the module, as `python -m` does."""
+def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+    """Take the descriptors, directory, environment and arguments of the run, and a session of its own if it asks for one."""
+    if request["session"]:
+        os.setsid()
     for number, one in enumerate(descriptors):
         os.dup2(one, number)
         os.close(one)
@@ -50,9 +57,13 @@ def _become(request: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
     os.environ.update(request["environment"])
     sys.argv[1:] = request["arguments"]
     sys.path[0] = request["cwd"]
+
+
+def _run_and_leave(module: str) -> NoReturn:
+    """Run the module, as `python -m` does, and leave as soon as it has ended."""
     code = 1
     try:
-        runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as leaving:
         code = _code_of(leaving)

@@ -218,7 +218,7 @@ class Store(Protocol):
     def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
         """Make a node the owner of a tree: a `taken` record in each of its sessions that have not ended, in one transaction.
 
-        Whoever appends with an older epoch is refused from here on.
+        An append with an older epoch is refused from here on.
 
         Args:
             scope: Of the tree.

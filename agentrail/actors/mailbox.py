@@ -270,24 +270,25 @@ class Mailbox(Generic[M]):
             self._queue = deque()
         self._queue.append((message, via))
         self._accepted += 1
-        self._mark()
+        # Compared first: this is done for each message, and seldom has there never been more.
+        user, queued = self._outside, len(self._queue)
+        if (
+            queued > self._most
+            or user > self._most_user
+            or queued - user > self._most_notices
+            or self._control
+        ):
+            self._mark()
         if self._reader is not None and not self._held and not self._control_only:
             self._wake()
 
     def _mark(self) -> None:
-        user, notices = self._outside, len(self._queue) - self._outside
-        control = 0 if self._control is None else len(self._control)
-        # Compared first: this is done for each message, and seldom has there never been more.
-        if (
-            user + notices + control > self._most
-            or user > self._most_user
-            or notices > self._most_notices
-            or control > self._most_control
-        ):
-            self._most = max(self._most, user + notices + control)
-            self._most_user = max(self._most_user, user)
-            self._most_notices = max(self._most_notices, notices)
-            self._most_control = max(self._most_control, control)
+        user, queued = self._outside, len(self._queue)
+        control = len(self._control) if self._control else 0
+        self._most = max(self._most, queued + control)
+        self._most_user = max(self._most_user, user)
+        self._most_notices = max(self._most_notices, queued - user)
+        self._most_control = max(self._most_control, control)
 
     @property
     def lets_wait(self) -> bool:

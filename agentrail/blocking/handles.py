@@ -11,8 +11,18 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
 from agentrail.abc import Provider, ProviderProfiles
+from agentrail.abc.store import Store
 from agentrail.app import Environment, open_supervisor
-from agentrail.blocking.overloads import Asks, AsksLater, Runs, RunsLater, Starts, WaitsFor, WaitsLater
+from agentrail.blocking.overloads import (
+    Asks,
+    AsksLater,
+    Resumes,
+    Runs,
+    RunsLater,
+    Starts,
+    WaitsFor,
+    WaitsLater,
+)
 from agentrail.blocking.reading import CycleStream, SessionReports, Subscription
 from agentrail.blocking.thread import SupervisorThread
 from agentrail.blocking.twins import Far, Twin, as_it_is, later, later_or_aborted, looks, waits
@@ -20,7 +30,9 @@ from agentrail.errors import AlreadyStarted
 from agentrail.messages import SessionId
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session as AsyncSession
+from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.monitoring import SessionMonitor as AsyncMonitor
+from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.scopes import NO_SCOPE
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.confinement import ShellFallback
@@ -181,6 +193,10 @@ def _stop_unread(session: Session) -> None:
     session.futures.stop("its caller gave up the start")
 
 
+def _leave_unread(_: Session) -> None:
+    """Leave a session alone that came back for a caller who had just left: to stop it would end it for good."""
+
+
 def _sessions(thread: SupervisorThread, handles: tuple[AsyncSession, ...]) -> tuple[Session, ...]:
     return tuple(Session(thread, handle) for handle in handles)
 
@@ -200,15 +216,16 @@ async def _with_twin(thread: SupervisorThread, work: Awaitable[R]) -> R:
 
 def _later_started(
     call: Callable[Concatenate[Any, P], Awaitable[AsyncSession]],
+    unread: Callable[[Session], None] = _stop_unread,
 ) -> Twin[P, "Future[Session]"]:
-    """Make the twin of a call that starts a session; one that is wanted no more when it comes is stopped."""
+    """Make the twin of a call that gives a session; one that is wanted no more when it comes is stopped, unless it was there before."""
 
     @wraps(call)
     def start(self: Far, *args: P.args, **kwargs: P.kwargs) -> "Future[Session]":
         async def begin() -> Session:
             return Session(self._thread, await _with_twin(self._thread, call(self._near(), *args, **kwargs)))
 
-        return self._thread.submit(begin, _stop_unread)
+        return self._thread.submit(begin, unread)
 
     return cast('Twin[P, "Future[Session]"]', start)
 
@@ -219,6 +236,12 @@ class SupervisorFutures(Far):
     start_session: Final = cast(
         "Starts[Future[Session]]", _later_started(cast("Any", SessionSupervisor.start_session))
     )
+    resume_session: Final = cast(
+        "Resumes[Future[Session]]",
+        _later_started(cast("Any", SessionSupervisor.resume_session), unread=_leave_unread),
+    )
+    resume_all: Final = later(SessionSupervisor.resume_all)
+    find: Final = later(SessionSupervisor.find)
     call_tool: Final = later(SessionSupervisor.call_tool, within=_with_twin)
     stop_session: Final = later(SessionSupervisor.stop_session)
     rest: Final = later(SessionSupervisor.rest)
@@ -237,13 +260,18 @@ class Supervisor(Far):
 
     noun = "supervisor"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the keywords of `open_supervisor`
         self,
         *,
         environ: Environment | None = None,
         shell_fallback: ShellFallback = "refuse",
         scripts: Mapping[str, Provider] | None = None,
         deps_for: DepsFor | None = None,
+        store: str | Store | None = None,
+        store_patience: float = STORE_PATIENCE_SECONDS,
+        resume: Resume = "none",
+        revive: Revive | None = None,
+        on_drift: OnDrift = "go_on",
     ) -> None:
         """Make one that is not open yet.
 
@@ -252,6 +280,11 @@ class Supervisor(Far):
             shell_fallback: As of `agentrail.open_supervisor`.
             scripts: As of `agentrail.open_supervisor`.
             deps_for: As of `agentrail.open_supervisor`; it is called in the thread of the supervisor.
+            store: As of `agentrail.open_supervisor`.
+            store_patience: As of `agentrail.open_supervisor`.
+            resume: As of `agentrail.open_supervisor`.
+            revive: As of `agentrail.open_supervisor`; it is called in the thread of the supervisor.
+            on_drift: As of `agentrail.open_supervisor`.
         """
         thread = SupervisorThread(
             partial(
@@ -260,6 +293,11 @@ class Supervisor(Far):
                 shell_fallback=shell_fallback,
                 scripts=scripts,
                 deps_for=deps_for,
+                store=store,
+                store_patience=store_patience,
+                resume=resume,
+                revive=revive,
+                on_drift=on_drift,
             )
         )
         super().__init__(thread, thread.near)
@@ -332,6 +370,9 @@ class Supervisor(Far):
         return (session if isinstance(session, Session) else self.session(session, scope=scope)).monitor()
 
     start_session: Final = cast("Starts[Session]", waits(cast("Any", SupervisorFutures.start_session)))
+    resume_session: Final = cast("Resumes[Session]", waits(cast("Any", SupervisorFutures.resume_session)))
+    resume_all: Final = waits(SupervisorFutures.resume_all)
+    find: Final = waits(SupervisorFutures.find)
     call_tool: Final = waits(SupervisorFutures.call_tool)
     session: Final = looks(SessionSupervisor.session, Session)
     sessions: Final = looks(SessionSupervisor.sessions, _sessions)

@@ -110,3 +110,19 @@ class Starts(Protocol[Started_co]):
     def __call__(
         self, *, blueprint: Blueprint, model: str | Provider = ..., **given: Unpack[SessionKeywords]
     ) -> Started_co: ...
+
+
+class Resumes(Protocol[Started_co]):
+    """`resume_session`."""
+
+    def __call__(
+        self,
+        session_id: str,
+        options: SessionOptions | None = None,
+        /,
+        *,
+        force: bool = False,
+        model: str | Provider | None = None,
+        **given: Unpack[SessionKeywords],
+    ) -> Started_co:
+        """Bring a stored session back; as of `SessionSupervisor.resume_session`."""

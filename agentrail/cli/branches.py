@@ -11,7 +11,16 @@ from agentrail.cli.exits import Exit
 from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.cli.output import write_all
 from agentrail.cli.sessions import SessionArgument
-from agentrail.cli.stored import USUAL_PLACE, StorePlace, answer, find_one, reading, say, sources_of, writing
+from agentrail.cli.stored import (
+    USUAL_PLACE,
+    StorePlace,
+    find_one,
+    reading,
+    run_over_store,
+    say,
+    sources_of,
+    writing,
+)
 from agentrail.errors import OptionError
 from agentrail.messages import SessionId
 from agentrail.runtime.exporting import export_stored, fork_stored, import_stored, render_markdown
@@ -55,7 +64,7 @@ def fork(
         )
         return Exit.DONE
 
-    return answer(work)
+    return run_over_store(work)
 
 
 def export(
@@ -104,7 +113,7 @@ def export(
         say(f"{file}: {len(data)} bytes")
         return Exit.DONE
 
-    return answer(work)
+    return run_over_store(work)
 
 
 def import_(
@@ -130,7 +139,7 @@ def import_(
         say(f"imported {', '.join(sessions)}; agentrail chat --resume {sessions[0]} goes on with it")
         return Exit.DONE
 
-    return answer(work)
+    return run_over_store(work)
 
 
 def _write_new(file: Path, data: bytes) -> None:

@@ -16,7 +16,7 @@ from agentrail.core.journal.bodies import blobs_of, join_blobs
 from agentrail.core.journal.folding import Sources, no_blobs
 from agentrail.core.journal.lines import read_journal
 from agentrail.core.journal.record import Record, Tail, first_broken
-from agentrail.core.journal.replaying import ReplayStep, explain, replay, steps, where_they_part
+from agentrail.core.journal.replaying import ReplayStep, explain_journal, replay, steps, where_they_part
 from agentrail.core.protocol.effects import Publish
 from agentrail.errors import AgentrailError, CodecError, JournalCorrupt, OptionError
 from agentrail.runtime.reviving import read_after
@@ -93,7 +93,7 @@ def live_again(loaded: LoadedJournal) -> Exit:
 
 def tell_causes(loaded: LoadedJournal) -> Exit:
     """Tell who caused what."""
-    for line in explain(loaded.records, loaded.sources):
+    for line in explain_journal(loaded.records, loaded.sources):
         say(line)
     return Exit.DONE
 

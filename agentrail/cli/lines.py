@@ -82,7 +82,10 @@ class EditedLines:
         lines, line_break, self._unfinished = text.rpartition("\n")
         if line_break:
             self._above.write(lines + "\n")
-        self._session.app.invalidate()
+        # In the thread of the editor its loop may go away between the look of `invalidate` and its use. Then nothing is to be drawn
+        # any more, and what is written stands above.
+        with contextlib.suppress(RuntimeError):
+            self._session.app.invalidate()
 
     async def next_line(self) -> Typed:
         """Wait for a line; see `Lines.next_line`."""

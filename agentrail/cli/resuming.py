@@ -39,7 +39,6 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.reviving import StoredOpening
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.named import open_store
-from agentrail.stores.sqlite import SqliteStore
 from agentrail.tools import builtin
 
 Say = Callable[[str], Awaitable[None]]
@@ -96,9 +95,9 @@ async def kept_store(options: KeepingOptions, tell: Say, *, is_needed: bool) -> 
         yield None
         return
     try:
-        if isinstance(store, SqliteStore) and store.salvaged is not None:
-            for line in str(store.salvaged).splitlines():
-                await tell(line)
+        salvaged = getattr(store, "salvaged", None)  # of a file; a damaged one was put right as it was opened
+        for line in str(salvaged or "").splitlines():
+            await tell(line)
         yield store
     finally:
         with trio.CancelScope(shield=True):

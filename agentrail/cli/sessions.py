@@ -30,10 +30,10 @@ from agentrail.cli.stored import (
     Owners,
     StorePlace,
     all_sessions,
-    answer,
     find_one,
     reading,
     records_of,
+    run_over_store,
     say,
     sources_of,
     state_of,
@@ -104,11 +104,14 @@ def list_sessions(
             write_error("there is no session; --all lists those that have ended too")
         return Exit.DONE
 
-    return answer(work)
+    return run_over_store(work)
 
 
-@app.command(help="Show what a session did: its cycles as trees with times, tokens, cost, tools and gates.")
-def show(
+@app.command(
+    name="show",
+    help="Show what a session did: its cycles as trees with times, tokens, cost, tools and gates.",
+)
+def show_session(
     session: SessionArgument,
     *,
     json: JsonLines = False,
@@ -138,7 +141,7 @@ def show(
                 say(line)
         return Exit.DONE
 
-    return answer(work)
+    return run_over_store(work)
 
 
 @app.command(
@@ -175,7 +178,7 @@ def trace(
                     say(line)
         return Exit.DONE
 
-    return answer(work)
+    return run_over_store(work)
 
 
 def _some_records(store: Store, found: StoredSession, after: int, limit: int | None) -> Iterator[Record]:
@@ -190,12 +193,13 @@ def _some_records(store: Store, found: StoredSession, after: int, limit: int | N
 
 
 @app.command(
+    name="replay",
     help="""Live a session again from its journal, without a network, and compare it with what was recorded.
 
     JOURNAL is the id of a stored session, or a file with a journal as lines of JSON. Exit codes: 0 all is as it was, 1 it differs,
-    2 there is no such journal."""
+    2 there is no such journal.""",
 )
-def replay(  # noqa: PLR0913 - an option each
+def replay_journal(  # noqa: PLR0913 - an option each
     journal: Annotated[str, Parameter(help="The id of a session, or a file.")],
     other: Annotated[
         str | None, Parameter(help="With --diff: the one to compare it with.", show_default=False)
@@ -234,7 +238,7 @@ def replay(  # noqa: PLR0913 - an option each
             return walk_through(loaded)
         return tell_causes(loaded) if explained else live_again(loaded)
 
-    return answer(work)
+    return run_over_store(work)
 
 
 @app.command(
@@ -264,7 +268,7 @@ def recover(
                     say(line)
         return Exit.DONE
 
-    return answer(work)
+    return run_over_store(work)
 
 
 def _to_recover(store: Store, session: str | None, scope: str) -> tuple[StoredSession, ...]:
@@ -320,7 +324,7 @@ def check(
         )
         return Exit.FAILED if damaged else Exit.DONE
 
-    return answer(work)
+    return run_over_store(work)
 
 
 @app.command(
@@ -342,7 +346,7 @@ def delete(
         say(f"deleted {session}: {size} bytes")
         return Exit.DONE
 
-    return answer(work)
+    return run_over_store(work)
 
 
 @app.command(help="Copy the whole store to a new file, also while a process writes it.")
@@ -361,4 +365,4 @@ def backup(
         say(f"{file}: {size} bytes; read it with --store sqlite:{file}")
         return Exit.DONE
 
-    return answer(work)
+    return run_over_store(work)

@@ -24,7 +24,6 @@ from agentrail.messages import SessionId
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.reviving import PluginFinder, Revived, read_after, revive
 from agentrail.stores.named import DATA_VARIABLE, find_data_directory, open_store
-from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_files import writer_of
 
 DEFAULT_STORE: Final = "sqlite:"
@@ -189,8 +188,9 @@ class Owners:
             lease_ms: For how long a node is taken for alive after it was heard of.
             is_there: Whether a process is; that of this machine unless given.
         """
-        if isinstance(store, SqliteStore):
-            pid = writer_of(store.path)
+        path = getattr(store, "path", None)
+        if isinstance(path, Path):
+            pid = writer_of(path)
             if pid is None or not (is_there or is_process_there)(pid):
                 return Owners(alive=frozenset())
         now = store.now_ms()
@@ -257,7 +257,7 @@ def _code_of(session: SessionId) -> tuple[PluginWatch, PluginFinder]:
 # --- how commands over stores end
 
 
-def answer(work: Callable[[], Exit]) -> Exit:
+def run_over_store(work: Callable[[], Exit]) -> Exit:
     """Do what a command does, and say what went wrong as a sentence.
 
     Returns:

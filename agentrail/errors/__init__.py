@@ -56,6 +56,7 @@
     │   ├── AlreadyExists           the store has a session of this id
     │   ├── StillNeeded             a fork, or another owner, needs what was to be deleted
     │   ├── Unrevivable             code that a stored session had is missing; carries what
+    │   ├── JournalDrifted          newer code makes another history of a stored session, and is not to; carries the number
     │   ├── CodecError              a text that is no event, signal or state, or a state that no text can hold; says where
     │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
     ├── ToolContractError           the tool's author: it returned what a tool may not return
@@ -193,6 +194,7 @@ from agentrail.errors.stores import (
     Fenced as Fenced,
     HeldBy as HeldBy,
     JournalCorrupt as JournalCorrupt,
+    JournalDrifted as JournalDrifted,
     NotAStore as NotAStore,
     SessionNotFound as SessionNotFound,
     StillNeeded as StillNeeded,

@@ -139,6 +139,28 @@ class JournalCorrupt(StoreError):
         self.seq = seq
 
 
+class JournalDrifted(YourMove):
+    """The code here makes another history of a journal than the one that was lived, and the supervisor was told to refuse that.
+
+    The session stays as it is: resume it with the versions that it had, or with `on_drift="go_on"`.
+
+    Attributes:
+        session_id: Whose journal.
+        seq: The number of the first record that differs.
+    """
+
+    code = "journal_drifted"
+
+    def __init__(self, session_id: str, seq: int, *, what: str) -> None:
+        """Say which record, and how it differs."""
+        super().__init__(
+            f"session {session_id!r} is another one with the code here: {what[:1000]}; "
+            "resume it with the versions of agentrail and of its plugins that it had, or with on_drift='go_on'"
+        )
+        self.session_id = session_id
+        self.seq = seq
+
+
 class Erased(StoreError):
     """What stood in a record was removed on purpose: nothing before it can be computed any more.
 

@@ -102,11 +102,8 @@ def assemble(
     watch = PluginWatch(session_id, options.user_data, dependencies.outside)
     stack, plugin_states = load_stack(tuple(options.plugins), ask=watch)
     model, provider = find_provider(options.model, options.provider_opts, dependencies.resolve_provider)
-    providers = {model: provider}
     provider_opts: dict[str, Mapping[str, Any]] = {model: options.provider_opts}
-    for name in options.fallback_models:
-        if name not in providers:
-            providers[name] = dependencies.resolve_provider(name, decide_provider_opts(name, provider_opts))
+    providers = _providers_of({model: provider}, provider_opts, options, dependencies)
     config = _config_of(session_id, options, (model, provider), providers, working_dir)
     agents = _agents_of(options, listing, dependencies, providers, provider_opts)
     config = _with_agents(_with_host(config, dependencies.host), options, agents)
@@ -140,6 +137,19 @@ def assemble(
     cell = SessionCell(new_session(config, toolbox, stack, plugin_states, messages=options.messages), ports)
     watch.report_to(cell.mailbox.put_notice)
     return cell, workspace
+
+
+def _providers_of(
+    providers: dict[str, Provider],
+    provider_opts: Mapping[str, Mapping[str, Any]],
+    options: SessionOptions,
+    dependencies: Dependencies,
+) -> dict[str, Provider]:
+    """Find those of the models that may stand in for the first one."""
+    for name in options.fallback_models:
+        if name not in providers:
+            providers[name] = dependencies.resolve_provider(name, decide_provider_opts(name, provider_opts))
+    return providers
 
 
 def _workspace_of(options: SessionOptions, working_dir: str, dependencies: Dependencies) -> Workspace:

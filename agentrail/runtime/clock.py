@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import trio
 
@@ -75,7 +75,8 @@ class SessionTimers:
 
     def set(self, effect_id: EffectId, at_ms: int) -> None:
         """Set a timer on the clock of signals; one whose time has passed fires at once."""
-        self._deadlines[effect_id] = trio.current_time() + max(at_ms - now_ms(), 0) / 1000
+        now = trio.current_time()
+        self._deadlines[effect_id] = now + max(at_ms - ms_of(now), 0) / 1000
 
     def watch(self, effect_id: EffectId, stream: object) -> None:
         """Let a timer bring along when a stream last gave a sign of life that is no chunk, until it is cancelled.
@@ -113,6 +114,7 @@ class SessionTimers:
         Cancellation: Nothing is lost: a message that was not handled stays where it is, and a timer set. A checkpoint
             whenever there is nothing to handle, and after sixty-four in a row, so that others have their turn.
         """
+        give: Callable[[Any], bool] = handle  # a `cast` would be a call, for each message
         in_a_row = 0
         while True:
             if self._deadlines:
@@ -124,7 +126,7 @@ class SessionTimers:
                 await mailbox.wait()
                 in_a_row = 0
                 continue
-            if not handle(cast("L", item)):
+            if not give(item):
                 return
             in_a_row += 1
             if in_a_row == MAX_IN_A_ROW:
@@ -138,9 +140,14 @@ class SessionTimers:
 
         One scope for all that time, and not one for each wait: of a stream of a thousand deltas that would be a thousand. It
         is left when a timer is due, or with nothing more to wait for. And a frame of its own, which an idle session has not.
+
+        Its deadline is only ever made earlier, because Trio takes long to change one: where the timer that it stood for was
+        cancelled, or set anew, it wakes the session once in vain.
         """
+        give: Callable[[Any], bool] = handle
         in_a_row = 0
         while True:
+            until = math.inf
             with trio.CancelScope() as scope:
                 while True:
                     item = self._take_due() if self._deadlines else NO_MESSAGE
@@ -149,11 +156,13 @@ class SessionTimers:
                     if item is NO_MESSAGE:
                         if not self._deadlines and is_idle():
                             return True
-                        scope.deadline = min(self._deadlines.values(), default=math.inf)
+                        due_at = min(self._deadlines.values(), default=math.inf)
+                        if due_at < until:
+                            until = scope.deadline = due_at
                         await mailbox.wait()
                         in_a_row = 0
                         continue
-                    if not handle(cast("L | TimerFired", item)):
+                    if not give(item):
                         return False
                     in_a_row += 1
                     if in_a_row == MAX_IN_A_ROW:

@@ -89,7 +89,11 @@ class EventBus:
             for subscription in self._subscriptions:
                 subscription.offer_delta(event)
         else:
-            self._remember(event, meta)
+            self._last = meta
+            if len(self._kept) < self._keep:
+                self._kept.append(event)
+            elif self._keep:
+                self._kept[(meta.seq - self._first) % self._keep] = event
             for subscription in self._subscriptions:
                 subscription.offer(event)
 
@@ -176,13 +180,6 @@ class EventBus:
             self.on_close(self)
         for subscription in self._subscriptions:
             subscription.bus_closed(is_rested=is_rested)
-
-    def _remember(self, event: Event, meta: Envelope) -> None:
-        self._last = meta
-        if len(self._kept) < self._keep:
-            self._kept.append(event)
-        elif self._keep:
-            self._kept[(meta.seq - self._first) % self._keep] = event
 
     def _lacks(self, after: int | None) -> bool:
         return after is not None and after < self.last_seq - len(self._kept)

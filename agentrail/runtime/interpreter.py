@@ -55,7 +55,7 @@ from agentrail.core.protocol.signals import (
     ToolFinished,
     ToolWantsChild,
 )
-from agentrail.core.session.response import HEARD
+from agentrail.core.session.response import HEARD_CHUNKS
 from agentrail.core.session.state import SessionState
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.events import AbortReceipt, LeftBehind
@@ -362,23 +362,30 @@ class Interpreter:
         request = effect.request
         if effect.context is not None and self._context is not None:
             request = self._context.join(request, effect.context)
-        self.timers.set(stall_timer_of(request.attempt), effect.look_at_ms)
+        timer = stall_timer_of(request.attempt)
+        self.timers.set(timer, effect.look_at_ms)
         if self._gate is not None:
             # It may have waited for its record longer than a stream may be silent: silence begins now.
-            self.timers.watch(stall_timer_of(request.attempt), _BegunNow(trio.current_time()))
+            self.timers.watch(timer, _BegunNow(trio.current_time()))
         opened = self._opened(request.attempt, request.model)
         self._task_group.start_soon(
-            self._run_stream, request, opened, effect.is_quiet, scope=opened.scope, name=request.model
+            self._run_stream, request, opened, timer, effect.is_quiet, scope=opened.scope, name=request.model
         )
 
-    async def _run_stream(self, request: ModelRequest, opened: _Open, is_quiet: bool) -> None:  # noqa: FBT001 - a task's
-        outcome = await self._stream(request, opened.scope, is_quiet=is_quiet)
-        self.timers.cancel(stall_timer_of(request.attempt))
+    async def _run_stream(
+        self,
+        request: ModelRequest,
+        opened: _Open,
+        timer: EffectId,
+        is_quiet: bool,  # noqa: FBT001 - a task's
+    ) -> None:
+        outcome = await self._stream(request, opened.scope, timer, is_quiet=is_quiet)
+        self.timers.cancel(timer)
         self._closed(request.attempt, opened)
         self._task_group.deliver(outcome)
 
     async def _stream(
-        self, request: ModelRequest, scope: trio.CancelScope, *, is_quiet: bool
+        self, request: ModelRequest, scope: trio.CancelScope, timer: EffectId, *, is_quiet: bool
     ) -> ResponseCompleted | StreamFailed:
         attempt = request.attempt
         buffer = ChunkBuffer(attempt)
@@ -388,7 +395,7 @@ class Interpreter:
                 _, provider = self._model_of(request.model)
                 async with provider.open_stream(request) as given:
                     chunks = given if self._gate is None else HeldStream(given, self._gate)
-                    self.timers.watch(stall_timer_of(attempt), SignsOfLife(chunks, buffer))
+                    self.timers.watch(timer, SignsOfLife(chunks, buffer))
                     completed = await self._deliver_chunks(buffer, chunks, is_quiet=is_quiet)
                 if completed is not None:
                     return _completed(attempt, completed)
@@ -669,7 +676,7 @@ def _failed(buffer: ChunkBuffer, error: ErrorInfo) -> StreamFailed:
 
 def _taken_in(buffer: ChunkBuffer, chunk: Chunk) -> bool:
     """Put a chunk into the buffer, as far as it means something yet; say whether the session must hear."""
-    if type(chunk) in HEARD:
+    if type(chunk) in HEARD_CHUNKS:
         return buffer.add(chunk)
     return buffer.note(chunk) if isinstance(chunk, UsageUpdate) else buffer.touch()
 

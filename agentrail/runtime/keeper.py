@@ -17,7 +17,7 @@ from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.supervision_types import Report
 from agentrail.runtime.branch import SupervisorLabel
 from agentrail.runtime.deps import DepsFor
-from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
+from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping, OnDrift
 from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.supervisor import SESSIONS, SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
@@ -82,6 +82,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
     store_patience: float = STORE_PATIENCE_SECONDS,
     resume: Resume = "none",
     revive: Revive | None = None,
+    on_drift: OnDrift = "go_on",
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor over the given adapters; leaving the block ends all its sessions, whatever happened inside.
 
@@ -94,6 +95,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
         store_patience: How many seconds the store may take for a commit before it counts as unavailable.
         resume: Which stored sessions come back before the body begins: those that had work, all, or none.
         revive: Gives what each of them needs of its code.
+        on_drift: What becomes of a stored session of which the code here makes another history: it goes on with that, or stays as it is.
 
     An exception of the body leaves as itself, not in a group, after the ordered stop; so does a `SystemExit` or
     `KeyboardInterrupt` of a session.
@@ -103,7 +105,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
 
     Cancellation: The stop is shielded and bounded: ten seconds, then what is left is cancelled.
     """
-    keeping = None if store is None else Keeping(store, patience_seconds=store_patience)
+    keeping = None if store is None else Keeping(store, patience_seconds=store_patience, on_drift=on_drift)
     make = partial(
         SessionSupervisor,
         resolve_provider=resolve_provider,

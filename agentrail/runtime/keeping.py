@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import trio
 
@@ -18,10 +18,13 @@ from agentrail.outside import Outside, current
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.session_journal import SessionJournal
-from agentrail.runtime.standing import standing_of
+from agentrail.runtime.standing import stored_standing
 from agentrail.runtime.store_writer import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Writer
 
 T = TypeVar("T")
+
+OnDrift: TypeAlias = Literal["go_on", "refuse"]
+"""What becomes of a stored session of which newer code makes another history: it goes on with that, or stays as it is."""
 
 STORE_PATIENCE_SECONDS: Final = 5.0
 """How long a commit may take before the store counts as unavailable."""
@@ -68,6 +71,7 @@ class Keeping:
         store: Which one.
         writer: Who writes to it.
         node: Who owns what is started here; new at each start.
+        on_drift: What becomes of a session of which the code here makes another history.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Keeping:
         store: Store,
         *,
         patience_seconds: float = STORE_PATIENCE_SECONDS,
+        on_drift: OnDrift = "go_on",
         outside: Outside | None = None,
     ) -> None:
         """Begin; nothing is asked of the store before `open`.
@@ -82,10 +87,12 @@ class Keeping:
         Args:
             store: Which one; the caller closes it.
             patience_seconds: How long a commit may take before the store counts as unavailable.
+            on_drift: What becomes of a session of which the code here makes another history.
             outside: Where functions that block are run; None for what is in place here.
         """
         self._outside = outside or current()
         self.store: Store = store
+        self.on_drift: OnDrift = on_drift
         self.writer: Writer = Writer(store, patience_seconds=patience_seconds, outside=self._outside)
         self._folds = trio.CapacityLimiter(MAX_FOLDS)
         self.node: Node = Node(id=f"n-{self._outside.ids(8)}", version=ENGINE)
@@ -208,7 +215,7 @@ class Keeping:
             parent=path[-2] if len(path) > 1 else "",
             forked_from=forked_from,
             node=self.node.id,
-            standing=standing_of(cell.state),
+            standing=stored_standing(cell.state),
             blobs=blobs,
         )
         return opening, tail

@@ -27,6 +27,9 @@ VARIABLE: Final = "AGENTRAIL_DEBUG"
 _MODES: Final = ("loop",)
 
 _MAX_FRAMES: Final = 12
+# How much of what came before a step may count as its own computing. To ask for the time of a thread is a call into the kernel,
+# and most steps are shorter than that call: asked before each, it was a tenth of all that a program of many steps computes.
+_GRAIN_SECONDS: Final = 0.002
 _WATCHED: Final[trio.lowlevel.RunVar[bool]] = trio.lowlevel.RunVar("agentrail_loop_is_watched", default=False)
 
 
@@ -38,7 +41,7 @@ class SlowStep:
         task: Its name, as Trio's: of a session's actor its id, of a call the name of its tool.
         seconds: How long all others waited.
         cpu_seconds: How long of that the thread itself computed. Where it is much less, the step waited for something, such
-            as a file or a lock, or the machine was busy with other programs.
+            as a file or a lock, or the machine was busy with other programs. Up to two milliseconds of it may be of steps before.
         where: The stack while it was held, innermost last; empty when it was over before anybody could look.
     """
 
@@ -92,14 +95,17 @@ class LoopWatch(trio.abc.Instrument):
         self._seconds = seconds
         self._began: float | None = None
         self._cpu_began = 0.0
+        self._cpu_asked = float("-inf")
         self._thread = 0
         self._sample: tuple[float, str] | None = None
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         """Note when it begins."""
         self._thread = threading.get_ident()
-        self._cpu_began = thread_time()
-        self._began = perf_counter()
+        began = perf_counter()
+        if began - self._cpu_asked > _GRAIN_SECONDS:
+            self._cpu_asked, self._cpu_began = began, thread_time()
+        self._began = began
 
     def after_task_step(self, task: trio.lowlevel.Task) -> None:
         """Tell of a step that took too long."""
@@ -109,7 +115,7 @@ class LoopWatch(trio.abc.Instrument):
         took = perf_counter() - began
         if took <= self._seconds:
             return
-        cpu_seconds = thread_time() - self._cpu_began
+        cpu_seconds = min(thread_time() - self._cpu_began, took)
         sample, self._sample = self._sample, None
         where = sample[1] if sample is not None and sample[0] == began else ""
         self._on_held(SlowStep(task=task.name, seconds=took, cpu_seconds=cpu_seconds, where=where))

@@ -5,7 +5,8 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, is_not
 from typing import Any, Final, Literal, TypeAlias, TypeGuard, get_args
 
 import attrs
@@ -224,9 +225,10 @@ def _options_of(blueprint: object) -> Mapping[str, Any]:
 def faults_of(options: SessionOptions) -> list[str]:
     """Say all that is wrong with the values of the options, a sentence each."""
     faults: list[str] = []
-    for (name, check, default), value in zip(_CHECKS, _values_of(options), strict=True):
-        if value is not default:  # of thirty options most are what this file says, which needs no look
-            faults += check(name, value)
+    values = _values_of(options)
+    # Of thirty options most are what this file says, which needs no look; C code sorts them out.
+    for (name, check), value in compress(zip(_BY_OPTION, values, strict=True), map(is_not, values, _USUAL)):
+        faults += check(name, value)
     return faults
 
 
@@ -473,9 +475,9 @@ _BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
 )
 """What each option is held against, in the order in which faults are told. An option may have more than one."""
 _DEFAULTS: Final = {attribute.name: attribute.default for attribute in attrs.fields(SessionOptions)}
-_CHECKS: Final = tuple(
+_USUAL: Final = tuple(
     # Of a directory also the default is looked for: it may be gone.
-    (name, check, attrs.NOTHING if name == "working_dir" else _DEFAULTS[name])
-    for name, check in _BY_OPTION
+    attrs.NOTHING if name == "working_dir" else _DEFAULTS[name]
+    for name, _ in _BY_OPTION
 )
 _values_of: Final[Callable[[SessionOptions], tuple[Any, ...]]] = attrgetter(*(name for name, _ in _BY_OPTION))

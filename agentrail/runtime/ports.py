@@ -87,6 +87,7 @@ class Ports:
         outside: The machine, or what stood for it where the supervisor was opened.
         agents: Those that may work for it, by name; the general one is not among them.
         host: What is asked about its calls, and told of them; `SessionConfig.host_hooks` says the same to the core.
+        key: What names it among the sessions of all scopes.
     """
 
     session_id: SessionId
@@ -113,9 +114,10 @@ class Ports:
     agents: Mapping[str, ReadyAgent] = NO_READY_AGENTS
     host: HostHooks = NO_HOST
 
-    @property
-    def key(self) -> str:
-        """What names it among the sessions of all scopes."""
+    key: str = field(init=False)
+
+    @key.default
+    def _key(self) -> str:
         return key_of(self.scope, self.session_id)
 
 

@@ -101,6 +101,11 @@ class Processes:
         for opened in self._opened:
             opened.scope.cancel(reason="the call was stopped")
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there was one."""
+        return bool(self._opened)
+
     async def aclose(self) -> None:
         """End all of them, and wait until they are gone; at once where there were none.
 

@@ -15,18 +15,20 @@ from attrs import frozen
 
 from agentrail.abc import Tool
 from agentrail.abc.store import Cause, Filters, StoredSession
+from agentrail.core.journal.folding import Drift
 from agentrail.core.journal.record import sealed
 from agentrail.core.journal.recording import closed_draft
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.signals import Recovered
 from agentrail.core.session.state import SessionConfig, SessionState
 from agentrail.core.stack.plugin_code import part_entry
-from agentrail.errors import AgentrailError, OptionError, SessionDown, Unrevivable
+from agentrail.errors import AgentrailError, JournalDrifted, OptionError, SessionDown, Unrevivable
+from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.assembly import Dependencies, assemble, decide_first_effects
 from agentrail.runtime.children import first_provider
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.keeping import Keeping
+from agentrail.runtime.keeping import ENGINE, Keeping
 from agentrail.runtime.models import is_object
 from agentrail.runtime.options import SessionOptions, make_options
 from agentrail.runtime.plugin_watch import PluginWatch
@@ -45,6 +47,8 @@ from agentrail.runtime.workspace import Workspace
 GiveOptions = Callable[[StoredOpening], Any]
 """Gives what a stored session needs of its code: `SessionOptions`, or a mapping of some of them; None for nothing."""
 
+LOGGER = Logger("agentrail.runtime")
+
 _NUMBERED = re.compile(r"(:object)\d+$")
 
 
@@ -57,7 +61,7 @@ class WantedSession:
         scope: The one that it was started in.
         cause: Why it has a new owner.
         force: Whether a living owner is fenced too.
-        is_asked: Whether somebody asked for it by name: then it is not counted how often it came back in vain.
+        is_asked: Whether a caller asked for it by name: then it is not counted how often it came back in vain.
     """
 
     session_id: SessionId
@@ -107,6 +111,7 @@ class Resumption:
             SessionDown: It has ended.
             OptionError: Your move: it works for another session, or options that cannot be.
             Unrevivable: Your move: code that it had is not there. Nothing was touched.
+            JournalDrifted: The code here makes another history of it, and is not to go on with that. Nothing was touched.
             JournalCorrupt, CodecError, PluginError: It cannot be read.
 
         Cancellation: Until it is taken nothing was done; then it has this node for its owner, and can be resumed here.
@@ -124,6 +129,7 @@ class Resumption:
         tree = await keeping.read(self._read_tree)
         for one in tree.values():
             _check_code(one, cell.ports, opening.config if one.stored.session == top.session else None)
+            self._check_drift(one)
         taken = await keeping.write(
             partial(
                 keeping.store.take,
@@ -135,6 +141,8 @@ class Resumption:
             )
         )
         found = await keeping.read(partial(self._read_taken, tree, taken.sessions))
+        for one in found.values():  # it may have recorded more before it was taken
+            self._check_drift(one)
         return tuple(self._make_ready(found, cell.ports, workspace, options))
 
     # --- in a worker thread
@@ -157,8 +165,13 @@ class Resumption:
     def _read_tree(self) -> dict[SessionId, Revived]:
         store, wanted = self._keeping.store, self._wanted
         filters = Filters(scope=wanted.scope, root=wanted.session_id, has_ended=False)
-        stored = store.find(filters, limit=_MAX_TREE)
-        return {one.session: revive(store, one, self._finder, self._ask()) for one in stored}
+        tree: dict[SessionId, Revived] = {}
+        page = store.find(filters, limit=_PAGE)
+        while page:
+            tree |= {one.session: revive(store, one, self._finder, self._ask()) for one in page}
+            last = page[-1]
+            page = store.find(filters, after=(last.scope, last.session), limit=_PAGE)
+        return tree
 
     def _read_taken(
         self, known: Mapping[SessionId, Revived], taken: tuple[StoredSession, ...]
@@ -176,6 +189,16 @@ class Resumption:
         return self._watch
 
     # --- back in the loop
+
+    def _check_drift(self, revived: Revived) -> None:
+        """Let go of a session of which the code here makes another history, where that is wished.
+
+        Raises:
+            JournalDrifted: It does.
+        """
+        drift = revived.drift
+        if drift is not None and self._keeping.on_drift == "refuse":
+            raise JournalDrifted(revived.stored.session, drift.first, what=str(drift))
 
     def _make_ready(
         self, found: Mapping[SessionId, Revived], ports: Ports, workspace: Workspace, options: SessionOptions
@@ -201,6 +224,8 @@ class Resumption:
                 attempt=1 if self._wanted.is_asked else revived.attempt,
             )
             self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot)
+            if revived.drift is not None:
+                _note_drift(cell, revived.drift)
             wanted |= _wanted_below(cell, first)
             place = workspace if len(config.path) == 1 else self._place_of(own)
             ready.append(ReadySession(cell=cell, workspace=place, options=options))
@@ -220,7 +245,14 @@ class Resumption:
         self._keeping.close_journal(records)
 
 
-_MAX_TREE = 10_000
+def _note_drift(cell: SessionCell, drift: Drift) -> None:
+    """Record that the code here makes another history, right behind the record of the new owner; and tell the log."""
+    assert cell.journal is not None  # noqa: S101 - it has just been given one
+    LOGGER.warning("session %s: the code here makes another history of it: %s", cell.ports.session_id, drift)
+    cell.journal.note_drift(drift, at_ms=now_ms(), engine=ENGINE)
+
+
+_PAGE = 1_000
 
 
 def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:

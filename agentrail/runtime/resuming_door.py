@@ -84,6 +84,8 @@ class ResumingDoor(ABC):
             HeldBy: Another node owns it.
             SessionDown: It has ended, or the supervisor is closing.
             Unrevivable: Your move: each tool, plugin, agent or model that it had and that was not given. It is untouched.
+            JournalDrifted: The code here makes another history of it, and the supervisor was opened with `on_drift="refuse"`. It is
+                untouched.
             JournalCorrupt: A record is damaged.
             StoreUnavailable: The store takes nothing for now.
 
@@ -131,7 +133,7 @@ class ResumingDoor(ABC):
         return await keeping.read(partial(keeping.store.find, filters, after=after, limit=limit))
 
     async def resume_all(self, which: Resume) -> tuple[NotResumed, ...]:
-        """Bring stored sessions back that nobody owns any more. One that cannot come back keeps no other from it.
+        """Bring stored sessions back that have no owner any more. One that cannot come back keeps no other from it.
 
         Args:
             which: Those that had work, or all that have not ended.

@@ -14,8 +14,8 @@ from attrs import field, frozen
 
 from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.bodies import decode_opened, join_blobs
-from agentrail.core.journal.folding import Folded, Sources, first_state, fold, walk
-from agentrail.core.journal.record import TAKEN, Record, Tail
+from agentrail.core.journal.folding import Drift, Folded, Sources, first_state, fold, walk
+from agentrail.core.journal.record import DRIFTED, TAKEN, Record, Tail
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId
@@ -71,6 +71,7 @@ class Revived:
         attempt: How many owners in a row came without anything happening.
         events: What its last records published, oldest first; those that are never replayed are left out.
         snapshot: Behind which record its newest snapshot stands; 0 for none.
+        drift: Where the code here makes another history of it than the one that was lived; None where it does not.
     """
 
     stored: StoredSession
@@ -80,6 +81,7 @@ class Revived:
     attempt: int = 0
     events: tuple[Event, ...] = field(default=(), repr=False)
     snapshot: int = 0
+    drift: Drift | None = None
 
 
 class PluginFinder:
@@ -196,6 +198,7 @@ def revive(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) 
         attempt=folded.attempt,
         events=events,
         snapshot=tail.seq,
+        drift=folded.drift,
     )
 
 
@@ -238,6 +241,7 @@ def taken_on(
         attempt=revived.attempt + folded.attempt,
         events=revived.events,
         snapshot=revived.snapshot,
+        drift=revived.drift,
     )
 
 
@@ -277,12 +281,19 @@ def _newest_snapshot(
 def _fold(
     start: SessionState, records: Sequence[Record], tail: Tail, sources: Sources
 ) -> tuple[Folded, tuple[Event, ...]]:
-    """Fold records; of the last ones keep what they published, too."""
-    cut = max(0, len(records) - REPLAYED_RECORDS)
+    """Fold records; of the last ones keep what they published, too.
+
+    What was published in front of a drift that is recorded had other numbers, or was something else: none of it is kept.
+    """
+    settled = max((number for number, record in enumerate(records, 1) if record.kind == DRIFTED), default=0)
+    cut = max(settled, len(records) - REPLAYED_RECORDS)
     head = fold(start, records[:cut], tail=tail, sources=sources) if cut else Folded(state=start, tail=tail)
     last = fold(head.state, records[cut:], tail=head.tail, begun=head.begun, sources=sources)
-    if head.drift is not None or last.drift is not None:
-        LOGGER.warning("newer code makes another history: %s", head.drift or last.drift)
+    if (
+        head.drift is not None
+    ):  # in one, as it will be folded later: its number goes on at its end, and not in between
+        last = fold(start, records, tail=tail, sources=sources)
+    if last.drift is not None:
         return last, ()
     steps = walk(head.state, records[cut:], tail=head.tail, sources=sources)
     events = [effect.event for one in steps for effect in one.effects if isinstance(effect, Publish)]

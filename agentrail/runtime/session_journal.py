@@ -12,8 +12,9 @@ import trio
 
 from agentrail.abc.store import Append, Standing
 from agentrail.core.journal.bodies import RewoundBody, encode_body, split_blobs
+from agentrail.core.journal.folding import Drift
 from agentrail.core.journal.record import REWOUND, Draft, Tail, sealed
-from agentrail.core.journal.recording import Recorder, closed_draft
+from agentrail.core.journal.recording import Recorder, closed_draft, drifted_draft
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.signals import (
     AbortCycle,
@@ -34,8 +35,8 @@ from agentrail.errors import AgentrailError, CodecError, StoreUnavailable
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.outbox import HeldEffect, Leaving, Outbox
-from agentrail.runtime.snapshots import is_at_rest, is_due, make_snapshot
-from agentrail.runtime.standing import standing_of
+from agentrail.runtime.snapshots import is_at_rest, is_snapshot_due, make_snapshot
+from agentrail.runtime.standing import stored_standing
 from agentrail.runtime.store_writer import Writer
 from agentrail.runtime.task_group import Control
 
@@ -124,6 +125,7 @@ class SessionJournal:
         "_session",
         "_settled",
         "_snapshot",
+        "_wants_snapshot",
         "durable",
         "first",
         "outbox",
@@ -158,6 +160,7 @@ class SessionJournal:
         self.first: Recovered | None = first
         self.seen_up_to: int = state.data.seq
         self._snapshot = snapshot
+        self._wants_snapshot = False
         self.outbox: Outbox = Outbox()
         self.durable: int = tail.seq
         self.refusal: AgentrailError | None = None
@@ -172,6 +175,19 @@ class SessionJournal:
         self._is_told = False
         self._changed: trio.Event | None = None
         self._settled: trio.Event | None = None
+
+    def note_drift(self, drift: Drift, *, at_ms: int, engine: str) -> None:
+        """Record, in front of anything else, that the code here makes another history of what is recorded, which counts from here on.
+
+        At the next rest a snapshot is taken, however short the tail is: what differs is folded no more then.
+
+        Args:
+            drift: Where it differs.
+            at_ms: Now, on the clock of signals.
+            engine: The version of agentrail whose code counts.
+        """
+        self._wants_snapshot = True
+        self._record((drifted_draft(drift, at_ms=at_ms, engine=engine),))
 
     # --- a step
 
@@ -276,7 +292,8 @@ class SessionJournal:
 
     def look_for_snapshot(self, state: SessionState) -> None:
         """Take a snapshot where one is due, and the session is at rest with all that it did durable."""
-        if is_due(self._snapshot, self.tail.seq) and is_at_rest(state):
+        is_due = self._wants_snapshot or is_snapshot_due(self._snapshot, self.tail.seq)
+        if is_due and is_at_rest(state):
             self.put_snapshot(state)
 
     def put_snapshot(self, state: SessionState) -> None:
@@ -289,7 +306,7 @@ class SessionJournal:
         except CodecError as error:
             LOGGER.warning("session %s: no snapshot can be made of it: %s", self._session, error)
             return
-        self._snapshot = self.tail.seq
+        self._snapshot, self._wants_snapshot = self.tail.seq, False
         self.writer.post(partial(self.writer.store.put_snapshot, snapshot))
 
     # --- what may leave
@@ -320,7 +337,7 @@ class SessionJournal:
 
     def standing(self) -> Standing:
         """Say how the session stands behind its last record."""
-        return standing_of(self._latest)
+        return stored_standing(self._latest)
 
     def written(self, up_to: int) -> None:
         """Hear that all records up to this number are durable."""

@@ -13,7 +13,7 @@ MIN_RECORDS: Final = 200
 """How many records come at least before another snapshot is worth its bytes."""
 
 
-def is_due(last: int, now: int) -> bool:
+def is_snapshot_due(last: int, now: int) -> bool:
     """Say whether there should be a snapshot: what would have to be read is long, and half as long as what one stands for.
 
     Args:

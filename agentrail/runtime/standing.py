@@ -10,7 +10,7 @@ _IN_NO_HURRY: Final = frozenset({owners.OfInteraction, owners.OfAgent})
 """What may be open in a session that nothing has to be done for: people decide when they like, and an agent is a session itself."""
 
 
-def standing_of(state: SessionState) -> Standing:
+def stored_standing(state: SessionState) -> Standing:
     """Say how a session stands."""
     data = state.data
     if state.ended:

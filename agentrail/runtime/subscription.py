@@ -219,6 +219,8 @@ class Subscription:
         else:
             self._since_yield += 1
             await trio.lowlevel.checkpoint_if_cancelled()
+        if self._buffer and not self._replay:  # as nearly always
+            return self._buffer.popleft()
         event = self._take()
         if event is None:
             raise StopAsyncIteration

@@ -375,7 +375,7 @@ class ToolCallRunner:
             processes: Those that the call opens; gone when this returns, or listed as stuck.
             child_usages: Gets one for each session that the call lets work.
         """
-        started_at_ms = now_ms()
+        started_at_ms = ended_at_ms = now_ms()
         effect, scope = began.effect, began.scope
         call: RunningCall | None = None
         ran_ms: int | None = None
@@ -386,15 +386,19 @@ class ToolCallRunner:
             try:
                 with self.pending_calls.inside():
                     ended = await run_tool(effect, attempt, scope)
+                ended_at_ms = now_ms()
                 if ended.ran:
-                    ran_ms = max(now_ms() - started_at_ms, 0)
+                    ran_ms = max(ended_at_ms - started_at_ms, 0)
             finally:
                 call.close()
                 if call.has_sessions:
                     await call.end_sessions()  # noqa: ASYNC102 - shielded and bounded inside
-                await processes.aclose()  # noqa: ASYNC102 - shielded and bounded inside
+                if processes.has_any:
+                    await processes.aclose()  # noqa: ASYNC102 - shielded and bounded inside
+            if call.has_sessions or processes.has_any:  # which may have taken a while to end
+                ended_at_ms = now_ms()
         return ToolFinished(
-            at_ms=now_ms(),
+            at_ms=ended_at_ms,
             effect_id=effect.effect_id,
             text=ended.text,
             is_error=ended.is_error,

@@ -28,7 +28,7 @@ from agentrail.abc import (
 from agentrail.core.policy.gates import hash_arguments
 from agentrail.core.protocol.changes import Change
 from agentrail.core.protocol.effects import RunTool
-from agentrail.core.session.batch import CHANGED
+from agentrail.core.session.batch import ARGUMENTS_CHANGED
 from agentrail.errors import QuestionDeclined, ToolContractError
 from agentrail.frozen import thawed, too_large
 from agentrail.messages import Image, JsonObject, JsonValue
@@ -96,7 +96,7 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
     """
     arguments = decide_arguments(effect)
     if arguments is None:
-        return AttemptEnd(text=CHANGED, is_error=True, ran=False)
+        return AttemptEnd(text=ARGUMENTS_CHANGED, is_error=True, ran=False)
     late = False
     try:
         with scope:

@@ -37,7 +37,7 @@ from agentrail.errors import (
 from agentrail.messages import SessionId
 from agentrail.stores.memory_journal import MemoryJournal, check_same_opening, fits
 
-Key: TypeAlias = tuple[str, str]
+_Key: TypeAlias = tuple[str, str]
 
 _NEIGHBOURS: Final = 32
 """How many ids on each side of an unknown one are looked at for some that are like it."""
@@ -61,13 +61,13 @@ class MemoryStore:
         self._lease_ms = lease_ms
         # Between the thread that writes and those that read. It is never held for longer than one call.
         self._lock = threading.Lock()
-        self._journals: dict[Key, MemoryJournal] = {}
-        self._keys: list[Key] = []
-        self._trees: dict[Key, list[Key]] = {}
-        self._forks: dict[Key, dict[Key, None]] = {}
+        self._journals: dict[_Key, MemoryJournal] = {}
+        self._keys: list[_Key] = []
+        self._trees: dict[_Key, list[_Key]] = {}
+        self._forks: dict[_Key, dict[_Key, None]] = {}
         # Dictionaries and no sets: these have an order that a seed gives.
-        self._working: dict[Key, None] = {}
-        self._timed: dict[Key, None] = {}
+        self._working: dict[_Key, None] = {}
+        self._timed: dict[_Key, None] = {}
         self._owned: Counter[str] = Counter()
         self._nodes: dict[str, Node] = {}
         self._blobs: dict[str, bytes] = {}
@@ -134,14 +134,14 @@ class MemoryStore:
         """Let a tree have no owner, if this node is it."""
         with self._lock:
             top = self._journals.get((scope, root))
-            if top is None or top.node != node:
+            if top is None or top.node != node or top.root != root:
                 return
             for key in self._tree(scope, root):
                 self._own(self._journals[key], "")
 
     def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
         """Write records of many sessions; see `Store.append`."""
-        refused: set[Key] = set()
+        refused: set[_Key] = set()
         answers: list[Fenced | None] = []
         with self._lock:
             now = self.now_ms()
@@ -153,7 +153,7 @@ class MemoryStore:
                 answers.append(fenced)
         return tuple(answers)
 
-    def _append(self, key: Key, one: Append, now: int, *, is_behind_refused: bool) -> Fenced | None:
+    def _append(self, key: _Key, one: Append, now: int, *, is_behind_refused: bool) -> Fenced | None:
         journal = self._journals.get(key)
         if journal is None:
             return Fenced(one.session, durable_up_to=0)
@@ -199,7 +199,7 @@ class MemoryStore:
             del self._trees[scope, session]
             return sum(self._remove(key) for key in keys)
 
-    def _remove(self, key: Key) -> int:
+    def _remove(self, key: _Key) -> int:
         journal = self._journals.pop(key)
         del self._keys[bisect_left(self._keys, key)]
         self._forks.pop(key, None)
@@ -272,9 +272,9 @@ class MemoryStore:
                     found.append(journal.stored())
         return tuple(found)
 
-    def _candidates(self, filters: Filters, after: Key | None) -> Iterator[Key]:
+    def _candidates(self, filters: Filters, after: _Key | None) -> Iterator[_Key]:
         """Give the keys that filters may fit, in order, from behind a place."""
-        few: Iterable[Key] | None = None
+        few: Iterable[_Key] | None = None
         if filters.scope is not None and filters.root is not None:
             few = self._trees.get((filters.scope, filters.root), ())
         elif filters.is_working:
@@ -372,7 +372,7 @@ class MemoryStore:
         if opening.root != first.session and self._get(first.scope, opening.root).node != opening.node:
             raise Fenced(first.session, durable_up_to=0)
 
-    def _tree(self, scope: str, root: SessionId) -> list[Key]:
+    def _tree(self, scope: str, root: SessionId) -> list[_Key]:
         """Give the sessions of a tree, the root first."""
         return sorted(self._trees[scope, root], key=lambda key: (key[1] != root, key))
 
@@ -398,7 +398,7 @@ class MemoryStore:
                 # A copy where it can be edited, so that what was given stays what is kept.
                 self._blobs.setdefault(digest, bytes(content))
 
-    def _stand(self, key: Key, journal: MemoryJournal, standing: Standing) -> None:
+    def _stand(self, key: _Key, journal: MemoryJournal, standing: Standing) -> None:
         journal.standing = standing
         for keys, belongs in (
             (self._working, standing.is_working),

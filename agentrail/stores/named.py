@@ -13,13 +13,12 @@ from agentrail import outside
 from agentrail.abc.store import Store
 from agentrail.errors import OptionError
 from agentrail.stores.memory import MemoryStore
-from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_files import make_data_directory, no_store_at
 
 DATA_VARIABLE: Final = "AGENTRAIL_DATA_DIR"
 """Names the data directory, where it is not the usual one."""
 
-FILE_NAME: Final = "sessions.db"
+STORE_FILE: Final = "sessions.db"
 """The file of `sqlite:` in the data directory."""
 
 NAMES: Final = "'memory:', 'sqlite:' or 'sqlite:PATH'"
@@ -42,7 +41,7 @@ def find_data_directory(environ: Mapping[str, str]) -> Path:
     if environ.get("HOME"):
         return Path(environ["HOME"]) / ".local" / "share" / "agentrail"
     reason = f"none of {DATA_VARIABLE}, XDG_DATA_HOME and HOME says where"
-    raise no_store_at(Path(FILE_NAME), reason)
+    raise no_store_at(Path(STORE_FILE), reason)
 
 
 def path_of_store(name: str, data_directory: Path) -> Path | None:
@@ -59,7 +58,7 @@ def path_of_store(name: str, data_directory: Path) -> Path | None:
     if name == "memory:":
         return None
     if scheme == "sqlite" and colon:
-        return Path(rest).expanduser() if rest else data_directory / FILE_NAME
+        return Path(rest).expanduser() if rest else data_directory / STORE_FILE
     if scheme in {"postgres", "postgresql"} and colon:
         fault = f"store is {name!r}: stores of many machines, postgres://…, come with a later version; expected {NAMES}"
         raise OptionError([fault])
@@ -87,6 +86,9 @@ def open_store(name: str, data_directory: Path, *, read_only: bool = False) -> S
                 ]
             )
         return MemoryStore()
+    # Only for those who keep sessions in a file: to load SQLite costs more than all else of a small program.
+    from agentrail.stores.sqlite import SqliteStore  # noqa: PLC0415 - see above
+
     if path.parent == data_directory and not read_only:
         make_data_directory(data_directory)
     return SqliteStore(os.fspath(path), read_only=read_only)
@@ -95,13 +97,14 @@ def open_store(name: str, data_directory: Path, *, read_only: bool = False) -> S
 MIN_PATIENCE_SECONDS: Final = 0.1
 
 
-def faults_of_keeping(store: object, store_patience: object, resume: object) -> list[str]:
+def faults_of_keeping(store: object, store_patience: object, resume: object, on_drift: object) -> list[str]:
     """Say what is wrong with how sessions are to be kept.
 
     Args:
         store: A name, a store, or None.
         store_patience: In seconds.
         resume: Which sessions come back.
+        on_drift: What becomes of one of which newer code makes another history.
     """
     faults: list[str] = []
     if isinstance(store, str):
@@ -118,6 +121,8 @@ def faults_of_keeping(store: object, store_patience: object, resume: object) -> 
         )
     if resume not in ("none", "working", "all"):
         faults.append(f"resume is {resume!r:.80}: expected 'none', 'working' or 'all'")
+    if on_drift not in ("go_on", "refuse"):
+        faults.append(f"on_drift is {on_drift!r:.80}: expected 'go_on' or 'refuse'")
     elif resume != "none" and store is None:
         faults.append(f"resume is {resume!r}, and there is no store: give one, such as store='sqlite:'")
     return faults

@@ -31,7 +31,7 @@ from agentrail.stores.sqlite_connections import (
     translated,
 )
 from agentrail.stores.sqlite_copying import copy_store
-from agentrail.stores.sqlite_damage import SalvageReport, check_sound
+from agentrail.stores.sqlite_damage import check_sound
 from agentrail.stores.sqlite_files import WriteLock, check_place, no_store_at
 from agentrail.stores.sqlite_opening import look_at, open_writer, prepare, salvage_now
 from agentrail.stores.sqlite_reading import (
@@ -44,6 +44,7 @@ from agentrail.stores.sqlite_reading import (
 )
 from agentrail.stores.sqlite_removing import delete_tree, trim_journal
 from agentrail.stores.sqlite_rows import fetch_session
+from agentrail.stores.sqlite_salvage import SalvageReport
 from agentrail.stores.sqlite_schema import SCHEMA, StoreSchema
 from agentrail.stores.sqlite_writing import (
     append_batch,
@@ -95,10 +96,15 @@ class SqliteStore:
             NotAStore: Your move: the file is something else. Nothing in it was touched.
             StoreInUse: Your move: another process writes it.
             StoreTooNew: Your move: a newer agentrail made it. Nothing in it was touched.
+            OptionError: Your move: SQLite knows no such file system.
         """
         check_sqlite(apsw.sqlite_lib_version())
         # One name for one file: through a link there would be a second lock, and a second writer.
         self._path = Path(path).resolve()
+        if vfs is not None and vfs not in apsw.vfs_names():
+            raise OptionError(
+                [f"vfs is {vfs!r}, and SQLite knows {', '.join(apsw.vfs_names())} here: register it first"]
+            )
         self._wall = outside.current().wall if wall is None else wall
         self._lease_ms = lease_ms
         self._schema = schema

@@ -11,12 +11,10 @@ import msgspec
 from agentrail.errors import NotAStore, StoreTooNew
 from agentrail.stores.sqlite_connections import Connector, forget, forgotten_after
 from agentrail.stores.sqlite_damage import (
-    SalvageReport,
     begin_salvage,
     check_sound,
     end_salvage,
     marker_path,
-    salvage,
     set_aside,
     write_report,
 )
@@ -27,6 +25,7 @@ from agentrail.stores.sqlite_files import (
     make_private_file,
     sync_directory,
 )
+from agentrail.stores.sqlite_salvage import SalvageReport, salvage
 from agentrail.stores.sqlite_schema import APPLICATION_ID, StoreSchema, bring_up, check_steps, make_tables
 
 _OWN_TABLES: Final = frozenset({"meta", "session", "record", "snapshot", "blob", "node"})
@@ -61,7 +60,7 @@ def look_at(connector: Connector, schema: StoreSchema) -> Look:
             found = connection.pragma("application_id")
             version = connection.pragma("user_version")
             names = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
-    except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, apsw.IOError, UnicodeDecodeError):
+    except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, UnicodeDecodeError):
         version = 0
     if found == APPLICATION_ID and names >= _OWN_TABLES:
         _check_version(path, version, schema)
@@ -163,7 +162,8 @@ def open_writer(connector: Connector, schema: StoreSchema, *, look_closely: bool
 
     Raises:
         StoreTooNew: A newer version of agentrail has written it.
-        DamagedStoreError: It was looked at, and is not sound; or its tables are of no version that ever was.
+        DamagedStoreError: It was looked at, and is not sound.
+        ValueError: The schema has no way to it, or a wrong one.
         apsw.Error: The disk does not do what it should.
     """
     connection = connector.to_write()

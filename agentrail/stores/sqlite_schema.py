@@ -10,8 +10,6 @@ from typing import Final
 import apsw
 import msgspec
 
-from agentrail.stores.sqlite_connections import DamagedStoreError
-
 APPLICATION_ID: Final = 0x61677472
 """What the header of a store says that it is: `agtr`."""
 
@@ -99,11 +97,11 @@ def check_steps(schema: StoreSchema, found: int) -> None:
     """See that there is a way from older tables to those of today.
 
     Raises:
-        DamagedStoreError: There is none: no agentrail ever wrote this version.
+        ValueError: There is none. The schema is wrong, not the file, so nothing in that is touched.
     """
     if any(version not in schema.steps for version in range(found, schema.version)):
-        message = f"there never were tables of version {found}"
-        raise DamagedStoreError(message)
+        message = f"no step leads from tables of version {found} to those of version {schema.version}"
+        raise ValueError(message)
 
 
 def bring_up(connection: apsw.Connection, schema: StoreSchema, found: int) -> None:

@@ -9,7 +9,7 @@ from agentrail.abc import NO_HOST, HostHooks
 from agentrail.abc.store import Store
 from agentrail.errors import ModelNotFound
 from agentrail.runtime.keeper import open_sessions
-from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS
+from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
@@ -24,6 +24,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
     store_patience: float = STORE_PATIENCE_SECONDS,
     resume: Resume = "none",
     revive: Revive | None = None,
+    on_drift: OnDrift = "go_on",
 ) -> AbstractAsyncContextManager[SessionSupervisor]:
     """Open a supervisor whose models are objects, such as a `ScriptedModel`.
 
@@ -35,6 +36,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         store_patience: As of `open_sessions`.
         resume: As of `open_sessions`.
         revive: As of `open_sessions`.
+        on_drift: As of `open_sessions`.
     """
     return open_sessions(
         _refuse_names,
@@ -44,6 +46,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         store_patience=store_patience,
         resume=resume,
         revive=revive,
+        on_drift=on_drift,
     )
 
 

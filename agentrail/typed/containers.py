@@ -9,18 +9,18 @@ from agentrail.errors import TypeFault
 from agentrail.frozen import canonical_json
 from agentrail.messages import JsonValue
 from agentrail.typed.faults import MAX_CLASS_REASON, DecodingBudget, OutputFault, lowered, member, mismatch
-from agentrail.typed.nodes import Definitions, Family, Leaf, Node, Schema, not_of_type, to_plain
+from agentrail.typed.nodes import Definitions, Family, Leaf, Schema, TypeNode, not_of_type, to_plain
 
 _MAX_SAID: Final = 5
 
 
-class Array(Node):
+class Array(TypeNode):
     """A list, a set, or a tuple of any length."""
 
     family: Family = "array"
 
     def __init__(
-        self, name: str, item: Node, make: Callable[[Iterable[Any]], Any], bounds: msgspec.Meta
+        self, name: str, item: TypeNode, make: Callable[[Iterable[Any]], Any], bounds: msgspec.Meta
     ) -> None:
         """Take what makes the Python value of the items, and how many there may be."""
         self.name: str = name
@@ -63,13 +63,13 @@ class Array(Node):
         )
 
 
-class Places(Node):
+class Places(TypeNode):
     """A tuple whose places have types of their own."""
 
     family: Family = "array"
     python: type | None = tuple
 
-    def __init__(self, name: str, items: Sequence[Node]) -> None:
+    def __init__(self, name: str, items: Sequence[TypeNode]) -> None:
         """Take a node for each place."""
         self.name: str = name
         self._items = items
@@ -103,13 +103,13 @@ class Places(Node):
         return isinstance(value, tuple)
 
 
-class DictType(Node):
+class DictType(TypeNode):
     """A dictionary: names that the type does not know."""
 
     family: Family = "object"
     python: type | None = dict
 
-    def __init__(self, name: str, key: Leaf | None, item: Node, bounds: msgspec.Meta) -> None:
+    def __init__(self, name: str, key: Leaf | None, item: TypeNode, bounds: msgspec.Meta) -> None:
         """Take the type of keys, None for any text, and that of values."""
         self.name: str = name
         self._key, self._item, self._bounds = key, item, bounds
@@ -183,10 +183,12 @@ def _fault_of_size(bounds: msgspec.Meta, kind: str, size: int) -> str | None:
     return None
 
 
-class Union(Node):
+class Union(TypeNode):
     """One of several types. Where more than one is an object, they are tried in the order in which they were written."""
 
-    def __init__(self, name: str, scalars: Leaf | None, array: Node | None, objects: Sequence[Node]) -> None:
+    def __init__(
+        self, name: str, scalars: Leaf | None, array: TypeNode | None, objects: Sequence[TypeNode]
+    ) -> None:
         """Take what tells itself apart by its kind, and the objects."""
         self.name: str = name
         self._scalars, self._array, self._objects = scalars, array, objects

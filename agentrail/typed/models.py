@@ -13,7 +13,7 @@ from agentrail.errors import TypeFault
 from agentrail.frozen import canonical_json
 from agentrail.messages import JsonValue
 from agentrail.typed.faults import MAX_CLASS_REASON, DecodingBudget, OutputFault, member
-from agentrail.typed.nodes import Definitions, Family, Node, Schema, not_of_type
+from agentrail.typed.nodes import Definitions, Family, Schema, TypeNode, not_of_type
 
 _MAX_FAULTS: Final = 3
 _REFERENCE: Final = "#/$defs/"
@@ -28,7 +28,7 @@ def is_model(kind: object) -> bool:
     return base is not None and isinstance(kind, type) and issubclass(kind, base)
 
 
-class PydanticModel(Node):
+class PydanticModel(TypeNode):
     """A model of pydantic's."""
 
     def __init__(self, kind: Any, where: str) -> None:

@@ -89,7 +89,7 @@ def _renamed(part: Any, names: Mapping[str, str]) -> Any:
             return part
 
 
-class Node(abc.ABC):
+class TypeNode(abc.ABC):
     """A type, or a part of one.
 
     Attributes:
@@ -123,7 +123,7 @@ class Node(abc.ABC):
         return True
 
 
-def not_of_type(node: Node, value: object, path: str) -> TypeFault:
+def not_of_type(node: TypeNode, value: object, path: str) -> TypeFault:
     """Say that a Python value is of another type."""
     return TypeFault(f"expected `{node.name}`, got `{type(value).__name__}`", where=path)
 
@@ -136,7 +136,7 @@ def to_plain(value: object, path: str) -> Any:
         raise TypeFault(lowered(str(error)), where=path) from None
 
 
-class Leaf(Node):
+class Leaf(TypeNode):
     """What msgspec describes and converts: one JSON value, or one of several kinds of them."""
 
     def __init__(self, hint: Any, name: str) -> None:
@@ -241,12 +241,12 @@ def _kinds_of(schema: Schema, nested: Mapping[str, Schema]) -> frozenset[str] | 
             return None
 
 
-class Remarked(Node):
+class Remarked(TypeNode):
     """A type with remarks: a description, a title, examples."""
 
-    def __init__(self, inner: Node, remarks: Schema) -> None:
+    def __init__(self, inner: TypeNode, remarks: Schema) -> None:
         """Take the type, and the keywords that stand beside it."""
-        self.inner: Node = inner
+        self.inner: TypeNode = inner
         self._remarks = remarks
         self.name: str = inner.name
         self.family: Family = inner.family
@@ -276,10 +276,10 @@ class Remarked(Node):
         return self.inner.takes(value)
 
 
-class Named(Node):
+class Named(TypeNode):
     """A type with a name that stands under `$defs`, so that it may hold itself."""
 
-    inner: Node
+    inner: TypeNode
 
     def __init__(self, name: str, family: Family) -> None:
         """Take the name, and what it will be written as; `inner` is set when the type behind the name is read."""

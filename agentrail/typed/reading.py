@@ -13,7 +13,7 @@ from agentrail.errors import TypeFault
 from agentrail.typed.containers import Array, DictType, Places, Union
 from agentrail.typed.faults import type_name
 from agentrail.typed.models import PydanticModel, is_model
-from agentrail.typed.nodes import Family, Leaf, Named, Node, Remarked, Schema
+from agentrail.typed.nodes import Family, Leaf, Named, Remarked, Schema, TypeNode
 from agentrail.typed.records import TYPE_MARKS, ClassField, RecordType, class_fields, is_struct
 
 _ARRAYS: Final[Mapping[Any, Callable[[Iterable[Any]], Any]]] = {
@@ -39,9 +39,9 @@ class TypeReader:
 
     def __init__(self) -> None:
         """Begin without any."""
-        self._met: dict[object, Node] = {}
+        self._met: dict[object, TypeNode] = {}
 
-    def read(self, hint: Any, where: str) -> Node:
+    def read(self, hint: Any, where: str) -> TypeNode:
         """Find out what a type is.
 
         Args:
@@ -57,7 +57,7 @@ class TypeReader:
         node = self._bare(hint, bounds, where)
         return Remarked(node, remarks) if remarks else node
 
-    def _bare(self, hint: Any, bounds: _Metas, where: str) -> Node:
+    def _bare(self, hint: Any, bounds: _Metas, where: str) -> TypeNode:
         origin = typing.get_origin(hint)
         kind = hint if origin is None else origin
         if hint is Any or hint is object or isinstance(hint, typing.TypeVar):
@@ -79,7 +79,7 @@ class TypeReader:
             return self._table(hint, bounds, where)
         return self._class(hint, kind, bounds, where)
 
-    def _class(self, hint: Any, kind: Any, bounds: _Metas, where: str) -> Node:
+    def _class(self, hint: Any, kind: Any, bounds: _Metas, where: str) -> TypeNode:
         key = self._key(hint)
         if key in self._met:
             node = self._met[key]
@@ -98,7 +98,7 @@ class TypeReader:
             raise TypeFault(reason, where=where, way_out="bound its fields")
         return node
 
-    def _member(self, one: ClassField, where: str) -> Node:
+    def _member(self, one: ClassField, where: str) -> TypeNode:
         return self.read(one.hint, f"{where}.{one.name}")
 
     def _key(self, hint: Any) -> object:
@@ -109,7 +109,7 @@ class TypeReader:
         # `Box[A | B]` equals `Box[B | A]`, and is not the same here: so the text counts too.
         return hint, repr(hint)
 
-    def _alias(self, hint: Any, kind: Any, where: str) -> Node:
+    def _alias(self, hint: Any, kind: Any, where: str) -> TypeNode:
         key = self._key(hint)
         if key in self._met:
             return self._met[key]
@@ -123,7 +123,7 @@ class TypeReader:
 
     # --- containers
 
-    def _tuple(self, hint: Any, bounds: _Metas, where: str) -> Node:
+    def _tuple(self, hint: Any, bounds: _Metas, where: str) -> TypeNode:
         arguments = typing.get_args(hint)
         if not arguments and hint != tuple[()]:
             arguments = (Any, ...)
@@ -136,7 +136,7 @@ class TypeReader:
         items = [self.read(one, f"{where}[{at}]") for at, one in enumerate(arguments)]
         return Places(type_name(hint), items)
 
-    def _table(self, hint: Any, bounds: _Metas, where: str) -> Node:
+    def _table(self, hint: Any, bounds: _Metas, where: str) -> TypeNode:
         key, item = typing.get_args(hint) or (str, Any)
         keys = None if key is str or key is Any else leaf(*_unwrapped(key), f"{where}{{}}")
         if keys is not None and not keys.is_name:
@@ -146,11 +146,11 @@ class TypeReader:
 
     # --- unions
 
-    def _union(self, hint: Any, bounds: _Metas, where: str) -> Node:
+    def _union(self, hint: Any, bounds: _Metas, where: str) -> TypeNode:
         scalars: list[Any] = []
-        arrays: list[Node] = []
-        objects: list[Node] = []
-        tables: list[Node] = []
+        arrays: list[TypeNode] = []
+        objects: list[TypeNode] = []
+        tables: list[TypeNode] = []
         members = list(_members_of(hint))
         for member in members:
             bare, metas = _unwrapped(member)

@@ -18,7 +18,7 @@ from agentrail.errors import TypeFault
 from agentrail.messages import JsonValue
 from agentrail.typed.docstrings import described_names, described_whole
 from agentrail.typed.faults import MAX_CLASS_REASON, DecodingBudget, OutputFault, json_kind, member, mismatch
-from agentrail.typed.nodes import Definitions, Family, Node, Schema, not_of_type
+from agentrail.typed.nodes import Definitions, Family, Schema, TypeNode, not_of_type
 
 _NOTHING: Final = object()
 TYPE_MARKS: Final = frozenset({"Required", "NotRequired", "ReadOnly"})
@@ -47,7 +47,7 @@ class ClassField:
     default: Any = _NOTHING
 
 
-class RecordType(Node):
+class RecordType(TypeNode):
     """A class with fields."""
 
     family: Family = "object"
@@ -58,13 +58,13 @@ class RecordType(Node):
         self._key = key
         self.python = kind
         self._members: Mapping[str, ClassField] = {}
-        self._nodes: Mapping[str, Node] = {}
+        self._nodes: Mapping[str, TypeNode] = {}
         self._tag: tuple[str, str | int] | None = None
         if is_struct(kind):
             config = kind.__struct_config__
             self._tag = None if config.tag_field is None else (config.tag_field, config.tag)
 
-    def take_fields(self, members: Iterable[ClassField], read: Callable[[ClassField], Node]) -> None:
+    def take_fields(self, members: Iterable[ClassField], read: Callable[[ClassField], TypeNode]) -> None:
         """Read the fields."""
         self._members = {one.name: one for one in members}
         self._nodes = {name: read(one) for name, one in self._members.items()}

@@ -15,7 +15,7 @@ def with_whole_numbers(value: JsonValue) -> JsonValue:
             return int(value)
         case list():
             return [with_whole_numbers(item) for item in value]
-        case Mapping():
+        case dict() | Mapping():
             return {key: with_whole_numbers(item) for key, item in value.items()}
         case _:
             return value

@@ -4,6 +4,7 @@ from typing import get_args
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from agentrail.core.protocol.signals import Signal
 from agentrail.core.wire import settling
@@ -15,6 +16,7 @@ from tests.core.anything import values_of
 from tests.core.stored_lives import differs
 
 KINDS = get_args(Signal)
+SOUND = {"at_ms": 1, "effect_id": "t1", "signal_id": "q-1"}
 FOREIGN = tuple(kind for kind in KINDS if kind not in settling._OF_THE_SHELL)  # noqa: SLF001 - what is not looked at
 
 
@@ -22,7 +24,9 @@ FOREIGN = tuple(kind for kind in KINDS if kind not in settling._OF_THE_SHELL)  #
 @given(data=st.data())
 def test_a_signal_of_hostile_values_is_what_its_bytes_say(kind, data):
     """Halves of characters, numbers that are none, numbers of a thousand digits, deep JSON: settled, they come back."""
-    signal = settled(data.draw(made(kind)))
+    drawn = data.draw(made(kind))
+    minted = {name: value for name, value in SOUND.items() if name in kind.__struct_fields__}
+    signal = settled(replace(drawn, **minted))
     back = decode_signal(encode_signal(signal))
     assert back == signal
     assert differs(back, signal) is None
@@ -40,6 +44,7 @@ def test_only_what_the_shell_mints_is_not_looked_at():
     """Ids, times, and numbers that it draws: none of these kinds has a text or JSON of a caller, a tool or a model."""
     names = {name for kind in settling._OF_THE_SHELL for name in kind.__struct_fields__}  # noqa: SLF001 - as above
     assert names == {"at_ms", "signal_id", "effect_id", "jitter", "pinged_at_ms"}
+    assert SOUND.keys() == settling.MINTED
 
 
 @given(signal=strategies.signals())

@@ -5,8 +5,8 @@ import hashlib
 import msgspec
 from attrs import field, mutable
 
-from agentrail.abc.store import Filters, Standing, StoredSession
-from agentrail.core.journal.record import Tail
+from agentrail.abc.store import Filters, Standing, StoredSession, StoredSnapshot
+from agentrail.core.journal.record import Record, Tail
 from agentrail.errors import (
     AlreadyExists,
     Fenced,
@@ -30,10 +30,10 @@ class Plain:
     opened: int
     written: int
     standing: Standing
-    records: list = field(factory=list)
+    records: list[Record] = field(factory=list)
     first: int = 1
-    shots: dict = field(factory=dict)
-    blobs: set = field(factory=set)
+    shots: dict[int, StoredSnapshot] = field(factory=dict)
+    blobs: set[str] = field(factory=set)
 
     @property
     def epoch(self):

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import subprocess
 import sys
 import termios
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -15,20 +14,32 @@ import psutil  # type: ignore[import-untyped]
 import trio
 from attrs import define
 
-from tests.forked import PATIENCE_SECONDS, ROOT, Ran, Warm, environment, run_forked
+from tests.forked import ROOT, Forked, Ran, Warm, open_forked, run_forked
 
 SLEEPER: Final = 'shell "sleep 1000 & sleep 1000"'
 COMMANDS: Final = (
     *("app", "cli.commands", "cli.run", "cli.doctor", "cli.plugins", "cli.check_plugins"),
     "cli.sessions",
 )
-_WARM: Final = Warm(
+WARM: Final = Warm(
     module="agentrail",
     imports=(
         *(f"agentrail.{command}" for command in COMMANDS),
         *("agentrail.testing.stacks", "cyclopts.help.inline_text", "rich.markdown"),
+        *(
+            "agentrail.cli.chat",
+            "certifi",
+            "genai_prices",
+            "h2.connection",
+            "httpcore",
+            "prompt_toolkit",
+            "structlog",
+        ),
     ),
 )
+_BESIDE: Final = Warm(
+    module="agentrail", imports=WARM.imports[1:]
+)  # others, so that it is another interpreter
 
 _ESCAPES: Final = re.compile(rb"\x1b(\[[0-9;?]*[a-zA-Z]|\][^\x07]*\x07|[=>])|\r")
 
@@ -42,7 +53,12 @@ async def run_agentrail(
     *arguments: str, stdin: bytes = b"", variables: Mapping[str, str] | None = None, cwd: Path = ROOT
 ) -> Ran:
     """Run the command to its end, in a process that is forked off an interpreter which has imported it already."""
-    return await run_forked(_WARM, *arguments, stdin=stdin, variables=variables, cwd=cwd)
+    return await run_forked(WARM, *arguments, stdin=stdin, variables=variables, cwd=cwd)
+
+
+async def run_beside(*arguments: str, stdin: bytes = b"", variables: Mapping[str, str] | None = None) -> Ran:
+    """Run the command to its end beside another one; an interpreter that forks looks after one process at a time."""
+    return await run_forked(_BESIDE, *arguments, stdin=stdin, variables=variables)
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:
@@ -51,7 +67,7 @@ async def wait_until(condition: Callable[[], bool]) -> None:
         await trio.sleep(0.01)
 
 
-async def sleeping_below(process: trio.Process, count: int = 2) -> list[psutil.Process]:
+async def sleeping_below(process: trio.Process | Forked, count: int = 2) -> list[psutil.Process]:
     """Wait until so many processes named `sleep` run below this one, and give all that run below it."""
     parent = psutil.Process(process.pid)
     below: list[psutil.Process] = []
@@ -93,7 +109,7 @@ class Typist:
         seen: What the terminal showed since the last time that somebody waited, without escape sequences.
     """
 
-    process: trio.Process
+    process: Forked
     master: int
     seen: bytes = b""
 
@@ -136,48 +152,41 @@ async def open_terminal(*arguments: str, term: str, **variables: str) -> AsyncIt
     master, slave = os.openpty()
     termios.tcsetwinsize(slave, (24, 100))
     try:
-        process = await trio.lowlevel.open_process(
-            command(*arguments),
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            cwd=ROOT,
-            env=environment(TERM=term, PROMPT_TOOLKIT_NO_CPR="1", **variables),
-            start_new_session=True,
-        )
-        os.close(slave)
-        try:
-            with trio.fail_after(PATIENCE_SECONDS):
-                yield Typist(process=process, master=master)
-        finally:
-            process.kill()
-            with trio.CancelScope(shield=True):
-                await process.wait()
+        async with open_forked(
+            WARM,
+            *arguments,
+            descriptors=(slave, slave, slave),
+            session=True,
+            variables={"TERM": term, "PROMPT_TOOLKIT_NO_CPR": "1", **variables},
+        ) as process:
+            os.close(slave)
+            yield Typist(process=process, master=master)
     finally:
         os.close(master)
 
 
 @asynccontextmanager
-async def open_process(*arguments: str, **variables: str) -> AsyncIterator[trio.Process]:
-    """Start the command and leave it to the test; it is gone at the end."""
-    process = await trio.lowlevel.open_process(
-        command(*arguments),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=ROOT,
-        env=environment(**variables),
-    )
-    try:
-        with trio.fail_after(PATIENCE_SECONDS):
-            yield process
-    finally:
-        process.kill()
-        with trio.CancelScope(shield=True):
-            await process.wait()
-            for stream in (process.stdout, process.stderr):
-                assert stream is not None
-                await stream.aclose()
+async def open_process(
+    *arguments: str, stdout: int | None = None, cwd: Path = ROOT, **variables: str
+) -> AsyncIterator[Forked]:
+    """Start the command and leave it to the test; it is gone at the end. Its output comes in a pipe, or goes where it is told."""
+    outputs, errors = os.pipe(), os.pipe()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    async with (
+        trio.lowlevel.FdStream(outputs[0]) as out,
+        trio.lowlevel.FdStream(errors[0]) as err,
+        open_forked(
+            WARM,
+            *arguments,
+            descriptors=(nothing, outputs[1] if stdout is None else stdout, errors[1]),
+            variables=variables,
+            cwd=cwd,
+        ) as process,
+    ):
+        for theirs in (nothing, outputs[1], errors[1]):
+            os.close(theirs)
+        process.stdout, process.stderr = out, err
+        yield process
 
 
 async def read_all(stream: trio.abc.ReceiveStream) -> str:

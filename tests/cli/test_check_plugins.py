@@ -2,18 +2,15 @@
 
 import re
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
-import trio
 
 from agentrail.cli import check_plugins
 from agentrail.cli.check_plugins import NotThere, describe_progress, describe_tally, load_machine
 from agentrail.cli.exits import Exit
 from agentrail.testing import stacks
-from tests.cli.rig import command, read_all, run_agentrail, wait_until
-from tests.forked import PATIENCE_SECONDS, environment
+from tests.cli.rig import open_process, read_all, run_agentrail, wait_until
 
 PLANTED = "tests.testing.planted"
 
@@ -179,27 +176,12 @@ class Slow(stacks.stack_machine(GOOD)):
 async def test_control_c_prints_what_was_found_so_far(folder, stack, words):
     """An interrupted check says how far it came, with the counter-example if there is one, and exits with 130."""
     (folder / "mine.py").write_text(f"{STACK}{TOLD}", encoding="utf-8")
-    with trio.fail_after(PATIENCE_SECONDS):
-        process = await trio.lowlevel.open_process(
-            command("check-plugins", f"mine:{stack}", "--examples", "100000"),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=folder,
-            env=environment(),
-        )
-        try:
-            await wait_until((folder / "begun").exists)
-            process.send_signal(signal.SIGINT)
-            assert process.stdout is not None
-            assert process.stderr is not None
-            async with process.stdout, process.stderr:
-                out, err = await read_all(process.stdout), await read_all(process.stderr)
-            assert (await process.wait(), err) == (130, "")
-            assert re.fullmatch(words, out)
-        finally:
-            process.kill()
-            with trio.CancelScope(shield=True):
-                await process.wait()
+    async with open_process("check-plugins", f"mine:{stack}", "--examples", "100000", cwd=folder) as process:
+        await wait_until((folder / "begun").exists)
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 130
+        assert await read_all(process.stderr) == ""
+        assert re.fullmatch(words, await read_all(process.stdout))
 
 
 def test_what_was_found_before_an_interrupt_is_printed():

@@ -1,18 +1,19 @@
 """A crash, as who runs the command sees it: a line without `--debug`, its traceback with it, once."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 import structlog
+from attrs import evolve
 
 from agentrail.cli.commands import run_command_line
 from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.errors import OptionError
 from agentrail.logs import Logger
-from tests.forked import ROOT, environment
+from tests.cli.rig import WARM
+from tests.forked import Ran, run_forked
 
+PROGRAM = evolve(WARM, module="tests.program")
 PLANTED = "ZeroDivisionError: planted"
 PROVIDER = (
     "from agentrail.providers.demo import Demo\n"
@@ -38,21 +39,13 @@ RUN = ("run", "hello", "--model", "demo:fast", "--tools", "none")
 LOOK = ("run", "What is here?", "--model", "demo:fast")  # a sandbox is opened by the first tool
 
 
-def run_planted(bug: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+async def run_planted(bug: str, *arguments: str) -> Ran:
     """Run the command in a process that has a bug."""
     program = (
         f"import sys\n{bug}"
         f"from agentrail.cli.commands import run_command_line\nsys.exit(run_command_line({list(arguments)!r}))\n"
     )
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment(),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    return await run_forked(PROGRAM, program)
 
 
 @pytest.mark.experience("X-006")
@@ -61,20 +54,20 @@ def run_planted(bug: str, *arguments: str) -> "subprocess.CompletedProcess[str]"
     [(PROVIDER, RUN, 1), (STEP, RUN, 2), (SANDBOX, LOOK, 0), (COMMAND, ("doctor",), 1)],
     ids=["a provider", "step", "a sandbox", "the command itself"],
 )
-def test_a_crash_is_a_line_and_with_debug_its_traceback(bug, arguments, code):
+async def test_a_crash_is_a_line_and_with_debug_its_traceback(bug, arguments, code):
     """On stderr, and once; without `--debug` the line says that there is one."""
-    short = run_planted(bug, *arguments)
-    assert short.returncode == code
-    assert "Traceback" not in short.stdout + short.stderr
-    (line,) = [line for line in short.stderr.splitlines() if "(--debug shows the traceback)" in line]
+    short = await run_planted(bug, *arguments)
+    assert short.code == code
+    assert "Traceback" not in short.out + short.err
+    (line,) = [line for line in short.err.splitlines() if "(--debug shows the traceback)" in line]
     assert f"{PLANTED} (" in line
     assert " in fall)" in line
-    whole = run_planted(bug, *arguments, "--debug")
-    assert whole.returncode == code
-    assert whole.stderr.count("Traceback (most recent call last)") == 1
-    assert re.search(r'File "<string>", line \d+, in fall', whole.stderr)
-    assert "(--debug shows the traceback)" not in whole.stderr
-    assert "Traceback" not in whole.stdout
+    whole = await run_planted(bug, *arguments, "--debug")
+    assert whole.code == code
+    assert whole.err.count("Traceback (most recent call last)") == 1
+    assert re.search(r'File "<string>", line \d+, in fall', whole.err)
+    assert "(--debug shows the traceback)" not in whole.err
+    assert "Traceback" not in whole.out
 
 
 def test_warnings_are_lines_in_both_ways(capsys):

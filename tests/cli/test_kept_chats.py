@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.cli.rig import open_terminal, run_agentrail, sleeping_below, wait_until
+from tests.cli.rig import open_terminal, run_agentrail, run_beside, sleeping_below, wait_until
 
 UNCONFINED = ("--tools", "shell", "--shell-fallback", "unconfined")
 
@@ -131,7 +131,7 @@ async def test_a_second_chat_beside_the_first_works_and_says_that_it_is_not_kept
     """Two terminals: the second has no store to write, says whose it is, and talks all the same."""
     async with open_terminal("chat", "--model", "demo:fast", term="dumb", **kept(tmp_path)) as typist:
         await typist.wait_for("> ")
-        second = await run_agentrail(
+        second = await run_beside(
             "chat", "--model", "demo:fast", "--tools", "none", stdin=b"hello\n", variables=kept(tmp_path)
         )
         assert second.code == 0

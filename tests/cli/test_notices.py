@@ -24,6 +24,11 @@ APPROVAL = Approval(
 )
 ASKED = QuestionRef("q")
 
+CUT_OFF = (
+    "the session was cut off, and is back: the tool shell is not run again: whether it took effect is not known; "
+    "a prompt that waits is as it was"
+)
+
 TOLD = [
     (
         events.SessionRecovered(
@@ -32,8 +37,7 @@ TOLD = [
                 events.RecoveryDecision(open="prompt", id="p-1", decision="kept"),
             )
         ),
-        "the session was cut off, and is back: the tool shell is not run again: whether it took effect is not known; "
-        "a prompt that waits is as it was",
+        CUT_OFF,
     ),
     (events.EventsLost(from_seq=3, to_seq=9), "what happened from event 3 to 9 is kept no longer"),
     (events.PromptRejected(ref=PromptRef("p"), reason="no names"), "the prompt was refused: no names"),

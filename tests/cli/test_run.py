@@ -1,13 +1,12 @@
 """`agentrail run`, as a process."""
 
 import json
+import os
 import signal
 
-import trio
-
 from agentrail.testing.serving import open_server, reply
-from tests.cli.rig import SLEEPER, alive, command, open_process, read_all, run_agentrail, sleeping_below
-from tests.forked import ROOT, environment
+from tests.cli.rig import SLEEPER, alive, open_process, read_all, run_agentrail, sleeping_below
+from tests.forked import ROOT
 
 
 async def test_a_run_streams_words_to_stdout_and_the_rest_to_stderr(tmp_path):
@@ -129,18 +128,13 @@ async def test_a_reader_that_has_read_enough_ends_the_run_quietly():
 
 async def test_output_that_cannot_be_written_is_an_error():
     """A full disk ends the run with a sentence."""
-    with open("/dev/full", "wb") as full:  # noqa: ASYNC230, PTH123 - a device that answers at once
-        done = await trio.run_process(
-            command("run", "hello", "--model", "demo:fast"),
-            stdout=full,
-            capture_stderr=True,
-            check=False,
-            env=environment(),
-            cwd=ROOT,
-        )
-    assert done.returncode == 1
-    assert b"the output cannot be written: No space left on device" in done.stderr
-    assert b"Traceback" not in done.stderr
+    full = os.open("/dev/full", os.O_WRONLY)
+    async with open_process("run", "hello", "--model", "demo:fast", stdout=full) as process:
+        os.close(full)
+        assert await process.wait() == 1
+        err = await read_all(process.stderr)
+        assert "the output cannot be written: No space left on device" in err
+        assert "Traceback" not in err
 
 
 async def test_a_server_that_is_busy_for_a_moment_is_asked_again():

@@ -1,6 +1,7 @@
 """`agentrail sessions`, and `run --keep`, as processes: what a store holds, read beside a process that writes it."""
 
 import json
+import signal
 import sqlite3
 
 import pytest
@@ -13,7 +14,7 @@ from agentrail.cli.session_views import standing_word
 from agentrail.errors import OptionError, StoreUnavailable
 from agentrail.stores.named import find_data_directory, path_of_store
 from agentrail.testing.tools import RecordingTool
-from tests.cli.rig import open_terminal, run_agentrail, sleeping_below
+from tests.cli.rig import open_terminal, run_agentrail, run_beside, sleeping_below
 
 DEMO = ("--model", "demo:fast", "--tools", "list_dir")
 
@@ -184,9 +185,13 @@ async def test_backup_copies_the_store_to_a_new_file(ask, session, tmp_path):
 
 @pytest.mark.journal(18)
 async def test_commands_read_beside_a_process_that_writes_and_those_that_write_say_whose_it_is(
-    ask, session, tmp_path
+    session, tmp_path
 ):
     """list, show, trace, replay, check and backup work beside a chat; delete and recover name its process."""
+
+    async def ask(*arguments):
+        return await run_beside("sessions", *arguments, variables=kept(tmp_path))
+
     async with open_terminal(
         *("chat", "--model", "demo:fast", "--tools", "shell", "--cwd", str(tmp_path)),
         term="dumb",
@@ -304,7 +309,7 @@ async def test_recover_lets_a_killed_session_finish(ask, tmp_path):
         await typist.wait_for("> ")
         typist.type("one two three\r")
         await typist.wait_for("This is a demo")
-        typist.process.kill()
+        typist.process.send_signal(signal.SIGKILL)
         await typist.wait_end()
     for _ in range(2):
         dry = await ask("recover", "--dry-run")

@@ -7,11 +7,13 @@ stands in a file. Whoever changes how lives are drawn writes the file anew, on t
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import count
 from random import Random
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
+import pytest
 from attrs import frozen
 
 from agentrail.core.policy.budget import Budget, Price, spent_of
@@ -76,6 +78,21 @@ from agentrail.testing.scenario_words import scenario_name
 from tests.core import worlds
 
 T = TypeVar("T")
+
+_OF_PEOPLE: Final = (Prompt, Steer, Approve, Reject, Respond)
+_name_of: Final = cache(lambda kind: scenario_name(SIGNAL_KINDS[kind]))
+
+FEW: Final = 10
+"""How many lives `make test` draws for a property; the rest says little more of one change, and `make check` draws all."""
+
+
+def lives(count: int) -> list[Any]:
+    """The seeds of a property that is held in so many lives, for `parametrize`."""
+    return [
+        seed if seed < FEW else pytest.param(seed, marks=pytest.mark.check, id=str(seed))
+        for seed in range(count)
+    ]
+
 
 TASK: Final = ToolSpec(
     name="task",
@@ -265,19 +282,24 @@ class _Draw:
     def signal(self, state: SessionState, *, is_young: bool) -> Signal:
         """Draw a signal: mostly one that means something in this state."""
         self._now_ms += self.among((0, 1, 7, 500, 20_000))
-        every = [*worlds.everything(state, self._numbers), *self._more(state)]
+        left_out: tuple[type, ...] = ()
         if not self._has_host:
-            every = [one for one in every if not isinstance(one, HostJudged | HostTold)]
+            left_out += (HostJudged, HostTold)
         if not state.data.config.gathers_context:
-            every = [one for one in every if not isinstance(one, ContextGathered)]
+            left_out += (ContextGathered,)
         if not self._is_new:  # the lives of the file were drawn before there were these, or a host
-            every = [one for one in every if not isinstance(one, _LATER)]
+            left_out += _LATER
         if is_young:  # not to be lost to an early end
-            every = [one for one in every if not isinstance(one, StopSession | Parked)]
+            left_out += (StopSession, Parked)
+        every = [
+            one
+            for one in (*worlds.everything(state, self._numbers), *self._more(state))
+            if not isinstance(one, left_out)
+        ]
         outcomes = [one for one in every if isinstance(one, EffectOutcome) and not _is_late(one)]
-        people = [one for one in every if isinstance(one, Prompt | Steer | Approve | Reject | Respond)]
+        people = [one for one in every if isinstance(one, _OF_PEOPLE)]
         if not state.data.interactions:
-            people = [one for one in people if isinstance(one, Prompt | Steer)]
+            people = [one for one in people if isinstance(one, (Prompt, Steer))]
         kind_of_day = self._random.random()
         pool = (
             every
@@ -286,9 +308,8 @@ class _Draw:
             if kind_of_day < _PEOPLE or not outcomes
             else outcomes
         )
-        kinds = sorted({scenario_name(SIGNAL_KINDS[type(one)]) for one in pool})
-        kind = self.among(kinds)
-        chosen: Signal = self.among([one for one in pool if scenario_name(SIGNAL_KINDS[type(one)]) == kind])
+        kind = self.among(sorted({_name_of(type(one)) for one in pool}))
+        chosen: Signal = self.among([one for one in pool if _name_of(type(one)) == kind])
         if isinstance(chosen, PluginRequestFinished):
             chosen = msgspec.structs.replace(chosen, result=self._result(chosen.effect_id))
         return msgspec.structs.replace(chosen, at_ms=self._now_ms)

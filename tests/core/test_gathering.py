@@ -25,7 +25,7 @@ from agentrail.core.session.state_codec import decode_session, encode_session
 from agentrail.events import RequestStart
 from agentrail.messages import AssistantMessage, PromptRef, Text, TokenUsage
 from agentrail.testing.promises import PROMISES
-from tests.core.drawn_lives import steps
+from tests.core.drawn_lives import lives, steps
 from tests.core.outside import OpenFromOutside
 from tests.core.worlds import SMALL, completed, new_session, reachable, run, walk
 
@@ -45,7 +45,7 @@ def test_each_promise_holds_where_context_is_gathered():
     assert waiting > 30
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", lives(30))
 def test_exactly_the_open_ids_have_an_owner(seed):
     """Random lives with plugins, budgets, compactions and crashes: counted from outside, what is open is what the state says."""
     outside: OpenFromOutside | None = None

@@ -49,7 +49,7 @@ from agentrail.errors import ErrorInfo, InternalError
 from agentrail.events import AbortReceipt, SignalQuarantined
 from agentrail.messages import CallId, PromptRef, Text, ToolCall
 from agentrail.plugins import ContentPolicy
-from tests.core.drawn_lives import steps
+from tests.core.drawn_lives import lives, steps
 from tests.core.outside import OpenFromOutside
 from tests.core.worlds import agents_session, completed, config, new_session, run, small_world
 
@@ -58,7 +58,7 @@ SIGNALS = 80
 PROMPT = Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=(Text(text="go"),))
 
 
-@pytest.mark.parametrize("seed", range(LIVES))
+@pytest.mark.parametrize("seed", lives(LIVES))
 def test_exactly_the_open_ids_have_an_owner(seed):
     """What was asked for, less what has ended, was cancelled or given up: counted from outside, it is what the state says."""
     outside: OpenFromOutside | None = None

@@ -134,12 +134,12 @@ def test_a_question_whose_words_changed_behind_its_approval_is_not_put():
     step = drafted(with_open(new_session()))
     answered = batch.put_to_people(step, asking(bound_to="another hash"))
     assert answered.result is not None
-    assert answered.result.text == batch.CHANGED
+    assert answered.result.text == batch.ARGUMENTS_CHANGED
     spawn = read_call("c1", "spawn_agent", '{"agent": "scout", "task": "Look."}')
     ours = CallState(
         call=spawn, spec=AGENT_TOOLS[0], arguments=spawn.arguments or {}, stage="waiting", bound_to="x"
     )
-    assert batch._answer_ourselves(step, ours).result.text == batch.CHANGED  # noqa: SLF001 - its own door
+    assert batch._answer_ourselves(step, ours).result.text == batch.ARGUMENTS_CHANGED  # noqa: SLF001 - its own door
     assert batch._begin(step, asking()).stage == "asking"  # noqa: SLF001 - as above
 
 

@@ -22,7 +22,7 @@ from agentrail.core.session import batch, compaction, loops, machine
 from agentrail.core.session.budget import count_history, count_tokens, fixed_of
 from agentrail.core.session.legality import LEGALITY
 from agentrail.core.session.projection import request_of
-from agentrail.core.session.state import Draft, Phase, SessionData
+from agentrail.core.session.state import Phase, SessionData, StepDraft
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.values.toolbox import read_call
@@ -32,14 +32,14 @@ from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from agentrail.testing.promises.seen import comparable
 from property_tests.vandal import everything_in
 from tests.core import engine_oracle
-from tests.core.drawn_lives import steps
+from tests.core.drawn_lives import lives, steps
 from tests.core.worlds import TOOLS, completed, config, new_session, run, small_world, walk
 
 LIVES = 40
 SIGNALS = 50
 
 
-@pytest.mark.parametrize("seed", range(LIVES))
+@pytest.mark.parametrize("seed", lives(LIVES))
 def test_a_step_comes_out_in_the_order_of_gen_statem(seed):
     """Replayed in front of what was queued, then the next prompt or the end: state, effects and what is put off are the same."""
     engine = None
@@ -56,7 +56,7 @@ def test_a_step_comes_out_in_the_order_of_gen_statem(seed):
         assert state.ended == (engine.stopped is not None)
 
 
-@pytest.mark.parametrize("seed", range(LIVES))
+@pytest.mark.parametrize("seed", lives(LIVES))
 def test_a_step_ends_where_the_table_says_that_it_may(seed):
     """With all that follows in it: what plugins want, what was postponed, the next prompt."""
     before = None
@@ -126,8 +126,8 @@ def test_a_draft_has_the_fields_of_what_it_becomes():
     data = run([SessionBegan(at_ms=0)]).data
     step = StepContext(data, 1)
     draft = step.data
-    assert isinstance(draft, Draft)
-    assert Draft.__struct_fields__ == SessionData.__struct_fields__
+    assert isinstance(draft, StepDraft)
+    assert StepDraft.__struct_fields__ == SessionData.__struct_fields__
     assert step.close() == data
     with pytest.raises(AttributeError):
         draft.quque = ()
@@ -147,7 +147,7 @@ def test_a_draft_is_gone_when_its_step_is_over():
     assert data.minted == 7
 
 
-@pytest.mark.parametrize("seed", range(LIVES))
+@pytest.mark.parametrize("seed", lives(LIVES))
 def test_no_draft_leaves_its_step(seed):
     """Neither in the state nor in an effect, and no plugin is shown one: not as event, not as context."""
     shown = []
@@ -159,8 +159,8 @@ def test_no_draft_leaves_its_step(seed):
     for _, state, effects in steps(20_000 + seed, SIGNALS, ask=watch):
         handed = [state.data, state.postponed, *effects, *shown]
         # What a session knows is its own, open to writing or not.
-        assert not [one for one in everything_in(handed[1:]) if isinstance(one, Draft | SessionData)]
-        assert not [one for one in everything_in(handed[:1]) if isinstance(one, Draft)]
+        assert not [one for one in everything_in(handed[1:]) if isinstance(one, StepDraft | SessionData)]
+        assert not [one for one in everything_in(handed[:1]) if isinstance(one, StepDraft)]
         shown.clear()
 
 

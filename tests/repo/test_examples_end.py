@@ -41,6 +41,10 @@ ASKS: Final = re.compile(
 FRAMEWORKS: Final = re.compile(r"^from (fastapi|starlette|hypercorn)\b", re.MULTILINE)
 PROGRAM: Final = re.compile(r"\A(async )?with (.|\n)*\bsession\.(ask|run|stream|subscribe)\(")
 IN_A_DOCSTRING: Final = re.compile(r"(?:^ {4}.*\n|^\n)+", re.MULTILINE)
+# What a program has, and hardly any module: each worker looks through all of them before its first test.
+PERHAPS: Final = re.compile(
+    r"^ {4,}(async )?with (.|\n)*\bsession\.(ask|run|stream|subscribe)\(", re.MULTILINE
+)
 
 BOUND_SECONDS: Final = 4 * 3600
 """Of virtual time: a silent model is given up in minutes, also when it is asked again and again."""
@@ -213,7 +217,10 @@ def run_in_thread(function: Callable[[], object]) -> None:
 def docstrings() -> Iterator[tuple[str, str]]:
     """Programs in what is said of modules, classes and functions: where they stand, and their text."""
     for path in sorted((ROOT / "agentrail").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        if not PERHAPS.search(text):
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 for found in IN_A_DOCSTRING.finditer(f"{ast.get_docstring(node) or ''}\n"):
                     code = textwrap.dedent(found[0]).strip()

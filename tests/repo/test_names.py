@@ -1,6 +1,7 @@
 """One name, one meaning: a public name that two modules define is on the list of those that mean the same in each."""
 
 import ast
+import functools
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,15 +53,18 @@ def modules_of_public_names(package: Path) -> dict[str, list[str]]:
     return found
 
 
+named = functools.cache(lambda: modules_of_public_names(PACKAGE))
+
+
 def test_no_public_name_has_two_meanings():
     """Each is defined once, but for those on the list (16.6)."""
-    found = {name: where for name, where in modules_of_public_names(PACKAGE).items() if len(where) > 1}
+    found = {name: where for name, where in named().items() if len(where) > 1}
     assert {name: found[name] for name in found.keys() - ONE_MEANING.keys()} == {}
 
 
 def test_the_list_of_names_only_shrinks():
     """A name that is defined once is not on it."""
-    found = modules_of_public_names(PACKAGE)
+    found = named()
     assert sorted(name for name in ONE_MEANING if len(found[name]) < 2) == []
 
 

@@ -66,13 +66,18 @@ QUEUES: Final = {
 
 def queues_in(source: str) -> list[str]:
     """The names that a queue is given in some source; an empty one where it is given none."""
+    if not any(
+        maker in source for maker in MAKERS
+    ):  # most have none, and to look through all of them takes seconds
+        return []
     found = []
-    for node in ast.walk(ast.parse(source)):
+    nodes = list(ast.walk(ast.parse(source)))
+    for node in nodes:
         value = getattr(node, "value", None)
         if isinstance(node, ast.Assign | ast.AnnAssign) and _makes_queue(value):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
             found.append(target.attr if isinstance(target, ast.Attribute) else ast.unparse(target))
-    made = sum(_makes_queue(node) for node in ast.walk(ast.parse(source)))
+    made = sum(map(_makes_queue, nodes))
     return [*found, *[""] * (made - len(found))]
 
 
@@ -151,7 +156,7 @@ def test_nothing_but_its_actor_writes_a_session():
 
 
 def _takes(source: str, module: str, name: str) -> bool:
-    return any(
+    return module in source and any(
         isinstance(node, ast.ImportFrom)
         and node.module == module
         and any(one.name == name for one in node.names)

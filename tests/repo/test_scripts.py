@@ -1,5 +1,6 @@
 """The scripts that look at the source see what they say they see."""
 
+import functools
 import tomllib
 
 import pytest
@@ -12,6 +13,8 @@ from scripts.verify_types import unsaid
 # A ceiling that only falls. Each of them stands at an actor's edge, where a crash becomes an exit reason; plain functions
 # of others are called through `otp.edges.contain`, which has one for all of them.
 MAX_SWALLOWING_EXCEPTS = 2
+
+surveyed = functools.cache(lambda: survey(PACKAGE))
 
 MODULE = """\
 def short():
@@ -52,7 +55,7 @@ def test_the_survey_finds_the_long_and_the_swallowing(tmp_path):
 
 def test_nothing_in_the_package_is_too_long():
     """No function passes 70 lines and no file 700, but for the tables; and each of those still needs to be named."""
-    assert list(too_long(survey(PACKAGE))) == []
+    assert list(too_long(surveyed())) == []
 
 
 def test_what_is_too_long_is_named():
@@ -75,7 +78,7 @@ def test_what_is_too_long_is_named():
 
 def test_broad_excepts_only_become_fewer():
     """No commit adds a broad `except` that does not raise: lower the ceiling when one goes (BLE001 wants a reason)."""
-    swallowing = survey(PACKAGE).swallowing
+    swallowing = surveyed().swallowing
     assert len(swallowing) <= MAX_SWALLOWING_EXCEPTS, swallowing
 
 

@@ -49,7 +49,7 @@ def pages() -> Iterator[Path]:
 
 def names_in(page: str, text: str) -> Iterator[str]:
     """The names of a text: those of code, and what stands in backticks. A sentence may begin with "Work"."""
-    if page.endswith(".py"):
+    if page.endswith(".py") and not OLD_NAMES.isdisjoint(re.findall(r"\w+", text)):  # else no token is one
         yield from (
             one.string
             for one in tokenize.generate_tokens(io.StringIO(text).readline)

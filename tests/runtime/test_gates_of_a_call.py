@@ -5,7 +5,7 @@ import trio
 
 from agentrail.abc import Ok
 from agentrail.core.protocol.effects import RunTool
-from agentrail.core.session.batch import CHANGED
+from agentrail.core.session.batch import ARGUMENTS_CHANGED
 from agentrail.events import (
     AgentEnd,
     ApprovalRequired,
@@ -161,7 +161,7 @@ async def test_a_call_stops_where_its_arguments_are_compared(supervisor, monkeyp
         await session.prompt("Hi")
         seen = await until(events, AgentEnd)
     (result,) = (await session.messages())[2].results
-    assert (result.text, result.is_error, record.calls) == (CHANGED, True, [])
+    assert (result.text, result.is_error, record.calls) == (ARGUMENTS_CHANGED, True, [])
     assert kinds(event for event in seen if isinstance(event, OF_THE_CALL)) == [
         "ToolExecutionStart",
         "ToolExecutionEnd",

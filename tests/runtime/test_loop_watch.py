@@ -50,6 +50,20 @@ async def test_one_who_waited_for_something_is_told_from_one_who_computed():
     assert any(one.seconds >= 0.3 > 2 * one.cpu_seconds for one in held)
 
 
+async def test_what_others_computed_before_is_not_counted():
+    """Of many short steps before one that waits, no more than two milliseconds, although none of them was looked at for itself."""
+    held: list[SlowStep] = []
+    never = threading.Event()
+    with watch_loop(held.append, seconds=0.1):
+        for _ in range(400):
+            hold_for(0.0005)
+            await trio.lowlevel.checkpoint()
+        never.wait(0.3)
+        await trio.lowlevel.checkpoint()
+    (one,) = [one for one in held if one.seconds >= 0.3]
+    assert one.cpu_seconds < 0.05
+
+
 async def test_what_nobody_saw_is_said_to_be_unknown():
     """Without the thread that looks nobody knows where, and the words say so."""
     held: list[SlowStep] = []

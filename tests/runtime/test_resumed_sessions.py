@@ -6,10 +6,12 @@ import trio
 
 from agentrail.abc import Done, Ok
 from agentrail.abc.store import Filters
+from agentrail.core.journal.bodies import decode_drifted
 from agentrail.errors import (
     AgentrailError,
     AlreadyStarted,
     HeldBy,
+    JournalDrifted,
     OptionError,
     SessionDown,
     SessionNotFound,
@@ -20,18 +22,20 @@ from agentrail.events import (
     AgentEnd,
     ApprovalRequired,
     ApprovalResolved,
+    EventsLost,
     SessionParked,
     SessionRecovered,
     ToolExecutionEnd,
 )
 from agentrail.plugins.human_approval import HumanApproval
+from agentrail.runtime import resuming, reviving
 from agentrail.runtime.options import SessionOptions
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.expectations import check_history
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
-from agentrail.testing.plugins import PuppetPlugin
+from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
@@ -571,3 +575,173 @@ async def test_a_session_that_is_cut_leaves_no_snapshot():
         session = await supervisor.resume_session("s-1", model=saying("done"), tools=[hang])
         assert await session.collect_reply() == "done"
         assert await results(session) == [UNKNOWN]
+
+
+# --- newer code
+
+
+def publishing(*hooks):
+    """A plugin that publishes one event on each of these hooks; its newer code does so on one more."""
+    return PuppetPlugin(
+        tuple(PuppetRule(hook=hook, tool=None, action="emit", text="seen") for hook in hooks), name="talk"
+    )
+
+
+OLDER, NEWER = ("BeforePrompt",), ("BeforePrompt", "AfterTurn")
+
+
+async def lived(inner, *, model=None, tools=()):
+    """Let a session live and be killed with the older code; say its last number, and what it had said."""
+    async with Process(inner) as supervisor:
+        session = await supervisor.start_session(
+            model=model or saying("a"), plugins=[publishing(*OLDER)], tools=tools, session_id="s-1"
+        )
+        if model is None:
+            await session.ask("Hi")
+        else:
+            await session.prompt("Hi")
+            await tools[0].started.wait()
+        return (await session.status()).last_seq, await session.messages()
+
+
+@pytest.mark.journal(16)
+async def test_newer_code_that_publishes_more_is_recorded_as_drift_and_the_session_works():
+    """The number goes on from the larger one, readers behind it are told what they lost, and the next owner finds nothing new."""
+    inner = fresh()
+    last, said = await lived(inner)
+    async with no_orphans(), open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("b"), plugins=[publishing(*NEWER)])
+        async with session.subscribe(after=last) as events:
+            (lost,) = await until(events, EventsLost)
+            assert (lost.from_seq, lost.to_seq) == (last + 1, last + 1)
+            assert events.snapshot.status.last_seq >= lost.to_seq
+            assert await session.ask("Again") == "b"
+            seen = await until(events, AgentEnd)
+        assert isinstance(seen[0], SessionRecovered)
+        numbers = [event.meta.seq for event in seen if not event.meta.ephemeral]
+        assert numbers == list(range(last + 2, last + 2 + len(numbers)))
+        whole = await session.messages()
+        assert whole[: len(said)] == said
+    records = inner.read("", "s-1")
+    taken = next(one for one in records if one.kind == "taken")
+    drifted = records[taken.seq]
+    assert [one.kind for one in records].count("drifted") == 1
+    assert drifted.kind == "drifted"
+    body = decode_drifted(drifted.body)
+    assert (body.events, drifted.events) == (last + 1, last + 1)
+    differs = records[body.first - 1]
+    assert f"record {differs.seq} ({differs.kind}): does was" in body.what
+    assert body.engine
+
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("c"), plugins=[publishing(*NEWER)])
+        assert await session.messages() == whole
+        assert await session.ask("Once more") == "c"
+    assert [one.kind for one in inner.read("", "s-1")].count("drifted") == 1
+
+
+@pytest.mark.journal(16)
+@pytest.mark.parametrize("is_immediate", [False, True])
+async def test_an_idle_session_that_drifted_leaves_a_snapshot_at_once(is_immediate):
+    """However short its tail is, it has one behind what says so, or behind its recovery."""
+    inner = fresh()
+    await lived(inner)
+    opened = open_kept(inner) if is_immediate else open_again(inner)
+    async with opened as supervisor:
+        await supervisor.resume_session("s-1", model=saying("b"), plugins=[publishing(*NEWER)])
+        await eventually(lambda: bool(inner.snapshots("", "s-1")))
+        (snapshot,) = inner.snapshots("", "s-1")
+        assert inner.read("", "s-1")[snapshot.seq - 1].kind in ("drifted", "recovered")
+
+
+async def test_a_session_that_drifted_at_work_goes_on_with_it_and_has_its_snapshot_when_it_rests():
+    """Its tool is decided as any other; the snapshot comes behind that."""
+    inner = fresh()
+    hang = HangingTool(effect_class="pure")
+    await lived(inner, model=ScriptedModel([wants("hang")]), tools=[hang])
+    again = HangingTool(effect_class="pure")
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session(
+            "s-1", model=saying("b"), plugins=[publishing("BeforePrompt", "BeforeTool")], tools=[again]
+        )
+        await again.started.wait()
+        assert [one.kind for one in inner.read("", "s-1")].count("drifted") == 1
+        assert inner.snapshots("", "s-1") == ()
+        await session.abort()
+        await eventually(lambda: bool(inner.snapshots("", "s-1")))
+
+
+async def test_a_drift_that_was_recorded_long_ago_stays_known(monkeypatch):
+    """Also where what came before it is no longer among the records whose events are at hand, and no snapshot can be read."""
+    inner = fresh()
+    await lived(inner)
+    monkeypatch.setattr(reviving, "REPLAYED_RECORDS", 20)
+    turns = 20
+    async with Process(inner) as supervisor:
+        session = await supervisor.resume_session(
+            "s-1", model=saying(*("x" for _ in range(turns))), plugins=[publishing(*NEWER)]
+        )
+        for _ in range(turns):
+            await session.ask("Hi")
+        whole, last = await session.messages(), (await session.status()).last_seq
+    for snapshot in inner.snapshots("", "s-1"):
+        inner.put_snapshot(msgspec.structs.replace(snapshot, state=b"{}"))
+    assert len(inner.read("", "s-1")) > 2 * reviving.REPLAYED_RECORDS
+    async with open_again(inner, on_drift="refuse") as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("c"), plugins=[publishing(*NEWER)])
+        assert await session.messages() == whole
+        async with session.subscribe(after=last) as events:
+            assert (await until(events, SessionRecovered))[0].meta.seq == last + 1
+
+
+@pytest.mark.journal(16)
+async def test_a_drift_that_is_refused_leaves_that_session_alone_and_says_which_record():
+    """Others live; with the older code, or where it may go on, it is back."""
+    inner = fresh()
+    await lived(inner)
+    async with open_again(inner) as supervisor:
+        await supervisor.start_session(model=saying("a"), session_id="s-2")
+    before = inner.read("", "s-1")
+
+    def give(_opening):
+        return {"model": saying("b"), "plugins": [publishing(*NEWER)]}
+
+    async with no_orphans(), open_again(inner, on_drift="refuse", revive=give) as supervisor:
+        with pytest.raises(JournalDrifted, match=r"record \d+ \(.*\): does was .*on_drift='go_on'") as caught:
+            await supervisor.resume_session("s-1")
+        assert caught.value.session_id == "s-1"
+        assert 1 < caught.value.seq <= len(before)
+        (failed,) = await supervisor.resume_all("all")
+        assert (failed.session_id, type(failed.error)) == ("s-1", JournalDrifted)
+        assert [one.session_id for one in supervisor.sessions()] == ["s-2"]
+        assert inner.read("", "s-1") == before
+        session = await supervisor.resume_session("s-1", model=saying("c"), plugins=[publishing(*OLDER)])
+        assert await session.ask("Again") == "c"
+
+
+async def test_all_of_a_tree_comes_back_however_many_pages_it_fills(monkeypatch):
+    """A page that is full is not the end."""
+    monkeypatch.setattr(resuming, "_PAGE", 1)
+    inner = fresh()
+    hang = HangingTool(effect_class="pure")
+    async with Process(inner) as supervisor:
+        model = ScriptedModel([wants_task(), wants("hang")])
+        session = await supervisor.start_session(model=model, tools=[TaskTool(), hang], session_id="s-1")
+        await session.prompt("Hi")
+        await hang.started.wait()
+    (child,) = [one.session for one in inner.find(Filters(root="s-1")) if one.parent]
+    read = []
+    store = FaultyStore(inner)
+
+    def revive(*args):
+        if "take" not in store.calls:
+            read.append(args[1].session)
+        return reviving.revive(*args)
+
+    monkeypatch.setattr(resuming, "revive", revive)
+    async with open_kept(store) as supervisor:
+        tools = [TaskTool(), RecordingTool(name="hang", effect_class="pure")]
+        model = ScriptedModel([says("from the child"), says("done")])
+        session = await supervisor.resume_session("s-1", model=model, tools=tools)
+        assert await session.collect_reply() == "done"
+    assert sorted(read) == sorted(["s-1", child])

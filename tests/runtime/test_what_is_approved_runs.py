@@ -6,7 +6,7 @@ import pytest
 import trio
 
 import agentrail
-from agentrail.core.session.batch import CHANGED
+from agentrail.core.session.batch import ARGUMENTS_CHANGED
 from agentrail.events import ApprovalRequired, ToolExecutionEnd
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -40,7 +40,7 @@ async def test_a_call_whose_arguments_changed_after_they_were_shown_never_runs(h
                 await session.approve(asked.id, kind=how)
                 ended = (await until(events, ToolExecutionEnd))[-1]
             assert ended.result.is_error
-            assert ended.result.text == CHANGED
+            assert ended.result.text == ARGUMENTS_CHANGED
             assert shell.calls == []
             assert await session.ask("what now?") == "done"
 
@@ -59,7 +59,7 @@ async def test_a_sub_agent_is_not_sent_to_do_something_else_than_was_shown():
                 dict.__setitem__(asked.arguments, "description", "Delete the files.")
                 await session.approve(asked.id)
                 ended = (await until(events, ToolExecutionEnd))[-1]
-            assert (ended.result.text, ended.result.is_error) == (CHANGED, True)
+            assert (ended.result.text, ended.result.is_error) == (ARGUMENTS_CHANGED, True)
             assert len(supervisor.sessions()) == 1
 
 

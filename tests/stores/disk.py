@@ -14,6 +14,7 @@ class Disk(apsw.VFS):
     Attributes:
         name: For `SqliteStore(vfs=…)`.
         fail_sync: Asked with the name of a file at each sync, says whether that fails.
+        fail_read: Asked with the name of a file at each read, says whether that fails.
         is_full: Whether nothing more can be written.
         is_quick: Whether a sync does nothing: for tests of which none asks what a power cut leaves.
         used: What each open file was used for, by the number of its handle: `sync`, `write`.
@@ -24,6 +25,7 @@ class Disk(apsw.VFS):
     def __init__(self, *, is_quick=False):
         self.name = f"disk-{next(NUMBERS)}"
         self.fail_sync = lambda name: False
+        self.fail_read = lambda name: False
         self.is_full = False
         self.is_quick = is_quick
         self.used = []
@@ -57,6 +59,13 @@ class DiskFile(apsw.VFSFile):
         if not self.disk.is_quick:
             super().xSync(flags)
             self.disk.durable[self.name] = Path(self.path).read_bytes()
+
+    def xRead(self, amount, offset):  # noqa: N802 - SQLite's name
+        """Read, or fail to."""
+        if self.disk.fail_read(self.name):
+            message = "the read failed"
+            raise apsw.IOError(message)
+        return super().xRead(amount, offset)
 
     def xWrite(self, data, offset):  # noqa: N802 - SQLite's name
         """Write, unless it is full."""

@@ -8,6 +8,8 @@ import pytest
 
 from scripts.crash_account import (
     Account,
+    Asked,
+    Asks,
     Dropped,
     Drops,
     Durable,
@@ -15,6 +17,7 @@ from scripts.crash_account import (
     Found,
     Lost,
     Ran,
+    Remembers,
     Takes,
     Took,
     Tries,
@@ -36,6 +39,24 @@ def test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed():
     assert code == 0, said
     assert "nothing was lost" in said
     assert " 0 acknowledged" not in said.splitlines()[-1]
+
+
+@pytest.mark.check
+def test_no_prompt_with_a_receipt_is_lost_when_its_process_is_killed():
+    """Whole sessions, thirty times: each is there once, each call has one result, and what is `once` ran once."""
+    code, said = run_loop("--sessions", "--rounds", "30", "--seconds", "25", "--delay", "0.3")
+    assert code == 0, said
+    assert "nothing was lost" in said
+    assert " 0 acknowledged" not in said.splitlines()[-1]
+
+
+@pytest.mark.check
+def test_sessions_on_a_store_that_does_not_keep_its_word_are_found_out():
+    """A receipt came for what the store had not written."""
+    code, said = run_loop(
+        "--sessions", "--rounds", "60", "--delay", "0.3", "--store", "tests.stores.lying:open_late_promise"
+    )
+    assert code == 1, said
 
 
 @pytest.mark.check
@@ -141,6 +162,26 @@ def test_an_epoch_never_falls_from_one_process_to_the_next():
     known.check([found(*HERE, line(4, 2), takers={4: "n"})])
     with pytest.raises(Lost, match="or below 2"):
         known.check([found(*HERE)])
+
+
+@pytest.mark.parametrize(
+    ("remembered", "fault"),
+    [
+        ({"s": ()}, "have a receipt and are not there: p1"),
+        ({"s": ("p1", "p1")}, "more than once: p1"),
+        ({"s": ("p1",), "t": ("p1",)}, "more than once: p1"),
+        ({"s": ("p1", "p3")}, "never given: p3"),
+        ({"t": ("p1",)}, "has prompts of another: p1"),
+    ],
+)
+def test_prompts_are_there_once_and_where_they_belong(remembered, fault):
+    """What has a receipt is there, what has none may be, and nothing else is."""
+    frames = (Asks("s", "p1"), Asked("s", "p1"), Asks("s", "p2"))
+    for texts in (("p1",), ("p1", "p2")):
+        account(*frames, Remembers("s", texts)).check_conversations()
+    known = account(*frames, *(Remembers(name, texts) for name, texts in remembered.items()))
+    with pytest.raises(Lost, match=fault):
+        known.check_conversations()
 
 
 def test_a_tool_that_is_once_runs_once():

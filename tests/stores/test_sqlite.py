@@ -9,7 +9,7 @@ import pytest
 from agentrail import outside
 from agentrail.abc.store import Filters, Node, Standing
 from agentrail.core.journal.record import first_broken
-from agentrail.errors import Fenced, HeldBy, OptionError, StoreUnavailable
+from agentrail.errors import AlreadyExists, Fenced, HeldBy, OptionError, StoreUnavailable
 from agentrail.stores import sqlite
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.seeded import SeededMachine
@@ -135,6 +135,7 @@ def test_a_refused_session_does_not_hinder_others(store):
     assert [tail(store, name).seq for name in ("new", "again", "old", "half")] == [2, 2, 2, 3]
 
 
+@pytest.mark.at(149)
 def test_what_a_frozen_node_repeats_is_refused(store):
     """Its record was durable, it froze before it heard so, and another took the session: told "fine" it would run the tool."""
     store.create(opening())
@@ -149,6 +150,7 @@ def test_what_a_frozen_node_repeats_is_refused(store):
     assert [record.kind for record in store.read("", "s")] == ["opened", "prompt", "taken"]
 
 
+@pytest.mark.at(100)
 def test_other_records_of_the_same_epoch_are_refused(store):
     """Two writers of one epoch: the second meets a number that is taken."""
     store.create(opening())
@@ -157,6 +159,25 @@ def test_other_records_of_the_same_epoch_are_refused(store):
     (fenced,) = store.append([following(before, "a", "other", "c")[0]])
     assert isinstance(fenced, Fenced)
     assert [record.body for record in store.read("", "s", 1)] == [b"a", b"b"]
+
+
+def test_another_opening_of_the_same_id_is_refused(store):
+    """Longer, with other records, of another node, or below another; what was trimmed away is not compared."""
+    store.create(opening(more=["a"]))
+    store.create(opening(more=["a"]))
+    others = [
+        opening(more=["a", "b"]),
+        opening(more=["b"]),
+        opening(more=["a"], node="n2"),
+        opening(parent="p"),
+    ]
+    for other in others:
+        with pytest.raises(AlreadyExists, match="resume_session"):
+            store.create(other)
+    store.append([following(tail(store), "b", "c")[0]])
+    store.put_snapshot(snapshot_of(store.read("", "s")[3]))
+    assert store.trim("", "s", 4) == 3
+    store.create(opening(more=["a"]))
 
 
 def test_records_with_gaps_are_a_fault_of_the_one_who_made_them(store):
@@ -182,6 +203,7 @@ def test_a_standing_is_written_where_it_changed(store):
     assert store.get("", "s").standing == Standing(has_ended=True)
 
 
+@pytest.mark.at(141)
 def test_a_node_of_a_dead_process_blocks_nothing(open_store):
     """The lock ends with the process that has it, so when it is ours no other node lives, whatever its row says."""
     first = open_store()

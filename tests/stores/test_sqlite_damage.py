@@ -1,10 +1,10 @@
 """A damaged `SqliteStore`: no byte of it, flipped or missing, gives a record that nobody wrote; what can be read is saved, and told."""
 
+import hashlib
 import random
 import shutil
 from contextlib import closing
 from itertools import pairwise
-from pathlib import Path
 
 import apsw
 import pytest
@@ -23,7 +23,7 @@ DISK = Disk(is_quick=True)
 PAGE = 4096
 SESSIONS = ("alpha", "beta", "gamma")
 BLOB = b"b" * 5000
-DIGEST = "2c2e8bc16f4dbb39a86bd1fe3d0bbd0b5bb3b5a7d4c5b50cb2d4a1eb4aa8bb2c"
+DIGEST = hashlib.sha256(BLOB).hexdigest()
 
 
 def open_at(path, **options):
@@ -135,6 +135,7 @@ def sampled(size):
     return [*range(100), *rest]
 
 
+@pytest.mark.at(142)
 def test_a_flipped_bit_is_told_or_changes_nothing(golden, written, tmp_path):
     """At each byte of the header and at some of each page: no record that nobody wrote, and no loss in silence."""
     said = {}
@@ -157,6 +158,7 @@ def test_every_flipped_byte_is_told_or_changes_nothing(golden, written, tmp_path
         assert not verdict.startswith("unusable"), place
 
 
+@pytest.mark.at(142)
 def test_a_file_that_was_cut_off_is_told(golden, written, tmp_path):
     """At each page, and in the middle of some: what is left is saved, and what is lost is told."""
     size = golden.stat().st_size
@@ -432,11 +434,54 @@ def test_names_of_what_is_set_aside_do_not_meet(tmp_path):
     assert sorted(names) == ["sessions.db.damaged-20260921T141320Z", "sessions.db.damaged-20260921T141320Z-2"]
 
 
-def test_blobs_that_are_not_what_they_were_are_told(tmp_path):
+def test_large_values_that_are_not_what_they_were_are_told(tmp_path):
     """And the others are kept."""
-    path = Path(tmp_path) / "sessions.db"
+    path = tmp_path / "sessions.db"
     write_golden(path)
+    with closing(open_at(path)) as store:
+        on, _ = following(
+            store.get("", "gamma").tail, "a", session="gamma", blobs={"no hash of it": b"x" * 900}
+        )
+        store.append([on])
     wreck(path, 1)
     with closing(open_at(path)) as store:
-        assert store.salvaged.lost_blobs == 1  # its name is no hash of it
-        assert store.blob(DIGEST) is None
+        assert store.salvaged.lost_blobs == 1
+        assert store.blob("no hash of it") is None
+        assert store.blob(DIGEST) == BLOB
+
+
+def test_a_child_whose_root_is_lost_is_a_root(golden, tmp_path):
+    """Nothing could take it otherwise; what it had been is told."""
+    path = tmp_path / "sessions.db"
+    shutil.copy(golden, path)
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("DELETE FROM record WHERE session = 'alpha'")
+    with closing(open_at(path)) as store:
+        with pytest.raises(StoreUnavailable):
+            store.take("", "alpha", "n9", "start")
+        assert store.take("", "beta", "n9", "start").sessions[0].parent == ""
+        said = {
+            one.session: (one.last_good, one.last_known, one.is_rebuilt) for one in store.salvaged.sessions
+        }
+        assert said == {"alpha": (0, 9, False), "beta": (9, 9, True), "gamma": (10, 10, False)}
+        assert store.get("", "alpha") is None
+        assert store.salvaged.lost_snapshots == 1
+
+
+def test_a_session_of_another_kind_of_values_is_damage(golden, tmp_path):
+    """Found by who reads it, and salvaged by who writes."""
+    path = tmp_path / "sessions.db"
+    shutil.copy(golden, path)
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.pragma("writable_schema", "on")
+        lax = "replace(sql, 'waits_for INTEGER NOT NULL', 'waits_for INTEGER')"
+        connection.execute(f"UPDATE sqlite_schema SET sql = {lax} WHERE name = 'session'")  # noqa: S608 - above
+        connection.pragma("writable_schema", "reset")
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("UPDATE session SET waits_for = NULL WHERE session = 'gamma'")
+    with closing(open_at(path)) as store:
+        with pytest.raises(StoreUnavailable, match="session 'gamma' is not what was written"):
+            store.find()
+        store.release("n1", "", "alpha")
+        assert [one.is_rebuilt for one in store.salvaged.sessions] == [False, False, True]
+        assert len(store.read("", "gamma")) == 10

@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from agentrail.errors import NotAStore, StoreInUse, StoreTooNew, StoreUnavailable
+from agentrail.errors import NotAStore, OptionError, StoreInUse, StoreTooNew, StoreUnavailable
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_connections import check_sqlite
 from agentrail.stores.sqlite_files import WriteLock, file_system_of, lock_path, make_data_directory
@@ -153,6 +153,13 @@ def test_a_lock_that_says_nothing_yet_is_a_lock(path):
     SqliteStore(path).close()
 
 
+def test_a_lock_that_cannot_be_made_is_told(path):
+    """With what stands in its way."""
+    lock_path(path).mkdir()
+    with pytest.raises(StoreUnavailable, match=r"directory; .*--data-dir"):
+        SqliteStore(path)
+
+
 def test_through_a_link_it_is_the_same_store(path, tmp_path):
     """One file has one lock, whatever it is called."""
     (tmp_path / "link").symlink_to(path.parent)
@@ -268,6 +275,14 @@ def test_a_file_system_without_shared_memory_is_refused(path):
         SqliteStore(path, connect=connect)
 
 
+def test_a_file_system_of_sqlites_that_is_not_known_is_refused(path):
+    """Before the file is looked at: it is sound, whatever it cannot be opened through."""
+    SqliteStore(path).close()
+    with pytest.raises(OptionError, match="vfs is 'nowhere', and SQLite knows unix"):
+        SqliteStore(path, vfs="nowhere")
+    assert sorted(files_of(path.parent)) == ["sessions.db", "sessions.lock"]
+
+
 # --- what is no store
 
 
@@ -380,6 +395,18 @@ def test_a_migration_that_fails_changes_nothing(path):
         assert store.get("", "s").tail.seq == 2
     with closing(SqliteStore(path, schema=NEXT)) as store:
         assert store.get("", "s").tail.seq == 2
+
+
+def test_a_schema_without_a_way_touches_nothing(path):
+    """The mistake is ours, and the file is sound: it is not set aside."""
+    with closing(SqliteStore(path)) as store:
+        store.create(opening(more=["a"]))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no step leads from tables of version 1 to those of version 2"):
+            SqliteStore(path, schema=StoreSchema(version=2, tables=SCHEMA.tables))
+    with closing(SqliteStore(path)) as store:
+        assert store.get("", "s").tail.seq == 2
+    assert sorted(files_of(path.parent)) == ["sessions.db", "sessions.lock"]
 
 
 def test_the_clock_of_the_lock_is_the_stores(path):

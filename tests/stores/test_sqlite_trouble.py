@@ -204,6 +204,7 @@ def test_what_was_acknowledged_survives_a_power_cut(store, disk, path, tmp_path)
 # --- a full disk
 
 
+@pytest.mark.at(142)
 def test_on_a_full_disk_nothing_is_acknowledged_and_all_goes_on_when_there_is_room(store, disk):
     """`StoreUnavailable` says why; the same append again is fine, and readers read all the time."""
     one, behind = following(tail(store), "a", "b")
@@ -229,6 +230,45 @@ def test_a_store_is_not_made_on_a_full_disk(path, disk):
     disk.is_full = False
     with closing(SqliteStore(path, vfs=disk.name)) as store:
         store.create(opening())
+
+
+def use_again_and_again(store):
+    """Use it with new connections each time, which read again what they had read."""
+    for _ in range(30):
+        store.release("n9", "", "s")
+        store.get("", "s")
+        store._drop_writer()  # noqa: SLF001
+        store._readers.drop()  # noqa: SLF001
+
+
+def test_a_disk_that_cannot_be_read_now_is_no_damage(path):
+    """A sound file is not set aside because it could not be read once: not when it is opened, and not later."""
+    disk = Disk(is_quick=True)
+    with closing(SqliteStore(path, vfs=disk.name)) as store:
+        store.create(opening(more=["a"]))
+    for allowed in range(30):
+        left = [allowed]
+
+        def fail(name, left=left):
+            left[0] -= 1
+            return left[0] < 0
+
+        disk.fail_read = fail
+        try:
+            store = SqliteStore(path, vfs=disk.name)
+        except StoreUnavailable as error:
+            assert "could not be read or written" in str(error)  # noqa: PT017 - it need not come
+            continue
+        with closing(store):
+            with pytest.raises(StoreUnavailable, match="could not be read or written"):
+                use_again_and_again(store)
+            disk.fail_read = never
+            assert bodies(store) == ["a"]
+    disk.fail_read = never
+    with closing(SqliteStore(path, vfs=disk.name)) as store:
+        assert bodies(store) == ["a"]
+        assert store.salvaged is None
+    assert sorted(one.name for one in path.parent.iterdir()) == ["sessions.db", "sessions.lock"]
 
 
 # --- an outcome that is not known
@@ -321,7 +361,6 @@ def check_kept(found):
         assert one["tail"] <= max(one["tried"], 1) or one["tried"] == 0, one
 
 
-@pytest.mark.at(123)
 def test_killed_at_any_point_nothing_that_was_acknowledged_is_lost(tmp_path):
     """Before each write and each sync, from the making of the file to its close."""
     found = crashed("points", tmp_path, 300)

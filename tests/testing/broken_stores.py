@@ -429,6 +429,13 @@ class ReleasesForAnyNode(MemoryStore):
         super().release(found.node if found else node, scope, root)
 
 
+class ReleasesChildren(MemoryStore):
+    def release(self, node, scope, root):
+        super().release(node, scope, root)
+        if (found := self.get(scope, root)) is not None and found.node == node:
+            self._own(self._journals[scope, root], "")
+
+
 class TakesChildren(MemoryStore):
     def take(self, scope, root, *arguments, force=False):
         found = self.get(scope, root)
@@ -826,7 +833,7 @@ BROKEN = {
     of_owners.a_living_owner_keeps_its_tree: (HoldsNothing, HoldsForEver, HoldsFromItself),
     of_owners.a_beat_begins_the_lease_anew: (HearsOnce, HoldsForTheUnheard),
     of_owners.force_takes_from_the_living: (IgnoresForce,),
-    of_owners.a_tree_is_released_by_its_owner: (ReleasesForAnyNode, KnowsRootsOnly),
+    of_owners.a_tree_is_released_by_its_owner: (ReleasesForAnyNode, ReleasesChildren, KnowsRootsOnly),
     of_owners.only_roots_are_taken: (TakesChildren,),
     of_owners.an_old_owner_begins_no_child: (BeginsAnyChild,),
     of_owners.one_of_many_takes: (ForgetsEarlyOwners,),

@@ -13,9 +13,10 @@ from typing import Final, final
 
 import msgspec
 
-from agentrail.core.journal.bodies import ClosedBody, encode_body, encode_heard, opened_body
+from agentrail.core.journal.bodies import ClosedBody, DriftedBody, encode_body, encode_heard, opened_body
+from agentrail.core.journal.folding import Drift
 from agentrail.core.journal.outline import outline
-from agentrail.core.journal.record import CLOSED, HEARD, OPENED, Draft
+from agentrail.core.journal.record import CLOSED, DRIFTED, HEARD, OPENED, Draft
 from agentrail.core.protocol import signals
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.request import Chunk
@@ -162,6 +163,21 @@ def opened_draft(  # noqa: PLR0913 - what the record says
     """
     body = opened_body(state, engine=engine, origin=origin, parent=parent, forked_from=forked_from)
     return Draft(at_ms=at_ms, kind=OPENED, body=encode_body(body), events=state.data.seq)
+
+
+def drifted_draft(drift: Drift, *, at_ms: int, engine: str) -> Draft:
+    """Make the record that says of those before it that newer code made another history of them, which counts from here on.
+
+    Args:
+        drift: What was found.
+        at_ms: Now, on the clock of signals.
+        engine: The version of agentrail whose code counts.
+    """
+    body = DriftedBody(first=drift.first, what=str(drift)[:_MAX_WHAT], events=drift.events, engine=engine)
+    return Draft(at_ms=at_ms, kind=DRIFTED, body=encode_body(body), events=drift.events)
+
+
+_MAX_WHAT: Final = 2_000
 
 
 def closed_draft(reason: str, *, at_ms: int, events: int) -> Draft:

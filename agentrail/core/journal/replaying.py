@@ -36,8 +36,8 @@ from agentrail.core.stack.plugin import Context
 from agentrail.errors import OptionError
 
 
-class AskedPlugin(msgspec.Struct, frozen=True, gc=False):
-    """One question to a plugin, within one step.
+class HookAnswer(msgspec.Struct, frozen=True, gc=False):
+    """What a plugin answered to one question, within one step.
 
     Attributes:
         plugin: Its name.
@@ -64,7 +64,7 @@ class ReplayStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
     walked: Walked
-    asked: tuple[AskedPlugin, ...] = ()
+    asked: tuple[HookAnswer, ...] = ()
     caused_by: int | None = None
 
 
@@ -82,7 +82,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     seq: int
     kind: str
     what: str
-    asked: tuple[AskedPlugin, ...]
+    asked: tuple[HookAnswer, ...]
     diff: str
 
     def __str__(self) -> str:
@@ -166,7 +166,7 @@ def steps(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Iterator[
         yield ReplayStep(walked=walked, asked=watch.take(), caused_by=caused_by)
 
 
-def explain(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Iterator[str]:
+def explain_journal(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Iterator[str]:
     """Tell who caused what, in lines: each record, what had begun it, the plugins that were asked, and what came of it.
 
     No word of a conversation is in them.
@@ -243,7 +243,7 @@ _TIMED: Final = re.compile(r"^(?:set_timer|teardown) (\S+)", re.MULTILINE)
 def _begun_in(does: str) -> Iterator[EffectId]:
     """Name all that owes an outcome: what begins work, timers, and the timers that come with streams."""
     yield from map(EffectId, _TIMED.findall(does))
-    for effect_id in effects_named(does):
+    for effect_id in sorted(effects_named(does)):
         yield effect_id
         if effect_id.startswith("r"):
             yield stall_timer_of(effect_id)
@@ -257,22 +257,22 @@ class _Watch:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._asked: list[AskedPlugin] = []
+        self._asked: list[HookAnswer] = []
 
     def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
         hook = type(event).__name__
         try:
             answer = self._ask(member, event, state, ctx)
         except BaseException as error:
-            self._asked.append(AskedPlugin(member.name, hook, type(error).__name__))
+            self._asked.append(HookAnswer(member.name, hook, type(error).__name__))
             raise
-        self._asked.append(AskedPlugin(member.name, hook, type(answer).__name__))
+        self._asked.append(HookAnswer(member.name, hook, type(answer).__name__))
         return answer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ask, name)  # `find` and `call`, where there are any
 
-    def take(self) -> tuple[AskedPlugin, ...]:
+    def take(self) -> tuple[HookAnswer, ...]:
         """Give what was asked since the last time."""
         asked = tuple(self._asked)
         self._asked.clear()

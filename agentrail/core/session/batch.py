@@ -62,7 +62,7 @@ GOES_ON_BY_ITSELF: Final[tuple[Stage, ...]] = (
 """The stages in which a call needs no person."""
 
 STOPPED: Final = "[Stopped: aborted by the user]"
-CHANGED: Final = "Not run: the arguments changed after they were approved."
+ARGUMENTS_CHANGED: Final = "Not run: the arguments changed after they were approved."
 SKIPPED: Final = "[Skipped: the user steered the conversation]"
 
 
@@ -411,7 +411,7 @@ def put_to_people(step: StepContext, state: CallState) -> CallState:
         return state
     is_as_shown = state.bound_to in (None, hash_arguments(state.arguments))
     if not is_as_shown:
-        return calls.answer(step, state, CHANGED)[0]
+        return calls.answer(step, state, ARGUMENTS_CHANGED)[0]
     for_client = spec.answered_by == "client"
     misfit = None
     if not for_client:
@@ -467,7 +467,7 @@ def _begin(step: StepContext, state: CallState) -> CallState:
 def _answer_ourselves(step: StepContext, state: CallState) -> CallState:
     """Answer a call of what the session knows, or let it wait for agents: it takes no slot."""
     if state.bound_to not in (None, hash_arguments(state.arguments)):
-        return calls.answer(step, state, CHANGED)[0]
+        return calls.answer(step, state, ARGUMENTS_CHANGED)[0]
     return agent_calls.take_call(step, state)
 
 
@@ -478,7 +478,7 @@ def _run(step: StepContext, state: CallState) -> CallState:
     is_known = state.bound_to is None and state.arguments_hash
     arguments_hash = state.arguments_hash if is_known else hash_arguments(state.arguments)
     if state.bound_to not in (None, arguments_hash):
-        return calls.answer(step, state, CHANGED)[0]
+        return calls.answer(step, state, ARGUMENTS_CHANGED)[0]
     effect_id = step.mint("t")
     operation_id = state.operation_id or operation_id_of(
         config.session_id, step.data.minted, call.name, arguments_hash
@@ -517,7 +517,7 @@ def _run(step: StepContext, state: CallState) -> CallState:
 def _spawn(step: StepContext, state: CallState) -> CallState:
     """Start the session that works for a call, with its share of the budget; where nothing is left it is answered at once."""
     if state.bound_to not in (None, hash_arguments(state.arguments)):
-        return calls.answer(step, state, CHANGED)[0]
+        return calls.answer(step, state, ARGUMENTS_CHANGED)[0]
     kind = children.kind_of_child(state)
     fault = children.kind_fault(step, kind) or children.depth_fault(step)
     if fault is not None:

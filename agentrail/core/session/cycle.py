@@ -173,7 +173,8 @@ def begin_turn(step: StepContext) -> Next:
 
     On the last turn that a cycle may have, tools are withheld.
     """
-    config, turn = step.data.config, step.cycle.turn + 1
+    before = step.cycle
+    config, turn = step.data.config, before.turn + 1
     if turn > config.max_turns:
         return BreakOff(f"{config.max_turns} turns were not enough")
     hand_over(step)

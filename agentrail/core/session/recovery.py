@@ -72,8 +72,9 @@ def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
     if data.teardown is not None:
         step.ended(data.teardown.effect_id)
         teardown_settled(step, AbortReceipt())
-    for effect_id, asked in (one for one in requests if one[0] in step.data.open):
-        request_again(step, effect_id, asked)
+    if data.stopping is None:  # else the session ends with this step, and nothing begins in one that does
+        for effect_id, asked in (one for one in requests if one[0] in step.data.open):
+            request_again(step, effect_id, asked)
     interactions.rearm(step, expired)
     return _go_on(step, phase, expired)
 
@@ -125,7 +126,7 @@ def _decision(
                 open="plugin_request",
                 id=effect_id,
                 name=by,
-                decision="given_up" if wanted is None else "run_again",
+                decision="given_up" if wanted is None or data.stopping is not None else "run_again",
             )
         case owners.OfContext():
             return RecoveryDecision(open="context", id=effect_id, decision="sent_again")

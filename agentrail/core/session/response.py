@@ -48,7 +48,7 @@ from agentrail.events import (
 )
 from agentrail.messages import AssistantMessage, TokenUsage, ToolCall
 
-HEARD: Final = frozenset({TextDelta, ReasoningDelta})
+HEARD_CHUNKS: Final = frozenset({TextDelta, ReasoningDelta})
 """The chunks that mean something before the response is complete; the shell need not deliver others."""
 
 REFUSED: Final = ErrorInfo(

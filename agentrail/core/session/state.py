@@ -1,7 +1,7 @@
 """What a session knows. The invariants stand beside the fields they bind; the property tests hold exactly those.
 
 `SessionState` is the value that `step` takes and returns: one of the four phases, and `SessionData`, which is everything
-else. All of it is frozen. Inside a step the same fields are those of a `Draft`, which is frozen once, at its end.
+else. All of it is frozen. Inside a step the same fields are those of a `StepDraft`, which is frozen once, at its end.
 """
 
 import enum
@@ -507,14 +507,14 @@ class SessionData(_Fields, frozen=True, gc=False):  # type: ignore[misc]  # the 
     """All that a session knows, besides its phase, between two steps."""
 
 
-class Draft(_Fields, gc=False):
+class StepDraft(_Fields, gc=False):
     """All that a session knows, besides its phase, inside a step: its fields are written as decisions fall.
 
     One step makes it, and no other code ever sees it. The values in it are frozen, so they may be kept and handed out.
     """
 
 
-Known: TypeAlias = SessionData | Draft
+Known: TypeAlias = SessionData | StepDraft
 """What a session knows, for code that only reads."""
 
 

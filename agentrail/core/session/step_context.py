@@ -34,7 +34,7 @@ from agentrail.core.session.owners import (
     OfSummaryTimer,
     Owner,
 )
-from agentrail.core.session.state import Cycle, Draft, SessionData, Stream
+from agentrail.core.session.state import Cycle, SessionData, StepDraft, Stream
 from agentrail.errors import AgentrailError
 from agentrail.events import EPHEMERAL, Envelope, Event, SubagentEvent
 
@@ -63,7 +63,7 @@ class StepContext:
 
     def __init__(self, data: SessionData, at_ms: int, *, suspended: bool = False) -> None:
         """Begin with the data that the signal met, and whether it met a suspended cycle."""
-        self.data: Draft = Draft(*astuple(data))
+        self.data: StepDraft = StepDraft(*astuple(data))
         self.at_ms: int = at_ms
         self.effects: list[Effect] = []
         self.suspended: bool = suspended

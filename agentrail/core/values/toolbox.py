@@ -15,7 +15,7 @@ from msgspec.structs import force_setattr
 from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
 from agentrail.core.values.strict_json import NotJson, decode_strictly, json_kind_of
 from agentrail.errors import ToolDefinitionError
-from agentrail.frozen import EMPTY, TooDeep, frozen_json
+from agentrail.frozen import EMPTY, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import CallId, JsonObject, ToolCall
 from agentrail.structs import Value
 
@@ -77,7 +77,7 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True):
     def with_defaults(self, arguments: JsonObject) -> JsonObject:
         """Fill in the schema's defaults for properties that are missing, and freeze it all; what was given is not touched."""
         properties = self.parameters.get("properties")
-        if not isinstance(properties, Mapping):
+        if type(properties) is not FrozenDict and not isinstance(properties, Mapping):
             return frozen_json(arguments)
         missing = {
             name: schema["default"]

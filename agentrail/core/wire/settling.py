@@ -21,6 +21,7 @@ from msgspec.structs import fields, replace
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol import signals
 from agentrail.core.protocol.request import TextDelta
+from agentrail.core.protocol.stamped import Stamped
 from agentrail.events import Envelope
 from agentrail.frozen import FrozenDict, FrozenList, frozen_value
 from agentrail.messages import TokenUsage
@@ -44,15 +45,22 @@ def settled(signal: S) -> S:
     if type(signal) in _OF_THE_SHELL:
         return signal
     place = _PLACES.get(type(signal)) or _places_of(type(signal))
-    # Each signal comes through here, and nearly all of it is text of the one kind: so that is asked first, and in place.
+    # Each signal comes through here, and nearly all of it is text of the one kind: so that is asked first, and in place. Tried:
+    # picking texts and numbers out by class, for C code to look at. It executes a third less, and takes half as long again.
     for item in place.read(signal):
         kind = type(item)
         if kind is str:
             if item.isascii():
                 continue
-        elif item is None or (kind is int and item.bit_length() <= MAX_BITS):
+        elif (
+            item is None
+            or (kind is int and item.bit_length() <= MAX_BITS)
+            or (kind is tuple and not item)
+            or (kind is float and isfinite(item))
+        ):
             continue
-        if _settled(item) is not item:
+        how = _BY_CLASS.get(kind)
+        if (_settled(item) if how is None else how(item)) is not item:
             break
     else:
         return signal
@@ -71,10 +79,15 @@ class _Places:
 
     def __init__(self, kind: type[msgspec.Struct]) -> None:
         found = fields(kind)
-        self.names = tuple([field.name for field in found if field.type is not bool])
+        minted = MINTED if issubclass(kind, Stamped) else frozenset()
+        self.names = tuple(
+            [field.name for field in found if field.type is not bool and field.name not in minted]
+        )
         self._defaults = {field.name: field.default for field in found}
         self.read: Callable[[Any], tuple[Any, ...]]
         match self.names:
+            case ():
+                self.read = lambda _: ()
             case (name,):
                 one = attrgetter(name)
                 self.read = lambda struct: (one(struct),)
@@ -87,6 +100,9 @@ class _Places:
         return default if isinstance(default, float) else None if default is None else 0.0
 
 
+MINTED: Final = frozenset({"at_ms", "effect_id", "signal_id"})
+"""Fields of signals that the shell alone writes: ids, and the time. There is nothing to look for."""
+
 _OF_THE_SHELL: Final[frozenset[type]] = frozenset(
     {
         signals.SessionBegan,
@@ -98,7 +114,7 @@ _OF_THE_SHELL: Final[frozenset[type]] = frozenset(
         signals.SnapshotQuery,
     }
 )
-"""Signals of ids and numbers that the shell alone mints: there is nothing to look for."""
+"""Signals that have nothing else."""
 
 _PLACES: Final[dict[type, _Places]] = {}
 

@@ -12,7 +12,7 @@ from agentrail.core.journal.record import TAKEN, first_broken
 from agentrail.errors import AgentrailError, Fenced, SessionNotFound, StoreUnavailable
 from agentrail.messages import SessionId
 from agentrail.testing.cut_store import Cut
-from agentrail.testing.store_rules.trial import Author, StoreTrial, digest_of, expect, snapshot_behind
+from agentrail.testing.store_rules.trial import Author, StoreTrial, blob_name, expect_same, snapshot_behind
 
 A = TypeVar("A")
 
@@ -59,7 +59,7 @@ def a_call_that_was_cut_can_be_repeated(trial: StoreTrial) -> None:
         for cut in ("before", "after"):
             store = trial.make()
             _live(trial.cut(store, _CutOnce(number, cut, [])))
-            expect(
+            expect_same(
                 _outcome(store), expected, f"the store, when call {number}, {name}, was cut {cut} its effect"
             )
 
@@ -71,7 +71,7 @@ def a_life_with_many_cuts_comes_to_the_same(trial: StoreTrial) -> None:
     for seed in _SEEDS:
         store = trial.make()
         _live(trial.cut(store, _CutByChance(random.Random(seed), [])))  # noqa: S311 - the same cuts each time
-        expect(_outcome(store), expected, f"the store, with the cuts of seed {seed}")
+        expect_same(_outcome(store), expected, f"the store, with the cuts of seed {seed}")
 
 
 def _again(call: Callable[[], A], done: type[AgentrailError] | None = None) -> A | None:
@@ -90,7 +90,7 @@ def _again(call: Callable[[], A], done: type[AgentrailError] | None = None) -> A
 
 def _append(store: Store, author: Author, *bodies: str, title: str = "") -> None:
     one = author.write(*bodies, standing=Standing(is_working=True, title=title), events=len(author.records))
-    expect(
+    expect_same(
         _again(lambda: store.append([one])), (None,), "the answer to an append, called again until one came"
     )
 
@@ -99,7 +99,7 @@ def _live(store: Store) -> None:
     """A life in which each call that writes is made."""
     root, child, gone = Author("root"), Author("child"), Author("gone")
     openings = (
-        root.opening("a", blobs={digest_of(_BLOB): _BLOB}),
+        root.opening("a", blobs={blob_name(_BLOB): _BLOB}),
         child.opening(root="root", parent="root"),
         gone.opening("x"),
     )
@@ -108,7 +108,7 @@ def _live(store: Store) -> None:
     _again(lambda: store.beat(Node(id="n1", address="http://a")))
     _append(store, root, "b", title="one")
     both = (root.write("c"), child.write("d"), root.write("e", standing=Standing(title="two")))
-    expect(_again(lambda: store.append(both)), (None,) * 3, "the answer to appends of two sessions")
+    expect_same(_again(lambda: store.append(both)), (None,) * 3, "the answer to appends of two sessions")
     shot = snapshot_behind(root.records[3])
     _again(lambda: store.put_snapshot(shot))
     _again(lambda: store.trim("", _ROOT, 3))
@@ -132,11 +132,11 @@ def _outcome(store: Store) -> object:
     for one in store.find():
         records = store.read(one.scope, one.session, one.first_seq - 1)
         if one.first_seq == 1:
-            expect(first_broken(records), None, f"the first number of {one.session!r} that does not fit")
+            expect_same(first_broken(records), None, f"the first number of {one.session!r} that does not fit")
         numbers = [record.seq for record in records]
-        expect(numbers, list(range(one.first_seq, one.tail.seq + 1)), "the numbers")
+        expect_same(numbers, list(range(one.first_seq, one.tail.seq + 1)), "the numbers")
         epochs = [record.epoch for record in records]
-        expect(epochs, sorted(epochs), "the epochs")
+        expect_same(epochs, sorted(epochs), "the epochs")
         said = [(record.kind, record.body, record.does) for record in records if record.kind != TAKEN]
         assert any(record.kind == TAKEN for record in records), (
             f"{one.session!r} has no record of its takeover"
@@ -145,4 +145,4 @@ def _outcome(store: Store) -> object:
         kept = (one.session, one.root, one.parent, one.node, one.first_seq, one.events, one.standing)
         sessions.append((kept, said, shots))
     nodes = [msgspec.structs.replace(node, seen_at_ms=0) for node in store.nodes()]
-    return sessions, nodes, store.blob(digest_of(_BLOB))
+    return sessions, nodes, store.blob(blob_name(_BLOB))

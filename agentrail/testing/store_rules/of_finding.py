@@ -4,7 +4,7 @@ import msgspec
 
 from agentrail.abc.store import Filters, Node, Standing
 from agentrail.messages import SessionId
-from agentrail.testing.store_rules.trial import AT_MS, StoreTrial, expect, ids_of
+from agentrail.testing.store_rules.trial import AT_MS, StoreTrial, expect_same, session_ids
 
 
 def it_is_said_how_a_session_stands(trial: StoreTrial) -> None:
@@ -18,15 +18,15 @@ def it_is_said_how_a_session_stands(trial: StoreTrial) -> None:
     end = trial.store.now_ms()
     assert start <= opened.opened_at_ms <= opened.written_at_ms <= end, f"{opened} has no times of the store"
     found = trial.stored("c", "team")
-    expect(found.standing, standing, "how it stands")
-    expect((found.root, found.parent, found.forked_from), ("s", "s", None), "where it belongs")
-    expect((found.node, found.events, found.tail), ("n7", 9, child.tail), "owner, last event, end")
-    expect((opened.root, opened.parent, opened.forked_from), ("s", "", ("p", 3)), "where a fork belongs")
+    expect_same(found.standing, standing, "how it stands")
+    expect_same((found.root, found.parent, found.forked_from), ("s", "s", None), "where it belongs")
+    expect_same((found.node, found.events, found.tail), ("n7", 9, child.tail), "owner, last event, end")
+    expect_same((opened.root, opened.parent, opened.forked_from), ("s", "", ("p", 3)), "where a fork belongs")
     trial.pass_lease()
     trial.keep(child.write("c", standing=Standing(has_ended=True)))
     later = trial.stored("c", "team")
-    expect(later.standing, Standing(has_ended=True), "how it stands")
-    expect(later.opened_at_ms, found.opened_at_ms, "when it was opened")
+    expect_same(later.standing, Standing(has_ended=True), "how it stands")
+    expect_same(later.opened_at_ms, found.opened_at_ms, "when it was opened")
     assert later.written_at_ms > found.written_at_ms, "a later record did not change when it was written last"
 
 
@@ -60,8 +60,8 @@ def sessions_are_found_by_filters(trial: StoreTrial) -> None:
         (Filters(scope="", node="n1", is_working=True, only_roots=True, has_ended=False), "a"),
         (Filters(scope="team", is_working=True, written_before_ms=late), ""),
     ):
-        expect("".join(ids_of(trial.store.find(filters))), expected, f"the sessions for {filters}")
-    expect(trial.store.find()[0], trial.stored("a"), "what `find` and `get` say of one session")
+        expect_same("".join(session_ids(trial.store.find(filters))), expected, f"the sessions for {filters}")
+    expect_same(trial.store.find()[0], trial.stored("a"), "what `find` and `get` say of one session")
 
 
 def sessions_are_found_in_pages(trial: StoreTrial) -> None:
@@ -77,10 +77,10 @@ def sessions_are_found_in_pages(trial: StoreTrial) -> None:
             assert len(page) <= limit, f"a page of at most {limit} has {len(page)} sessions"
             found += [(one.scope, one.session) for one in page]
             assert len(found) <= len(keys), f"pages of {limit} go round: {found}"
-        expect(found, keys, f"the sessions in pages of {limit}")
+        expect_same(found, keys, f"the sessions in pages of {limit}")
     behind = trial.store.find(Filters(scope="a"), after=("a", "9z"), limit=2)
-    expect(ids_of(behind), ["B", "a"], "the page behind a place that is not there")
-    expect(trial.store.find(limit=0), (), "a page of none")
+    expect_same(session_ids(behind), ["B", "a"], "the page behind a place that is not there")
+    expect_same(trial.store.find(limit=0), (), "a page of none")
 
 
 def orphans_are_found(trial: StoreTrial) -> None:
@@ -102,16 +102,18 @@ def orphans_are_found(trial: StoreTrial) -> None:
     for child in ("y", "z"):
         trial.begin(child, root="f-tree", parent="f-tree", node="dead", standing=works)
     trial.store.release("alive", "", SessionId("h-released"))
-    expect(sorted(ids_of(trial.store.orphans())), ["d-none", "h-released"], "orphans while all live")
+    expect_same(
+        sorted(session_ids(trial.store.orphans())), ["d-none", "h-released"], "orphans while all live"
+    )
     trial.pass_lease()
     trial.store.beat(Node(id="alive"))
     expected = ["a-dead", "d-none", "f-tree", "h-released"]
-    expect(sorted(ids_of(trial.store.orphans())), expected, "orphans")
-    expect((len(trial.store.orphans(2)), trial.store.orphans(0)), (2, ()), "orphans up to a limit")
+    expect_same(sorted(session_ids(trial.store.orphans())), expected, "orphans")
+    expect_same((len(trial.store.orphans(2)), trial.store.orphans(0)), (2, ()), "orphans up to a limit")
     (orphan,) = (one for one in trial.store.orphans() if one.session == "f-tree")
-    expect(orphan, trial.stored("f-tree"), "what is said of an orphan")
+    expect_same(orphan, trial.stored("f-tree"), "what is said of an orphan")
     trial.store.take("", SessionId("a-dead"), "alive", "lease_over")
-    expect(sorted(ids_of(trial.store.orphans())), expected[1:], "orphans, when one was taken")
+    expect_same(sorted(session_ids(trial.store.orphans())), expected[1:], "orphans, when one was taken")
 
 
 def due_timers_are_found(trial: StoreTrial) -> None:
@@ -134,19 +136,19 @@ def due_timers_are_found(trial: StoreTrial) -> None:
     trial.store.beat(Node(id="alive"))
     now = AT_MS + 10
     expected = ["first", "second", "dead", "at once"]
-    expect(ids_of(trial.store.due(now)), expected, "sessions whose timer is due")
-    expect(ids_of(trial.store.due(now, 2)), expected[:2], "the two due longest")
-    expect(
+    expect_same(session_ids(trial.store.due(now)), expected, "sessions whose timer is due")
+    expect_same(session_ids(trial.store.due(now, 2)), expected[:2], "the two due longest")
+    expect_same(
         (trial.store.due(AT_MS), trial.store.due(now, 0)), ((), ()), "sessions before any is due, or of none"
     )
     (taken,) = trial.store.take("", SessionId("first"), "alive", "start").sessions
-    expect(taken.standing.due_at_ms, AT_MS + 1, "when a session that was taken is due")
-    expect(ids_of(trial.store.due(now)), expected[1:], "when one was taken")
+    expect_same(taken.standing.due_at_ms, AT_MS + 1, "when a session that was taken is due")
+    expect_same(session_ids(trial.store.due(now)), expected[1:], "when one was taken")
 
 
 def nodes_are_known(trial: StoreTrial) -> None:
     """Nodes are known with all that they said, and when the store heard it, for a lease, or while they own something."""
-    expect(trial.store.nodes(), (), "nodes of an empty store")
+    expect_same(trial.store.nodes(), (), "nodes of an empty store")
     owner = Node(id="n1", address="http://a", version="1.2.3", pid=2**22, boot="b-1")
     start = trial.store.now_ms()
     trial.store.beat(owner)
@@ -154,13 +156,13 @@ def nodes_are_known(trial: StoreTrial) -> None:
     end = trial.store.now_ms()
     trial.begin("s")
     known = {node.id: node for node in trial.store.nodes()}
-    expect(sorted(known), ["n1", "silent"], "nodes")
+    expect_same(sorted(known), ["n1", "silent"], "nodes")
     for node in known.values():
         assert start <= node.seen_at_ms <= end, f"{node} was not heard of on the clock of the store"
-    expect(msgspec.structs.replace(known["n1"], seen_at_ms=0), owner, "what a node said")
+    expect_same(msgspec.structs.replace(known["n1"], seen_at_ms=0), owner, "what a node said")
     trial.pass_lease()
-    expect([node.id for node in trial.store.nodes()], ["n1"], "nodes after a lease")
+    expect_same([node.id for node in trial.store.nodes()], ["n1"], "nodes after a lease")
     trial.store.beat(Node(id="n1", version="1.2.4"))
     (again,) = trial.store.nodes()
-    expect((again.version, again.address), ("1.2.4", ""), "what a node said last")
+    expect_same((again.version, again.address), ("1.2.4", ""), "what a node said last")
     assert again.seen_at_ms > known["n1"].seen_at_ms, "it was not heard of again"

@@ -1,7 +1,6 @@
 """Rules of what is written and read: numbers without gaps, records byte for byte, and appends that are repeated."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
@@ -11,7 +10,7 @@ from agentrail.abc.store import Standing
 from agentrail.core.journal.record import NO_HASH, Tail
 from agentrail.errors import AlreadyExists
 from agentrail.messages import SessionId
-from agentrail.testing.store_rules.trial import AT_MS, Author, StoreTrial, expect, expect_error
+from agentrail.testing.store_rules.trial import AT_MS, Author, StoreTrial, expect_error, expect_same
 
 _READER_SECONDS: Final = 30.0
 
@@ -23,7 +22,9 @@ def records_come_back_as_they_were_written(trial: StoreTrial) -> None:
     trial.keep(author.write("d", events=2**40 + 1))
     trial.expect_journal(author)
     found = trial.stored("s", "team")
-    expect((found.events, found.first_seq, found.scope), (2**40 + 1, 1, "team"), "last event, first number")
+    expect_same(
+        (found.events, found.first_seq, found.scope), (2**40 + 1, 1, "team"), "last event, first number"
+    )
 
 
 def any_text_is_kept(trial: StoreTrial) -> None:
@@ -44,7 +45,7 @@ def any_text_is_kept(trial: StoreTrial) -> None:
         author.opening(*hard[:2])
         author.write(*hard)
         trial.expect_journal(author)
-    expect(trial.store.get("tenant", SessionId("s")), None, "a session of a scope that is not there")
+    expect_same(trial.store.get("tenant", SessionId("s")), None, "a session of a scope that is not there")
 
 
 def bytes_of_a_body_are_not_read(trial: StoreTrial) -> None:
@@ -53,7 +54,7 @@ def bytes_of_a_body_are_not_read(trial: StoreTrial) -> None:
     trial.keep(author.write('{"b" : 1,\t"a":1}', '{"a":1.0,"a":123456789012345678901234567890}'))
     trial.expect_journal(author)
     at = {record.at_ms for record in trial.records("s")}
-    expect(at, {AT_MS}, "the times of records")
+    expect_same(at, {AT_MS}, "the times of records")
 
 
 def journals_are_read_in_pages(trial: StoreTrial) -> None:
@@ -69,7 +70,7 @@ def journals_are_read_in_pages(trial: StoreTrial) -> None:
         (0, 99, list(range(1, 11))),
     ):
         page = trial.store.read("", author.session, after, limit)
-        expect([record.seq for record in page], numbers, f"the page behind {after}, of at most {limit}")
+        expect_same([record.seq for record in page], numbers, f"the page behind {after}, of at most {limit}")
 
 
 def numbers_have_no_gaps(trial: StoreTrial) -> None:
@@ -78,10 +79,10 @@ def numbers_have_no_gaps(trial: StoreTrial) -> None:
     missed = author.write("lost")
     late = author.write("b", "c")
     (fenced,) = trial.refuse(late)
-    expect(
+    expect_same(
         (fenced.session_id, fenced.durable_up_to), ("s", 2), "whom the refusal is for, and what is durable"
     )
-    expect(trial.stored("s").tail.seq, 2, "the last number")
+    expect_same(trial.stored("s").tail.seq, 2, "the last number")
     trial.keep(missed)
     trial.keep(late)
     trial.expect_journal(author)
@@ -96,7 +97,7 @@ def a_number_is_given_once(trial: StoreTrial) -> None:
     other_hash = msgspec.structs.replace(first.records[-1], hash=NO_HASH)
     trial.refuse(msgspec.structs.replace(first.write("later"), records=(other_hash,)))
     first.records.pop()
-    expect(trial.records("s"), tuple(first.records), "the journal")
+    expect_same(trial.records("s"), tuple(first.records), "the journal")
 
 
 def the_same_append_again_is_fine(trial: StoreTrial) -> None:
@@ -108,7 +109,7 @@ def the_same_append_again_is_fine(trial: StoreTrial) -> None:
     before = trial.stored("s")
     for batch in ((early,), (late, late), (early, late), (late, early)):
         trial.keep(*batch)
-        expect(trial.stored("s"), before, "what the store says of the session")
+        expect_same(trial.stored("s"), before, "what the store says of the session")
     trial.expect_journal(author)
 
 
@@ -120,7 +121,7 @@ def a_repeated_append_may_go_on(trial: StoreTrial) -> None:
     more = author.write("c", "d", standing=Standing(title="more"))
     trial.keep(msgspec.structs.replace(more, records=early.records + more.records))
     trial.expect_journal(author)
-    expect(trial.stored("s").standing.title, "more", "the title")
+    expect_same(trial.stored("s").standing.title, "more", "the title")
 
 
 def the_same_opening_again_is_fine(trial: StoreTrial) -> None:
@@ -131,7 +132,7 @@ def the_same_opening_again_is_fine(trial: StoreTrial) -> None:
     trial.store.create(opening)
     trial.keep(author.write("b", standing=Standing(title="second")))
     trial.store.create(opening)
-    expect(trial.stored("s").standing.title, "second", "the title after an opening that was repeated")
+    expect_same(trial.stored("s").standing.title, "second", "the title after an opening that was repeated")
     for what, other in (
         ("other records", Author("s").opening("b")),
         ("fewer records and others", Author("s").opening("c", "d")),
@@ -151,7 +152,7 @@ def an_append_goes_in_whole_or_not_at_all(trial: StoreTrial) -> None:
     trial.refuse(mixed)
     trial.refuse(msgspec.structs.replace(mixed, records=opening.records + mixed.records))
     trial.expect_journal(first)
-    expect(trial.stored("s").standing.title, "", "the title, after appends that were refused")
+    expect_same(trial.stored("s").standing.title, "", "the title, after appends that were refused")
 
 
 def sessions_of_a_batch_do_not_depend_on_each_other(trial: StoreTrial) -> None:
@@ -165,15 +166,15 @@ def sessions_of_a_batch_do_not_depend_on_each_other(trial: StoreTrial) -> None:
     batch.insert(2, unknown.write("to none"))
     batch.insert(0, authors[1].write("of b too"))
     answers = trial.store.append(batch)
-    expect(
+    expect_same(
         [one is None for one in answers],
         [False, True, False, False, True, True],
         f"which appends are durable, of {answers}",
     )
-    expect([one and one.session_id for one in answers][2:4], ["b", "unknown"], "whom refusals are for")
+    expect_same([one and one.session_id for one in answers][2:4], ["b", "unknown"], "whom refusals are for")
     for author in (authors[0], authors[2], elsewhere):
         trial.expect_journal(author)
-    expect(trial.store.append(()), (), "the answer to an empty batch")
+    expect_same(trial.store.append(()), (), "the answer to an empty batch")
 
 
 def appends_of_one_session_go_in_order(trial: StoreTrial) -> None:
@@ -181,11 +182,11 @@ def appends_of_one_session_go_in_order(trial: StoreTrial) -> None:
     author = trial.begin("s")
     trial.keep(author.write("a"), author.write("b", "c"), author.write("d", standing=Standing(title="last")))
     trial.expect_journal(author)
-    expect(trial.stored("s").standing.title, "last", "the title")
+    expect_same(trial.stored("s").standing.title, "last", "the title")
     other = Author("s", tail=Tail(seq=4, hash=author.records[3].hash))
     wrong = other.write("not d")
     trial.refuse(wrong, author.write("fits behind d"), other.write("behind what was refused"))
-    expect([record.seq for record in trial.records("s")], [1, 2, 3, 4, 5], "the numbers that are there")
+    expect_same([record.seq for record in trial.records("s")], [1, 2, 3, 4, 5], "the numbers that are there")
 
 
 def readers_see_whole_journals_while_one_is_written(trial: StoreTrial) -> None:
@@ -194,29 +195,35 @@ def readers_see_whole_journals_while_one_is_written(trial: StoreTrial) -> None:
     has_read = threading.Event()
     is_over = threading.Event()
 
+    faults: list[str] = []
+    ended: list[str] = []
+
     def read() -> None:
         longest = 0
         is_last = False
-        while not is_last:
+        while not is_last and not faults:
             is_last = is_over.is_set()
             records = trial.store.read("", author.session, 0, 10_000)
             shown = trial.stored("s").tail.seq
             has_read.set()
-            expect(
-                [one.seq for one in records], list(range(1, len(records) + 1)), "numbers that a reader saw"
-            )
-            assert longest <= len(records) <= shown, (
-                f"a reader saw {longest} records, then {len(records)}, then {shown} as the last number"
-            )
+            if [one.seq for one in records] != list(range(1, len(records) + 1)):
+                faults.append(f"a reader saw the numbers {[one.seq for one in records]}")
+            if not longest <= len(records) <= shown:
+                faults.append(
+                    f"a reader saw {longest} records, then {len(records)}, and {shown} as the last number"
+                )
             longest = len(records)
+        ended.append("well")
 
-    with ThreadPoolExecutor(max_workers=1) as threads:
-        reader = threads.submit(read)
-        try:
-            has_read.wait(_READER_SECONDS)
-            for _ in range(50):
-                trial.keep(author.write("a", "b"))
-        finally:
-            is_over.set()
-        reader.result(_READER_SECONDS)
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        has_read.wait(_READER_SECONDS)
+        for _ in range(50):
+            trial.keep(author.write("a", "b"))
+    finally:
+        is_over.set()
+        reader.join(_READER_SECONDS)
+    expect_same(faults, [], "what readers saw")
+    expect_same(ended, ["well"], "how the reader ended")
     trial.expect_journal(author)

@@ -10,10 +10,10 @@ from agentrail.messages import SessionId
 from agentrail.testing.store_rules.trial import (
     Author,
     StoreTrial,
-    digest_of,
-    expect,
+    blob_name,
     expect_error,
-    ids_of,
+    expect_same,
+    session_ids,
     snapshot_behind,
 )
 
@@ -23,69 +23,75 @@ _LARGE = bytes(range(256)) * 4_000
 def large_values_are_kept(trial: StoreTrial) -> None:
     """Values come back by their digest, byte for byte, from whichever session; one that is not there is None."""
     small, empty = b"\0\xff", b""
-    author = trial.begin("a", blobs={digest_of(_LARGE): _LARGE})
-    trial.keep(author.write("b", blobs={digest_of(small): small, digest_of(empty): empty}))
-    trial.begin("b", blobs={digest_of(_LARGE): _LARGE})
+    author = trial.begin("a", blobs={blob_name(_LARGE): _LARGE})
+    trial.keep(author.write("b", blobs={blob_name(small): small, blob_name(empty): empty}))
+    trial.begin("b", blobs={blob_name(_LARGE): _LARGE})
     for content in (_LARGE, small, empty):
-        expect(trial.store.blob(digest_of(content)), content, f"a value of {len(content)} bytes")
-    expect(trial.store.blob(digest_of(b"none")), None, "a value that is not there")
+        expect_same(trial.store.blob(blob_name(content)), content, f"a value of {len(content)} bytes")
+    expect_same(trial.store.blob(blob_name(b"none")), None, "a value that is not there")
 
 
 def the_last_two_snapshots_are_kept(trial: StoreTrial) -> None:
     """Of each session the last two snapshots are kept, and given the newest first; one without a session is ignored."""
     author = trial.begin("s", *"abcdefgh")
     other = trial.begin("other", "a")
-    expect(trial.store.snapshots("", author.session), (), "snapshots before there is one")
+    expect_same(trial.store.snapshots("", author.session), (), "snapshots before there is one")
     shots = [snapshot_behind(author.records[place], b"\0state %d" % place) for place in (1, 4, 7)]
     trial.store.put_snapshot(snapshot_behind(other.records[1]))
     for shot in shots:
         trial.store.put_snapshot(shot)
     found = partial(trial.store.snapshots, "", author.session)
-    expect(found(), (shots[2], shots[1]), "snapshots")
+    expect_same(found(), (shots[2], shots[1]), "snapshots")
     for at_most, expected in (
         (99, (shots[2], shots[1])),
         (8, (shots[2], shots[1])),
         (7, (shots[1],)),
         (4, ()),
     ):
-        expect(found(at_most), expected, f"snapshots up to {at_most}")
+        expect_same(found(at_most), expected, f"snapshots up to {at_most}")
     again = snapshot_behind(author.records[7], b"another")
     trial.store.put_snapshot(again)
-    expect(found(), (again, shots[1]), "snapshots, when one was put again")
-    expect(len(trial.store.snapshots("", other.session)), 1, "snapshots of another session")
+    expect_same(found(), (again, shots[1]), "snapshots, when one was put again")
+    expect_same(len(trial.store.snapshots("", other.session)), 1, "snapshots of another session")
     trial.store.put_snapshot(msgspec.structs.replace(again, session=SessionId("unknown")))
-    expect(trial.store.snapshots("", SessionId("unknown")), (), "snapshots of a session that is not there")
+    expect_same(
+        trial.store.snapshots("", SessionId("unknown")), (), "snapshots of a session that is not there"
+    )
     damaged = msgspec.structs.replace(snapshot_behind(author.records[8]), state=b"damaged")
     trial.store.put_snapshot(damaged)
-    expect(found(), (damaged, again), "snapshots, of which one is damaged")
+    expect_same(found(), (damaged, again), "snapshots, of which one is damaged")
 
 
 def whole_trees_are_deleted(trial: StoreTrial) -> None:
     """A root is deleted with its tree and all that is of it; other sessions, and values that they share, stay."""
     shared, own = b"shared" * 999, _LARGE
-    blobs = {digest_of(shared): shared, digest_of(own): own}
+    blobs = {blob_name(shared): shared, blob_name(own): own}
     author = trial.begin("r", "a", blobs=blobs)
     trial.begin("child", "b", root="r", parent="r")
     trial.begin("r", "a", scope="elsewhere")
-    other = trial.begin("other", blobs={digest_of(shared): shared})
+    other = trial.begin("other", blobs={blob_name(shared): shared})
     trial.store.put_snapshot(snapshot_behind(author.records[1]))
     trial.store.release("n1", "", SessionId("r"))
     freed = trial.store.delete("", SessionId("r"))
     assert freed >= len(own), f"{freed} bytes are less than one value that is gone, which had {len(own)}"
     for name in ("r", "child"):
-        expect(trial.store.get("", SessionId(name)), None, f"{name!r}, when it was deleted")
+        expect_same(trial.store.get("", SessionId(name)), None, f"{name!r}, when it was deleted")
         expect_error(
             SessionNotFound, partial(trial.store.read, "", SessionId(name)), "reading what is deleted"
         )
-    expect(trial.store.snapshots("", SessionId("r")), (), "snapshots of what is deleted")
-    expect((trial.store.blob(digest_of(own)), trial.store.blob(digest_of(shared))), (None, shared), "values")
-    expect(ids_of(trial.store.find()), ["other", "r"], "sessions that are left")
+    expect_same(trial.store.snapshots("", SessionId("r")), (), "snapshots of what is deleted")
+    expect_same(
+        (trial.store.blob(blob_name(own)), trial.store.blob(blob_name(shared))), (None, shared), "values"
+    )
+    expect_same(session_ids(trial.store.find()), ["other", "r"], "sessions that are left")
     (fenced,) = trial.refuse(author.write("too late"))
-    expect((fenced.session_id, fenced.durable_up_to), ("r", 0), "the refusal of an append to what is deleted")
+    expect_same(
+        (fenced.session_id, fenced.durable_up_to), ("r", 0), "the refusal of an append to what is deleted"
+    )
     trial.expect_journal(other)
     trial.store.release("n1", "", SessionId("other"))
     trial.store.delete("", SessionId("other"))
-    expect(trial.store.blob(digest_of(shared)), None, "a value, when the last that had it is deleted")
+    expect_same(trial.store.blob(blob_name(shared)), None, "a value, when the last that had it is deleted")
     trial.expect_journal(trial.begin("r", "new"))
 
 
@@ -100,7 +106,7 @@ def what_is_needed_is_not_deleted(trial: StoreTrial) -> None:
     expect_error(StillNeeded, call, "deleting what a fork needs, and a living node owns")
     trial.store.release("n1", "", author.session)
     needed = expect_error(StillNeeded, call, "deleting what a fork needs")
-    expect(needed.by, ("fork",), "who needs it")
+    expect_same(needed.by, ("fork",), "who needs it")
     trial.expect_journal(author)
     trial.store.delete("", fork.session)
     trial.store.take("", author.session, "n1", "start")
@@ -108,7 +114,7 @@ def what_is_needed_is_not_deleted(trial: StoreTrial) -> None:
     assert any("n1" in one for one in owned.by), f"{owned.by} does not name the node"
     trial.pass_lease()
     trial.store.delete("", author.session)
-    expect(trial.store.find(), (), "sessions, when all are deleted")
+    expect_same(trial.store.find(), (), "sessions, when all are deleted")
 
 
 def only_roots_are_deleted(trial: StoreTrial) -> None:
@@ -120,30 +126,34 @@ def only_roots_are_deleted(trial: StoreTrial) -> None:
     error = expect_error(OptionError, call, "deleting a child")
     assert "the-root" in str(error), f"the message does not name the root: {error}"
     trial.store.delete("", SessionId("the-root"))
-    expect(trial.store.find(), (), "sessions, when the tree is deleted")
+    expect_same(trial.store.find(), (), "sessions, when the tree is deleted")
 
 
 def journals_are_trimmed(trial: StoreTrial) -> None:
     """Records before a number are dropped, reading them is `Trimmed` with the first that is there, and the session goes on."""
     author = trial.begin("s", *"abcdef")
     trial.store.put_snapshot(snapshot_behind(author.records[4]))
-    expect(trial.store.trim("", author.session, 4), 3, "how many records were dropped")
+    expect_same(trial.store.trim("", author.session, 4), 3, "how many records were dropped")
     for after in (0, 2):
         call = partial(trial.store.read, "", author.session, after)
-        expect(expect_error(Trimmed, call, f"reading behind {after}").first, 4, "the first that is there")
-    expect(trial.store.read("", author.session, 3), tuple(author.records[3:]), "what is left")
-    expect(
+        expect_same(
+            expect_error(Trimmed, call, f"reading behind {after}").first, 4, "the first that is there"
+        )
+    expect_same(trial.store.read("", author.session, 3), tuple(author.records[3:]), "what is left")
+    expect_same(
         (trial.stored("s").first_seq, trial.stored("s").tail),
         (4, author.tail),
         "the first number, and the end",
     )
-    expect([trial.store.trim("", author.session, n) for n in (4, 1)], [0, 0], "how many more were dropped")
+    expect_same(
+        [trial.store.trim("", author.session, n) for n in (4, 1)], [0, 0], "how many more were dropped"
+    )
     one = author.write("g")
     trial.keep(one)
     trial.keep(one)
     (stored,) = trial.store.take("", author.session, "n2", "gone").sessions
     (fenced,) = trial.refuse(author.write("h"))
-    expect(
+    expect_same(
         (fenced.durable_up_to, stored.first_seq),
         (8, 4),
         "what of the old owner is durable, and the first number",
@@ -169,7 +179,7 @@ def nothing_is_trimmed_without_a_snapshot(trial: StoreTrial) -> None:
     trial.expect_journal(author)
     trial.begin("fork", forked_from=(author.session, 2))
     needed = expect_error(StillNeeded, partial(call, 4), "trimming what a fork needs")
-    expect(needed.by, ("fork",), "who needs it")
+    expect_same(needed.by, ("fork",), "who needs it")
     trial.expect_journal(author)
 
 
@@ -186,8 +196,8 @@ def what_is_unknown_is_said_to_be(trial: StoreTrial) -> None:
     ):
         error = expect_error(SessionNotFound, call, what)
         assert "session-1" in str(error), f"{what}: the message does not name the session: {error}"
-        expect(error.nearest, (), "ids that look like it, of another scope")
-    expect((store.get("", unknown), store.snapshots("", unknown)), (None, ()), "session and snapshots")
+        expect_same(error.nearest, (), "ids that look like it, of another scope")
+    expect_same((store.get("", unknown), store.snapshots("", unknown)), (None, ()), "session and snapshots")
     store.release("n1", "", unknown)
     author = Author("session-1")
     author.opening()
@@ -195,22 +205,24 @@ def what_is_unknown_is_said_to_be(trial: StoreTrial) -> None:
     assert isinstance(answer, Fenced), (
         f"an append to a session that is not there was answered with {answer!r}"
     )
-    expect(answer.durable_up_to, 0, "what is durable of a session that is not there")
+    expect_same(answer.durable_up_to, 0, "what is durable of a session that is not there")
     near = expect_error(SessionNotFound, partial(store.read, "team", SessionId("session-2")), "read")
-    expect(near.nearest, ("session-1",), "ids that look like it")
+    expect_same(near.nearest, ("session-1",), "ids that look like it")
 
 
 def what_is_given_stays_what_is_kept(trial: StoreTrial) -> None:
     """What was given is kept as it was, whatever becomes of the mappings and lists that it was given in."""
     author = Author("s")
-    blobs = {digest_of(b"x"): b"x"}
+    blobs = {blob_name(b"x"): b"x"}
     trial.store.create(author.opening(blobs=blobs))
     blobs.clear()
     batch = [author.write("a", blobs=blobs)]
     trial.keep(*batch)
-    blobs[digest_of(b"y")] = b"y"
+    blobs[blob_name(b"y")] = b"y"
     batch.clear()
-    expect((trial.store.blob(digest_of(b"x")), trial.store.blob(digest_of(b"y"))), (b"x", None), "values")
+    expect_same(
+        (trial.store.blob(blob_name(b"x")), trial.store.blob(blob_name(b"y"))), (b"x", None), "values"
+    )
     trial.expect_journal(author)
 
 
@@ -225,7 +237,7 @@ def what_was_kept_is_there_again(trial: StoreTrial) -> None:
     """Closed and opened again, everything is as it was: journals, standings, owners, nodes, snapshots, values, and the fence."""
     if trial.reopen is None:
         return
-    author = trial.begin("s", "é\0", scope="team", blobs={digest_of(_LARGE): _LARGE})
+    author = trial.begin("s", "é\0", scope="team", blobs={blob_name(_LARGE): _LARGE})
     old = author.write("a", standing=Standing(is_working=True, due_at_ms=5, title="t"), events=3)
     trial.keep(old)
     trial.begin("child", scope="team", root="s", parent="s")
@@ -234,21 +246,21 @@ def what_was_kept_is_there_again(trial: StoreTrial) -> None:
     (taken, _) = trial.store.take("team", author.session, "n2", "gone").sessions
     before = (
         *(trial.store.find(), trial.store.read("team", author.session), trial.store.nodes()),
-        *(trial.store.snapshots("team", author.session), trial.store.blob(digest_of(_LARGE))),
+        *(trial.store.snapshots("team", author.session), trial.store.blob(blob_name(_LARGE))),
     )
     again = trial.reopen(trial.store)
     try:
         after = (
             *(again.find(), again.read("team", author.session), again.nodes()),
-            *(again.snapshots("team", author.session), again.blob(digest_of(_LARGE))),
+            *(again.snapshots("team", author.session), again.blob(blob_name(_LARGE))),
         )
         for what, one, other in zip(
             ("find", "read", "nodes", "snapshots", "blob"), before, after, strict=True
         ):
-            expect(other, one, f"what `{what}` gives")
+            expect_same(other, one, f"what `{what}` gives")
         (answer,) = again.append([old])
         assert isinstance(answer, Fenced), f"an old owner's append was answered with {answer!r}"
         new = Author("s", scope="team", tail=taken.tail).write("b")
-        expect(again.append([new]), (None,), "the answer to the owner's append")
+        expect_same(again.append([new]), (None,), "the answer to the owner's append")
     finally:
         again.close()

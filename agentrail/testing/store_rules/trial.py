@@ -89,25 +89,27 @@ class StoreTrial:
     def records(self, session: str, scope: str = "") -> tuple[Record, ...]:
         """Give all records of a session, which must be numbered without gaps and chained."""
         records = self.store.read(scope, SessionId(session))
-        expect(first_broken(records), None, f"the first number of {session!r} that does not fit")
+        expect_same(first_broken(records), None, f"the first number of {session!r} that does not fit")
         return records
 
     def keep(self, *batch: Append) -> None:
         """Append in one batch what must be taken."""
-        expect(self.store.append(batch), (None,) * len(batch), "the answer to appends that fit")
+        expect_same(self.store.append(batch), (None,) * len(batch), "the answer to appends that fit")
 
     def refuse(self, *batch: Append) -> tuple[Fenced, ...]:
         """Append in one batch what must be refused."""
         answers = self.store.append(batch)
-        expect(len(answers), len(batch), "the number of answers")
+        expect_same(len(answers), len(batch), "the number of answers")
         refused = tuple(one for one in answers if isinstance(one, Fenced))
-        expect(len(refused), len(batch), f"the number of refused appends, of which came {answers}: refused")
+        expect_same(
+            len(refused), len(batch), f"the number of refused appends, of which came {answers}: refused"
+        )
         return refused
 
     def expect_journal(self, author: Author) -> None:
         """The store has what was written, byte for byte, and nothing else."""
-        expect(self.records(author.session, author.scope), tuple(author.records), "the journal")
-        expect(self.stored(author.session, author.scope).tail, author.tail, "where it ends")
+        expect_same(self.records(author.session, author.scope), tuple(author.records), "the journal")
+        expect_same(self.stored(author.session, author.scope).tail, author.tail, "where it ends")
 
 
 def snapshot_behind(record: Record, state: bytes = b'{"a":1}') -> StoredSnapshot:
@@ -118,12 +120,12 @@ def snapshot_behind(record: Record, state: bytes = b'{"a":1}') -> StoredSnapshot
     )
 
 
-def digest_of(content: bytes) -> str:
+def blob_name(content: bytes) -> str:
     """Give the name of a blob."""
     return hashlib.sha256(content).hexdigest()
 
 
-def expect(found: object, expected: object, what: str) -> None:
+def expect_same(found: object, expected: object, what: str) -> None:
     """Compare.
 
     Raises:
@@ -148,6 +150,6 @@ def expect_error(kind: type[E], call: Callable[[], object], what: str) -> E:
     raise AssertionError(message)
 
 
-def ids_of(found: tuple[StoredSession, ...]) -> list[str]:
+def session_ids(found: tuple[StoredSession, ...]) -> list[str]:
     """Give the ids of sessions, in order."""
     return [one.session for one in found]

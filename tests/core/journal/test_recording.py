@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from agentrail.core.journal.bodies import decode_closed, decode_heard, decode_opened
-from agentrail.core.journal.recording import closed_draft, opened_draft
+from agentrail.core.journal.bodies import decode_closed, decode_drifted, decode_heard, decode_opened
+from agentrail.core.journal.folding import Drift
+from agentrail.core.journal.recording import closed_draft, drifted_draft, opened_draft
 from agentrail.core.policy.stalls import StallOptions
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import RunTool, SetTimer, StartStream
@@ -46,6 +47,17 @@ def test_a_response_that_was_not_broken_into_leaves_no_heard():
     for word in ["It", "is", "a", "fox", "."]:
         session.hear(f"{word} ")
     session.complete("It is a fox . ")
+    assert session.life.kinds == ["opened", "started", "prompt", "stream_started", "response_completed"]
+    folds_to_what_was_lived(session.life)
+
+
+@pytest.mark.journal(9)
+def test_nor_does_one_of_a_session_that_reads_no_tags():
+    """What looks like a tag is text there, so the response says all of it."""
+    session = Told(new_session(TOOLS, inline_tags=False))
+    session.prompt()
+    session.hear("<status>far")
+    session.complete("<status>far off</status>")
     assert session.life.kinds == ["opened", "started", "prompt", "stream_started", "response_completed"]
     folds_to_what_was_lived(session.life)
 
@@ -276,6 +288,16 @@ def test_the_first_and_the_last_record():
     last = closed_draft("stopped", at_ms=9, events=12)
     assert (last.kind, last.at_ms, last.events) == ("closed", 9, 12)
     assert decode_closed(last.body).reason == "stopped"
+
+
+def test_the_record_of_a_drift():
+    """It says where it began and how, however long that is, and the number that counts."""
+    drift = Drift(first=4, kind="prompt", what="does", recorded="a" * 9_000, folded="b", events=12)
+    draft = drifted_draft(drift, at_ms=9, engine="1.3")
+    said = decode_drifted(draft.body)
+    assert (draft.kind, draft.at_ms, draft.events, draft.does) == ("drifted", 9, 12, "")
+    assert (said.first, said.events, said.engine) == (4, 12, "1.3")
+    assert said.what == str(drift)[:2_000]
 
 
 def test_the_intent_of_a_tool_stands_in_the_record_of_the_step_that_wants_it():

@@ -5,7 +5,7 @@ import pytest
 
 from agentrail.core.journal.folding import Sources, fold_journal
 from agentrail.core.journal.record import Draft, taken_draft
-from agentrail.core.journal.replaying import explain, replay, state_at, steps, where_they_part
+from agentrail.core.journal.replaying import explain_journal, replay, state_at, steps, where_they_part
 from agentrail.core.protocol import signals as s
 from agentrail.core.session.machine import new_session
 from agentrail.core.session.state_codec import encode_session
@@ -87,7 +87,7 @@ def test_the_state_at_each_number_is_what_it_was():
 
 def test_it_is_told_who_caused_what():
     """Who had begun it, who was asked, what came of it; and no word of the conversation."""
-    told = list(explain(RECORDS))
+    told = list(explain_journal(RECORDS))
     assert told[:6] == [
         *("1 at 0: opened", "2 at 1: started", "  publish 1"),
         *("3 at 2: prompt", "  publish 2", "  reply"),
@@ -95,7 +95,7 @@ def test_it_is_told_who_caused_what():
     assert "6 at 6: tool_finished t2, begun by 5" in told
     assert "16 at 16: teardown_finished d5, begun by 15" in told
     assert not any("fox" in line for line in told)
-    guards = list(explain(GUARDED, SOURCES))
+    guards = list(explain_journal(GUARDED, SOURCES))
     assert "  asked guard on BeforeTool: BlockTool" in guards
 
 

@@ -1,0 +1,308 @@
+"""What can be read of a damaged file of `SqliteStore`, row by row into a new one. Nothing is renamed here, and nothing decided.
+
+Records behind a gap are kept: a reader finds the gap by their hashes, and a session is not cut short as if nothing had stood there.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import apsw
+import msgspec
+
+from agentrail.abc.store import Standing, StoredSession
+from agentrail.core.journal.record import NO_HASH, Record, Tail, first_broken
+from agentrail.messages import SessionId
+from agentrail.stores.sqlite_connections import Connector, DamagedStoreError, forgotten_after
+from agentrail.stores.sqlite_files import beside
+from agentrail.stores.sqlite_rows import (
+    PUT_RECORD,
+    PUT_SESSION,
+    PUT_SNAPSHOT,
+    SESSION_COLUMNS,
+    SNAPSHOT_COLUMNS,
+    SqliteRow,
+    fetch_records,
+    record_of,
+    row_of,
+    session_of,
+    session_row,
+)
+
+_UNREADABLE: Final = (apsw.Error, UnicodeDecodeError, DamagedStoreError)
+
+_STAND_ALONE: Final = """
+UPDATE session SET root = session, parent = '' WHERE NOT EXISTS
+(SELECT 1 FROM session AS top WHERE top.scope = session.scope AND top.session = session.root) RETURNING scope, session
+"""
+"""Lets sessions whose root is lost be roots: nothing could take them otherwise."""
+
+_RECORD_AT: Final = """
+SELECT seq, epoch, at_ms, CAST(kind AS BLOB), body, CAST(does AS BLOB), events, hash
+FROM record WHERE scope = ? AND session = ? AND seq {bound} ? ORDER BY seq {order} LIMIT 1
+"""
+
+
+class SalvagedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """What was saved of one session.
+
+    Attributes:
+        scope: Of the session.
+        session: Its id.
+        last_good: The last record up to which nothing is missing or changed, from the first that is kept; 0 for none.
+        last_known: The last number that it is known to have had.
+        is_rebuilt: Whether what stood of the session itself was lost, so that it is listed as a root that has not ended.
+    """
+
+    scope: str
+    session: SessionId
+    last_good: int
+    last_known: int
+    is_rebuilt: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of it was lost."""
+        return self.last_good == self.last_known and not self.is_rebuilt
+
+
+class SalvageReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a damaged file.
+
+    Attributes:
+        damaged: Where it lies now; a text of the same name with `.report` behind it says what stands here.
+        sessions: What was saved, in the order of scopes and ids.
+        lost_snapshots: How many snapshots were found and could not be kept; they are made anew.
+        lost_blobs: How many times a session names a large value that is lost, or no longer is what it was.
+    """
+
+    damaged: Path
+    sessions: tuple[SalvagedSession, ...]
+    lost_snapshots: int
+    lost_blobs: int
+
+    def __str__(self) -> str:
+        """Say it in lines: the whole, and each session that is not as it was."""
+        hurt = [one for one in self.sessions if not one.is_whole]
+        counts = f"{len(self.sessions) - len(hurt)} sessions are whole, {len(hurt)} are not"
+        lost = f"{self.lost_snapshots} snapshots and {self.lost_blobs} large values are lost"
+        lines = [f"{self.damaged.name}: {counts}; {lost}"]
+        for one in hurt:
+            of = f" of {one.scope!r}" if one.scope else ""
+            rebuilt = "; what stood of the session itself was lost" if one.is_rebuilt else ""
+            lines.append(
+                f"session {one.session!r}{of}: sound up to record {one.last_good} of {one.last_known}{rebuilt}"
+            )
+        return "\n".join(lines)
+
+
+def salvage(damaged: Connector, fresh: apsw.Connection) -> SalvageReport:
+    """Read a damaged file into a new one, row by row.
+
+    Args:
+        damaged: Set aside.
+        fresh: To a file with the tables of today, and nothing in them; one transaction is begun and ended in it.
+    """
+    beheaded = _with_head_of(damaged, fresh)
+    try:
+        with forgotten_after((beheaded or damaged).to_read()) as source:
+            fresh.execute("BEGIN")  # without an end the new file is thrown away as a whole
+            report = _salvage(damaged.path, source, fresh)
+            fresh.execute("COMMIT")
+            return report
+    finally:
+        log, shared = beside(damaged.path)
+        shared.unlink(missing_ok=True)
+        if log.exists() and log.stat().st_size == 0:
+            log.unlink()  # made by the one who read
+        if beheaded is not None:
+            for path in (beheaded.path, *beside(beheaded.path)):
+                path.unlink(missing_ok=True)
+
+
+def _with_head_of(damaged: Connector, fresh: apsw.Connection) -> Connector | None:
+    """Make a copy with a new first page where that of the damaged file cannot be read; None where it can.
+
+    The first page says where each table begins. Tables are made in one order, so a new file says the same.
+    """
+    names = set[str]()
+    with suppress(*_UNREADABLE), forgotten_after(damaged.to_read()) as source:
+        names = {row[0] for row in source.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        source.execute("SELECT count(*) FROM meta").fetchall()
+    if names >= {"session", "record", "snapshot", "blob", "blob_use"}:
+        return None
+    page = fresh.execute("PRAGMA page_size").get
+    fresh.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    head = bytearray(fresh.serialize("main")[:page])
+    path = damaged.path.with_name(damaged.path.name + ".read")
+    shutil.copyfile(damaged.path, path)
+    path.chmod(0o600)
+    log = beside(damaged.path)[0]
+    if log.exists():
+        shutil.copyfile(log, beside(path)[0])
+        beside(path)[0].chmod(0o600)
+    head[28:32] = (path.stat().st_size // page).to_bytes(4, "big")
+    head[32:40] = bytes(8)  # its list of free pages is of no use to one who only reads
+    head[92:96] = head[24:28]  # ... and the number of pages counts only where these two agree
+    with path.open("r+b") as file:
+        file.write(head)
+    return damaged.at(path)
+
+
+def _salvage(damaged: Path, source: apsw.Connection, fresh: apsw.Connection) -> SalvageReport:
+    sessions: dict[tuple[str, str], StoredSession] = {}
+    for row in _rows(source, "session", SESSION_COLUMNS, "scope, session"):
+        with suppress(DamagedStoreError):
+            there = session_of(row)
+            sessions[there.scope, there.session] = there
+    snapshots = list(_rows(source, "snapshot", SNAPSHOT_COLUMNS, "rowid"))
+    names = {*sessions, *_owners_of_records(source), *((row[0], row[1]) for row in snapshots)}
+    saved = [
+        one
+        for name in sorted(name for name in names if all(type(part) is str for part in name))
+        if (one := _save_session(source, fresh, name, sessions)) is not None
+    ]
+    alone = set(fresh.execute(_STAND_ALONE))
+    saved = [
+        msgspec.structs.replace(one, is_rebuilt=one.is_rebuilt or (one.scope, one.session) in alone)
+        for one in saved
+    ]
+    lost_snapshots = sum(not _put(fresh, PUT_SNAPSHOT, row) for row in snapshots)
+    for digest, content in _rows(source, "blob", "digest, content", "rowid"):
+        if type(content) is bytes and hashlib.sha256(content).hexdigest() == digest:
+            _put(fresh, "INSERT OR REPLACE INTO blob VALUES (?, ?)", (digest, content))
+    lost_blobs = 0
+    for row in _rows(source, "blob_use", "scope, session, digest", "scope, session, digest"):
+        lost_blobs += not _put(fresh, "INSERT OR REPLACE INTO blob_use VALUES (?, ?, ?)", row)
+    return SalvageReport(
+        damaged=damaged, sessions=tuple(saved), lost_snapshots=lost_snapshots, lost_blobs=lost_blobs
+    )
+
+
+def _save_session(
+    source: apsw.Connection,
+    fresh: apsw.Connection,
+    name: tuple[str, str],
+    sessions: dict[tuple[str, str], StoredSession],
+) -> SalvagedSession | None:
+    there = sessions.get(name)
+    records = sorted(_records(source, name, there), key=lambda record: record.seq)
+    if not records:
+        # Without a record nothing can follow. It is named all the same, unless it never was one.
+        return None if there is None else _saved(there, [], is_rebuilt=False)
+    first, last = records[0], records[-1]
+    tail = Tail(seq=last.seq, epoch=last.epoch, hash=last.hash)
+    is_rebuilt = there is None
+    if there is None:
+        there = StoredSession(
+            scope=name[0],
+            session=SessionId(name[1]),
+            root=SessionId(name[1]),
+            parent="",
+            forked_from=None,
+            node="",
+            opened_at_ms=first.at_ms,
+            written_at_ms=last.at_ms,
+            first_seq=first.seq,
+            tail=tail,
+            events=last.events,
+            standing=Standing(),
+        )
+    kept = msgspec.structs.replace(there, tail=tail, events=last.events)
+    if not _put(fresh, PUT_SESSION, session_row(kept)):
+        return None
+    for record in records:
+        _put(fresh, PUT_RECORD, row_of(record))
+    return _saved(there, records, is_rebuilt=is_rebuilt)
+
+
+def _saved(there: StoredSession, records: list[Record], *, is_rebuilt: bool) -> SalvagedSession:
+    last_good = 0
+    if records and records[0].seq == there.first_seq:
+        # Where the beginning was trimmed, what the first one is chained to is gone, and it is taken as it is.
+        trimmed = there.first_seq > 1
+        behind = Tail(seq=records[0].seq, hash=records[0].hash) if trimmed else Tail(hash=NO_HASH)
+        broken = first_broken(records[1:] if trimmed else records, behind)
+        last_good = records[-1].seq if broken is None else broken - 1
+    return SalvagedSession(
+        scope=there.scope,
+        session=there.session,
+        last_good=last_good,
+        last_known=max(there.tail.seq, records[-1].seq if records else 0),
+        is_rebuilt=is_rebuilt,
+    )
+
+
+def _put(fresh: apsw.Connection, statement: str, row: SqliteRow) -> bool:
+    """Write a row where it is one: what is of another kind than its column is no row any more."""
+    try:
+        fresh.execute(statement, row)
+    except apsw.ConstraintError:
+        return False
+    return True
+
+
+def _records(source: apsw.Connection, name: tuple[str, str], there: StoredSession | None) -> Iterator[Record]:
+    """Give the records of a session that can be reached: from the front, from the back, and in between one by one."""
+    front = 0 if there is None else there.first_seq - 1
+    for record in _run(source, name, front, ascending=True):
+        yield record
+        front = record.seq
+    back = 2**62
+    for record in _run(source, name, back, ascending=False):
+        if record.seq <= front:
+            break
+        yield record
+        back = record.seq
+    if back == 2**62:
+        back = 0 if there is None else there.tail.seq + 1
+    for seq in range(front + 1, back):
+        with suppress(*_UNREADABLE):
+            yield from fetch_records(source, *name, seq - 1, 1) if _is_there(source, name, seq) else ()
+
+
+def _run(source: apsw.Connection, name: tuple[str, str], start: int, *, ascending: bool) -> Iterator[Record]:
+    # A statement for each, so that one that cannot be read ends the run and does not take those before it along.
+    statement = _RECORD_AT.format(bound=">" if ascending else "<", order="ASC" if ascending else "DESC")
+    with suppress(*_UNREADABLE):
+        while True:
+            row = source.execute(statement, (*name, start)).fetchone()
+            if row is None or type(row[0]) is not int:
+                return
+            yield record_of(*name, row)
+            start = row[0]
+
+
+def _is_there(source: apsw.Connection, name: tuple[str, str], seq: int) -> bool:
+    found = source.execute("SELECT 1 FROM record WHERE scope = ? AND session = ? AND seq = ?", (*name, seq))
+    return found.fetchone() is not None
+
+
+def _rows(source: apsw.Connection, table: str, columns: str, order: str) -> Iterator[SqliteRow]:
+    """Give the rows of a table from the front, as far as it can be read, and from the back."""
+    for direction in ("ASC", "DESC"):
+        by = ", ".join(f"{one} {direction}" for one in order.split(", "))
+        statement = f"SELECT {columns} FROM {table} NOT INDEXED ORDER BY {by}"  # noqa: S608 - our own words
+        if table not in {"snapshot", "blob"}:
+            statement = statement.replace(" NOT INDEXED", "")
+        with suppress(*_UNREADABLE):
+            yield from source.execute(statement)
+            return  # all of them: from the back there is nothing more
+
+
+def _owners_of_records(source: apsw.Connection) -> Iterator[tuple[str, str]]:
+    """Give whose records there are, by leaps from one to the next, from both ends."""
+    for bound, order in ((">", "ASC"), ("<", "DESC")):
+        key: tuple[str, str] | None = None
+        with suppress(*_UNREADABLE):
+            while True:
+                where = "" if key is None else f"WHERE (scope, session) {bound} (?, ?)"
+                statement = f"SELECT scope, session FROM record {where} ORDER BY scope {order}, session {order} LIMIT 1"  # noqa: S608 - our own words
+                row = source.execute(statement, key or ()).fetchone()
+                if row is None:
+                    return
+                key = (row[0], row[1])
+                yield key

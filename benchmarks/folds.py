@@ -1,0 +1,146 @@
+"""What a journal costs to fold: a record of a plain cycle, hashes and comparison included; and whether a long one costs more for each.
+
+No store, no network and no loop: the records are there, and `fold_journal` makes a state of them.
+"""
+
+from functools import partial
+from time import process_time
+from typing import Any, Final
+
+from agentrail.core.journal.folding import fold_journal
+from agentrail.core.journal.record import Record, Tail, sealed
+from agentrail.core.journal.recording import Recorder, opened_draft
+from agentrail.core.protocol.effects import RunTool, StartStream
+from agentrail.core.protocol.request import ModelFacts
+from agentrail.core.protocol.signals import (
+    Prompt,
+    ResponseCompleted,
+    SessionBegan,
+    Signal,
+    SignalId,
+    StreamStarted,
+    ToolFinished,
+)
+from agentrail.core.session.machine import new_session, step
+from agentrail.core.session.state import SessionConfig
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
+from agentrail.core.wire.codec import decode_signal
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    PromptRef,
+    SessionId,
+    Text,
+    TokenUsage,
+    ToolCall,
+    ToolMessage,
+)
+from benchmarks.bars import target_of
+from benchmarks.measure import Effort, Row, Sample, interleave
+from benchmarks.ours import expect
+
+_CYCLES: Final = 1_000
+_FEW: Final = 100
+_MICROSECONDS: Final = 1e6
+_SESSION: Final = SessionId("s")
+_START: Final = new_session(
+    SessionConfig(session_id=_SESSION, path=(_SESSION,), model=ModelFacts(model="stub:model")),
+    Toolbox([ToolSpec(name="read", description="Reads.", parameters={"type": "object"})]),
+)
+
+
+def folds(effort: Effort) -> list[Row]:
+    """A journal of 1,000 cycles with a tool, of six records each."""
+    long, short = _journal(effort.of(_CYCLES)), _journal(effort.of(_FEW))
+    against_steps = interleave(partial(_step_all, long), partial(_fold, long), effort.rounds)
+    against_short = interleave(partial(_fold, short), partial(_fold, long), effort.rounds)
+    return [
+        against_steps.row(
+            "folds",
+            "record_seconds",
+            "CPU for a record of a fold; bare: decoded and stepped, nothing looked at",
+            unit="µs",
+            factor=_MICROSECONDS,
+            target=target_of("fold"),
+        ),
+        against_short.row(
+            "folds",
+            "record_seconds",
+            "a record of a fold, by itself: 40 µs are 25,000 records a second",
+            unit="µs",
+            factor=_MICROSECONDS,
+            target=target_of("fold speed"),
+        ),
+        against_short.row(
+            "folds",
+            "record_seconds",
+            "the same in a journal of 1,000 cycles; bare: of 100",
+            unit="µs",
+            factor=_MICROSECONDS,
+            target=target_of("growth of folds"),
+        ),
+    ]
+
+
+def _fold(records: tuple[Record, ...]) -> Sample:
+    began_at = process_time()
+    folded = fold_journal(records)
+    took = process_time() - began_at
+    expect("records folded", folded.tail.seq, len(records))
+    return {"record_seconds": took / len(records)}
+
+
+def _step_all(records: tuple[Record, ...]) -> Sample:
+    state = _START
+    began_at = process_time()
+    for record in records[1:]:
+        state, _ = step(state, decode_signal(record.body))
+    took = process_time() - began_at
+    expect("events published", state.data.seq, records[-1].events)
+    return {"record_seconds": took / len(records)}
+
+
+def _journal(cycles: int) -> tuple[Record, ...]:
+    state, tail, recorder = _START, Tail(), Recorder(_START)
+    records, tail = sealed((opened_draft(state, at_ms=0, engine="0"),), tail, scope="", session=_SESSION)
+    made = list(records)
+    signals: list[Signal] = [SessionBegan(at_ms=0)]
+    left = cycles
+    while signals or left:
+        if not signals:
+            left -= 1
+            ref = f"p{left}"
+            content = (Text(text="What is in the file, please?"),)
+            signals.append(Prompt(at_ms=1, signal_id=SignalId(ref), ref=PromptRef(ref), content=content))
+        signal = signals.pop(0)
+        before, (state, effects) = state, step(state, signal)
+        records, tail = sealed(
+            recorder.note(before, signal, state, effects), tail, scope="", session=_SESSION
+        )
+        made += records
+        for effect in effects:
+            signals += _outcomes(effect)
+    return tuple(made)
+
+
+def _outcomes(effect: Any) -> list[Signal]:
+    match effect:
+        case StartStream(request=request):
+            attempt, is_last = request.attempt, isinstance(request.messages[-1], ToolMessage)
+            call = ToolCall(call_id=CallId(f"c{attempt}"), name="read", arguments={"path": "a.txt"})
+            message = AssistantMessage(
+                content=(Text(text="It has this."),) if is_last else (Text(text="I look."), call),
+                model="stub:model",
+                stop_reason="end" if is_last else "tool_use",
+            )
+            usage = TokenUsage(input=100, output=10)
+            return [
+                StreamStarted(at_ms=1, effect_id=attempt),
+                ResponseCompleted(
+                    at_ms=1, effect_id=attempt, message=message, usage=usage, stop_reason=message.stop_reason
+                ),
+            ]
+        case RunTool(effect_id=effect_id):
+            return [ToolFinished(at_ms=1, effect_id=effect_id, text="content " * 20, started_at_ms=1)]
+        case _:
+            return []
