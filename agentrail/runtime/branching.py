@@ -89,6 +89,23 @@ def state_of_fork(
     return msgspec.structs.replace(fork, data=msgspec.structs.replace(fork.data, **changed))
 
 
+def take_code(state: SessionState, cell: SessionCell) -> None:
+    """Let a live session have what an earlier state of it needs: a tool that was let go of since is taken by its name.
+
+    Raises:
+        Unrevivable: Your move: code that it had then is not there any more. Nothing was changed.
+    """
+    ports, tools = cell.ports, state.data.tools
+    given = [] if cell.options is None else cell.options.tools
+    by_name = {name: tool for (name, _), tool in ports.tools.items()} | {tool.name: tool for tool in given}
+    known = attrs.evolve(ports, tools={**{(name, 0): tool for name, tool in by_name.items()}, **ports.tools})
+    missing = missing_code(state, known)
+    if missing:
+        raise Unrevivable(state.data.config.session_id, missing=missing)
+    for spec in tools:
+        ports.tools.setdefault((spec.name, tools.generation_of(spec.name)), by_name[spec.name])
+
+
 def _states_kept(fork: SessionState, fresh: SessionState) -> PluginStates:
     """Let a plugin that is given again know what it knew, where it is of the same version."""
     known = {

@@ -18,6 +18,7 @@ from agentrail.runtime.branching import (
     options_of_fork,
     ports_of_fork,
     state_of_fork,
+    take_code,
 )
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
@@ -156,6 +157,14 @@ class BranchingDoor(ABC):
         fork.options = options
         self._begin(fork, workspace, options.restart)
         return fork
+
+    def make_ready(self, cell: SessionCell, then: SessionState) -> None:
+        """Let a session have the code that an earlier state of it needs.
+
+        Raises:
+            Unrevivable: Your move: it is not there any more.
+        """
+        take_code(then, cell)
 
     def _check_free(self, scope: str, session_id: SessionId) -> None:
         if self._down is not None:

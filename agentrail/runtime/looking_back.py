@@ -56,6 +56,10 @@ class Branching(Protocol):
         """Begin a fork of a session."""
         ...
 
+    def make_ready(self, cell: SessionCell, then: SessionState) -> None:
+        """Let a session have the code that an earlier state of it needs."""
+        ...
+
 
 class LookingBackHandle(AskingHandle):
     """A handle that knows the past of its session, where a store keeps it."""
@@ -188,6 +192,7 @@ class LookingBackHandle(AskingHandle):
             return number, state_to_go_back_to(journal, number, cell.state, at_ms)
 
         number, then = await branching.look_back(cell, look)
+        branching.make_ready(cell, then)
         request = RewindRequest(number=number, then=then, at_ms=at_ms)
         for _ in range(_MAX_TRIES):  # a prompt may come in between
             await self._stop_all()

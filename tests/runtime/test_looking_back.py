@@ -21,6 +21,7 @@ from agentrail.errors import (
 from agentrail.events import AgentEnd, ApprovalRequired, EventsLost, SessionStart, ToolExecutionStart
 from agentrail.messages import Text, ToolMessage
 from agentrail.plugins.human_approval import HumanApproval
+from agentrail.runtime.rewinding import RewindRequest
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.expectations import check_history
 from agentrail.testing.faulty_store import FaultyStore
@@ -405,6 +406,10 @@ async def test_rewinds_forth_and_back(store):
                 assert events.snapshot.status.messages == len(await session.messages())
             assert (rewound.number, rewound.calls) == (number, ())
             past = await session.state_at(number)
+            async with session.subscribe(
+                after=1
+            ) as events:  # what was published before does not count any more
+                assert isinstance(await anext(events), EventsLost)
             assert await session.messages() == past.messages
             assert lost.from_seq == past.snapshot.last_seq + 1
             assert lost.to_seq > last
@@ -455,6 +460,44 @@ async def test_a_rewind_into_an_approval_closes_it(store):
         assert (await session.status()).approvals == ()
         assert (await texts(session))[-1] == NOT_IN_THIS_BRANCH
         assert await session.ask("So?") == "b"
+
+
+async def test_a_rewind_brings_back_the_tools_of_then(store):
+    """By their names: one that took another's place since works in its stead; one that is gone is named, and nothing was stopped."""
+    first, second = RecordingTool(), RecordingTool(answer=lambda _: Ok(text="the second"))
+    async with no_orphans(), open_kept(store) as supervisor:
+        model = ScriptedModel([says("a"), says("b"), wants("record"), says("c"), wants("hang")])
+        session = await supervisor.start_session(model=model, tools=[HangingTool()], session_id="s-1")
+        await session.attach_tools(first)
+        await session.ask("One")
+        number = (await session.journal())[-1].number
+        await session.detach_tools("record")
+        await session.ask("Two")
+        with pytest.raises(Unrevivable, match="tool 'record'"):
+            await session.rewind(number)
+        assert [one.kind for one in await session.journal()][-1] == "response_completed"
+        await session.attach_tools(second)
+        await session.rewind(number)
+        assert await session.ask("Three") == "c"
+        assert "the second" in await texts(session)
+        assert not first.calls
+
+
+async def test_a_session_that_works_does_not_go_back_under_it(store):
+    """It is asked by its caller when all is stopped; what came in between is not taken away from anything that runs."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants("hang"), says("b")]), tools=[HangingTool()], session_id="s-1"
+        )
+        async with session.subscribe() as events:
+            await session.prompt("Go")
+            await until(events, ToolExecutionStart)
+        cell = session._cell  # noqa: SLF001 - a prompt between the stop and the rewind cannot be timed from outside
+        before = await session.journal()
+        request = RewindRequest(number=1, then=cell.state, at_ms=1)
+        assert await cell.rewind(request) is False
+        assert await session.journal() == before
+        await session.abort(kill_tools="all")
 
 
 async def test_a_rewind_that_cannot_be_stops_nothing(store):
