@@ -46,7 +46,9 @@ SUPERVISOR: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-OF_THE_SHELL: Final = frozenset({"start_behind", "stop_all", "close_rest", "hear", "look_back", "fork_cell", "make_ready"})
+OF_THE_SHELL: Final = frozenset(
+    {"start_behind", "stop_all", "close_rest", "hear", "look_back", "fork_cell", "make_ready"}
+)
 """What `open_supervisor` and the sessions themselves call on a supervisor."""
 
 GIVEN: Final[Mapping[type, str]] = MappingProxyType(

@@ -68,7 +68,7 @@ def asking() -> Told:
     session.hear("I")
     session.complete("I", call("read", "c1"), call("read", "c2"), call("ask", "c3", question="Now?"))
     running = next(iter(session.life.state.data.batch))
-    session.finish(running.effect_id, "A fox.")
+    session.finish(str(running.effect_id), "A fox.")
     session.prompt("And then?")
     return session
 
