@@ -57,6 +57,7 @@ CODES = {
     "job_given_up": errors.JobGivenUp,
     "job_withdrawn": errors.JobWithdrawn,
     "journal_corrupt": errors.JournalCorrupt,
+    "journal_drifted": errors.JournalDrifted,
     "mailbox_full": errors.MailboxFull,
     "model_not_found": errors.ModelNotFound,
     "no_mailbox": errors.NoMailbox,

@@ -4,6 +4,7 @@ What each takes, gives and raises is said where it is defined, in `agentrail.run
 too. What may not enter: a decision about a session.
 """
 
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from functools import partial, wraps
@@ -268,6 +269,7 @@ class Supervisor(Far):
         scripts: Mapping[str, Provider] | None = None,
         deps_for: DepsFor | None = None,
         store: str | Store | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
         store_patience: float = STORE_PATIENCE_SECONDS,
         resume: Resume = "none",
         revive: Revive | None = None,
@@ -281,6 +283,7 @@ class Supervisor(Far):
             scripts: As of `agentrail.open_supervisor`.
             deps_for: As of `agentrail.open_supervisor`; it is called in the thread of the supervisor.
             store: As of `agentrail.open_supervisor`.
+            data_dir: As of `agentrail.open_supervisor`.
             store_patience: As of `agentrail.open_supervisor`.
             resume: As of `agentrail.open_supervisor`.
             revive: As of `agentrail.open_supervisor`; it is called in the thread of the supervisor.
@@ -294,6 +297,7 @@ class Supervisor(Far):
                 scripts=scripts,
                 deps_for=deps_for,
                 store=store,
+                data_dir=data_dir,
                 store_patience=store_patience,
                 resume=resume,
                 revive=revive,

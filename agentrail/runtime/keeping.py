@@ -96,7 +96,7 @@ class Keeping:
         self.on_drift: OnDrift = on_drift
         self.writer: Writer = Writer(store, patience_seconds=patience_seconds, outside=self._outside)
         self._folds = trio.CapacityLimiter(MAX_FOLDS)
-        self._old_events = OldEvents(store, self._outside)
+        self._old_events = OldEvents(store, self._outside, self._folds)
         self.node: Node = Node(id=f"n-{self._outside.ids(8)}", version=ENGINE)
 
     async def open(self, nursery: trio.Nursery) -> None:

@@ -27,9 +27,6 @@ from agentrail.runtime.reviving import PluginFinder, newest_snapshot, read_after
 
 LOGGER: Final = Logger("agentrail.runtime")
 
-MAX_FOLDS: Final = 4
-"""How many journals are folded side by side."""
-
 MAX_OLD_EVENTS: Final = 100_000
 """How many events are made again for one subscriber; who is behind by more gets `EventsLost`."""
 
@@ -54,16 +51,17 @@ class _Quiet:
 class OldEvents:
     """Makes the events of stored sessions again; one for a supervisor."""
 
-    def __init__(self, store: Store, outside: Outside) -> None:
+    def __init__(self, store: Store, outside: Outside, limiter: trio.CapacityLimiter) -> None:
         """Begin with nothing to read.
 
         Args:
             store: Where the journals are.
             outside: Where functions that block are run.
+            limiter: How many journals are folded side by side.
         """
         self._store = store
         self._outside = outside
-        self._limiter = trio.CapacityLimiter(MAX_FOLDS)
+        self._limiter = limiter
 
     async def read(self, state: SessionState, after: int, before: int) -> tuple[Event, ...]:
         """Give what a session published between two numbers, without what is never replayed.

@@ -376,8 +376,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (81,),
         "the first event is missed",
         "runtime/event_bus.py",
-        "        subscription.begin(self.session_id, self._since(after), snapshot)\n",
-        "        subscription.begin(self.session_id, self._since(after)[1:], snapshot)\n",
+        "        subscription.begin(self.session_id, self._since(after, earlier), snapshot)\n",
+        "        subscription.begin(self.session_id, self._since(after, earlier)[1:], snapshot)\n",
         f"{_RESUMING}::test_the_first_events_cannot_be_missed",
     ),
     _row(
