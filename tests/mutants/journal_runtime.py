@@ -16,7 +16,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="effects leave before their record is durable",
         breaks=_DURABLE,
         file="runtime/outbox.py",
-        old="            if self._waiting[key].number <= durable:\n",
+        old="            if held.number <= durable:\n",
         new="            if True:\n",
         killed_by=f"{_OUTBOX}::test_effects_leave_in_order_when_their_records_are_durable",
     ),
