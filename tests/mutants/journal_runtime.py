@@ -40,7 +40,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a tool that was stopped in the outbox runs all the same",
         breaks=_STOPS,
         file="runtime/outbox.py",
-        old="                yield self._remove(key).effect\n",
+        old="                yield self._remove(key, self._waiting[key]).effect\n",
         new="                yield self._waiting[key].effect\n",
         killed_by=f"{_OUTBOX}::test_to_take_out_of_many_costs_no_more_than_of_few",
     ),
