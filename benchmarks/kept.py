@@ -64,12 +64,12 @@ def kept(effort: Effort) -> list[Row]:
         partial(_on_disk, partial(_crowd, sessions=sessions, cycles=cycles)),
         effort.rounds,
     )
-    title = f"a cycle of each of {sessions} sessions at once, durable on SQLite; bare: with MemoryStore"
+    title = f"a cycle on SQLite, {sessions} sessions at once; bare: with MemoryStore"
     return [
         rounds.row(
             "kept",
             "wall",
-            f"{title}: time of one",
+            f"{title}: time",
             unit="µs",
             factor=_MICROSECONDS,
             target=target_of("kept cycles"),
@@ -77,12 +77,12 @@ def kept(effort: Effort) -> list[Row]:
         rounds.row(
             "kept",
             "cpu",
-            f"{title}: CPU of one",
+            f"{title}: CPU",
             unit="µs",
             factor=_MICROSECONDS,
             target=target_of("CPU of kept cycles"),
         ),
-        rounds.row("kept", "commits", "commits for a cycle of these", unit="commits"),
+        rounds.row("kept", "commits", "commits for such a cycle", unit="commits"),
     ]
 
 
@@ -94,7 +94,7 @@ def lone(effort: Effort) -> list[Row]:
         partial(_on_disk, partial(_crowd, sessions=1, cycles=cycles)),
         effort.rounds,
     )
-    title = "a cycle of one session alone on SQLite; bare: in memory, and four commits by a thread"
+    title = "a cycle on SQLite, one session alone; bare: in memory, and four bare commits"
     return [
         rounds.row(
             "lone",
@@ -108,7 +108,7 @@ def lone(effort: Effort) -> list[Row]:
         rounds.row(
             "lone",
             "commits",
-            "commits for that cycle",
+            "commits for such a cycle",
             unit="commits",
             target=target_of("commits of a lone cycle"),
         ),

@@ -45,14 +45,14 @@ def resume(effort: Effort) -> list[Row]:
     records, snapshots, messages = _lived(cycles)
     rows: list[Row] = []
     with TemporaryDirectory() as folder:
-        for kept, what, bar in (
-            ((), "without a snapshot", "resume"),
-            (snapshots, "with the snapshots that were taken", "resume with a snapshot"),
+        for kept, what, target in (
+            ((), "without a snapshot", target_of("resume")),
+            (snapshots, "with its snapshots", target_of("resume with a snapshot")),
         ):
             file = Path(folder) / f"{len(kept)}.db"
             _write(file, records, kept)
             rounds = interleave(partial(_fold, records), partial(_resume, file, len(messages)), effort.rounds)
-            title = f"a session of {len(records):,} records comes back {what}; bare: the fold of all"
+            title = f"{len(records):,} records come back {what}; bare: their fold"
             rows += [
                 rounds.row(
                     "resume",
@@ -60,7 +60,7 @@ def resume(effort: Effort) -> list[Row]:
                     f"{title}: time",
                     unit="ms",
                     factor=_MILLISECONDS,
-                    target=target_of("resume") if bar == "resume" else target_of("resume with a snapshot"),
+                    target=target,
                 ),
                 rounds.row("resume", "cpu", f"{title}: CPU", unit="ms", factor=_MILLISECONDS),
             ]
@@ -97,7 +97,7 @@ def idle_start(effort: Effort) -> list[Row]:
         _fill(few, _FEW)
         _fill(many, effort.of(_IDLE))
         rounds = interleave(partial(_open, few), partial(_open, many), effort.rounds)
-    title = f"opening a supervisor on a file with {effort.of(_IDLE):,} idle sessions; bare: with {_FEW}"
+    title = f"a supervisor opens, {effort.of(_IDLE):,} idle sessions in its file; bare: {_FEW}"
     return [
         rounds.row(
             "idle-start",

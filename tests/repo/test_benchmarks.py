@@ -110,9 +110,13 @@ def test_without_an_aim_nothing_is_ahead(median, verdict):
 
 @pytest.mark.check
 @pytest.mark.parametrize(
-    "name", ["children", "child", "restart", "cast", "call", "actor-memory", "timers", "appends"]
+    "name",
+    [
+        *("children", "child", "restart", "cast", "call", "actor-memory", "timers"),
+        *("appends", "kept", "lone", "resume", "weights", "idle-start"),
+    ],
 )
-def test_a_workload_of_actors_does_its_work(name):
+def test_a_workload_of_actors_and_stores_does_its_work(name):
     """Each of them runs to its end, where it holds its own work to the result, and tells of something."""
     rows = WORKLOADS[name](Effort(rounds=1, scale=0.01))
     assert {row.workload for row in rows} == {name}
