@@ -76,7 +76,7 @@ def state_of_fork(
     wanted = {name for option in given for name in _CONFIG_OF.get(option, (option,))} & _FIELDS
     config = msgspec.structs.replace(
         config_of_fork(then.data.config, fresh.data.config.session_id),
-        **{name: getattr(fresh.data.config, name) for name in wanted - {"session_id"}},
+        **{name: getattr(fresh.data.config, name) for name in sorted(wanted - {"session_id"})},
     )
     fork = forked_state(then, config, at_ms)
     changed: dict[str, Any] = {}
