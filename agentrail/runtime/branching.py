@@ -38,7 +38,7 @@ _CONFIG_OF: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Which fields an option decides that has another name there, or more than one."""
 
-_FIELDS: Final = frozenset(SessionConfig.__struct_fields__)
+_FIELDS: Final = frozenset(SessionConfig.__struct_fields__) - {"session_id", "path"}
 
 
 def options_of_fork(known: SessionOptions, session_id: SessionId, given: Mapping[str, Any]) -> SessionOptions:
@@ -73,10 +73,10 @@ def state_of_fork(
         given: What is wanted otherwise than the parent has it, by option.
         at_ms: Now.
     """
-    wanted = {name for option in given for name in _CONFIG_OF.get(option, (option,))} & _FIELDS
+    wanted = dict.fromkeys(name for option in given for name in _CONFIG_OF.get(option, (option,)))
     config = msgspec.structs.replace(
         config_of_fork(then.data.config, fresh.data.config.session_id),
-        **{name: getattr(fresh.data.config, name) for name in sorted(wanted - {"session_id"})},
+        **{name: getattr(fresh.data.config, name) for name in wanted if name in _FIELDS},
     )
     fork = forked_state(then, config, at_ms)
     changed: dict[str, Any] = {}

@@ -30,16 +30,17 @@ class MemoryJournal:
 
     def __init__(self, opening: Opening, now: int) -> None:
         """Begin with an opening, at a time of the store."""
-        self.scope = opening.records[0].scope
-        self.session = opening.records[0].session
-        self.root = opening.root
-        self.parent = opening.parent
-        self.forked_from = opening.forked_from
-        self.node = opening.node
-        self.opened_at_ms = self.written_at_ms = now
-        self.first_seq = 1
-        self.records = list(opening.records)
-        self.standing = opening.standing
+        self.scope: str = opening.records[0].scope
+        self.session: SessionId = opening.records[0].session
+        self.root: SessionId = opening.root
+        self.parent: str = opening.parent
+        self.forked_from: tuple[SessionId, int] | None = opening.forked_from
+        self.node: str = opening.node
+        self.opened_at_ms: int = now
+        self.written_at_ms: int = now
+        self.first_seq: int = 1
+        self.records: list[Record] = list(opening.records)
+        self.standing: Standing = opening.standing
         self.snapshots: dict[int, StoredSnapshot] = {}
         self.blobs: dict[str, None] = {}
 

@@ -191,7 +191,7 @@ class SqliteStore:
         self._log_pages = 0
         try:
             connection = open_writer(self._connector, self._schema, look_closely=self._is_suspect)
-        except BaseException as error:
+        except BaseException as error:  # noqa: ASYNC103 - no loop runs here, and what is no damage is raised
             if not self._is_suspect or not is_damage(error):
                 raise
             self._readers.drop()

@@ -115,7 +115,7 @@ class WriteLock:
             StoreInUse: Another process has it, or another store in this one.
             StoreUnavailable: The lock file cannot be written.
         """
-        self.path = lock_path(store)
+        self.path: Path = lock_path(store)
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:

@@ -1,5 +1,6 @@
 """Rows of `SqliteStore` and the values that they stand for, with the few statements that several files need. No connection is opened."""
 
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import apsw
@@ -44,7 +45,7 @@ _KINDS: Final = frozenset(
 )
 """What the columns of a session hold: it may be a fork, and may have a timer."""
 
-row_of = msgspec.structs.astuple
+row_of: Final[Callable[[msgspec.Struct], tuple[Any, ...]]] = msgspec.structs.astuple
 """The row of a record, or of a snapshot."""
 
 

@@ -20,6 +20,7 @@ from agentrail.testing.promises import PROMISES
 from agentrail.testing.promises.seen import Seen
 from tests.core.journal.recorded import Told, call
 from tests.core.stored_lives import through_bytes
+from tests.core.test_agent_corners import Life as AgentLife, call as spawn
 from tests.core.test_agents import SAID, lives
 from tests.core.worlds import TOOLS, agents_session, config, new_session, small_world
 
@@ -59,6 +60,27 @@ def test_a_branch_begins_where_agents_work(drawn, budget):
         assert not branch.data.agents.alive
         assert branch.data.ledger is None or not branch.data.ledger.open
         holds(branch)
+
+
+def test_an_agent_in_the_background_is_not_in_a_branch():
+    """It works elsewhere; in the branch it has ended, with the reason, and nothing waits for it."""
+    there = AgentLife(agents_session())
+    there.calls(spawn(1, "spawn_agent", agent="scout", task="Look."))
+    assert there.state.data.agents.alive
+    branch = without_what_was_open(there.state, 8)
+    (agent,) = branch.data.agents.states
+    assert (agent.status, agent.reason) == ("ended", "not in this branch")
+    holds(branch)
+
+
+def test_a_message_that_is_sent_again_is_new_in_a_fork():
+    """Its receipt was of another session, in which it may have waited; a session that goes back keeps it."""
+    session = Told(new_session(TOOLS))
+    session.say(s.Prompt, ref=PromptRef("p"), content=(Text(text="Hi"),), client_id="mine")
+    state = session.life.state
+    assert state.data.remembered
+    assert forked_state(state, config_of_fork(state.data.config, SessionId("f")), 9).data.remembered == ()
+    assert rewound_state(state, session.life.states[2], 9).data.remembered == state.data.remembered
 
 
 def asking() -> Told:

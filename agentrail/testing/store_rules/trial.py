@@ -30,9 +30,9 @@ class Author:
 
     def __init__(self, session: str = "s", *, scope: str = "", tail: Tail | None = None) -> None:
         """Write a journal from its beginning, or go on behind a tail."""
-        self.session = SessionId(session)
-        self.scope = scope
-        self.tail = tail or Tail()
+        self.session: SessionId = SessionId(session)
+        self.scope: str = scope
+        self.tail: Tail = tail or Tail()
         self.records: list[Record] = []
 
     def seal(self, *drafts: Draft) -> tuple[Record, ...]:
