@@ -4,9 +4,10 @@ import hashlib
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from agentrail.abc.store import Filters, Opening, StoredSession, StoredSnapshot
+from agentrail.abc.store import Filters, Opening, Standing, StoredSession, StoredSnapshot
 from agentrail.core.journal.record import Record, Tail, tail_of
 from agentrail.errors import AlreadyExists, Fenced
+from agentrail.messages import SessionId
 
 
 class MemoryJournal:
