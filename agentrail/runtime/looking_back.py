@@ -112,7 +112,7 @@ class LookingBackHandle(AskingHandle):
 
         Cancellation: At once. It is worked out in a thread, four at a time.
         """
-        refuse(_fault_of_number("number", number))
+        refuse(_fault_of_number("number", number, needed=True))
         await trio.lowlevel.checkpoint()
         return await self._branching().look_back(self._cell, lambda journal: journal.past_state(number))
 
@@ -223,8 +223,8 @@ def _calls_behind(number: int, up_to: int, journal: Journal) -> Any:
     return tuple([one for one in journal.calls_behind(number) if one.number <= up_to])
 
 
-def _fault_of_number(name: str, value: object) -> str | None:
-    if value is None or type(value) is int:
+def _fault_of_number(name: str, value: object, *, needed: bool = False) -> str | None:
+    if (value is None and not needed) or type(value) is int:
         return None
     return f"{name} is {value!r}: expected a whole number from 1"
 

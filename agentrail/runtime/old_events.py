@@ -11,7 +11,7 @@ import trio
 
 from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.folding import Sources, drift_of, first_state, walk
-from agentrail.core.journal.record import Record
+from agentrail.core.journal.record import REWOUND, Record
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.plugin_record import PluginRecord
@@ -119,6 +119,9 @@ def _folded(
     )
     start, tail = newest_snapshot(store, stored, finder, ask, last_event=after)
     records = _records_up_to(store, stored, tail.seq, before)
+    behind = read_after(store, stored.scope, stored.session, tail.seq)
+    if any(one.kind == REWOUND and one.events > after for one in behind):
+        return ()  # the session went back behind some of them: they do not count any more
     if start is None:
         start = first_state(records, sources)
     events: list[Event] = []

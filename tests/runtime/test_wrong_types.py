@@ -79,6 +79,25 @@ WRONG = {
         (lambda s: s.go_on(request_id=5), "request_id is 5: expected 1 to 128"),
         (lambda s: s.go_on(digest=b""), "digest is b'': expected a SHA-256 in hexadecimal"),
     ],
+    "journal": [
+        (lambda s: s.journal("1"), "after is '1': expected a whole number from 0"),
+        (lambda s: s.journal(-1, 0), "after is -1: expected a whole number from 0; limit is 0: expected a whole number from 1 to 10000"),
+    ],
+    "state_at": [
+        (lambda s: s.state_at(None), "number is None: expected a whole number from 1"),
+        (lambda s: s.state_at("1"), "number is '1': expected a whole number from 1"),
+        (lambda s: s.state_at(1), "a journal needs a store: open_supervisor(store='sqlite:')"),
+    ],
+    "fork": [
+        (lambda s: s.fork("1"), "at is '1': expected a whole number from 1"),
+        (lambda s: s.fork(1, turn=1), "a number (1) and a turn (1) are given: give one of them"),
+        (lambda s: s.fork(), "a journal needs a store"),
+    ],
+    "rewind": [
+        (lambda s: s.rewind(), "to what? give the number of a record, or turn="),
+        (lambda s: s.rewind(turn=1.5), "turn is 1.5: expected a whole number from 1"),
+        (lambda s: s.rewind(1), "a journal needs a store"),
+    ],
     "receipt_of": [
         (lambda s: s.receipt_of(None), "client_id is None: expected a text of 1 to 256 characters"),
         (lambda s: s.receipt_of("c" * 257), f"client_id is {'c' * 257!r:.80}: expected a text of 1 to 256 characters"),
@@ -302,12 +321,16 @@ AFTER = {
 }
 
 
+OF_A_STORE = ("journal", "state_at", "fork", "rewind")
+"""Without one there is nothing to look into, whether the session is there or not."""
+
+
 async def test_after_the_supervisor_closed_every_call_is_down():
     """`SessionDown` with the reason, from each call of a handle that somebody kept, and at once (3.14)."""
     async with open_bare() as supervisor:
         session = await supervisor.start_session(model=saying(), session_id="s-1", tools=[RecordingTool()])
         watched = session.monitor()
-    assert {*AFTER, "monitor"} == set(calls_of_a_handle())
+    assert {*AFTER, *OF_A_STORE, "monitor"} == set(calls_of_a_handle())
     for call in AFTER.values():
         with trio.fail_after(5), pytest.raises(SessionDown, match="'s-1' is down: the supervisor was closed"):
             await call(session)
