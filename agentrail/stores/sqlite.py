@@ -155,7 +155,11 @@ class SqliteStore:
 
     def _look_to_read(self) -> None:
         if not self._path.exists():
-            raise no_store_at(self._path, "there is no such file")
+            message = (
+                f"no sessions are stored in {os.fspath(self._path)!r}: there is no such file; "
+                "keep one with agentrail chat or agentrail run --keep, or name another place with --data-dir"
+            )
+            raise StoreUnavailable(message)
         with translated(self._path):
             look_at(self._connector, self._schema)
 
