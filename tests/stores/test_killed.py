@@ -33,9 +33,12 @@ def run_loop(*options):
     return ended.returncode, ended.stdout + ended.stderr
 
 
-def test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed():
-    """Two hundred times, or as often as fits into four seconds: each record is there, whole, once, and was attempted."""
-    code, said = run_loop("--rounds", "200", "--seconds", "4", "--delay", "0.02")
+@pytest.mark.parametrize(
+    ("rounds", "seconds"), [("20", "2"), pytest.param("200", "12", marks=pytest.mark.check)]
+)
+def test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed(rounds, seconds):
+    """So often, or as often as fits into so many seconds: each record is there, whole, once, and was attempted."""
+    code, said = run_loop("--rounds", rounds, "--seconds", seconds, "--delay", "0.02")
     assert code == 0, said
     assert "nothing was lost" in said
     assert " 0 acknowledged" not in said.splitlines()[-1]

@@ -129,21 +129,21 @@ def flip(golden, target, place, bit=0x10):
 
 
 def sampled(size):
-    """Places: each byte of the header, and of each page some, the same in each run."""
+    """Places: of the header each third byte, and of the pages some, the same in each run; `make check` takes far more."""
     chance = random.Random(7)  # noqa: S311 - the same places in each run
-    rest = sorted(chance.sample(range(100, size), 300))
-    return [*range(100), *rest]
+    rest = sorted(chance.sample(range(100, size), 60))
+    return [*range(0, 100, 3), *rest]
 
 
 @pytest.mark.at(142)
 def test_a_flipped_bit_is_told_or_changes_nothing(golden, written, tmp_path):
-    """At each byte of the header and at some of each page: no record that nobody wrote, and no loss in silence."""
+    """In the header and in some of each page: no record that no owner wrote, and no loss in silence."""
     said = {}
     for place in sampled(golden.stat().st_size):
         verdict = judge(flip(golden, tmp_path, place), written)
         assert "missing" not in verdict.split("; "), place
         said[verdict] = said.get(verdict, 0) + 1
-    assert said["same"] > 100
+    assert said["same"] > 30
     assert any("said to be bad" in verdict for verdict in said)
     assert sum(number for verdict, number in said.items() if verdict.startswith("unusable")) == 0, said
 
@@ -152,7 +152,7 @@ def test_a_flipped_bit_is_told_or_changes_nothing(golden, written, tmp_path):
 @pytest.mark.parametrize("bit", [0x01, 0x10, 0x80])
 def test_every_flipped_byte_is_told_or_changes_nothing(golden, written, tmp_path, bit):
     """All of the file, in steps that no page has a multiple of, and for each bit at other places."""
-    for place in range(100 + bit % 41, golden.stat().st_size, 41):
+    for place in [*range(100), *range(100 + bit % 41, golden.stat().st_size, 41)]:
         verdict = judge(flip(golden, tmp_path, place, bit), written)
         assert "missing" not in verdict.split("; "), place
         assert not verdict.startswith("unusable"), place
@@ -185,7 +185,7 @@ def test_a_log_that_was_cut_or_flipped_ends_where_it_is_whole(tmp_path):
         file, log = path.read_bytes(), path.with_name("sessions.db-wal").read_bytes()
     chance = random.Random(7)  # noqa: S311 - the same places in each run
     lengths = set()
-    for at in [0, 31, 33, *chance.sample(range(len(log)), 50)]:
+    for at in [0, 31, 33, *chance.sample(range(len(log)), 16)]:
         for data in (log[:at], log[:at] + bytes([log[at] ^ 4]) + log[at + 1 :]):
             target = tmp_path / f"{at}-{len(data)}"
             target.mkdir()
