@@ -20,7 +20,15 @@ from agentrail.app import (
     provider_of,
     read_models,
 )
-from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
+from agentrail.errors import (
+    Authentication,
+    ModelNotFound,
+    OptionError,
+    ProtocolError,
+    ProviderError,
+    StoreUnavailable,
+    Timeout,
+)
 from agentrail.messages import ToolMessage
 from agentrail.providers.http import HttpClients
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -384,4 +392,32 @@ async def test_a_script_that_is_no_model_is_refused_at_once():
     """Where it is given, and not when a session asks for it."""
     with pytest.raises(OptionError, match=r"scripts\['a'\] is 'says Hi': expected a model"):
         async with agentrail.open_supervisor(environ={}, scripts={"a": "says Hi"}):
+            pass
+
+
+async def test_a_store_that_is_named_with_its_path_needs_no_home(tmp_path):
+    """The directory for data is looked for where it is needed only; without any the message says what to give."""
+    async with agentrail.open_supervisor(environ={}, store=f"sqlite:{tmp_path / 'mine.db'}") as supervisor:
+        session = await supervisor.start_session(model="demo:fast", session_id="s-1")
+        await session.ask("Hi")
+    assert (tmp_path / "mine.db").exists()
+    with pytest.raises(StoreUnavailable, match=r"HOME says where; .*--data-dir"):
+        async with agentrail.open_supervisor(environ={}, store="sqlite:"):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"resume": "some"}, "resume is 'some': expected 'none', 'working' or 'all'$"),
+        ({"resume": "all"}, "resume is 'all', and there is no store"),
+        ({"on_drift": "stop"}, "on_drift is 'stop': expected 'go_on' or 'refuse'"),
+        ({"store_patience": 0.01}, r"store_patience is 0.01: expected finite seconds from 0.1"),
+        ({"store": 5}, "store is 5: expected 'memory:'"),
+    ],
+)
+async def test_how_sessions_are_kept_is_looked_at_before_anything_opens(given, message):
+    """Each fault once, with what would do."""
+    with pytest.raises(OptionError, match=message):
+        async with agentrail.open_supervisor(**given):
             pass

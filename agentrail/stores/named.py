@@ -65,19 +65,20 @@ def path_of_store(name: str, data_directory: Path) -> Path | None:
     raise OptionError([f"store is {name!r}: expected {NAMES}"])
 
 
-def open_store(name: str, data_directory: Path, *, read_only: bool = False) -> Store:
+def open_store(name: str, data_directory: Path | None, *, read_only: bool = False) -> Store:
     """Open the store that a name stands for; the caller closes it. This blocks: the disk is asked.
 
     Args:
         name: As of `path_of_store`.
-        data_directory: Is made where it is not there, with the mode 0700, unless it is opened to read.
+        data_directory: Is made where it is not there, with the mode 0700, unless it is opened to read. None will do where the name
+            has a path.
         read_only: Whether it is opened beside a process that writes.
 
     Raises:
         OptionError: Your move: the name stands for nothing; or `memory:` was to be read, which is empty.
         StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: As of `SqliteStore`.
     """
-    path = path_of_store(name, data_directory)
+    path = path_of_store(name, Path() if data_directory is None else data_directory)
     if path is None:
         if read_only:
             raise OptionError(
@@ -89,7 +90,7 @@ def open_store(name: str, data_directory: Path, *, read_only: bool = False) -> S
     # Only for those who keep sessions in a file: to load SQLite costs more than all else of a small program.
     from agentrail.stores.sqlite import SqliteStore  # noqa: PLC0415 - see above
 
-    if path.parent == data_directory and not read_only:
+    if data_directory is not None and path.parent == data_directory and not read_only:
         make_data_directory(data_directory)
     return SqliteStore(os.fspath(path), read_only=read_only)
 
@@ -121,10 +122,10 @@ def faults_of_keeping(store: object, store_patience: object, resume: object, on_
         )
     if resume not in ("none", "working", "all"):
         faults.append(f"resume is {resume!r:.80}: expected 'none', 'working' or 'all'")
-    if on_drift not in ("go_on", "refuse"):
-        faults.append(f"on_drift is {on_drift!r:.80}: expected 'go_on' or 'refuse'")
     elif resume != "none" and store is None:
         faults.append(f"resume is {resume!r}, and there is no store: give one, such as store='sqlite:'")
+    if on_drift not in ("go_on", "refuse"):
+        faults.append(f"on_drift is {on_drift!r:.80}: expected 'go_on' or 'refuse'")
     return faults
 
 
@@ -150,7 +151,10 @@ async def opened_store(
     if store == "memory:":
         yield MemoryStore()
         return
-    directory = find_data_directory(environ) if data_directory is None else data_directory
+    # Looked for where it is needed only: a program that names a file may have no home.
+    directory = (
+        find_data_directory(environ) if data_directory is None and store == "sqlite:" else data_directory
+    )
     opened = await outside.offload(partial(open_store, store, directory))
     try:
         yield opened
