@@ -39,6 +39,7 @@ from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.composite import CompositeSandbox
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.supervisors import open_nameless
 from agentrail.tools import builtin
@@ -297,6 +298,7 @@ TAKES_NOTHING: Final = {
             "abort",
             "subscribe",
             "wait_for",
+            *("journal", "state_at", "fork", "rewind"),  # numbers, and objects of the application
         )
     ),
     *("session.attach_plugin", "session.reload_plugin"),  # objects of the application
@@ -310,9 +312,14 @@ TAKES_NOTHING: Final = {
             "subscribe_group",
             "monitor",
             "reports",
+            *("find", "resume_all"),  # a filter, and one of three words
         )
     ),
-    *(f"supervisor.{name}" for name in ("start_behind", "close_rest", "hear")),  # for the package itself
+    *(
+        f"supervisor.{name}"
+        for name in ("start_behind", "close_rest", "hear", "look_back", "fork_cell", "make_ready")
+    ),
+    # Those above are for the package itself.
     *("plugin.FunctionPlugin", "sandbox.aclose"),
 }
 """Entries with no text, bytes, pattern or path in them that somebody else could have written."""
@@ -585,6 +592,11 @@ def _inputs_of_sessions() -> Entries:
     ]
     for name in ("session", "stop_session", "last_words", "rest", "call_tool"):
         entries[f"supervisor.{name}"] = _texts(partial(partial, _supervised, name))
+    for name in ("resume_session", "delete_session", "export_session", "import_session"):
+        entries[f"supervisor.{name}"] = _texts(partial(partial, _supervised, name))
+    entries["supervisor.trim_session"] = _texts(
+        lambda text: lambda: _supervised("trim_session", text, before=1)
+    )
     entries["supervisor.stop_all"] = _texts(lambda text: lambda: _supervised("stop_all", text))
     return entries
 
@@ -600,9 +612,9 @@ async def _nothing(_session: Session) -> None:
     await trio.lowlevel.checkpoint()
 
 
-async def _supervised(method: str, text: str) -> None:
-    async with open_nameless(lambda _name, _root: MemorySandbox()) as supervisor:
-        found = getattr(supervisor, method)(text)
+async def _supervised(method: str, text: str, **options: Any) -> None:
+    async with open_nameless(lambda _name, _root: MemorySandbox(), store=MemoryStore()) as supervisor:
+        found = getattr(supervisor, method)(text, **options)
         if inspect.isawaitable(found):
             await found
 
