@@ -25,8 +25,9 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.keeping import Keeping
 from agentrail.runtime.looking_back import check_root
 from agentrail.runtime.options import SessionOptions
-from agentrail.runtime.past import Journal, stored_of
+from agentrail.runtime.past import Journal
 from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.reviving import stored_of
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, key_of
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.sessions_below import SessionEntry

@@ -6,13 +6,14 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from agentrail.abc.store import Filters, Opening, Standing, Store, StoredSession
-from agentrail.core.journal.bodies import split_blobs
+from agentrail.core.journal.bodies import split_draft
 from agentrail.core.journal.exports import ExportHead, encode_export, encode_sizes, read_export
-from agentrail.core.journal.record import Draft, Tail, sealed
+from agentrail.core.journal.record import Tail, sealed
 from agentrail.core.journal.recording import opened_draft
 from agentrail.core.session.branching import config_of_fork, forked_state
 from agentrail.errors import CodecError, OptionError, Trimmed
 from agentrail.messages import AssistantMessage, Message, SessionId, Text, ToolCall, ToolMessage
+from agentrail.runtime.keeping import ENGINE
 from agentrail.runtime.past import Journal
 from agentrail.runtime.reviving import read_after
 
@@ -127,10 +128,8 @@ def fork_stored(store: Store, journal: Journal, number: int, session_id: Session
     state = forked_state(then, config_of_fork(then.data.config, session_id), at_ms)
     state = msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, started_at_ms=at_ms))
     forked_from = (parent.session, number)
-    draft = opened_draft(state, at_ms=at_ms, engine="", forked_from=forked_from)
-    body, blobs = split_blobs(draft.body)
-    small = Draft(at_ms=draft.at_ms, kind=draft.kind, body=body, events=draft.events)
-    records, _ = sealed((small,), Tail(), scope=parent.scope, session=session_id)
+    draft, blobs = split_draft(opened_draft(state, at_ms=at_ms, engine=ENGINE, forked_from=forked_from))
+    records, _ = sealed((draft,), Tail(), scope=parent.scope, session=session_id)
     store.create(Opening(records=records, root=session_id, forked_from=forked_from, node="", blobs=blobs))
 
 

@@ -11,9 +11,9 @@ from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of
 from agentrail.runtime.assembly import Dependencies
 from agentrail.runtime.exporting import ExportFormat, export_stored, import_stored, render_markdown
 from agentrail.runtime.keeping import Keeping
-from agentrail.runtime.past import Journal, stored_of
+from agentrail.runtime.past import Journal
 from agentrail.runtime.plugin_watch import PluginWatch
-from agentrail.runtime.reviving import PluginFinder
+from agentrail.runtime.reviving import PluginFinder, stored_of
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope
 
 

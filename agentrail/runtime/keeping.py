@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 import trio
 
 from agentrail.abc.store import Node, Opening, Standing, Store
-from agentrail.core.journal.bodies import split_blobs
+from agentrail.core.journal.bodies import split_draft
 from agentrail.core.journal.record import Record, Tail, sealed
 from agentrail.core.journal.recording import opened_draft
 from agentrail.core.protocol.signals import Recovered
@@ -209,8 +209,7 @@ class Keeping:
         except CodecError as error:
             fault = f"session {config.session_id!r} cannot be kept in a store: {error}"
             raise OptionError([fault]) from None
-        body, blobs = split_blobs(draft.body)
-        draft = type(draft)(at_ms=draft.at_ms, kind=draft.kind, body=body, events=draft.events)
+        draft, blobs = split_draft(draft)
         records, tail = sealed((draft,), Tail(), scope=config.scope, session=config.session_id)
         opening = Opening(
             records=records,

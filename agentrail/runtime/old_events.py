@@ -10,7 +10,7 @@ from typing import Final
 import trio
 
 from agentrail.abc.store import Store, StoredSession
-from agentrail.core.journal.folding import Sources, drift_of, first_state, walk
+from agentrail.core.journal.folding import drift_of, first_state, walk
 from agentrail.core.journal.record import REWOUND, Record
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.hooks import HookEvent
@@ -23,14 +23,12 @@ from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.outside import Outside
-from agentrail.runtime.reviving import PluginFinder, newest_snapshot, read_after, state_behind
+from agentrail.runtime.reviving import PluginFinder, fold_sources, newest_snapshot, read_after
 
 LOGGER: Final = Logger("agentrail.runtime")
 
 MAX_OLD_EVENTS: Final = 100_000
 """How many events are made again for one subscriber; who is behind by more gets `EventsLost`."""
-
-_PAGE: Final = 1_000
 
 
 class _Quiet:
@@ -109,19 +107,12 @@ def _folded(
     store: Store, stored: StoredSession, after: int, before: int, finder: PluginFinder
 ) -> tuple[Event, ...]:
     ask = _Quiet(finder)
-    sources = Sources(
-        resolve=finder,
-        ask=ask,
-        blob=store.blob,
-        state_at=lambda seq: state_behind(
-            read_after(store, stored.scope, stored.session, 0)[:seq], finder, ask, store
-        ),
-    )
+    sources = fold_sources(store, stored, finder, ask)
     start, tail = newest_snapshot(store, stored, finder, ask, last_event=after)
-    records = _records_up_to(store, stored, tail.seq, before)
-    behind = read_after(store, stored.scope, stored.session, tail.seq)
-    if any(one.kind == REWOUND and one.events > after for one in behind):
+    records = read_after(store, stored.scope, stored.session, tail.seq)
+    if any(one.kind == REWOUND and one.events > after for one in records):
         return ()  # the session went back behind some of them: they do not count any more
+    records = _up_to_event(records, before - 1)
     if start is None:
         start = first_state(records, sources)
     events: list[Event] = []
@@ -140,13 +131,7 @@ def _folded(
     return tuple(events) if numbers == list(range(after + 1, before)) else ()
 
 
-def _records_up_to(store: Store, stored: StoredSession, behind: int, before: int) -> tuple[Record, ...]:
-    """Read records until those of all events in front of a number are there."""
-    records: list[Record] = []
-    while page := store.read(stored.scope, stored.session, behind, _PAGE):
-        for record in page:
-            records.append(record)
-            if record.events >= before - 1:
-                return tuple(records)
-        behind = page[-1].seq
-    return tuple(records)
+def _up_to_event(records: tuple[Record, ...], last: int) -> tuple[Record, ...]:
+    """Leave out the records behind that of an event."""
+    needed = next((place for place, one in enumerate(records, 1) if one.events >= last), len(records))
+    return records[:needed]

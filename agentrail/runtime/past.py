@@ -1,7 +1,7 @@
 """What a session was: its journal is read and folded up to a number, in a worker thread, without any effect. No loop enters."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from attrs import field, frozen
@@ -9,17 +9,15 @@ from attrs import field, frozen
 from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.bodies import join_blobs
 from agentrail.core.journal.branches import CallBehind, calls_behind, turns_in
-from agentrail.core.journal.folding import Sources, first_state, fold, walk
+from agentrail.core.journal.folding import Sources, first_state, walk
 from agentrail.core.journal.record import Record, Tail
 from agentrail.core.session.projection import Snapshot, Status, snapshot_of
 from agentrail.core.session.state import SessionState
-from agentrail.core.session.state_codec import decode_session
 from agentrail.core.stack.loading import Ask
-from agentrail.errors import CodecError, OptionError, PluginError, Trimmed, Unrevivable
+from agentrail.errors import OptionError, PluginError, Trimmed, Unrevivable
 from agentrail.frozen import EMPTY, frozen_json
-from agentrail.messages import JsonObject, Message, SessionId
-from agentrail.runtime.reviving import PluginFinder, read_after
-from agentrail.runtime.snapshots import is_sound
+from agentrail.messages import JsonObject, Message
+from agentrail.runtime.reviving import PluginFinder, fold_sources, read_after, state_behind
 
 
 @frozen(kw_only=True)
@@ -170,42 +168,10 @@ class Journal:
         return calls_behind(walk(self._state_behind(number), records, tail=tail, sources=self._sources()))
 
     def _sources(self) -> Sources:
-        return Sources(
-            resolve=self._finder, ask=self._ask, blob=self._store.blob, state_at=self._state_behind
-        )
+        return fold_sources(self._store, self.stored, self._finder, self._ask)
 
     def _state_behind(self, number: int) -> SessionState:
-        stored, store = self.stored, self._store
-        for snapshot in store.snapshots(stored.scope, stored.session, number):
-            behind = store.read(stored.scope, stored.session, snapshot.seq - 1, 1)
-            if not is_sound(snapshot) or not behind or behind[0].hash != snapshot.hash:
-                continue
-            try:
-                state = decode_session(snapshot.state, self._finder, ask=self._ask)
-            except CodecError:
-                continue  # a cache that cannot be read is none
-            tail = Tail(seq=snapshot.seq, epoch=behind[0].epoch, hash=snapshot.hash)
-            records = self._read(tail.seq, number)
-            return fold(state, records, tail=tail, sources=self._sources()).state
-        if stored.first_seq > 1:
-            oldest = store.snapshots(stored.scope, stored.session)
-            raise Trimmed(stored.session, first=oldest[-1].seq if oldest else stored.first_seq)
-        records = self._read(0, number)
-        sources = self._sources()
-        return fold(first_state(records, sources), records, sources=sources).state
-
-    def _read(self, after: int, number: int) -> tuple[Record, ...]:
-        records: list[Record] = []
-        while after < number:
-            page = self._store.read(self.stored.scope, self.stored.session, after, min(_PAGE, number - after))
-            if not page:
-                break
-            records += page
-            after = page[-1].seq
-        return tuple(records)
-
-
-_PAGE: Final = 1_000
+        return state_behind(self._store, self.stored, self._finder, self._ask, number)
 
 
 def entry_of(record: Record, store: Store) -> JournalEntry:
@@ -221,16 +187,3 @@ def entry_of(record: Record, store: Store) -> JournalEntry:
         epoch=record.epoch,
         hash=record.hash.hex(),
     )
-
-
-def stored_of(store: Store, scope: str, session_id: SessionId) -> StoredSession:
-    """Look a session up.
-
-    Raises:
-        SessionNotFound: Your move: there is none; `nearest` are like it.
-    """
-    stored = store.get(scope, session_id)
-    while stored is None:
-        store.read(scope, session_id, 0, 1)  # says that there is none, and what is like it
-        stored = store.get(scope, session_id)  # it came just now
-    return stored

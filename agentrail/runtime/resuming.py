@@ -39,6 +39,7 @@ from agentrail.runtime.reviving import (
     StoredOpening,
     opening_of,
     revive,
+    stored_of,
     taken_on,
 )
 from agentrail.runtime.session import SessionCell
@@ -148,11 +149,7 @@ class Resumption:
     # --- in a worker thread
 
     def _look(self, wanted: WantedSession) -> StoredSession:
-        store = self._keeping.store
-        stored = store.get(wanted.scope, wanted.session_id)
-        if stored is None:
-            store.read(wanted.scope, wanted.session_id, 0, 1)  # says that there is none, and what is like it
-            raise SessionDown(wanted.session_id, "the store has none of this id")
+        stored = stored_of(self._keeping.store, wanted.scope, wanted.session_id)
         if stored.root != stored.session:
             message = (
                 f"session {stored.session!r} works for another: resume {stored.root!r}, which it goes with"

@@ -24,7 +24,7 @@ from agentrail.core.session.state import SessionConfig, SessionState
 from agentrail.core.session.state_codec import decode_config, decode_session
 from agentrail.core.stack.loading import Ask
 from agentrail.core.stack.plugin import Plugin
-from agentrail.errors import CodecError, PluginError, Unrevivable
+from agentrail.errors import CodecError, PluginError, Trimmed, Unrevivable
 from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
@@ -190,16 +190,10 @@ def revive(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) 
         JournalCorrupt, Erased, CodecError, PluginError: As of `fold`.
         SessionNotFound, Trimmed, StoreUnavailable: As of `Store.read`.
     """
-    read = partial(read_after, store, stored.scope, stored.session)
-    sources = Sources(
-        resolve=finder,
-        ask=ask,
-        blob=store.blob,
-        state_at=lambda seq: state_behind(read(0)[:seq], finder, ask, store),
-    )
+    sources = fold_sources(store, stored, finder, ask)
     try:
         start, tail = newest_snapshot(store, stored, finder, ask)
-        records = read(tail.seq)
+        records = read_after(store, stored.scope, stored.session, tail.seq)
         if start is None:
             start = first_state(records, sources)
         folded, events = _fold(start, records, tail, sources)
@@ -262,23 +256,70 @@ def taken_on(
     )
 
 
-def read_after(store: Store, scope: str, session: SessionId, after: int) -> tuple[Record, ...]:
-    """Read all records behind a number. This blocks."""
+def stored_of(store: Store, scope: str, session_id: SessionId) -> StoredSession:
+    """Look a session up. This blocks.
+
+    Raises:
+        SessionNotFound: Your move: there is none; `nearest` are like it.
+    """
+    stored = store.get(scope, session_id)
+    while stored is None:
+        store.read(scope, session_id, 0, 1)  # says that there is none, and what is like it
+        stored = store.get(scope, session_id)  # it came just now
+    return stored
+
+
+def read_after(
+    store: Store, scope: str, session: SessionId, after: int, up_to: int | None = None
+) -> tuple[Record, ...]:
+    """Read all records behind a number, up to another one or to the end. This blocks."""
     records: list[Record] = []
-    while page := store.read(scope, session, after, _PAGE):
+    while up_to is None or after < up_to:
+        limit = _PAGE if up_to is None else min(_PAGE, up_to - after)
+        page = store.read(scope, session, after, limit)
         records += page
-        after = page[-1].seq
-        if len(page) < _PAGE:
+        if len(page) < limit:
             break
+        after = page[-1].seq
     return tuple(records)
 
 
-def newest_snapshot(
+def fold_sources(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) -> Sources:
+    """Say where what the records of a session refer to comes from; where it went back, that is another fold."""
+    return Sources(
+        resolve=finder,
+        ask=ask,
+        blob=store.blob,
+        state_at=partial(state_behind, store, stored, finder, ask),
+    )
+
+
+def state_behind(
+    store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask, number: int
+) -> SessionState:
+    """Fold a journal up to a number, from the newest snapshot in front of it. This blocks; it raises as `fold` does.
+
+    Raises:
+        Trimmed: The records that it takes were dropped.
+    """
+    start, tail = newest_snapshot(store, stored, finder, ask, at_most=number)
+    if start is None and stored.first_seq > 1:
+        oldest = store.snapshots(stored.scope, stored.session)
+        raise Trimmed(stored.session, first=oldest[-1].seq if oldest else stored.first_seq)
+    records = read_after(store, stored.scope, stored.session, tail.seq, number)
+    sources = fold_sources(store, stored, finder, ask)
+    if start is None:
+        start = first_state(records, sources)
+    return fold(start, records, tail=tail, sources=sources).state
+
+
+def newest_snapshot(  # noqa: PLR0913 - what is asked of it, by name
     store: Store,
     stored: StoredSession,
     finder: PluginFinder,
     ask: Ask,
     *,
+    at_most: int | None = None,
     last_event: int | None = None,
 ) -> tuple[SessionState | None, Tail]:
     """Give the newest snapshot that is sound, of this journal, and can be read; None and the beginning where there is none.
@@ -288,9 +329,12 @@ def newest_snapshot(
         stored: Of which session.
         finder: As of `revive`.
         ask: As of `revive`.
+        at_most: Only of those that stand behind no later record; None for any.
         last_event: Only of those that no event behind this number is in; None for any.
     """
-    for snapshot in store.snapshots(stored.scope, stored.session, stored.tail.seq):
+    for snapshot in store.snapshots(
+        stored.scope, stored.session, stored.tail.seq if at_most is None else at_most
+    ):
         fault: str | None = None
         behind = store.read(stored.scope, stored.session, snapshot.seq - 1, 1)
         if not is_sound(snapshot) or not behind or behind[0].hash != snapshot.hash:
@@ -330,9 +374,3 @@ def _fold(
     steps = walk(head.state, records[cut:], tail=head.tail, sources=sources)
     events = [effect.event for one in steps for effect in one.effects if isinstance(effect, Publish)]
     return last, tuple([one for one in events if one.meta is not None and not one.meta.ephemeral])
-
-
-def state_behind(records: Sequence[Record], finder: PluginFinder, ask: Ask, store: Store) -> SessionState:
-    """Fold a journal from its beginning. This blocks; it raises as `fold` does."""
-    sources = Sources(resolve=finder, ask=ask, blob=store.blob)
-    return fold(first_state(records, sources), records, sources=sources).state

@@ -26,7 +26,7 @@ from agentrail.core.protocol.signals import (
 from agentrail.core.session.legality import is_late_ephemeral
 from agentrail.core.session.machine import step
 from agentrail.core.session.projection import Snapshot, Status, snapshot_of, status_of
-from agentrail.core.session.recovery import MAX_RECOVERIES
+from agentrail.core.session.recovery import is_left_alone
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.core.stack.plugin_code import part_entry
@@ -633,7 +633,7 @@ def _step_noted(journal: SessionJournal, state: SessionState, signal: Signal) ->
 
 def decide_parked(first: Signal, before: SessionState) -> str | None:
     """Say why a session that came back is left as it is: it may be what stops the process. None for one that goes on."""
-    if not isinstance(first, Recovered) or first.attempt < MAX_RECOVERIES or not before.data.open:
+    if not isinstance(first, Recovered) or not is_left_alone(before.data, first):
         return None
     return f"parked: {first.attempt} recoveries in a row, and no new record in between; resume it by its id when the cause is gone"
 

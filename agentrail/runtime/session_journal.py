@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import trio
 
 from agentrail.abc.store import Append, Standing
-from agentrail.core.journal.bodies import RewoundBody, encode_body, split_blobs
+from agentrail.core.journal.bodies import RewoundBody, encode_body, split_draft
 from agentrail.core.journal.folding import Drift
 from agentrail.core.journal.record import REWOUND, Draft, Tail, sealed
 from agentrail.core.journal.recording import Recorder, closed_draft, drifted_draft
@@ -245,7 +245,11 @@ class SessionJournal:
     def _record(self, drafts: Sequence[Draft]) -> None:
         """Hand records over: they are written from here on, whatever becomes of the session."""
         blobs: dict[str, bytes] = {}
-        small = [_without_blobs(draft, blobs) for draft in drafts]
+        small = []
+        for draft in drafts:
+            without, large = split_draft(draft)
+            small.append(without)
+            blobs |= large
         records, self.tail = sealed(small, self.tail, scope=self._scope, session=self._session)
         store = self.writer.store
         if store.is_immediate and self.outbox.is_empty and self.durable == records[0].seq - 1:
@@ -381,11 +385,3 @@ class SessionJournal:
         elif not self._is_told:
             self._is_told = True
             self._mailbox.put_control(_MAY_LEAVE)
-
-
-def _without_blobs(draft: Draft, blobs: dict[str, bytes]) -> Draft:
-    body, large = split_blobs(draft.body)
-    if body is draft.body:
-        return draft
-    blobs.update(large)
-    return Draft(at_ms=draft.at_ms, kind=draft.kind, body=body, does=draft.does, events=draft.events)

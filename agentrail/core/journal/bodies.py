@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Raw
 
-from agentrail.core.journal.record import RECORD_VERSION, TakenBody
+from agentrail.core.journal.record import RECORD_VERSION, Draft, TakenBody
 from agentrail.core.protocol.signals import ChunksArrived
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.state_codec import (
@@ -352,6 +352,12 @@ def split_blobs(body: bytes, limit: int = BLOB_LIMIT) -> tuple[bytes, dict[str, 
 
     made = part(msgspec.json.decode(body))
     return msgspec.json.encode(made), blobs
+
+
+def split_draft(draft: Draft) -> tuple[Draft, dict[str, bytes]]:
+    """Take the large texts out of a draft; as `split_blobs`, and the very one where there are none."""
+    body, blobs = split_blobs(draft.body)
+    return (draft if body is draft.body else msgspec.structs.replace(draft, body=body)), blobs
 
 
 def join_blobs(body: bytes, get: Callable[[str], bytes | None]) -> bytes:

@@ -47,10 +47,15 @@ OUTCOME_UNKNOWN: Final = "[Outcome unknown: the process stopped while this ran]"
 NEVER_BEGAN: Final = "[Not run: the process stopped before this began]"
 
 
+def is_left_alone(data: Known, signal: Recovered) -> bool:
+    """Say whether a session that comes back stays as it is: it came back so often, in vain, that it may be what stops the process."""
+    return bool(data.open) and signal.attempt >= MAX_RECOVERIES
+
+
 def recovered(step: StepContext, phase: Phase, signal: Recovered) -> Next:
     """Go on in another process."""
     data = step.data
-    if data.open and signal.attempt >= MAX_RECOVERIES:
+    if is_left_alone(data, signal):
         reason = f"{signal.attempt} recoveries in a row, the last one after {signal.cause!r}, and no new record in between"
         step.publish(SessionParked(reason=reason))
         return phase
