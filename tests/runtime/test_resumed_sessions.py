@@ -162,6 +162,7 @@ async def test_who_resumes_twice_gets_the_live_one_by_its_handle():
 
 
 async def test_when_the_first_of_three_fails_the_second_has_it_and_the_third_is_told():
+    """All three ask at once, and wait for one another."""
     inner = fresh()
     async with open_again(inner) as supervisor:
         await supervisor.start_session(model=saying("a"), session_id="s-1", tools=[RecordingTool()])
@@ -224,7 +225,8 @@ async def test_a_session_that_is_about_to_begin_cannot_begin_a_second_time(call,
         await session.prompt("there?")
         nursery.cancel_scope.cancel()
     kinds = [record.kind for record in inner.read("", "s-1")]
-    assert kinds.count("opened") == 1 and "taken" not in kinds
+    assert kinds.count("opened") == 1
+    assert "taken" not in kinds
 
 
 # --- what was at work
