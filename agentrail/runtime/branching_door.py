@@ -151,7 +151,7 @@ class BranchingDoor(ABC):
 
         number, state = await keeping.fold(work)
         fork = SessionCell(state, ports_of_fork(state, fresh.ports, cell.ports))
-        watch.report_to(fork.mailbox.put_notice)
+        watch.report_to(fork.mailbox)
         refused = decide_refusal(state, now_ms())
         if refused is not None:
             raise SessionRefused(session_id, refused)
