@@ -84,6 +84,8 @@
     │   ├── Fenced                      another owner has taken it over; it lives on there
     │   ├── JournalCorrupt              a record is damaged; carries its number
     │   └── Erased · Trimmed            what was asked for was removed on purpose, or to save space
+    ├── RequestRefused              a host plugin does not let a request pass; carries status, code and headers
+    ├── HookTimeout                 a hook of a host plugin did not come to an end in its time
     ├── HistoryError                ours: our code tried to build a conversation that no provider would take
     └── InternalError               ours: a bug; the session put the signal aside and went on
 
@@ -126,6 +128,10 @@ from agentrail.errors.actors import (
 from agentrail.errors.base import (
     AgentrailError as AgentrailError,
     YourMove as YourMove,
+)
+from agentrail.errors.host import (
+    HookTimeout as HookTimeout,
+    RequestRefused as RequestRefused,
 )
 from agentrail.errors.info import (
     ErrorInfo as ErrorInfo,

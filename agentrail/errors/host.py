@@ -1,0 +1,51 @@
+"""What a host refuses, and what its plugins do wrong."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from agentrail.errors.base import AgentrailError
+
+
+class RequestRefused(AgentrailError):
+    """A plugin does not let a request pass. Raised by an interceptor of a plugin that is `critical`.
+
+    Attributes:
+        status: As of HTTP: 401, 402, 403, 409, 422, 429 or 503.
+        code: A stable name, for programs.
+        headers: Such as `retry-after`.
+    """
+
+    code = "request_refused"
+
+    def __init__(
+        self,
+        status: int = 403,
+        code: str = "request_refused",
+        message: str = "this request is not allowed",
+        *,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Keep what the caller is to be told."""
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.headers: Mapping[str, str] = MappingProxyType(dict(headers))
+
+
+class HookTimeout(AgentrailError):
+    """A hook of a plugin did not come to an end in its time.
+
+    Attributes:
+        plugin: The name of the plugin.
+        hook: Which hook.
+        seconds: How long it was waited for.
+    """
+
+    code = "hook_timeout"
+
+    def __init__(self, message: str, *, plugin: str, hook: str, seconds: float) -> None:
+        """Keep which one it was."""
+        super().__init__(message)
+        self.plugin = plugin
+        self.hook = hook
+        self.seconds = seconds

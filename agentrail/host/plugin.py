@@ -1,0 +1,183 @@
+"""A plugin of a host: one cross-cutting concern, with hooks that may do I/O. What can be wrong with one is said before any runs.
+
+Its verdicts reach sessions as signals, and stand in their journals; it itself never runs in a replay. A concern of one session that must
+hold in a replay is a session plugin (`agentrail.abc`), and no room here knows how those work.
+"""
+
+import difflib
+import inspect
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from agentrail.abc import ContextProvider
+from agentrail.errors import OptionError
+from agentrail.host.payloads import (
+    AfterToolCall,
+    Allow,
+    AttachmentFile,
+    AttachmentText,
+    BeforeToolCall,
+    ChatRequestContext,
+    Deny,
+    HandledResponse,
+    RequestContext,
+)
+
+HOOKS: Final[tuple[str, ...]] = (
+    "start",
+    "background",
+    "stop",
+    "intercept_chat_request",
+    "attachment_handler",
+    "on_request_start",
+    "on_before_tool_call",
+    "on_after_tool_call",
+    "on_turn_persisted",
+    "on_request_end",
+)
+"""The hooks of a plugin, in the order in which a request meets them."""
+
+_LOOKS_LIKE_A_HOOK: Final = re.compile(r"on_\w+|intercept_\w+|\w+_handler")
+
+
+class HostPlugin:
+    """One cross-cutting concern of a host. Override what you need; what is not overridden costs nothing.
+
+    Attributes:
+        name: Unique in the host.
+        version: Such as `1.2.0`; shown in diagnostics.
+        priority: Higher runs first, and stops last. Plugins of one priority run in the order in which they were given.
+        critical: Whether a failing `intercept_chat_request` refuses the request.
+        fail_closed: Whether a failing `on_before_tool_call` denies the call.
+        timeouts: Hook name → seconds, instead of the host's `hook_timeout`.
+        context_providers: Asked behind those of the host; see `agentrail.abc.ContextProvider`.
+    """
+
+    name: str = ""
+    version: str = ""
+    priority: int = 0
+    critical: bool = False
+    fail_closed: bool = False
+    timeouts: Mapping[str, float] = MappingProxyType({})
+    context_providers: Sequence[ContextProvider] = ()
+
+    async def start(self) -> None:
+        """Begin; what it raises keeps the host from starting."""
+
+    async def background(self) -> None:
+        """Run from the start to the stop, beside everything else; it is started again when it fails, three times in five seconds."""
+
+    async def stop(self) -> None:
+        """End. Called only where `start` returned."""
+
+    async def intercept_chat_request(self, ctx: ChatRequestContext) -> HandledResponse | None:
+        """Answer a message in place of a session, or let it pass with None. Asked about every message with a user's words."""
+
+    async def attachment_handler(self, files: tuple[AttachmentFile, ...]) -> AttachmentText | None:
+        """Say something of the files of a message, which stands before it; None for nothing."""
+
+    async def on_request_start(self, ctx: RequestContext) -> None:
+        """Hear that a request begins. From here on `on_request_end` is owed."""
+
+    async def on_before_tool_call(self, event: BeforeToolCall) -> Allow | Deny:
+        """Judge a call: behind the plugins of its session, in front of any person."""
+        return Allow()
+
+    async def on_after_tool_call(self, event: AfterToolCall) -> None:
+        """Hear what a call came to. It changes nothing."""
+
+    async def on_turn_persisted(self, ctx: RequestContext) -> None:
+        """Hear that what a request put into the history is committed."""
+
+    async def on_request_end(self, ctx: RequestContext) -> None:
+        """Hear how a request ended: the last hook of each, once."""
+
+
+def overrides(plugin: HostPlugin, hook: str) -> bool:
+    """Say whether a plugin has a hook of its own: on its class, or put on the object."""
+    own = inspect.getattr_static(plugin, hook)
+    return own is not inspect.getattr_static(HostPlugin, hook)
+
+
+def in_order(plugins: Iterable[HostPlugin]) -> tuple[HostPlugin, ...]:
+    """Sort plugins: the highest priority first, and those of one priority as they were given."""
+    return tuple(sorted(plugins, key=lambda plugin: -plugin.priority))
+
+
+def check_plugins(plugins: Iterable[Any]) -> tuple[HostPlugin, ...]:
+    """Check the plugins of a host, and sort them.
+
+    Raises:
+        OptionError: The plugin author's move; all faults of all of them at once.
+    """
+    given = tuple(plugins)
+    faults: list[str] = []
+    names: dict[str, int] = {}
+    for place, plugin in enumerate(given):
+        if not isinstance(plugin, HostPlugin):
+            faults.append(
+                f"plugins[{place}] is {plugin!r:.200}: expected an object of a subclass of HostPlugin"
+            )
+            continue
+        faults += [f"plugins[{place}] {type(plugin).__name__}: {fault}" for fault in faults_of_plugin(plugin)]
+        if isinstance(plugin.name, str) and plugin.name:
+            first = names.setdefault(plugin.name, place)
+            if first != place:
+                faults.append(
+                    f"plugins[{place}] has the name {plugin.name!r} of plugins[{first}]: give each its own"
+                )
+    if faults:
+        raise OptionError(faults)
+    return in_order(given)
+
+
+def faults_of_plugin(plugin: HostPlugin) -> Iterator[str]:
+    """Say all that is wrong with one plugin, and what to do about it."""
+    given: Any = plugin  # mypy takes the annotations at their word, and those are in doubt here
+    if not isinstance(given.name, str) or not given.name.strip():
+        yield f"name is {given.name!r:.80}: set `name` to a text that no other plugin of the host has"
+    if not isinstance(given.version, str):
+        yield f"version is {given.version!r:.80}: expected a text such as '1.2.0'"
+    if type(given.priority) is not int:
+        yield f"priority is {given.priority!r:.80}: expected a whole number; higher runs first"
+    for flag in ("critical", "fail_closed"):
+        if type(getattr(given, flag)) is not bool:
+            yield f"{flag} is {getattr(given, flag)!r:.80}: expected True or False"
+    yield from _faults_of_hooks(plugin)
+    yield from _faults_of_timeouts(given.timeouts)
+    if given.critical is True and not overrides(plugin, "intercept_chat_request"):
+        yield "critical is True, and there is no intercept_chat_request that could fail: write one, or leave `critical` out"
+    if given.fail_closed is True and not overrides(plugin, "on_before_tool_call"):
+        yield "fail_closed is True, and there is no on_before_tool_call that could fail: write one, or leave `fail_closed` out"
+    providers = given.context_providers
+    if isinstance(providers, str) or not isinstance(providers, Sequence) or not all(map(callable, providers)):
+        yield f"context_providers are {providers!r:.200}: expected a sequence of async functions"
+
+
+def _faults_of_hooks(plugin: HostPlugin) -> Iterator[str]:
+    for hook in HOOKS:
+        if overrides(plugin, hook) and not inspect.iscoroutinefunction(getattr(plugin, hook)):
+            yield f"{hook} is no `async def`: write `async def {hook}`, and move what blocks into a thread"
+    for name in sorted(set(dir(plugin)) - set(HOOKS)):
+        if not name.startswith("_") and _LOOKS_LIKE_A_HOOK.fullmatch(name):
+            near = difflib.get_close_matches(name, HOOKS, n=1, cutoff=0.4)
+            meant = f"did you mean {near[0]}?" if near else f"hooks are {', '.join(HOOKS)};"
+            yield f"{name} is no hook, and is never called: {meant} Begin its name with an underscore if it is your own"
+
+
+def _faults_of_timeouts(timeouts: Any) -> Iterator[str]:
+    if not isinstance(timeouts, Mapping):
+        yield f"timeouts are {timeouts!r:.200}: expected hook names and seconds"
+        return
+    for hook, seconds in timeouts.items():
+        if hook not in HOOKS:
+            near = difflib.get_close_matches(str(hook), HOOKS, n=1, cutoff=0.4)
+            meant = f"did you mean {near[0]!r}?" if near else f"hooks are {', '.join(HOOKS)}"
+            yield f"timeouts[{hook!r:.80}] is for no hook: {meant}"
+        elif hook == "background":
+            yield "timeouts['background']: it runs until the stop, and has no timeout"
+        elif isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
+            yield f"timeouts[{hook!r}] is {seconds!r:.80}: expected seconds above 0"

@@ -1,0 +1,365 @@
+"""Plugins that are asked one after another: what each answer and each failure means, row by row of 8.4. Nothing runs here."""
+
+import pytest
+
+from agentrail.errors import HookTimeout, RequestRefused
+from agentrail.host.chains import (
+    Attaching,
+    Beginning,
+    Ending,
+    Hearing,
+    Intercepting,
+    Judging,
+    Reporting,
+    WrongAnswer,
+    refusal_of,
+)
+from agentrail.host.payloads import Allow, AttachmentFile, AttachmentText, Deny, HandledResponse
+from tests.host.rig import CHAT, CONTEXT, after, before, order, plugin, saying
+
+BUG = ValueError("db password s3cret")
+LATE = HookTimeout("late", plugin="p", hook="h", seconds=10.0)
+FILES = (AttachmentFile(name="a.txt", mime_type="text/plain", container_path="/a", size_kb=1, size_bytes=5),)
+
+
+def judges(*names, **members):
+    """Plugins that judge calls, in this order."""
+    return [plugin(name, on_before_tool_call=saying(Allow()), **members) for name in names]
+
+
+def play(chain, *answers):
+    """Answer a chain; an exception is a failure. Gives who was asked with what."""
+    asked = []
+    for answer in answers:
+        one = chain.next()
+        asked.append((one.name, chain.question(one)))
+        if isinstance(answer, BaseException):
+            chain.failed(one, answer)
+        else:
+            chain.answered(one, answer)
+    assert chain.next() is None
+    return asked
+
+
+# --- who is asked
+
+
+def test_only_plugins_that_have_the_hook_are_asked():
+    """In their order."""
+    plugins = order(
+        plugin("b", on_request_end=saying(None)),
+        plugin("no"),
+        plugin("a", priority=1, on_request_end=saying(None)),
+    )
+    assert play(Hearing("on_request_end", plugins, CONTEXT), None, None) == [
+        ("a", (CONTEXT,)),
+        ("b", (CONTEXT,)),
+    ]
+
+
+@pytest.mark.parametrize("hook", ["on_request_start", "on_turn_persisted", "on_request_end"])
+@pytest.mark.parametrize("failure", [BUG, LATE, WrongAnswer("it returned int")])
+def test_a_failure_of_a_plugin_that_hears_keeps_no_other_from_hearing(hook, failure):
+    """Reported, next plugin."""
+    plugins = order(*[plugin(name, **{hook: saying(None)}) for name in ("a", "b")])
+    assert [name for name, _ in play(Hearing(hook, plugins, CONTEXT), failure, None)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("chain", "wrong", "said"),
+    [
+        (lambda o: Hearing("on_request_end", o, CONTEXT), 5, "on_request_end returned int, expected None"),
+        (
+            lambda o: Intercepting(o, CHAT),
+            {},
+            "intercept_chat_request returned dict, expected HandledResponse, or None",
+        ),
+        (
+            lambda o: Attaching(o, FILES),
+            "text",
+            "attachment_handler returned str, expected AttachmentText, or None",
+        ),
+        (
+            lambda o: Judging(o, before({})),
+            None,
+            "on_before_tool_call returned NoneType, expected Allow() or Deny(reason)",
+        ),
+        (lambda o: Reporting(o, after({})), True, "on_after_tool_call returned bool, expected None"),
+        (Beginning, 5, "start returned int, expected None"),
+        (lambda o: Ending(o.all), 5, "stop returned int, expected None"),
+    ],
+)
+@pytest.mark.host("H-049")
+def test_what_is_of_the_wrong_type_is_a_failure_and_no_answer(chain, wrong, said):
+    """Never an allow by accident."""
+    hooks = (
+        "on_request_end",
+        "intercept_chat_request",
+        "attachment_handler",
+        "on_before_tool_call",
+        "on_after_tool_call",
+        "start",
+        "stop",
+    )
+    chain = chain(order(plugin("a", **dict.fromkeys(hooks, saying(None)))))
+    one = chain.next()
+    with pytest.raises(WrongAnswer) as caught:
+        chain.answered(one, wrong)
+    assert said in str(caught.value)
+
+
+# --- interception
+
+
+@pytest.mark.host("H-021")
+def test_the_first_response_wins_and_later_plugins_are_not_asked():
+    """With its status, body and headers."""
+    plugins = order(*[plugin(name, intercept_chat_request=saying(None)) for name in ("a", "b", "c")])
+    chain = Intercepting(plugins, CHAT)
+    response = HandledResponse({"text": "hello"}, 202, {"x-a": "1"})
+    assert play(chain, None, response) == [("a", (CHAT,)), ("b", (CHAT,))]
+    assert chain.response is response
+    assert chain.refusal is None
+
+
+@pytest.mark.host("H-022")
+@pytest.mark.parametrize("failure", [BUG, LATE, WrongAnswer("int"), RequestRefused(403)])
+def test_an_interceptor_that_is_not_critical_lets_pass_what_it_fails_over(failure):
+    """A refusal too: who wants to refuse says so by being critical."""
+    chain = Intercepting(
+        order(*[plugin(name, intercept_chat_request=saying(None)) for name in ("a", "b")]), CHAT
+    )
+    play(chain, failure, None)
+    assert chain.response is None
+    assert chain.refusal is None
+
+
+@pytest.mark.host("H-023")
+@pytest.mark.parametrize("status", [401, 402, 403, 409, 422, 429, 503])
+def test_a_critical_one_refuses_with_its_own_status(status):
+    """And later plugins are not asked."""
+    plugins = order(
+        plugin("guard", critical=True, intercept_chat_request=saying(None)),
+        plugin("b", intercept_chat_request=saying(None)),
+    )
+    chain = Intercepting(plugins, CHAT)
+    refused = RequestRefused(status, "too_many", "come back later", headers={"retry-after": "5"})
+    play(chain, refused)
+    assert chain.refusal is refused
+    assert (refused.status, refused.code, str(refused)) == (status, "too_many", "come back later")
+
+
+@pytest.mark.host("H-025")
+@pytest.mark.host("H-027")
+@pytest.mark.parametrize(
+    "failure", [BUG, LATE, WrongAnswer("it returned int"), RequestRefused(418, "s3cret", "s3cret")]
+)
+def test_of_what_a_critical_one_raises_else_the_caller_hears_nothing(failure):
+    """503 `plugin_failed`; a status that is none of the seven is a bug of the plugin."""
+    refusal = refusal_of(plugin("guard"), failure)
+    assert (refusal.status, refusal.code) == (503, "plugin_failed")
+    assert str(refusal) == "the plugin 'guard' could not judge this request: try again later"
+
+
+# --- attachments
+
+
+@pytest.mark.host("H-029")
+@pytest.mark.host("H-031")
+def test_texts_are_trimmed_joined_and_put_before_the_message():
+    """Empty ones and failures leave no trace."""
+    chain = Attaching(order(*[plugin(name, attachment_handler=saying(None)) for name in "abcdef"]), FILES)
+    asked = play(
+        chain,
+        AttachmentText("  one \n"),
+        None,
+        AttachmentText(" \n"),
+        AttachmentText(None),
+        BUG,
+        AttachmentText("two"),
+    )
+    assert {given for _, given in asked} == {(FILES,)}
+    assert chain.message("Look.") == "one\n\ntwo\n\n---\n\nLook."
+
+
+@pytest.mark.host("H-032")
+def test_without_files_no_handler_is_called():
+    """And the message is what it was."""
+    chain = Attaching(order(plugin("a", attachment_handler=saying(None))), ())
+    assert play(chain) == []
+    assert chain.message("Look.") == "Look."
+
+
+# --- before a tool
+
+
+def test_a_call_that_all_allow_runs_as_it_is():
+    """Nothing was rewritten, so nothing is judged again."""
+    chain = Judging(order(*judges("a", "b", fail_closed=True)), before({"to": "Faro"}))
+    play(chain, Allow(), Allow())
+    assert (chain.verdict.deny, chain.verdict.input) == (None, None)
+
+
+@pytest.mark.host("H-041")
+def test_the_first_denial_wins():
+    """Later plugins are not asked, and it says who."""
+    chain = Judging(order(*judges("a", "b")), before({}))
+    play(chain, Deny("too far"))
+    assert (chain.verdict.deny, chain.verdict.by, chain.verdict.input) == ("too far", "a", None)
+
+
+@pytest.mark.host("H-043")
+def test_what_one_rewrites_reaches_the_next_and_the_tool():
+    """All who rewrote are named."""
+    chain = Judging(order(*judges("a", "b", "c")), before({"to": "Faro"}))
+    asked = play(chain, Allow({"to": "Porto"}), Allow({"to": "Braga"}), Allow())
+    assert [given[0].input for _, given in asked] == [{"to": "Faro"}, {"to": "Porto"}, {"to": "Braga"}]
+    assert (chain.verdict.input, chain.verdict.by) == ({"to": "Braga"}, "a, b")
+
+
+@pytest.mark.host("H-044")
+def test_a_change_in_place_reaches_no_one():
+    """Top level and nested, before an answer and behind it."""
+    call = before({"to": "Faro", "deep": {"list": [1]}})
+    chain = Judging(order(*judges("a", "b", "c")), call)
+    first = chain.next()
+    (given,) = chain.question(first)
+    given.input["to"] = "Porto"
+    given.input["deep"]["list"].append(2)
+    chain.answered(first, Allow())
+    second = chain.next()
+    (given,) = chain.question(second)
+    assert given.input == {"to": "Faro", "deep": {"list": [1]}}
+    mine = {"to": "Faro", "deep": {"list": [3]}}
+    chain.answered(second, Allow(mine))
+    mine["deep"]["list"].append(4)
+    third = chain.next()
+    assert chain.question(third)[0].input["deep"] == {"list": [3]}
+    chain.answered(third, Allow())
+    assert chain.verdict.input["deep"] == {"list": [3]}
+    assert call.input == {"to": "Faro", "deep": {"list": [1]}}
+
+
+@pytest.mark.parametrize("failure", [BUG, LATE, WrongAnswer("None")])
+def test_a_failure_is_never_a_denial_and_keeps_earlier_rewrites(failure):
+    """Unless it is `fail_closed`."""
+    chain = Judging(order(*judges("a", "b", "c")), before({"to": "Faro"}))
+    play(chain, Allow({"to": "Porto"}), failure, Allow())
+    assert (chain.verdict.deny, chain.verdict.input) == (None, {"to": "Porto"})
+
+
+@pytest.mark.host("H-046")
+@pytest.mark.parametrize("failure", [BUG, LATE, WrongAnswer("None")])
+def test_one_that_is_fail_closed_denies_what_it_fails_over(failure):
+    """With its name, and nothing of what it raised."""
+    chain = Judging(order(*judges("a", fail_closed=True), *judges("b")), before({}))
+    play(chain, failure)
+    assert chain.verdict.by == "a"
+    assert (
+        chain.verdict.deny
+        == "the plugin 'a' could not judge this call, and what it cannot judge does not run"
+    )
+
+
+@pytest.mark.host("H-047")
+@pytest.mark.parametrize(
+    ("second", "deny"),
+    [
+        (Allow(), None),
+        (Allow({"to": "Lagos"}), None),
+        (Deny("never Porto"), "never Porto"),
+        (BUG, "could not judge"),
+    ],
+)
+def test_policy_sees_what_will_run(second, deny):
+    """One that is `fail_closed` judges again behind a rewrite; it may allow or deny, and not rewrite once more."""
+    plugins = order(*judges("policy", fail_closed=True, priority=100), *judges("rewriter"))
+    chain = Judging(plugins, before({"to": "Faro"}))
+    asked = play(chain, Allow(), Allow({"to": "Porto"}), second)
+    assert [(name, given[0].input["to"]) for name, given in asked] == [
+        ("policy", "Faro"),
+        ("rewriter", "Faro"),
+        ("policy", "Porto"),
+    ]
+    if deny is None:
+        assert (chain.verdict.deny, chain.verdict.input) == (None, {"to": "Porto"})
+    else:
+        assert deny in chain.verdict.deny
+        assert chain.verdict.by == "policy"
+
+
+def test_only_those_judge_again_who_have_not_seen_it():
+    """Once each, with what will run: the one that rewrote last, and those behind it, have seen it."""
+    plugins = order(*judges("a", "b", "c", "d", fail_closed=True))
+    chain = Judging(plugins, before({"n": 0}))
+    asked = play(chain, Allow({"n": 1}), Allow(), Allow({"n": 2}), Allow(), Allow(), Allow())
+    assert [(name, given[0].input["n"]) for name, given in asked] == [
+        ("a", 0),
+        ("b", 1),
+        ("c", 1),
+        ("d", 2),
+        ("a", 2),
+        ("b", 2),
+    ]
+
+
+def test_a_denial_behind_a_rewrite_is_judged_by_no_one_again():
+    """What does not run needs no policy."""
+    chain = Judging(order(*judges("a", fail_closed=True), *judges("b", "c")), before({}))
+    play(chain, Allow(), Allow({"n": 1}), Deny("no"))
+    assert (chain.verdict.deny, chain.verdict.by) == ("no", "c")
+
+
+@pytest.mark.host("H-040")
+@pytest.mark.parametrize("given", [[1], 5, "text", None, True], ids=repr)
+def test_of_what_is_no_object_no_plugin_is_asked(given):
+    """Before or after; it is allowed. Of an object they are."""
+    plugins = order(plugin("a", on_before_tool_call=saying(Deny("no")), on_after_tool_call=saying(None)))
+    chain = Judging(plugins, before(given))
+    assert play(chain) == []
+    assert chain.verdict.deny is None
+    assert play(Reporting(plugins, after(given))) == []
+    assert Judging(plugins, before({})).next() is not None
+    assert Reporting(plugins, after({})).next() is not None
+
+
+def test_an_input_that_is_too_large_is_the_plugins_failure():
+    """The tool is not given it, and the message says what to do."""
+    chain = Judging(order(*judges("a")), before({}))
+    one = chain.next()
+    with pytest.raises(WrongAnswer, match="write it to a file"):
+        chain.answered(one, Allow({"text": "x" * 50_000_000}))
+
+
+# --- after a tool, start, stop
+
+
+def test_each_plugin_hears_of_a_call_with_a_copy_of_its_own():
+    """What one changes reaches no other, and a failure keeps no other from it."""
+    plugins = order(*[plugin(name, on_after_tool_call=saying(None)) for name in "ab"])
+    chain = Reporting(plugins, after({"list": [1]}))
+    first = chain.next()
+    chain.question(first)[0].input["list"].append(2)
+    chain.failed(first, BUG)
+    second = chain.next()
+    assert chain.question(second)[0].input == {"list": [1]}
+    assert chain.question(second)[0].result == "done"
+
+
+@pytest.mark.host("H-001")
+@pytest.mark.host("H-003")
+@pytest.mark.parametrize("failure", [BUG, LATE])
+def test_a_start_that_fails_starts_no_later_one(failure):
+    """Those that did start are to be stopped; the one that failed is not."""
+    plugins = order(*[plugin(f"p{one}", priority=one, start=saying(None)) for one in (0, 10, 5)])
+    chain = Beginning(plugins)
+    assert [name for name, _ in play(chain, None, failure)] == ["p10", "p5"]
+    assert [one.name for one in chain.started] == ["p10"]
+    assert chain.error is failure
+
+
+@pytest.mark.host("H-005")
+def test_a_stop_that_fails_keeps_no_other_from_stopping():
+    """In the reverse order."""
+    plugins = order(*[plugin(name, stop=saying(None)) for name in "abc"])
+    assert [name for name, _ in play(Ending(plugins.all), None, BUG, None)] == ["c", "b", "a"]

@@ -1,0 +1,347 @@
+"""How hooks are called: within their time, in a task that their caller can leave, one of each chain at a time."""
+
+import logging
+
+import pytest
+import trio
+import trio.testing
+
+from agentrail.errors import HookTimeout
+from agentrail.host.chains import Hearing, Intercepting, Judging, Reporting
+from agentrail.host.payloads import Allow, HandledResponse
+from tests.host.rig import (
+    CHAT,
+    CONTEXT,
+    Reports,
+    after,
+    before,
+    hang,
+    open_runner,
+    order,
+    plugin,
+    raising,
+    run,
+    saying,
+    shielded,
+)
+from tests.runtime.rig import on_virtual_time
+
+
+def hearing(*plugins, hook="on_request_start"):
+    """A chain of plugins that hear of a request."""
+    return Hearing(hook, order(*plugins), CONTEXT)
+
+
+@on_virtual_time
+@pytest.mark.host("H-015")
+async def test_a_hook_that_raises_is_reported_once_and_the_next_one_runs():
+    """And its caller hears nothing of it."""
+    heard, reports = [], Reports()
+    chain = hearing(
+        plugin("a", heard=heard, on_request_start=raising(ValueError("no"))),
+        plugin("b", heard=heard, on_request_start=saying(None)),
+    )
+    await run(chain, on_plugin_error=reports.hear)
+    assert heard == [("a", "on_request_start"), ("b", "on_request_start")]
+    assert reports == [("a", "on_request_start", "ValueError")]
+
+
+@on_virtual_time
+@pytest.mark.host("H-017")
+@pytest.mark.parametrize(
+    ("timeouts", "seconds"), [({}, 10.0), ({"on_request_start": 3}, 3.0), ({"stop": 3}, 10.0)]
+)
+async def test_a_hook_that_hangs_is_cut_at_its_timeout(timeouts, seconds):
+    """Reported as `HookTimeout`; the next plugin runs, and the plugin is called again the next time."""
+    heard, reports = [], []
+    slow = plugin("slow", heard=heard, timeouts=timeouts, on_request_start=hang)
+    chain = hearing(slow, plugin("b", heard=heard, on_request_start=saying(None)))
+    began = trio.current_time()
+    async with open_runner(on_plugin_error=lambda *failure: reports.append(failure)) as runner:
+        await runner.run(chain)
+        assert trio.current_time() - began == seconds
+        assert heard == [("slow", "on_request_start"), ("b", "on_request_start")]
+        [(name, hook, error)] = reports
+        assert (name, hook, type(error)) == ("slow", "on_request_start", HookTimeout)
+        assert (error.plugin, error.hook, error.seconds) == ("slow", "on_request_start", seconds)
+        assert str(error) == f"on_request_start of the plugin 'slow' did not end within {seconds:g} s"
+        assert runner.stuck == {}
+        await runner.run(hearing(slow))
+        assert heard.count(("slow", "on_request_start")) == 2
+        assert runner.failures == {"slow": 2}
+
+
+@on_virtual_time
+@pytest.mark.host("H-019")
+async def test_a_hook_that_shields_itself_delays_its_caller_by_a_second_more():
+    """It is shown as stuck; until it has come back its plugin is not called, and every call counts as a failure."""
+    heard, reports = [], Reports()
+    slow = plugin(
+        "slow", heard=heard, on_request_start=shielded(30), on_request_end=saying(None), stop=saying(None)
+    )
+    other = plugin("b", heard=heard, on_request_start=saying(None))
+    began = trio.current_time()
+    async with open_runner(on_plugin_error=reports.hear) as runner:
+        await runner.run(hearing(slow, other))
+        assert trio.current_time() - began == 11
+        assert runner.stuck == {"slow": "on_request_start"}
+        assert heard == [("slow", "on_request_start"), ("b", "on_request_start")]
+        await runner.run(hearing(slow, other, hook="on_request_end"))
+        assert trio.current_time() - began == 11
+        assert heard[2:] == []
+        assert reports == [
+            ("slow", "on_request_start", "HookTimeout"),
+            ("slow", "on_request_end", "HookTimeout"),
+        ]
+        await trio.sleep(20)
+        assert runner.stuck == {}
+        await runner.run(hearing(slow, hook="on_request_end"))
+        assert heard[2:] == [("slow", "on_request_end")]
+
+
+@on_virtual_time
+async def test_one_that_shields_itself_and_is_late_by_less_is_late_all_the_same():
+    """What it answers then counts for nothing, and it is not stuck."""
+
+    async def answer_late(_ctx):
+        with trio.CancelScope(shield=True):
+            await trio.sleep(10.5)
+        return HandledResponse({})
+
+    reports = Reports()
+    chain = Intercepting(order(plugin("late", intercept_chat_request=answer_late)), CHAT)
+    async with open_runner(on_plugin_error=reports.hear) as runner:
+        await runner.run(chain)
+        assert chain.response is None
+        assert reports == [("late", "intercept_chat_request", "HookTimeout")]
+        assert runner.stuck == {}
+
+
+@on_virtual_time
+async def test_calls_of_one_batch_are_judged_side_by_side():
+    """Each has a chain of its own."""
+
+    async def wait(_call):
+        await trio.sleep(1)
+        return Allow()
+
+    plugins = order(plugin("a", on_before_tool_call=wait), plugin("b", on_before_tool_call=wait))
+    began = trio.current_time()
+    async with open_runner() as runner, trio.open_nursery() as nursery:
+        for _ in range(10):
+            nursery.start_soon(runner.run, Judging(plugins, before({})))
+    assert trio.current_time() - began == 2
+
+
+@on_virtual_time
+async def test_a_plugin_that_is_stuck_twice_is_stuck_until_both_are_back():
+    """Two chains called it before either was overdue."""
+    seconds = iter([20, 40])
+
+    async def stick(_ctx):
+        with trio.CancelScope(shield=True):
+            await trio.sleep(next(seconds))
+
+    slow = plugin("slow", on_request_start=stick)
+    async with open_runner(on_plugin_error=Reports().hear) as runner:
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(runner.run, hearing(slow))
+        assert runner.stuck == {"slow": "on_request_start"}
+        await trio.sleep(15)
+        assert runner.stuck == {"slow": "on_request_start"}
+        await trio.sleep(15)
+        assert runner.stuck == {}
+
+
+# --- the caller leaves
+
+
+@on_virtual_time
+@pytest.mark.parametrize(
+    "hook", [hang, shielded(2.5), shielded(30)], ids=["hangs", "comes back late", "does not"]
+)
+async def test_a_caller_that_is_cancelled_leaves_within_a_second(hook):
+    """Its hook is cancelled, and no later one is called. That is no failure of the plugin; one that stays is stuck."""
+    heard, reports = [], Reports()
+    chain = hearing(
+        plugin("a", heard=heard, on_request_start=hook),
+        plugin("b", heard=heard, on_request_start=saying(None)),
+    )
+    async with open_runner(on_plugin_error=reports.hear) as runner:
+        began = trio.current_time()
+        with trio.move_on_after(2) as scope:
+            await runner.run(chain)
+        assert scope.cancelled_caught
+        assert trio.current_time() - began <= 3
+        assert heard == [("a", "on_request_start")]
+        assert reports == []
+        assert bool(runner.stuck) is (trio.current_time() - began == 3)
+        await trio.sleep(60)
+        assert runner.stuck == {}
+        assert heard == [("a", "on_request_start")]
+
+
+@on_virtual_time
+async def test_a_hook_that_swallows_its_cancellation_leads_to_no_later_one():
+    """Its caller is gone."""
+    heard = []
+
+    async def swallow(_ctx):
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled:
+            return
+
+    chain = hearing(
+        plugin("a", heard=heard, on_request_start=swallow),
+        plugin("b", heard=heard, on_request_start=saying(None)),
+    )
+    async with open_runner() as runner:
+        with trio.move_on_after(2):
+            await runner.run(chain)
+        await trio.sleep(5)
+    assert heard == [("a", "on_request_start")]
+
+
+# --- what a hook raises
+
+
+class OfTheAuthor(BaseException):
+    """No `Exception`."""
+
+
+@on_virtual_time
+@pytest.mark.parametrize(
+    "error",
+    [
+        OfTheAuthor("x"),
+        GeneratorExit(),
+        ExceptionGroup("two", [ValueError("a"), KeyError("b")]),
+        StopIteration(),
+    ],
+    ids=repr,
+)
+async def test_any_bug_of_a_plugin_is_reported_and_ends_no_other_thing(error):
+    """Whatever class it has."""
+    heard, reports = [], []
+    chain = Reporting(
+        order(
+            plugin("a", heard=heard, on_after_tool_call=raising(error)),
+            plugin("b", heard=heard, on_after_tool_call=saying(None)),
+        ),
+        after({}),
+    )
+    await run(chain, on_plugin_error=lambda *failure: reports.append(failure[:2]))
+    assert heard == [("a", "on_after_tool_call"), ("b", "on_after_tool_call")]
+    assert reports == [("a", "on_after_tool_call")]
+
+
+@on_virtual_time
+async def test_a_cancellation_that_was_kept_is_a_bug_like_any_other():
+    """No scope was cancelled, so none would ever catch it."""
+    kept = []
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await trio.lowlevel.checkpoint()
+        except trio.Cancelled as error:
+            kept.append(error)
+            raise
+    reports = Reports()
+    await run(hearing(plugin("a", on_request_start=raising(kept[0]))), on_plugin_error=reports.hear)
+    assert reports == [("a", "on_request_start", "Cancelled")]
+
+
+@on_virtual_time
+async def test_what_is_meant_for_the_process_ends_the_host():
+    """A person pressed Ctrl-C while a hook ran."""
+    with pytest.raises(BaseExceptionGroup) as caught:
+        await run(hearing(plugin("a", on_request_start=raising(KeyboardInterrupt()))))
+    assert caught.group_contains(KeyboardInterrupt)
+
+
+# --- who is told
+
+
+@on_virtual_time
+@pytest.mark.host("H-007")
+async def test_without_a_callback_one_warning_names_plugin_version_and_hook(caplog):
+    """And what it raised."""
+    await run(hearing(plugin("a", version="1.2.0", on_request_start=raising(ValueError("no")))))
+    [record] = [one for one in caplog.records if one.name == "agentrail.host"]
+    assert record.levelno == logging.WARNING
+    assert record.getMessage().startswith("host plugin 'a' 1.2.0 failed in on_request_start: ValueError")
+
+
+@on_virtual_time
+@pytest.mark.host("H-008")
+async def test_an_async_callback_is_waited_for():
+    """Failure, handler finished, next plugin."""
+    heard = []
+
+    async def told(name, _hook, _error):
+        heard.append("told")
+        await trio.sleep(5)
+        heard.append("done")
+
+    chain = hearing(
+        plugin("a", heard=heard, on_request_start=raising(ValueError("no"))),
+        plugin("b", heard=heard, on_request_start=saying(None)),
+    )
+    await run(chain, on_plugin_error=told)
+    assert heard == [("a", "on_request_start"), "told", "done", ("b", "on_request_start")]
+
+
+@on_virtual_time
+@pytest.mark.host("H-009")
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (raising(KeyError("gone")), "KeyError"),
+        (lambda *_: 1 / 0, "ZeroDivisionError"),
+        (hang, "it took longer than 10 s"),
+        (raising(OfTheAuthor("x")), "OfTheAuthor"),
+    ],
+    ids=["raises", "raises at once", "hangs", "raises what is no exception"],
+)
+async def test_a_callback_that_fails_is_logged_with_what_it_was_told_of(told, said, caplog):
+    """Nothing else changes."""
+    heard = []
+    chain = hearing(
+        plugin("a", on_request_start=raising(ValueError("no"))),
+        plugin("b", heard=heard, on_request_start=saying(None)),
+    )
+    await run(chain, on_plugin_error=told)
+    first, second = [one.getMessage() for one in caplog.records if one.name == "agentrail.host"]
+    assert first.startswith("host plugin 'a' failed in on_request_start: ValueError")
+    assert second.startswith("on_plugin_error failed as it was told of that: ")
+    assert said in second
+    assert heard == [("b", "on_request_start")]
+
+
+@on_virtual_time
+async def test_a_callback_that_does_not_come_back_is_left_behind(caplog):
+    """The plugin is not stuck for it, and the next one runs."""
+    heard = []
+    chain = hearing(
+        plugin("a", heard=heard, on_request_start=raising(ValueError("no"))),
+        plugin("b", heard=heard, on_request_start=saying(None)),
+    )
+    async with open_runner(on_plugin_error=shielded(50)) as runner:
+        began = trio.current_time()
+        await runner.run(chain)
+        assert trio.current_time() - began == 11
+        assert runner.stuck == {}
+        assert heard == [("a", "on_request_start"), ("b", "on_request_start")]
+        assert "on_plugin_error does not come back; it was told of 'a'" in caplog.text
+        await trio.sleep(60)
+        assert heard == [("a", "on_request_start"), ("b", "on_request_start")]
+
+
+@on_virtual_time
+async def test_without_a_hook_nothing_is_started():
+    """What is not overridden costs nothing: no task, and no checkpoint."""
+    async with open_runner() as runner:
+        with trio.testing.assert_no_checkpoints():
+            await runner.run(hearing(plugin("a"), plugin("b")))

@@ -1,0 +1,207 @@
+"""What can be wrong with a plugin of a host is said when the host is built, with what to do about it."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.errors import OptionError
+from agentrail.host.chains import Beginning, Ending, PluginOrder
+from agentrail.host.payloads import Allow, AttachmentText, Deny, HandledResponse
+from agentrail.host.plugin import HOOKS, HostPlugin, check_plugins, overrides
+from tests.host.rig import AROUND, CHAT, CONTEXT, after, before, plugin, saying
+
+
+class Sound(HostPlugin):
+    """A plugin that has nothing wrong with it."""
+
+    name = "sound"
+
+    async def on_request_start(self, ctx):
+        """Hear of it."""
+
+
+def with_(**members):
+    """A sound plugin with other members."""
+    return type("Odd", (Sound,), members)()
+
+
+def test_a_plugin_has_the_hooks_that_it_overrides():
+    """On its class or put on the object; the base class has none that counts."""
+    assert [hook for hook in HOOKS if overrides(Sound(), hook)] == ["on_request_start"]
+    assert [hook for hook in HOOKS if overrides(HostPlugin(), hook)] == []
+    own = Sound()
+    own.stop = saying(None)
+    assert overrides(own, "stop")
+
+
+async def ended(_self):
+    """A hook."""
+
+
+def plain(_self, _ctx):
+    """No hook: it is not async."""
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"name": ""}, "name is '': set `name` to a text that no other plugin of the host has"),
+        ({"name": 5}, "name is 5"),
+        ({"version": 1.2}, "version is 1.2: expected a text such as '1.2.0'"),
+        ({"priority": True}, "priority is True: expected a whole number; higher runs first"),
+        ({"priority": 1.5}, "priority is 1.5"),
+        ({"critical": 1}, "critical is 1: expected True or False"),
+        ({"fail_closed": None}, "fail_closed is None: expected True or False"),
+        ({"critical": True}, "there is no intercept_chat_request that could fail"),
+        ({"fail_closed": True}, "there is no on_before_tool_call that could fail"),
+        ({"on_request_end": plain}, "on_request_end is no `async def`: write `async def on_request_end`"),
+        ({"stop": lambda _self: None}, "stop is no `async def`"),
+        ({"stop": None}, "stop is no `async def`"),
+        (
+            {"on_request_started": ended},
+            "on_request_started is no hook, and is never called: did you mean on_request_start?",
+        ),
+        ({"intercept_chat": ended}, "did you mean intercept_chat_request?"),
+        ({"attachments_handler": ended}, "did you mean attachment_handler?"),
+        ({"on_x": 5}, "on_x is no hook, and is never called"),
+        ({"timeouts": 5}, "timeouts are 5: expected hook names and seconds"),
+        (
+            {"timeouts": {"on_request_begin": 5}},
+            "timeouts['on_request_begin'] is for no hook: did you mean 'on_request_end'?",
+        ),
+        ({"timeouts": {7: 5}}, "timeouts[7] is for no hook"),
+        ({"timeouts": {"background": 5}}, "timeouts['background']: it runs until the stop"),
+        ({"timeouts": {"stop": 0}}, "timeouts['stop'] is 0: expected seconds above 0"),
+        ({"timeouts": {"stop": True}}, "timeouts['stop'] is True"),
+        ({"timeouts": {"stop": float("inf")}}, "timeouts['stop'] is inf"),
+        ({"timeouts": {"stop": float("nan")}}, "timeouts['stop'] is nan"),
+        ({"context_providers": 5}, "context_providers are 5: expected a sequence of async functions"),
+        ({"context_providers": "abc"}, "context_providers are 'abc'"),
+        ({"context_providers": (5,)}, "context_providers are (5,)"),
+    ],
+    ids=repr,
+)
+def test_what_is_wrong_with_a_plugin_is_said(members, said):
+    """With the place, the class, what came and what to do."""
+    with pytest.raises(OptionError) as caught:
+        check_plugins([with_(**members)])
+    assert "plugins[0] Odd: " in str(caught.value)
+    assert said in str(caught.value)
+
+
+@pytest.mark.host("H-010")
+def test_two_plugins_of_one_name_are_refused():
+    """With both places; and all that is wrong with any of them is said at once."""
+    with pytest.raises(OptionError) as caught:
+        check_plugins([Sound(), plugin("other", priority="high"), Sound(), Sound])
+    said = str(caught.value)
+    assert "plugins[2] has the name 'sound' of plugins[0]: give each its own" in said
+    assert "priority is 'high'" in said
+    assert "plugins[3] is <class" in said
+    assert "expected an object of a subclass of HostPlugin" in said
+
+
+def test_a_method_of_ones_own_begins_with_an_underscore():
+    """That, or a name that looks like no hook."""
+    check_plugins([with_(_on_anything=plain, on=5, handler=plain, look_up=plain)])
+
+
+@pytest.mark.host("H-002")
+@given(st.lists(st.integers(-3, 3), max_size=8))
+def test_plugins_stop_in_the_exact_reverse_of_their_start(priorities):
+    """For any mix of priorities; those of one priority start as they were given."""
+    plugins = [plugin(f"p{place}", priority=one, stop=saying(None)) for place, one in enumerate(priorities)]
+    order = PluginOrder.of(check_plugins(plugins))
+    assert list(order.all) == [
+        plugins[place] for place in sorted(range(len(plugins)), key=lambda i: -priorities[i])
+    ]
+    beginning = Beginning(order)
+    while (one := beginning.next()) is not None:
+        beginning.answered(one, None)
+    ending = Ending(beginning.started)
+    stopped = []
+    while (one := ending.next()) is not None:
+        stopped.append(one)
+    assert stopped == list(reversed(order.all))
+
+
+# --- what a hook is given, and gives
+
+
+def refused(kind: Any, *given: Any, **named: Any) -> None:
+    """Make what cannot be."""
+    kind(*given, **named)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: refused(HandledResponse, "no"), "body is 'no': expected a JSON object"),
+        (lambda: refused(HandledResponse, {"a": {1}}), "body is no JSON"),
+        (lambda: refused(HandledResponse, {}, 418), "status is 418: expected one of 200, 201, 202, 400"),
+        (lambda: refused(HandledResponse, {}, status=True), "status is True"),
+        (lambda: refused(HandledResponse, {}, headers=5), "headers are 5"),
+        (
+            lambda: refused(HandledResponse, {}, headers={"set-cookie": "a=b"}),
+            "header 'set-cookie': expected retry-after, www-authenticate or x-",
+        ),
+        (
+            lambda: refused(HandledResponse, {}, headers={"x-a": "1\r\nset-cookie: a=b"}),
+            "header 'x-a' is '1\\r\\n",
+        ),
+        (lambda: refused(HandledResponse, {}, headers={"x-a\n": "1"}), "header 'x-a\\n'"),
+        (lambda: refused(HandledResponse, {}, headers={"retry-after": 5}), "header 'retry-after' is 5"),
+        (
+            lambda: refused(Allow, 5),
+            "input is 5: expected a JSON object, or None to run what was asked about",
+        ),
+        (lambda: refused(Allow, {"a": {1}}), "input is no JSON"),
+        (lambda: refused(Deny, None), "reason is None: expected what the model is to read"),
+        (lambda: refused(Deny, " "), "reason is ' '"),
+        (lambda: refused(AttachmentText, 5), "context_text is 5: expected a text, or None"),
+    ],
+)
+def test_what_a_hook_may_not_answer_is_refused_where_it_is_made(make, said):
+    """So the fault is the plugin's, with its traceback."""
+    with pytest.raises(OptionError) as caught:
+        make()
+    assert said in str(caught.value)
+
+
+def test_a_response_keeps_what_it_was_made_of():
+    """The plugin's dictionaries may change behind it."""
+    body, headers = {"list": [1]}, {"x-a": "1"}
+    response = HandledResponse(body, 202, headers)
+    body["list"].append(2)
+    headers["x-b"] = "2"
+    assert response.body == {"list": [1]}
+    assert dict(response.headers) == {"x-a": "1"}
+
+
+@pytest.mark.host("H-016")
+def test_payloads_have_exactly_the_documented_fields():
+    """As plain JSON too, without the reader."""
+    around = {"tenant_id": "t", "user_id": "u", "session_id": "s-1", "agent_id": "a", "request_id": "r-1"}
+    assert CONTEXT.as_dict() == {**around, "kind": "chat", "started_at_ms": 5, "outcome": None}
+    call = {"tool_name": "book", "call_id": "c-1", "input": {"a": [1]}}
+    context = {**around, "root_session_id": "s-1"}
+    assert before({"a": [1]}).as_dict() == {**call, "context": context}
+    told = {"result": "done", "is_error": False, "duration_ms": 7}
+    assert after({"a": [1]}).as_dict() == {**call, **told, "context": context}
+    assert AROUND.as_dict() == context
+    assert CHAT.as_dict() == {
+        "kind": "chat",
+        "agent_id": "a",
+        "principal": {"tenant_id": "t", "user_id": "u", "scopes": ["use"]},
+        "request": {
+            "message": "Hi",
+            "tenant_id": "t",
+            "user_id": "u",
+            "agent_id": "a",
+            "session_id": None,
+            "mode": None,
+            "client_id": None,
+            "metadata": {},
+        },
+    }
