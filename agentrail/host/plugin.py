@@ -123,12 +123,10 @@ def check_plugins(plugins: Iterable[Any]) -> tuple[HostPlugin, ...]:
             )
             continue
         faults += [f"plugins[{place}] {type(plugin).__name__}: {fault}" for fault in faults_of_plugin(plugin)]
-        if isinstance(plugin.name, str) and plugin.name:
-            first = names.setdefault(plugin.name, place)
-            if first != place:
-                faults.append(
-                    f"plugins[{place}] has the name {plugin.name!r} of plugins[{first}]: give each its own"
-                )
+        name: Any = plugin.name
+        first = names.setdefault(name, place) if isinstance(name, str) and name else place
+        if first != place:
+            faults.append(f"plugins[{place}] has the name {name!r} of plugins[{first}]: give each its own")
     if faults:
         raise OptionError(faults)
     return in_order(given)
