@@ -26,11 +26,11 @@ from agentrail.host.payloads import (
     HandledResponse,
     RequestContext,
 )
-from agentrail.host.plugin import HOOKS, HostPlugin, overrides
+from agentrail.host.plugin import HOST_HOOKS, HostPlugin, overrides
 
 Q = TypeVar("Q")
 
-REFUSALS: Final = frozenset({401, 402, 403, 409, 422, 429, 503})
+REFUSAL_STATUSES: Final = frozenset({401, 402, 403, 409, 422, 429, 503})
 """The statuses that a refusal of a plugin may have."""
 
 
@@ -53,7 +53,7 @@ class PluginOrder:
     @classmethod
     def of(cls, plugins: Sequence[HostPlugin]) -> "PluginOrder":
         """Look once at which plugin has which hook; `plugins` are checked and sorted."""
-        having = {hook: tuple([one for one in plugins if overrides(one, hook)]) for hook in HOOKS}
+        having = {hook: tuple([one for one in plugins if overrides(one, hook)]) for hook in HOST_HOOKS}
         return cls(tuple(plugins), MappingProxyType(having))
 
 
@@ -145,13 +145,13 @@ class Intercepting(Chain[ChatRequestContext]):
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
         """Refuse the request where the plugin is critical; else it is as if it had returned None."""
         if plugin.critical:
-            self.refusal = refusal_of(plugin, error)
+            self.refusal = decide_request_refusal(plugin, error)
             self.end()
 
 
-def refusal_of(plugin: HostPlugin, error: BaseException) -> RequestRefused:
+def decide_request_refusal(plugin: HostPlugin, error: BaseException) -> RequestRefused:
     """Say what the caller is told when a critical plugin failed: its own refusal, else nothing of what it raised."""
-    if isinstance(error, RequestRefused) and error.status in REFUSALS:
+    if isinstance(error, RequestRefused) and error.status in REFUSAL_STATUSES:
         return error
     message = f"the plugin {plugin.name!r} could not judge this request: try again later"
     return RequestRefused(503, "plugin_failed", message)
@@ -322,7 +322,7 @@ class Beginning(Chain[Any]):
         self.end()
 
 
-class Ending(Chain[Any]):
+class Stopping(Chain[Any]):
     """Plugins that stop, in the exact reverse of the order in which they were started. One that fails keeps no other from it."""
 
     def __init__(self, started: Sequence[HostPlugin]) -> None:

@@ -23,7 +23,7 @@ LOGGER: Final = Logger("agentrail.host")
 HOOK_SECONDS: Final = 10.0
 """How long a hook may take that names no timeout."""
 
-GRACE_SECONDS: Final = 1.0
+HOOK_GRACE_SECONDS: Final = 1.0
 """How long a hook that was cancelled may take to come back, before it is left behind."""
 
 OnPluginError: TypeAlias = Callable[[str, str, BaseException], Awaitable[None] | None]
@@ -109,7 +109,7 @@ class HookRunner:
             if not walk.done.is_set():
                 walk.scope.cancel()
                 # The hook of a caller that is cancelled has its grace now; that of one that waited had it.
-                seconds = 0 if walk.patience.cancelled_caught else GRACE_SECONDS
+                seconds = 0 if walk.patience.cancelled_caught else HOOK_GRACE_SECONDS
                 with trio.move_on_after(seconds, shield=True):
                     await walk.done.wait()  # noqa: ASYNC102 - shielded and bounded
                 if not walk.done.is_set():
@@ -150,7 +150,7 @@ class HookRunner:
             await self._fail(walk, self._not_called(plugin, chain.hook, earlier))
             return
         now, seconds = trio.current_time(), self._seconds(plugin, chain.hook)
-        walk.patience.deadline = now + seconds + GRACE_SECONDS
+        walk.patience.deadline = now + seconds + HOOK_GRACE_SECONDS
         error: BaseException | None = None
         try:
             with trio.CancelScope(deadline=now + seconds) as scope:
@@ -176,7 +176,7 @@ class HookRunner:
         plugin, chain = walk.plugin, walk.chain
         self._failures[plugin.name] = self._failures.get(plugin.name, 0) + 1
         chain.failed(plugin, error)
-        walk.patience.deadline = trio.current_time() + self._hook_seconds + GRACE_SECONDS
+        walk.patience.deadline = trio.current_time() + self._hook_seconds + HOOK_GRACE_SECONDS
         walk.is_telling = True
         await self.tell(plugin, chain.hook, error)
         walk.is_telling = False

@@ -22,7 +22,9 @@ RequestKind: TypeAlias = Literal["chat", "stream", "prompt"]
 MessageKind: TypeAlias = Literal["chat", "stream", "prompt", "steer", "respond"]
 """How a message came that holds a user's words."""
 
-Outcome: TypeAlias = Literal["completed", "aborted", "failed", "not_found", "refused", "dropped", "shutdown"]
+RequestOutcome: TypeAlias = Literal[
+    "completed", "aborted", "failed", "not_found", "refused", "dropped", "shutdown"
+]
 """What became of a request: `aborted` also where a later prompt took its place, `dropped` where its prompt was taken out of the queue."""
 
 STATUSES: Final[frozenset[int]] = frozenset({200, 201, 202, 400, 401, 402, 403, 404, 409, 422, 429, 500, 503})
@@ -32,7 +34,7 @@ _HEADER: Final = re.compile(r"retry-after|www-authenticate|x-[a-z0-9-]{1,62}", r
 _HEADER_VALUE: Final = re.compile(r"[\x20-\x7e]{0,1000}")
 
 
-class Reader(Protocol):
+class SessionReader(Protocol):
     """What a hook may read of the session of its request. Nothing is changed through it."""
 
     async def messages(self, after: int = 0) -> Sequence[Message]:
@@ -215,8 +217,8 @@ class RequestContext(_Payload):
     agent_id: str
     request_id: str
     started_at_ms: int
-    outcome: Outcome | None = None
-    reader: Reader | None = field(default=None, repr=False, eq=False)
+    outcome: RequestOutcome | None = None
+    reader: SessionReader | None = field(default=None, repr=False, eq=False)
 
 
 @frozen(kw_only=True)
@@ -279,7 +281,7 @@ class ToolCallContext(_Payload):
     root_session_id: SessionId
     agent_id: str
     request_id: str | None = None
-    reader: Reader | None = field(default=None, repr=False, eq=False)
+    reader: SessionReader | None = field(default=None, repr=False, eq=False)
 
 
 @frozen(kw_only=True)

@@ -26,7 +26,7 @@ from agentrail.host.payloads import (
     RequestContext,
 )
 
-HOOKS: Final[tuple[str, ...]] = (
+HOST_HOOKS: Final[tuple[str, ...]] = (
     "start",
     "background",
     "stop",
@@ -107,7 +107,7 @@ def in_order(plugins: Iterable[HostPlugin]) -> tuple[HostPlugin, ...]:
     return tuple(sorted(plugins, key=lambda plugin: -plugin.priority))
 
 
-def check_plugins(plugins: Iterable[Any]) -> tuple[HostPlugin, ...]:
+def check_host_plugins(plugins: Iterable[Any]) -> tuple[HostPlugin, ...]:
     """Check the plugins of a host, and sort them.
 
     Raises:
@@ -156,13 +156,13 @@ def faults_of_plugin(plugin: HostPlugin) -> Iterator[str]:
 
 
 def _faults_of_hooks(plugin: HostPlugin) -> Iterator[str]:
-    for hook in HOOKS:
+    for hook in HOST_HOOKS:
         if overrides(plugin, hook) and not inspect.iscoroutinefunction(getattr(plugin, hook)):
             yield f"{hook} is no `async def`: write `async def {hook}`, and move what blocks into a thread"
-    for name in sorted(set(dir(plugin)) - set(HOOKS)):
+    for name in sorted(set(dir(plugin)) - set(HOST_HOOKS)):
         if not name.startswith("_") and _LOOKS_LIKE_A_HOOK.fullmatch(name):
-            near = difflib.get_close_matches(name, HOOKS, n=1, cutoff=0.4)
-            meant = f"did you mean {near[0]}?" if near else f"hooks are {', '.join(HOOKS)};"
+            near = difflib.get_close_matches(name, HOST_HOOKS, n=1, cutoff=0.4)
+            meant = f"did you mean {near[0]}?" if near else f"hooks are {', '.join(HOST_HOOKS)};"
             yield f"{name} is no hook, and is never called: {meant} Begin its name with an underscore if it is your own"
 
 
@@ -171,9 +171,9 @@ def _faults_of_timeouts(timeouts: Any) -> Iterator[str]:
         yield f"timeouts are {timeouts!r:.200}: expected hook names and seconds"
         return
     for hook, seconds in timeouts.items():
-        if hook not in HOOKS:
-            near = difflib.get_close_matches(str(hook), HOOKS, n=1, cutoff=0.4)
-            meant = f"did you mean {near[0]!r}?" if near else f"hooks are {', '.join(HOOKS)}"
+        if hook not in HOST_HOOKS:
+            near = difflib.get_close_matches(str(hook), HOST_HOOKS, n=1, cutoff=0.4)
+            meant = f"did you mean {near[0]!r}?" if near else f"hooks are {', '.join(HOST_HOOKS)}"
             yield f"timeouts[{hook!r:.80}] is for no hook: {meant}"
         elif hook == "background":
             yield "timeouts['background']: it runs until the stop, and has no timeout"

@@ -17,7 +17,7 @@ from agentrail.host.payloads import (
     RequestContext,
     ToolCallContext,
 )
-from agentrail.host.plugin import HostPlugin, check_plugins
+from agentrail.host.plugin import HostPlugin, check_host_plugins
 from agentrail.messages import CallId, SessionId
 
 CONTEXT = RequestContext(
@@ -122,7 +122,7 @@ def shielded(seconds: float) -> Callable[..., Any]:
 
 def order(*plugins: HostPlugin) -> PluginOrder:
     """Check plugins, and sort them."""
-    return PluginOrder.of(check_plugins(plugins))
+    return PluginOrder.of(check_host_plugins(plugins))
 
 
 class Reports(list[tuple[str, str, str]]):

@@ -6,13 +6,13 @@ from agentrail.errors import HookTimeout, RequestRefused
 from agentrail.host.chains import (
     Attaching,
     Beginning,
-    Ending,
     Hearing,
     Intercepting,
     Judging,
     Reporting,
+    Stopping,
     WrongAnswer,
-    refusal_of,
+    decide_request_refusal,
 )
 from agentrail.host.payloads import Allow, AttachmentFile, AttachmentText, Deny, HandledResponse
 from tests.host.rig import CHAT, CONTEXT, after, before, order, plugin, saying
@@ -86,7 +86,7 @@ def test_a_failure_of_a_plugin_that_hears_keeps_no_other_from_hearing(hook, fail
         ),
         (lambda o: Reporting(o, after({})), True, "on_after_tool_call returned bool, expected None"),
         (Beginning, 5, "start returned int, expected None"),
-        (lambda o: Ending(o.all), 5, "stop returned int, expected None"),
+        (lambda o: Stopping(o.all), 5, "stop returned int, expected None"),
     ],
 )
 @pytest.mark.host("H-049")
@@ -156,7 +156,7 @@ def test_a_critical_one_refuses_with_its_own_status(status):
 )
 def test_of_what_a_critical_one_raises_else_the_caller_hears_nothing(failure):
     """503 `plugin_failed`; a status that is none of the seven is a bug of the plugin."""
-    refusal = refusal_of(plugin("guard"), failure)
+    refusal = decide_request_refusal(plugin("guard"), failure)
     assert (refusal.status, refusal.code) == (503, "plugin_failed")
     assert str(refusal) == "the plugin 'guard' could not judge this request: try again later"
 
@@ -362,4 +362,4 @@ def test_a_start_that_fails_starts_no_later_one(failure):
 def test_a_stop_that_fails_keeps_no_other_from_stopping():
     """In the reverse order."""
     plugins = order(*[plugin(name, stop=saying(None)) for name in "abc"])
-    assert [name for name, _ in play(Ending(plugins.all), None, BUG, None)] == ["c", "b", "a"]
+    assert [name for name, _ in play(Stopping(plugins.all), None, BUG, None)] == ["c", "b", "a"]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.errors import OptionError
-from agentrail.host.chains import Beginning, Ending, PluginOrder
+from agentrail.host.chains import Beginning, PluginOrder, Stopping
 from agentrail.host.payloads import Allow, AttachmentText, Deny, HandledResponse
-from agentrail.host.plugin import HOOKS, HostPlugin, check_plugins, overrides
+from agentrail.host.plugin import HOST_HOOKS, HostPlugin, check_host_plugins, overrides
 from tests.host.rig import AROUND, CHAT, CONTEXT, after, before, plugin, saying
 
 
@@ -28,8 +28,8 @@ def with_(**members):
 
 def test_a_plugin_has_the_hooks_that_it_overrides():
     """On its class or put on the object; the base class has none that counts."""
-    assert [hook for hook in HOOKS if overrides(Sound(), hook)] == ["on_request_start"]
-    assert [hook for hook in HOOKS if overrides(HostPlugin(), hook)] == []
+    assert [hook for hook in HOST_HOOKS if overrides(Sound(), hook)] == ["on_request_start"]
+    assert [hook for hook in HOST_HOOKS if overrides(HostPlugin(), hook)] == []
     own = Sound()
     own.stop = saying(None)
     assert overrides(own, "stop")
@@ -85,7 +85,7 @@ def plain(_self, _ctx):
 def test_what_is_wrong_with_a_plugin_is_said(members, said):
     """With the place, the class, what came and what to do."""
     with pytest.raises(OptionError) as caught:
-        check_plugins([with_(**members)])
+        check_host_plugins([with_(**members)])
     assert "plugins[0] Odd: " in str(caught.value)
     assert said in str(caught.value)
 
@@ -94,7 +94,7 @@ def test_what_is_wrong_with_a_plugin_is_said(members, said):
 def test_two_plugins_of_one_name_are_refused():
     """With both places; and all that is wrong with any of them is said at once."""
     with pytest.raises(OptionError) as caught:
-        check_plugins([Sound(), plugin("other", priority="high"), Sound(), Sound])
+        check_host_plugins([Sound(), plugin("other", priority="high"), Sound(), Sound])
     said = str(caught.value)
     assert "plugins[2] has the name 'sound' of plugins[0]: give each its own" in said
     assert "priority is 'high'" in said
@@ -104,7 +104,7 @@ def test_two_plugins_of_one_name_are_refused():
 
 def test_a_method_of_ones_own_begins_with_an_underscore():
     """That, or a name that looks like no hook."""
-    check_plugins([with_(_on_anything=plain, on=5, handler=plain, look_up=plain)])
+    check_host_plugins([with_(_on_anything=plain, on=5, handler=plain, look_up=plain)])
 
 
 @pytest.mark.host("H-002")
@@ -112,14 +112,14 @@ def test_a_method_of_ones_own_begins_with_an_underscore():
 def test_plugins_stop_in_the_exact_reverse_of_their_start(priorities):
     """For any mix of priorities; those of one priority start as they were given."""
     plugins = [plugin(f"p{place}", priority=one, stop=saying(None)) for place, one in enumerate(priorities)]
-    order = PluginOrder.of(check_plugins(plugins))
+    order = PluginOrder.of(check_host_plugins(plugins))
     assert list(order.all) == [
         plugins[place] for place in sorted(range(len(plugins)), key=lambda i: -priorities[i])
     ]
     beginning = Beginning(order)
     while (one := beginning.next()) is not None:
         beginning.answered(one, None)
-    ending = Ending(beginning.started)
+    ending = Stopping(beginning.started)
     stopped = []
     while (one := ending.next()) is not None:
         stopped.append(one)
