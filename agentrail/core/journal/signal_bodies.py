@@ -39,7 +39,8 @@ def encode_signal_body(signal: Signal) -> bytes:
     try:
         return _encoder.encode(_SIGNALS[type(signal)](signal))
     except UnicodeEncodeError:  # half of a character: what that codec makes of it
-        return encode_signal_body(decode_signal(encode_signal(signal)))
+        mended = decode_signal(encode_signal(signal))
+        return _encoder.encode(_SIGNALS[type(mended)](mended))
 
 
 def decode_signal_body(kind: str, at_ms: int, body: bytes) -> Signal:
