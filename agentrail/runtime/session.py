@@ -295,8 +295,8 @@ class SessionCell:
         journal.outbox.keep_what_is_told()
         with trio.move_on_after(journal.writer.patience_seconds):
             while True:
-                while (held := journal.next_durable()) is not None:
-                    self._tell(held.effect)
+                for effect, _ in journal.leaving():
+                    self._tell(effect)
                 if journal.outbox.is_empty or not journal.writer.is_available:
                     return
                 await journal.wait_changed()
@@ -493,8 +493,8 @@ class SessionCell:
         return stepped.effects, leaving.taken_out
 
     def _let_leave(self, journal: SessionJournal, interpreter: Interpreter) -> None:
-        while (held := journal.next_durable()) is not None:
-            interpreter.carry_out(held.effect, held.after)
+        for effect, after in journal.leaving():
+            interpreter.carry_out(effect, after)
         self._tell_gone_back(journal)
         journal.look_for_snapshot(self.state)
 

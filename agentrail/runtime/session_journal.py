@@ -4,7 +4,7 @@ It lives as long as the session, across crashes of its actor. Nothing in here wa
 is told by a message in its mailbox when something that waited may leave. A session without a store has none of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -35,7 +35,7 @@ from agentrail.errors import AgentrailError, CodecError, StoreUnavailable
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.old_events import OldEvents
-from agentrail.runtime.outbox import HeldEffect, Leaving, Outbox
+from agentrail.runtime.outbox import Leaving, Outbox
 from agentrail.runtime.snapshots import is_at_rest, is_snapshot_due, make_snapshot
 from agentrail.runtime.standing import stored_standing
 from agentrail.runtime.store_writer import Writer
@@ -321,10 +321,10 @@ class SessionJournal:
 
     # --- what may leave
 
-    def next_durable(self) -> HeldEffect | None:
-        """Take the next effect that may leave; None when there is none, until the session is told again."""
+    def leaving(self) -> Iterator[tuple[Effect, SessionState]]:
+        """Give the effects that may leave, each with what the session knew behind its step; then it waits until it is told again."""
         self._is_told = False
-        return self.outbox.next_durable(self.durable)
+        return self.outbox.leaving(self.durable)
 
     async def wait_changed(self) -> None:
         """Wait until something may leave, or it is known that nothing will for now.
