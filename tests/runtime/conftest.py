@@ -29,6 +29,7 @@ LEFT_OUT = (
     "its store is not in memory",
     "its store does not have all of it",  # it hung or was away to the end
     "was dropped",  # it was trimmed
+    "there is no session",  # it was deleted
 )
 
 
