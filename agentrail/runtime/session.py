@@ -37,7 +37,7 @@ from agentrail.messages import CallId, SessionId
 from agentrail.otp.edges import call_guarded, travels
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import describe_bug
-from agentrail.runtime.answers import Readers, judged
+from agentrail.runtime.answers import NO_READERS, Readers, judged
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 from agentrail.runtime.event_bus import EventBus
@@ -140,7 +140,7 @@ class SessionCell:
         self.late_ephemeral: int = 0
         self.resting: RestRequest | None = None
         self.rested: Rested | None = None
-        self.readers: Readers = {}
+        self.readers: Readers = NO_READERS
         self.find: Callable[[str, str], SessionCell | None] = _no_session
         self.interpreter: Interpreter | None = None
         self.journal: SessionJournal | None = None
@@ -259,16 +259,23 @@ class SessionCell:
         if self.journal is not None:
             self.journal.outbox.keep_what_is_told()  # the rest would begin work of an actor that crashed
             self._let_leave(self.journal, interpreter)
-        first, before = self._first_signal(), self.state
-        self._advance(first, interpreter)
-
-        parked = decide_parked(first, before)
+        parked = self._begin(interpreter)
         if parked is None and not (self.state.ended or self.rested is not None):
             await interpreter.timers.serve(self.mailbox, self._handle, is_idle=self._is_idle)
         if self.journal is not None:
             await self.drain()
         # Before the task group is dismissed and not after: a tool that will not stop may not keep callers waiting.
         self.close(parked or self._reason())
+
+    def _begin(self, interpreter: Interpreter) -> str | None:
+        """Take the first step, and say why it is to be the last one; None where it is not.
+
+        A call of its own: what the session was before is let go of with it, and would else stay as long as the actor.
+        """
+        first = self._first_signal()
+        parked = decide_parked(first, self.state)
+        self._advance(first, interpreter)
+        return parked
 
     def _reason(self) -> str:
         if self.journal is not None and self.journal.refusal is not None:
@@ -564,7 +571,7 @@ class SessionCell:
         statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(state)}
         status = _with_children(status_of(state.phase, state.data, at_ms), statuses)
         status = _with_late(status, self.late_ephemeral)
-        return evolve(status, unconfined_commands=self.ports.is_unconfined())
+        return evolve(status, unconfined_commands=self.ports.workspace.is_unconfined())
 
     def _children(self, state: SessionState) -> Iterator[tuple[SessionId, "SessionCell"]]:
         data = state.data
