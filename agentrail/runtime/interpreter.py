@@ -79,6 +79,7 @@ from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.plugin_requests import run_plugin_request
 from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports, finished_child
 from agentrail.runtime.processes import Processes
+from agentrail.runtime.responses import check_chunk, readable
 from agentrail.runtime.task_group import TaskGroup
 from agentrail.runtime.tool_calls import BegunCall, ToolCallRunner
 from agentrail.runtime.tool_runner import clean_text
@@ -398,7 +399,7 @@ class Interpreter:
                     self.timers.watch(timer, SignsOfLife(chunks, buffer))
                     completed = await self._deliver_chunks(buffer, chunks, is_quiet=is_quiet)
                 if completed is not None:
-                    return _completed(attempt, completed)
+                    return readable(_completed(attempt, completed), request.model)
                 message = f"the provider of {request.model} ended a stream without its terminal chunk"
                 return _failed(buffer, ErrorInfo(code="protocol_error", message=message, retryable=True))
         except ProviderError as error:
@@ -676,6 +677,7 @@ def _failed(buffer: ChunkBuffer, error: ErrorInfo) -> StreamFailed:
 
 def _taken_in(buffer: ChunkBuffer, chunk: Chunk) -> bool:
     """Put a chunk into the buffer, as far as it means something yet; say whether the session must hear."""
+    check_chunk(chunk)
     if type(chunk) in HEARD_CHUNKS:
         return buffer.add(chunk)
     return buffer.note(chunk) if isinstance(chunk, UsageUpdate) else buffer.touch()
