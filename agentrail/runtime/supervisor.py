@@ -378,6 +378,7 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
     def statistics(self) -> SupervisorStatistics:
         """Count; cheap, at any time, also after the supervisor was closed."""
         threads = self._dependencies.threads.statistics()
+        retention = None if self._keeping is None else self._keeping.retention
         return SupervisorStatistics(
             live=sum(not entry.cell.state.ended for entry in self._entries.values()),
             started=self._started,
@@ -386,6 +387,8 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
             restarts=self._restarts,
             tool_threads=threads.running,
             left_behind=threads.left_behind,
+            deleted=0 if retention is None else retention.deleted,
+            deleted_bytes=0 if retention is None else retention.deleted_bytes,
         )
 
     async def start_behind(self, session_id: str, spec: Spec, *, scope: str = NO_SCOPE) -> Started:
