@@ -27,7 +27,7 @@ from agentrail.runtime.keeping import Keeping
 from agentrail.runtime.looking_back import check_root
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.past import Journal
-from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.plugin_watch import PluginWatch, QuietWatch
 from agentrail.runtime.reviving import stored_of
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, key_of
 from agentrail.runtime.session import SessionCell
@@ -109,7 +109,7 @@ class BranchingDoor(ABC):
         Cancellation: At once; what is read is thrown away.
         """
         keeping, options = self._store_of("journal"), _options_of(cell)
-        watch = PluginWatch(cell.ports.session_id, cell.ports.user_data, self._dependencies.outside)
+        watch = QuietWatch(cell.ports.session_id, cell.ports.user_data, self._dependencies.outside)
         finder = finder_for(cell, options, watch)
         watch.find_others(finder)
 

@@ -51,7 +51,7 @@ from agentrail.runtime.resting import RESTED, Rested, RestRequest, decide_rest, 
 from agentrail.runtime.rewinding import RewindRequest, is_quiet
 from agentrail.runtime.scrubbing import Scrub, scrub_of
 from agentrail.runtime.session_journal import SessionJournal, Stepped
-from agentrail.runtime.subscription import TakenSnapshot
+from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
 from agentrail.runtime.task_group import Control, TaskCrashed, TaskGroup
 
 MAILBOX_CAPACITY = 1000
@@ -526,6 +526,11 @@ class SessionCell:
     def visible(self) -> SessionState:
         """What may be shown of what it knows: all of it, but for what a crash of the process could take back."""
         return self.state if self.journal is None else self.journal.outbox.visible(self.state)
+
+    def subscribe(self, terms: Terms, *, after: int | None) -> Subscription:
+        """Make a subscription, which is registered when its block is entered; as of `EventBus.subscribe`."""
+        earlier = None if self.journal is None else self.events_between
+        return self.bus.subscribe(terms, after=after, take_snapshot=self.take_snapshot, earlier=earlier)
 
     async def events_between(self, after: int, before: int) -> Sequence[Event]:
         """Give what it published between two numbers, out of its journal; none where that does not say.

@@ -221,7 +221,9 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
         Args:
             after: A number for each session that was followed before, such as `SubscriberTooSlow.positions`; each goes on
                 after its own, sessions that are not named come from their start, and those that have ended are not
-                replayed. None for live events only. A session that has a scope is named `scope/id`.
+                replayed. None for live events only. A session that has a scope is named `scope/id`. What is not kept any more is
+                made again from the journals, with a store, before the block is entered: one session after the other, at most 100,000
+                events in all. Where that cannot be, `EventsLost` is the first event of that session.
             kinds: As of `Session.subscribe`.
             deltas: As of `Session.subscribe`.
             buffer: As of `Session.subscribe`; there is one for all sessions together.
