@@ -30,7 +30,7 @@ from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import NO_READY_AGENTS, Ports, ReadyAgent, ResumeChildWork, RunAgent, RunChild
 from agentrail.runtime.session import SessionCell
-from agentrail.runtime.tool_specs import ToolSpecs
+from agentrail.runtime.tool_specs import SpecOf, ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
 from agentrail.runtime.withheld import Withheld, handles_in
 from agentrail.runtime.workspace import MakeSandbox, Workspace, is_unconfined
@@ -68,6 +68,11 @@ class Dependencies:
     resume_child: ResumeChildWork
     outside: Outside = field(factory=current)
     deps_for: DepsFor | None = None
+    spec_of: SpecOf = field(init=False)  # one bound method for all sessions
+
+    @spec_of.default
+    def _spec_of(self) -> SpecOf:
+        return self.specs.of
 
 
 def assemble(
@@ -117,12 +122,11 @@ def assemble(
         providers=providers,
         tools=tools_of_agents(agents) | {(name, 0): tool for name, tool in zip(names, tools, strict=True)},
         find_provider=dependencies.resolve_provider,
-        spec_of=dependencies.specs.of,
+        spec_of=dependencies.spec_of,
         run_child=dependencies.run_child,
         run_agent=dependencies.run_agent,
         resume_child=dependencies.resume_child,
-        open_sandbox=workspace.open,
-        is_unconfined=workspace.is_unconfined,
+        workspace=workspace,
         working_dir=working_dir,
         user_data=options.user_data,
         deps=deps,
@@ -147,7 +151,7 @@ def assemble(
         messages=withheld.in_value(options.messages),
     )
     cell = SessionCell(state, ports)
-    watch.report_to(cell.mailbox.put_notice)
+    watch.report_to(cell.mailbox)
     return cell, workspace
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from agentrail.actors.mailbox import Mailbox
 from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.signals import PluginLagged, SignalId
@@ -42,9 +43,9 @@ class PluginWatch:
     __slots__ = (
         "_coming",
         "_is_rehearsing",
+        "_mailbox",
         "_others",
         "_rehearsed",
-        "_report",
         "_reported_at",
         "_session_id",
         "_stopwatch",
@@ -79,14 +80,14 @@ class PluginWatch:
         )
         self._rehearsed = _NONE
         self._others: Callable[[PluginRecord], Any] | None = None
-        self._report: Callable[[PluginLagged], None] | None = None
+        self._mailbox: Mailbox[Any] | None = None
         self._reported_at: dict[str, float] | None = (
             None  # made when it is needed: most sessions have no slow plugin
         )
 
-    def report_to(self, report: Callable[[PluginLagged], None]) -> None:
-        """Say who hears of slow plugins: the session's own mailbox."""
-        self._report = report
+    def report_to(self, mailbox: Mailbox[Any]) -> None:
+        """Say who hears of slow plugins: the session's own mailbox, and not its method, which would be one more object for each."""
+        self._mailbox = mailbox
 
     def keep(self, change: SignalId, plugin: Plugin) -> None:
         """Keep a plugin that is to come, for the step that takes the signal which brings it."""
@@ -171,12 +172,12 @@ class PluginWatch:
         return self._is_rehearsing or not known
 
     def _tell(self, plugin: str, hook: str, took: float, now: float) -> None:
-        if self._report is None:
+        if self._mailbox is None:
             return
         if self._reported_at is None:
             self._reported_at = {}
         if now - self._reported_at.get(plugin, -_QUIET_SECONDS) >= _QUIET_SECONDS:
             self._reported_at[plugin] = now
-            self._report(
+            self._mailbox.put_notice(
                 PluginLagged(at_ms=now_ms(), plugin=plugin, hook=hook, milliseconds=round(took * 1000))
             )

@@ -214,7 +214,7 @@ class Resumption:
             own = all_ports[config.session_id] = ports_of(revived.state, above)
             cell = SessionCell(revived.state, own, revived.events)
             if len(config.path) == 1:
-                self._ask().report_to(cell.mailbox.put_notice)
+                self._ask().report_to(cell.mailbox)
             first = Recovered(
                 at_ms=now_ms(),
                 cause=self._wanted.cause,

@@ -37,7 +37,7 @@ from agentrail.messages import CallId, SessionId
 from agentrail.otp.edges import call_guarded, travels
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import describe_bug
-from agentrail.runtime.answers import Readers, judged
+from agentrail.runtime.answers import NO_READERS, Readers, judged
 from agentrail.runtime.clean_signals import SignalCleaner
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
@@ -54,7 +54,6 @@ from agentrail.runtime.scrubbing import Scrub, scrub_of
 from agentrail.runtime.session_journal import SessionJournal, Stepped
 from agentrail.runtime.subscription import TakenSnapshot
 from agentrail.runtime.task_group import Control, TaskCrashed, TaskGroup
-from agentrail.runtime.withheld import Withheld
 
 MAILBOX_CAPACITY = 1000
 
@@ -94,7 +93,6 @@ class SessionCell:
         "_going_back",
         "_gone",
         "_tool_changes",
-        "_withheld",
         "branching",
         "bus",
         "crash",
@@ -127,7 +125,6 @@ class SessionCell:
         self.state: SessionState = state
         self.ports: Ports = ports
         self.scrub: Scrub = scrub_of(ports)
-        self._withheld: Withheld = ports.withheld
         self._cleaner: SignalCleaner | None = None  # made for the first signal of one that knows secrets
         self.mailbox: Mailbox[MailboxItem] = Mailbox(capacity=MAILBOX_CAPACITY)
         config = state.data.config
@@ -146,7 +143,7 @@ class SessionCell:
         self.late_ephemeral: int = 0
         self.resting: RestRequest | None = None
         self.rested: Rested | None = None
-        self.readers: Readers = {}
+        self.readers: Readers = NO_READERS
         self.find: Callable[[str, str], SessionCell | None] = _no_session
         self.interpreter: Interpreter | None = None
         self.journal: SessionJournal | None = None
@@ -235,8 +232,8 @@ class SessionCell:
         for known in (providers, opts):
             known.pop(choice.name, None)
         providers[choice.name], opts[choice.name] = choice.provider, choice.opts
-        self._withheld.learn_options(choice.opts)
-        self._withheld.learn_from(choice.provider)
+        self.ports.withheld.learn_options(choice.opts)
+        self.ports.withheld.learn_from(choice.provider)
 
     def forget_models(self, newest: str) -> None:
         """Let go of provider objects that came before this one and that are not asked any more; strings can be found again."""
@@ -267,17 +264,24 @@ class SessionCell:
         if self.journal is not None:
             self.journal.outbox.keep_what_is_told()  # the rest would begin work of an actor that crashed
             self._let_leave(self.journal, interpreter)
-        first, before = self._first_signal(), self.state
-        for clean in self._cleaned(first):
-            self._advance(clean, interpreter)
-
-        parked = decide_parked(first, before)
+        parked = self._begin(interpreter)
         if parked is None and not (self.state.ended or self.rested is not None):
             await interpreter.timers.serve(self.mailbox, self._handle, is_idle=self._is_idle)
         if self.journal is not None:
             await self.drain()
         # Before the task group is dismissed and not after: a tool that will not stop may not keep callers waiting.
         self.close(parked or self._reason())
+
+    def _begin(self, interpreter: Interpreter) -> str | None:
+        """Take the first step, and say why it is to be the last one; None where it is not.
+
+        A call of its own: what the session was before is let go of with it, and would else stay as long as the actor.
+        """
+        first = self._first_signal()
+        parked = decide_parked(first, self.state)
+        for clean in self._cleaned(first):
+            self._advance(clean, interpreter)
+        return parked
 
     def _reason(self) -> str:
         if self.journal is not None and self.journal.refusal is not None:
@@ -352,7 +356,7 @@ class SessionCell:
         signal = item.take() if isinstance(item, ChunkBuffer) else item
         if self.readers and isinstance(signal, ResponseCompleted):
             signal = judged(signal, self.state, self.readers)
-        if self._withheld.known is None:
+        if self.ports.withheld.known is None:
             self._advance(signal, self.interpreter)
         else:
             for clean in self._cleaned(signal):
@@ -361,7 +365,7 @@ class SessionCell:
 
     def _cleaned(self, signal: Signal) -> tuple[Signal, ...]:
         """Give what is to be stepped in place of a signal, without the secrets that are known; see `SignalCleaner`."""
-        known = self._withheld.known
+        known = self.ports.withheld.known
         if known is None:
             return (signal,)
         if self._cleaner is None:
@@ -590,7 +594,7 @@ class SessionCell:
         statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(state)}
         status = _with_children(status_of(state.phase, state.data, at_ms), statuses)
         status = _with_late(status, self.late_ephemeral)
-        return evolve(status, unconfined_commands=self.ports.is_unconfined())
+        return evolve(status, unconfined_commands=self.ports.workspace.is_unconfined())
 
     def _children(self, state: SessionState) -> Iterator[tuple[SessionId, "SessionCell"]]:
         data = state.data

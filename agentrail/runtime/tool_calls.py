@@ -111,7 +111,7 @@ class RunningCall:
         self._scope = began.scope
         self._processes = processes
         self._child_usages = child_usages
-        self._way_back = calls.way_back
+        self._way_back = way_back()
         self._progress: Progress | None = None  # made for the first word: most calls say none
         self._flushing: trio.CancelScope | None = None
         self._is_over = False
@@ -153,7 +153,7 @@ class RunningCall:
 
     async def open_process(self, argv: tuple[str, ...], options: ProcessOptions) -> ToolProcess:
         """Do what `ctx.open_process` asks for."""
-        return await self._processes.open(self.ports.open_sandbox, self._scope, argv, options)
+        return await self._processes.open(self.ports.workspace.open, self._scope, argv, options)
 
     async def ask_user(self, question: UserQuestion) -> str | JsonObject | None:
         """Do what `ctx.ask_user` asks for."""
@@ -320,10 +320,8 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
                 "todos",
             )
         },
-        **{
-            name: attrgetter(f"ports.{name}")
-            for name in ("session_id", "group_id", "working_dir", "open_sandbox", "deps")
-        },
+        **{name: attrgetter(f"ports.{name}") for name in ("session_id", "group_id", "working_dir", "deps")},
+        "open_sandbox": attrgetter("ports.workspace.open"),
         "tools": attrgetter("known.tools.names"),
         "agents": lambda call: tuple([(one.name, one.description) for one in call.known.config.agents]),
         "prompt_mode": attrgetter("known.config.prompt_mode"),
@@ -347,17 +345,15 @@ class ToolCallRunner:
         ports: What the session was given to work with.
         pending_calls: Where callers wait; a tool that calls its own session would wait for itself.
         task_group: For what outlasts a step of a call; delivers what calls say on their way.
-        way_back: Into the loop, for what comes from threads.
     """
 
-    __slots__ = ("_children", "pending_calls", "ports", "task_group", "way_back")
+    __slots__ = ("_children", "pending_calls", "ports", "task_group")
 
     def __init__(self, ports: Ports, pending_calls: PendingCalls, task_group: TaskGroup) -> None:
         """Take what calls need; inside of a Trio run."""
         self.ports: Ports = ports
         self.pending_calls: PendingCalls = pending_calls
         self.task_group: TaskGroup = task_group
-        self.way_back: Callable[..., object] = way_back()
         self._children = 0
 
     def number_child(self) -> int:

@@ -115,10 +115,10 @@ def test_what_secrets_cover_together_is_replaced_by_one(text, said):
 
 
 def test_a_row_of_one_letter_takes_no_longer_than_its_length():
-    """A million letters that are one secret after the other, and each begins inside of the one before."""
+    """Many letters that are one secret after the other, and each begins inside of the one before."""
     known = KnownSecrets(["a" * 1000, "a" * 999 + "b"])
-    assert known.replaced("a" * 1_000_000) == REPLACEMENT
-    assert known.replaced(("a" * 998 + "c") * 1000) == ("a" * 998 + "c") * 1000
+    assert known.replaced("a" * 100_000) == REPLACEMENT
+    assert known.replaced(("a" * 998 + "c") * 100) == ("a" * 998 + "c") * 100
 
 
 def test_pieces_that_are_read_as_one_are_cut_where_they_were():
