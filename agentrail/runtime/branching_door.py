@@ -109,7 +109,12 @@ class BranchingDoor(ABC):
         Cancellation: At once; what is read is thrown away.
         """
         keeping, options = self._store_of("journal"), _options_of(cell)
-        watch = QuietWatch(cell.ports.session_id, cell.ports.user_data, self._dependencies.outside)
+        watch = QuietWatch(
+            cell.ports.session_id,
+            cell.ports.user_data,
+            self._dependencies.outside,
+            withheld=cell.ports.withheld,
+        )
         finder = finder_for(cell, options, watch)
         watch.find_others(finder)
 

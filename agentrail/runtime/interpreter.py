@@ -337,6 +337,7 @@ class Interpreter:
             case SetProviderOpts(model=model, provider_opts=opts):
                 # Found when it is asked: an option that its provider does not take is the fault of that request.
                 self._ports.provider_opts[model] = opts
+                self._ports.withheld.learn_options(opts)
                 self._ports.providers.pop(model, None)
             case Teardown():
                 self._begin_teardown(effect)
@@ -395,6 +396,7 @@ class Interpreter:
             with crash_edge(decide, ProviderError, scrub=self._task_group.scrub), scope:
                 _, provider = self._model_of(request.model)
                 async with provider.open_stream(request) as given:
+                    self._ports.withheld.learn_from(provider)  # its key may have been asked for just now
                     chunks = given if self._gate is None else HeldStream(given, self._gate)
                     self.timers.watch(timer, SignsOfLife(chunks, buffer))
                     completed = await self._deliver_chunks(buffer, chunks, is_quiet=is_quiet)
@@ -555,6 +557,7 @@ class Interpreter:
         if name not in providers:
             opts = decide_provider_opts(name, self._ports.provider_opts)
             providers[name] = self._ports.find_provider(name, opts)
+            self._ports.withheld.learn_from(providers[name])
         return name, providers[name]
 
     # --- stopping

@@ -378,7 +378,12 @@ class ToolCallRunner:
         ended = self._decide_start(effect, scope)
         if not isinstance(ended, AttemptEnd):
             call = RunningCall(self, began, processes, child_usages)
-            attempt = Attempt(tool=ended[0], context=ContextOfCall.of(call), timeout_seconds=ended[1])
+            attempt = Attempt(
+                tool=ended[0],
+                context=ContextOfCall.of(call),
+                timeout_seconds=ended[1],
+                withheld=self.ports.withheld,
+            )
             try:
                 with self.pending_calls.inside():
                     ended = await run_tool(effect, attempt, scope)

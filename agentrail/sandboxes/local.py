@@ -28,10 +28,12 @@ from agentrail.abc import (
     ProcessOptions,
     ReadResult,
     Refusal,
+    Secret,
     ToolProcess,
     Transfer,
     WriteResult,
 )
+from agentrail.abc.held_secrets import secrets_in_variables
 from agentrail.errors import ProcessRefused, SandboxError
 from agentrail.logs import Logger
 from agentrail.sandboxes.beneath import find_opener, open_anywhere
@@ -89,7 +91,7 @@ class LocalSandbox:
         network: Network = "none",
         readable: Iterable[str] = (),
         limits: CommandLimits | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str | Secret] | None = None,
         allow_root: bool = False,
     ) -> None:
         """Open the root. It stays the same directory, even when another takes its name.
@@ -106,7 +108,8 @@ class LocalSandbox:
             network: What a confined command may reach: `none`, or all that the `host` reaches.
             readable: What a confined command sees although it is hidden, such as `~/.cargo`.
             limits: What a command may use up.
-            env: Variables that commands see, besides those that are passed on.
+            env: Variables that commands see, besides those that are passed on. A `Secret`, and a value whose name speaks of a key, a token,
+                a password or the like, stands in no record of the sessions that have the sandbox from their start.
             allow_root: Take even `/`.
 
         Raises:
@@ -142,12 +145,21 @@ class LocalSandbox:
             network=network,
             readable=tuple(readable),
             limits=limits or CommandLimits(),
-            env=dict(env or {}),
+            env={
+                name: value.reveal() if isinstance(value, Secret) else value
+                for name, value in (env or {}).items()
+            },
         )
+        self._secrets = secrets_in_variables(env or {})
         self._commands = Commands(self._root, resolved, self._files, rules, self._programs)
 
     def __repr__(self) -> str:
         return f"LocalSandbox({str(self._path)!r})"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What its commands are given and no record may show."""
+        return self._secrets
 
     @property
     def capabilities(self) -> frozenset[str]:
