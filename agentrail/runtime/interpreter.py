@@ -72,7 +72,8 @@ from agentrail.runtime.crashes import (
     info_of,
 )
 from agentrail.runtime.event_bus import EventBus
-from agentrail.runtime.held_stream import Gate, HeldStream
+from agentrail.runtime.file_notes import Kept
+from agentrail.runtime.held_stream import HeldStream
 from agentrail.runtime.host_gates import Ticket, Turnstile, ask_host, tell_host
 from agentrail.runtime.models import decide_provider_opts
 from agentrail.runtime.pending_calls import PendingCalls
@@ -260,16 +261,16 @@ class Interpreter:
         ports: Ports,
         bus: EventBus,
         pending_calls: PendingCalls,
-        gate: Gate | None = None,
+        journal: Kept | None = None,
     ) -> None:
-        """Take what effects need; inside of a Trio run. Streams are read while the gate is open; None for always."""
-        self._gate = gate
+        """Take what effects need; inside of a Trio run. Streams are read while the store takes records; None for always."""
+        self._gate = None if journal is None else journal.writer
         self._task_group = task_group
         self._ports = ports
         self._bus = bus
         self._pending_calls = pending_calls
         self._open: dict[EffectId, _Open] = {}
-        self._calls = ToolCallRunner(ports, pending_calls, task_group)
+        self._calls = ToolCallRunner(ports, pending_calls, task_group, journal)
         self._turnstile = Turnstile()
         self._context = _gatherer_of(ports, task_group)
         self.timers: SessionTimers = SessionTimers()

@@ -257,9 +257,8 @@ class SessionCell:
             BaseException: Whatever crashed the shell or one of its tasks. The state is that of the last complete step.
         """
         self._finish_last_step()
-        gate = None if self.journal is None else self.journal.writer
         interpreter = self.interpreter = Interpreter(
-            task_group, self.ports, self.bus, self.pending_calls, gate
+            task_group, self.ports, self.bus, self.pending_calls, self.journal
         )
         if self.journal is not None:
             self.journal.outbox.keep_what_is_told()  # the rest would begin work of an actor that crashed
@@ -511,7 +510,7 @@ class SessionCell:
 
         stepped = call_guarded(put_aside, _step_noted, journal, self.state, signal)
         self.state = stepped.after
-        leaving = journal.hand_over(stepped)
+        leaving = journal.hand_over(stepped, signal)
         self.undone[:0] = reversed(leaving.at_once)
         return stepped.effects, leaving.taken_out
 
