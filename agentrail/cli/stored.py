@@ -21,6 +21,7 @@ from agentrail.core.journal.folding import GetBlob, Sources
 from agentrail.core.journal.record import Record
 from agentrail.errors import AgentrailError, SessionNotFound, StoreUnavailable, YourMove
 from agentrail.messages import SessionId
+from agentrail.runtime.past import Journal
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.reviving import PluginFinder, Revived, read_after, revive
 from agentrail.stores.named import DATA_VARIABLE, find_data_directory, open_store
@@ -259,6 +260,12 @@ def state_of(store: Store, stored: StoredSession) -> Revived:
     """
     watch, finder = _code_of(stored.session)
     return revive(store, stored, finder, watch)
+
+
+def journal_of(store: Store, stored: StoredSession) -> Journal:
+    """Give the journal of a session, with the code of its plugins as `sources_of` finds it. Nothing is read yet."""
+    watch, finder = _code_of(stored.session)
+    return Journal(store, stored, finder, watch)
 
 
 def _code_of(session: SessionId) -> tuple[PluginWatch, PluginFinder]:
