@@ -107,6 +107,7 @@ class SessionJournal:
 
     Attributes:
         first: The first signal of a session that comes back; None behind that, and of one that begins.
+        gone_tools: The names of tools that a session that comes back has no more; they are taken away by its first signal.
         seen_up_to: The number of the last event that was published before it came back.
         outbox: What waits.
         durable: The number up to which its records are durable.
@@ -130,6 +131,7 @@ class SessionJournal:
         "_wants_snapshot",
         "durable",
         "first",
+        "gone_tools",
         "old_events",
         "outbox",
         "refusal",
@@ -148,6 +150,7 @@ class SessionJournal:
         *,
         first: Recovered | None = None,
         snapshot: int = 0,
+        gone_tools: tuple[str, ...] = (),
         old_events: OldEvents | None = None,
     ) -> None:
         """Go on behind what is durable.
@@ -160,9 +163,11 @@ class SessionJournal:
             callers: Of the session.
             first: The first signal of a session that comes back.
             snapshot: Behind which record its newest snapshot stands; 0 for none.
+            gone_tools: Its tools that are not there any more.
             old_events: What makes events again that are kept no more.
         """
         self.first: Recovered | None = first
+        self.gone_tools: tuple[str, ...] = gone_tools
         self.seen_up_to: int = state.data.seq
         self.old_events: OldEvents | None = old_events
         self._snapshot = snapshot
