@@ -23,7 +23,13 @@ from agentrail.cli.stored import (
 )
 from agentrail.errors import OptionError
 from agentrail.messages import SessionId
-from agentrail.runtime.exporting import export_stored, fork_stored, import_stored, render_markdown
+from agentrail.runtime.exporting import (
+    export_stored,
+    fork_stored,
+    import_stored,
+    leaving_export,
+    render_markdown,
+)
 from agentrail.runtime.past import Journal
 from agentrail.runtime.reviving import PluginFinder
 
@@ -106,6 +112,7 @@ def export(
             else:
                 messages = _journal_of(opened, found).state_behind(found.tail.seq).data.history.messages[:]
                 data = render_markdown(messages).encode("utf-8", "replace")
+        data = leaving_export(data, is_exact=form == "jsonl")
         if file is None:
             write_all(1, data)
             return Exit.DONE

@@ -16,6 +16,7 @@ from agentrail.messages import AssistantMessage, Message, SessionId, Text, ToolC
 from agentrail.runtime.keeping import ENGINE
 from agentrail.runtime.past import Journal
 from agentrail.runtime.reviving import read_after
+from agentrail.runtime.withheld import without_known
 
 ExportFormat: TypeAlias = Literal["jsonl", "markdown"]
 
@@ -45,6 +46,29 @@ def export_stored(store: Store, stored: StoredSession, *, content: bool = True) 
         records = read_after(store, one.scope, one.session, one.first_seq - 1)
         head = _head_of(one)
         yield from encode_export(head, records, store.blob) if content else encode_sizes(head, records)
+
+
+def leaving_export(data: bytes, *, is_exact: bool) -> bytes:
+    """Look at an export once more before it leaves the process: what was not known as a secret when it was recorded may be by now.
+
+    Args:
+        data: All of it.
+        is_exact: Whether it is read back by its hashes, so that nothing in it can be replaced.
+
+    Raises:
+        OptionError: Your move: there is one in it, and nothing can be replaced.
+    """
+    text = data.decode("utf-8", "replace")
+    said = without_known(text)
+    if said == text:
+        return data
+    if is_exact:
+        fault = (
+            "a secret that is known here stands in what was recorded, from when it was not known: "
+            "export without content, or as markdown, where it is replaced"
+        )
+        raise OptionError([fault])
+    return said.encode()
 
 
 def _head_of(stored: StoredSession) -> ExportHead:

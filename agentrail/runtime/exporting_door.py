@@ -9,7 +9,13 @@ from agentrail.errors import OptionError
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of_text, refuse
 from agentrail.runtime.assembly import Dependencies
-from agentrail.runtime.exporting import ExportFormat, export_stored, import_stored, render_markdown
+from agentrail.runtime.exporting import (
+    ExportFormat,
+    export_stored,
+    import_stored,
+    leaving_export,
+    render_markdown,
+)
 from agentrail.runtime.keeping import Keeping
 from agentrail.runtime.past import Journal
 from agentrail.runtime.plugin_watch import PluginWatch
@@ -68,9 +74,9 @@ class ExportingDoor(ABC):
         def work() -> bytes:
             stored = stored_of(store, scope, SessionId(session_id))
             if format == "jsonl":
-                return b"".join(export_stored(store, stored, content=content))
+                return leaving_export(b"".join(export_stored(store, stored, content=content)), is_exact=True)
             state = Journal(store, stored, finder, watch).state_behind(stored.tail.seq)
-            return render_markdown(state.data.history.messages[:]).encode()
+            return leaving_export(render_markdown(state.data.history.messages[:]).encode(), is_exact=False)
 
         return await keeping.fold(work)
 
