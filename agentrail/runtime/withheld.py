@@ -98,7 +98,8 @@ def known_secrets(values: Iterable[str]) -> KnownSecrets:
 @contextmanager
 def knowing(values: Iterable[str]) -> Iterator[KnownSecrets]:
     """Let these values be known inside of a block, to the log and to `without_known`, whatever sessions know."""
-    yield known_secrets(values)
+    known = known_secrets(values)  # by a name: it lives as long as it is held
+    yield known
 
 
 def without_known(text: str) -> str:
