@@ -30,6 +30,7 @@ from agentrail.runtime.exporting import (
     export_stored,
     fork_stored,
     import_stored,
+    leaving_export,
     render_markdown,
 )
 from agentrail.testing.scenario_export import scenario_of_journal, sizes_of_journal
@@ -110,6 +111,7 @@ def export(
     def work() -> Exit:
         with reading(place) as opened:
             data = _exported(opened, find_one(opened, session, place.scope), form, content=not no_content)
+        data = leaving_export(data, is_exact=form == "jsonl")
         if file is None:
             write_all(1, data)
             return Exit.DONE

@@ -20,6 +20,7 @@ from agentrail.messages import AssistantMessage, Message, SessionId, Text, ToolC
 from agentrail.runtime.keeping import ENGINE
 from agentrail.runtime.past import Journal
 from agentrail.runtime.reviving import PluginFinder, fold_sources, read_after
+from agentrail.runtime.withheld import without_known
 
 ExportFormat: TypeAlias = Literal["jsonl", "markdown", "otlp"]
 """What a supervisor writes a session as. The command has `scenario` too: tests are no part of a running session."""
@@ -98,6 +99,29 @@ def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool
             raise
         for place in range(0, len(found), _SPANS_IN_A_LINE):
             yield encode_otlp(found[place : place + _SPANS_IN_A_LINE])
+
+
+def leaving_export(data: bytes, *, is_exact: bool) -> bytes:
+    """Look at an export once more before it leaves the process: what was not known as a secret when it was recorded may be by now.
+
+    Args:
+        data: All of it.
+        is_exact: Whether it is read back by its hashes, so that nothing in it can be replaced.
+
+    Raises:
+        OptionError: Your move: there is one in it, and nothing can be replaced.
+    """
+    text = data.decode("utf-8", "replace")
+    said = without_known(text)
+    if said == text:
+        return data
+    if is_exact:
+        fault = (
+            "a secret that is known here stands in what was recorded, from when it was not known: "
+            "export without content, or as markdown, where it is replaced"
+        )
+        raise OptionError([fault])
+    return said.encode()
 
 
 def _head_of(stored: StoredSession) -> ExportHead:
