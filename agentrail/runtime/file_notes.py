@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from agentrail.abc import Refusal
-from agentrail.core.journal.files import FILES_EVENT, FileChange, FileNote, FileState, payload_of
+from agentrail.core.journal.files import FILES_EVENT, FileNote, FileState, FileWrite, payload_of
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Signal, ToolEmitted
 from agentrail.errors import Fenced, StoreUnavailable
@@ -20,8 +20,6 @@ from agentrail.outside import offload
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.held_stream import Gate
 from agentrail.runtime.scrubbing import Scrub
-
-Deliver = Callable[[object], None]
 
 _IN_LINE_BYTES: Final = 1 << 16
 """More than this is looked through for secrets in a thread: the loop is not held."""
@@ -82,7 +80,7 @@ class FileNotes:
         return self._waiting.pop(id(signal), None) if self._waiting else None
 
     async def hand(
-        self, signal: ToolEmitted, contents: Mapping[str, bytes], deliver: Deliver
+        self, signal: ToolEmitted, contents: Mapping[str, bytes], deliver: Callable[[object], None]
     ) -> Refusal | None:
         """Put a note into the mailbox, and wait until its record is durable.
 
@@ -107,7 +105,7 @@ class FileNotes:
         return None
 
 
-class Kept(Protocol):
+class KeptJournal(Protocol):
     """The journal of a session, as far as effects need it: when it takes records, and where it is noted what tools write."""
 
     @property
@@ -127,7 +125,12 @@ class NotingKeeper:
     __slots__ = ("_call_id", "_deliver", "_effect_id", "_has_command", "_noted", "_notes", "_tool")
 
     def __init__(
-        self, notes: FileNotes, deliver: Deliver, effect_id: EffectId, call_id: CallId, tool: str
+        self,
+        notes: FileNotes,
+        deliver: Callable[[object], None],
+        effect_id: EffectId,
+        call_id: CallId,
+        tool: str,
     ) -> None:
         """Note what a call writes.
 
@@ -144,9 +147,9 @@ class NotingKeeper:
         self._call_id = call_id
         self._tool = tool
         self._has_command = False
-        self._noted: dict[str, FileChange] = {}
+        self._noted: dict[str, FileWrite] = {}
 
-    async def keep(self, changes: Sequence[FileChange], contents: Mapping[str, bytes]) -> Refusal | None:
+    async def keep(self, changes: Sequence[FileWrite], contents: Mapping[str, bytes]) -> Refusal | None:
         """Keep what is about to be written; see `FileKeeper.keep`."""
         secret = await self._secret_ones(contents)
         scrub = self._notes.scrub
@@ -156,7 +159,7 @@ class NotingKeeper:
         note = FileNote(changes=public, is_untold=len(public) < len(changes))
         return await self._notes.hand(self._signal(note), kept, self._deliver)
 
-    def take_back(self, changes: Sequence[FileChange]) -> None:
+    def take_back(self, changes: Sequence[FileWrite]) -> None:
         """Note of what was noted that what stood there before stands there still."""
         noted = [self._noted[one.path] for one in changes if one.path in self._noted]
         if noted:
@@ -190,7 +193,7 @@ def _with_secrets(contents: Mapping[str, bytes], scrub: Scrub) -> frozenset[str]
     return frozenset(digest for digest, text in texts.items() if scrub(text) != text)
 
 
-def _without(change: FileChange, secret: frozenset[str]) -> FileChange:
+def _without(change: FileWrite, secret: frozenset[str]) -> FileWrite:
     return msgspec.structs.replace(
         change, before=_public(change.before, secret), after=_public(change.after, secret)
     )
