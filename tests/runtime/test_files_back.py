@@ -8,7 +8,7 @@ import trio
 import agentrail
 from agentrail.abc import ExecuteOptions, ToolContext
 from agentrail.core.journal.files import FILES_EVENT
-from agentrail.errors import OptionError, SandboxError, StoreUnavailable, ToolContractError
+from agentrail.errors import OptionError, SandboxError, StoreUnavailable, ToolContractError, Trimmed
 from agentrail.events import AgentEnd, PluginEvent
 from agentrail.runtime.restoring import RestoredFiles
 from agentrail.sandboxes.local import LocalSandbox
@@ -296,6 +296,50 @@ async def test_what_sub_agents_wrote_is_the_session_s_too(root):
         assert texts(root) == {"a": "child"}
         assert (await session.rewind(number, files=True)).files.removed == ("a",)
         assert texts(root) == {}
+
+
+async def test_another_process_goes_back_with_the_files(tmp_path, root):
+    """The journal alone says what was written, and the store what stood there; trimmed, as far back as there are records."""
+    place = tmp_path / "sessions.db"
+    kept = SqliteStore(place)
+    async with open_kept(kept) as supervisor:
+        model = writing(("put", {"path": "a", "text": "1"}), ("put", {"path": "b", "text": "2"}))
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root, session_id="s-1")
+        first = await last_of(session)
+        await session.ask("1")
+        second = await last_of(session)
+        await session.ask("2")
+    kept.close()
+    kept = SqliteStore(place)
+    async with open_kept(kept) as supervisor:
+        await supervisor.trim_session("s-1", before=second)
+        session = await supervisor.resume_session("s-1", model=writing(), tools=TOOLS)
+        late = await last_of(session)
+        with pytest.raises(Trimmed):
+            await session.rewind(first, files=True)
+        assert texts(root) == {"a": "1", "b": "2"}
+        with pytest.raises(Trimmed):
+            await session.rewind(second, files=True)
+        assert texts(root) == {"a": "1", "b": "2"}
+        number = next(one.seq for one in kept.snapshots("", "s-1"))
+        (root / "a").write_text("a person's")
+        assert (await session.rewind(number, files=True)).files == RestoredFiles()
+        assert number < late
+    kept.close()
+    kept = SqliteStore(place)
+    async with open_kept(kept) as supervisor:
+        session = await supervisor.resume_session(
+            "s-1", model=writing(("put", {"path": "b", "text": "3"})), tools=TOOLS
+        )
+        number = await last_of(session)
+        await session.ask("3")
+    kept.close()
+    kept = SqliteStore(place)
+    async with open_kept(kept) as supervisor:
+        session = await supervisor.resume_session("s-1", model=writing(), tools=TOOLS)
+        assert (await session.rewind(number, files=True)).files.restored == ("b",)
+        assert texts(root) == {"a": "a person's", "b": "2"}
+    kept.close()
 
 
 # --- what goes wrong

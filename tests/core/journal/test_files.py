@@ -119,14 +119,12 @@ def test_what_sessions_below_wrote_comes_up_through_their_events():
     event = PluginEvent(meta=meta, name=FILES_EVENT, payload=note)
     deeper = SubagentEvent(meta=meta, call_id=CallId("c"), child_id=SessionId("kk"), depth=1, event=event)
     other = StatusUpdate(meta=meta, text=FILES_EVENT)
-    plain = emitted("t1").payload
-    named = ToolEmitted(
-        at_ms=1, effect_id="t2", name="other", payload={"said": FILES_EVENT, "changes": plain}
-    )
+    named = ToolEmitted(at_ms=1, effect_id="t2", name="other", payload={"said": FILES_EVENT, "changes": []})
     for inner in (event, deeper):
         published = ChildPublished(at_ms=1, effect_id="t4", event=inner)
+        plain = ToolEmitted(at_ms=1, effect_id="t3", name="other", payload=None)
         aside = ChildPublished(at_ms=1, effect_id="t4", event=other)
-        assert behind(aside, named, published, finished("t4")).wanted == (wanted("a", A, B),)
+        assert behind(aside, named, plain, published, finished("t4")).wanted == (wanted("a", A, B),)
 
 
 def test_calls_that_run_commands_are_named_once():
