@@ -82,7 +82,7 @@ def versioned_of(cell: SessionCell, call: str) -> VersionedSandbox:
         OptionError: Your move: it does not.
         SandboxError: The working directory cannot be opened any more.
     """
-    sandbox: object = cell.ports.open_sandbox()
+    sandbox: object = cell.ports.workspace.open()
     if not isinstance(sandbox, VersionedSandbox):
         fault = f"{call}: files=True needs a sandbox that keeps what its tools write, such as LocalSandbox; got {type(sandbox).__name__}"
         raise OptionError([fault])

@@ -4,7 +4,7 @@ It lives as long as the session, across crashes of its actor. Nothing in here wa
 is told by a message in its mailbox when something that waited may leave. A session without a store has none of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -38,7 +38,7 @@ from agentrail.messages import SessionId
 from agentrail.otp.exits import keep
 from agentrail.runtime.file_notes import FileNotes
 from agentrail.runtime.old_events import OldEvents
-from agentrail.runtime.outbox import HeldEffect, Leaving, Outbox
+from agentrail.runtime.outbox import Leaving, Outbox
 from agentrail.runtime.scrubbing import Scrub
 from agentrail.runtime.snapshots import is_at_rest, is_snapshot_due, make_snapshot
 from agentrail.runtime.standing import stored_standing
@@ -339,10 +339,10 @@ class SessionJournal:
 
     # --- what may leave
 
-    def next_durable(self) -> HeldEffect | None:
-        """Take the next effect that may leave; None when there is none, until the session is told again."""
+    def leaving(self) -> Iterator[tuple[Effect, SessionState]]:
+        """Give the effects that may leave, each with what the session knew behind its step; then it waits until it is told again."""
         self._is_told = False
-        return self.outbox.next_durable(self.durable)
+        return self.outbox.leaving(self.durable)
 
     async def wait_changed(self) -> None:
         """Wait until something may leave, or it is known that nothing will for now.

@@ -116,7 +116,7 @@ class RunningCall:
         self._scope = began.scope
         self._processes = processes
         self._child_usages = child_usages
-        self._way_back = calls.way_back
+        self._way_back = way_back()
         self._progress: Progress | None = None  # made for the first word: most calls say none
         self._flushing: trio.CancelScope | None = None
         self._is_over = False
@@ -166,9 +166,9 @@ class RunningCall:
         """Give the sandbox; of a session with a store one that notes what is written through it, where it can."""
         files = self._calls.files
         if files is None:
-            return self.ports.open_sandbox()
+            return self.ports.workspace.open()
         if self._sandbox is None:
-            sandbox, effect = self.ports.open_sandbox(), self.effect
+            sandbox, effect = self.ports.workspace.open(), self.effect
             deliver = self._calls.task_group.deliver
             keeper = NotingKeeper(files, deliver, effect.effect_id, effect.call_id, effect.name)
             self._sandbox = sandbox.kept_by(keeper) if isinstance(sandbox, VersionedSandbox) else sandbox
@@ -371,10 +371,9 @@ class ToolCallRunner:
         pending_calls: Where callers wait; a tool that calls its own session would wait for itself.
         task_group: For what outlasts a step of a call; delivers what calls say on their way.
         files: Where it is noted what calls write; None of a session without a store.
-        way_back: Into the loop, for what comes from threads.
     """
 
-    __slots__ = ("_children", "files", "pending_calls", "ports", "task_group", "way_back")
+    __slots__ = ("_children", "files", "pending_calls", "ports", "task_group")
 
     def __init__(
         self,
@@ -388,7 +387,6 @@ class ToolCallRunner:
         self.ports: Ports = ports
         self.pending_calls: PendingCalls = pending_calls
         self.task_group: TaskGroup = task_group
-        self.way_back: Callable[..., object] = way_back()
         self._children = 0
 
     def number_child(self) -> int:
@@ -413,7 +411,12 @@ class ToolCallRunner:
         ended = self._decide_start(effect, scope)
         if not isinstance(ended, AttemptEnd):
             call = RunningCall(self, began, processes, child_usages)
-            attempt = Attempt(tool=ended[0], context=ContextOfCall.of(call), timeout_seconds=ended[1])
+            attempt = Attempt(
+                tool=ended[0],
+                context=ContextOfCall.of(call),
+                timeout_seconds=ended[1],
+                withheld=self.ports.withheld,
+            )
             try:
                 with self.pending_calls.inside():
                     ended = await run_tool(effect, attempt, scope)

@@ -29,10 +29,12 @@ from agentrail.abc import (
     ProcessOptions,
     ReadResult,
     Refusal,
+    Secret,
     ToolProcess,
     Transfer,
     WriteResult,
 )
+from agentrail.abc.held_secrets import secrets_in_variables
 from agentrail.abc.versions import FileKeeper, GetContent, PutBack
 from agentrail.core.journal.files import WantedFile
 from agentrail.errors import ProcessRefused, SandboxError
@@ -100,7 +102,7 @@ class LocalSandbox:
         network: Network = "none",
         readable: Iterable[str] = (),
         limits: CommandLimits | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str | Secret] | None = None,
         allow_root: bool = False,
     ) -> None:
         """Open the root. It stays the same directory, even when another takes its name.
@@ -117,7 +119,8 @@ class LocalSandbox:
             network: What a confined command may reach: `none`, or all that the `host` reaches.
             readable: What a confined command sees although it is hidden, such as `~/.cargo`.
             limits: What a command may use up.
-            env: Variables that commands see, besides those that are passed on.
+            env: Variables that commands see, besides those that are passed on. A `Secret`, and a value whose name speaks of a key, a token,
+                a password or the like, stands in no record of the sessions that have the sandbox from their start.
             allow_root: Take even `/`.
 
         Raises:
@@ -154,13 +157,19 @@ class LocalSandbox:
             network=network,
             readable=tuple(readable),
             limits=limits or CommandLimits(),
-            env=dict(env or {}),
+            env=_revealed(env or {}),
         )
+        self._secrets = secrets_in_variables(env or {})
         self._commands = Commands(self._root, resolved, self._files, rules, self._programs)
-        self._file_rules = hard_links, protected
+        self._file_rules = hard_links, protected, dict(env or {})
 
     def __repr__(self) -> str:
         return f"LocalSandbox({str(self._path)!r})"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What its commands are given and no record may show."""
+        return self._secrets
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -490,7 +499,7 @@ class LocalSandbox:
         opener = open_by_walk if self._virtual else open_anywhere
         work = functools.partial(copy_tree, self._root, opener, directory, outside.check_cancelled)
         await outside.offload(work, limiter=self._threads)
-        rules, (hard_links, protected) = self._rules, self._file_rules
+        rules, (hard_links, protected, env) = self._rules, self._file_rules
         return LocalSandbox(
             directory,
             virtual_mode=self._virtual,
@@ -500,7 +509,7 @@ class LocalSandbox:
             network=rules.network,
             readable=rules.readable,
             limits=rules.limits,
-            env=rules.env,
+            env=env,
         )
 
     async def _write_kept(
@@ -570,6 +579,10 @@ class LocalSandbox:
         if self._virtual:
             return decide_names(path, self._roots)
         return decide_anywhere(path, self._roots[1], PurePosixPath(Path.home()))
+
+
+def _revealed(env: Mapping[str, str | Secret]) -> dict[str, str]:
+    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in env.items()}
 
 
 def _outcomes(

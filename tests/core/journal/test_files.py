@@ -17,8 +17,9 @@ from agentrail.core.journal.files import (
 )
 from agentrail.core.journal.folding import no_blobs
 from agentrail.core.journal.record import Draft, Tail, sealed, taken_draft
+from agentrail.core.journal.signal_bodies import encode_signal_body
 from agentrail.core.protocol.signals import ChildPublished, ToolEmitted, ToolFinished
-from agentrail.core.wire.codec import SIGNAL_KINDS, encode_signal
+from agentrail.core.wire.codec import SIGNAL_KINDS
 from agentrail.errors import CodecError
 from agentrail.events import Envelope, PluginEvent, StatusUpdate, SubagentEvent
 from agentrail.messages import CallId, SessionId
@@ -45,7 +46,7 @@ def behind(*signals):
     drafts = [
         one
         if isinstance(one, Draft)
-        else Draft(at_ms=1, kind=SIGNAL_KINDS[type(one)], body=encode_signal(one))
+        else Draft(at_ms=1, kind=SIGNAL_KINDS[type(one)], body=encode_signal_body(one))
         for one in signals
     ]
     records, _ = sealed(drafts, Tail(), scope="", session=SessionId("s"))
@@ -76,9 +77,9 @@ def test_a_note_is_read_back_from_its_payload():
 
 def test_the_form_of_a_note_is_for_ever():
     """A journal of this version has this in it; a newer one reads it."""
-    note = FileNote(call_id=CallId("c"), tool="put", changes=(wrote("a", None, A), wrote("b", B)))
+    note = FileNote(number=7, call_id=CallId("c"), tool="put", changes=(wrote("a", None, A), wrote("b", B)))
     written = (
-        b'{"version":1,"call_id":"c","tool":"put","changes":[{"path":"a","after":{"sha256":"'
+        b'{"version":1,"number":7,"call_id":"c","tool":"put","changes":[{"path":"a","after":{"sha256":"'
         + b"a" * 64
         + b'","size_bytes":1,"mode":420}},{"path":"b","before":{"sha256":"'
         + b"b" * 64
@@ -140,6 +141,6 @@ def test_calls_that_run_commands_are_named_once():
 
 def test_a_record_that_cannot_be_read_is_said():
     """And not passed over: a write in it would be missed."""
-    body = b'{"kind":"tool_emitted","at_ms":"x","effect_id":"t1","name":"' + FILES_EVENT.encode() + b'"}'
+    body = b'{"effect_id":"t1","payload":1,"nome":"' + FILES_EVENT.encode() + b'"}'
     with pytest.raises(CodecError):
         behind(Draft(at_ms=1, kind="tool_emitted", body=body))
