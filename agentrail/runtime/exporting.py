@@ -187,7 +187,15 @@ def import_stored(store: Store, text: bytes) -> tuple[SessionId, ...]:
     return tuple([one.records[0].session for one in openings])
 
 
-def fork_stored(store: Store, journal: Journal, number: int, session_id: SessionId, at_ms: int) -> None:
+def fork_stored(  # noqa: PLR0913 - what a fork begins with
+    store: Store,
+    journal: Journal,
+    number: int,
+    session_id: SessionId,
+    at_ms: int,
+    *,
+    working_dir: str | None = None,
+) -> None:
     """Begin the journal of a fork, of which nothing is alive: it begins when it is resumed.
 
     Args:
@@ -196,13 +204,17 @@ def fork_stored(store: Store, journal: Journal, number: int, session_id: Session
         number: Behind which record.
         session_id: Of the fork.
         at_ms: Now, on the clock of signals.
+        working_dir: Where its files are; None for those of its parent.
 
     Raises:
         AgentrailError: As of `Journal.state_behind` and `Store.create`.
     """
     parent = journal.stored
     then = journal.state_behind(number)
-    state = forked_state(then, config_of_fork(then.data.config, session_id), at_ms)
+    config = config_of_fork(then.data.config, session_id)
+    if working_dir is not None:
+        config = msgspec.structs.replace(config, working_dir=working_dir)
+    state = forked_state(then, config, at_ms)
     state = msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, started_at_ms=at_ms))
     forked_from = (parent.session, number)
     draft, blobs = split_draft(opened_draft(state, at_ms=at_ms, engine=ENGINE, forked_from=forked_from))
