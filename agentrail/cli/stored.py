@@ -45,6 +45,8 @@ class KeptIn:
     Attributes:
         store: The name of the store; None for the usual one.
         data_dir: The data directory; None for the usual one.
+        keep_days: For how many days sessions are kept there; None for ever.
+        keep_bytes: How many bytes they may have; None for any number.
     """
 
     store: Annotated[
@@ -55,6 +57,20 @@ class KeptIn:
         ),
     ] = None
     data_dir: DataDirectory = None
+    keep_days: Annotated[
+        float | None,
+        Parameter(
+            help="Delete stored sessions whose last record is older than so many days, from 1; without it all are kept.",
+            show_default=False,
+        ),
+    ] = None
+    keep_bytes: Annotated[
+        int | None,
+        Parameter(
+            help="Delete the oldest stored sessions while they have more bytes than this; without it all are kept.",
+            show_default=False,
+        ),
+    ] = None
 
 
 @Parameter(name="*")

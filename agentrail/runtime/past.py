@@ -9,6 +9,7 @@ from attrs import field, frozen
 from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.bodies import join_blobs
 from agentrail.core.journal.branches import CallBehind, calls_behind, turns_in
+from agentrail.core.journal.files import FilesBehind, files_behind
 from agentrail.core.journal.folding import Sources, first_state, walk
 from agentrail.core.journal.record import Record, Tail
 from agentrail.core.journal.signal_bodies import whole_body
@@ -167,6 +168,17 @@ class Journal:
         (last,) = self._store.read(stored.scope, stored.session, number - 1, 1)
         tail = Tail(seq=last.seq, epoch=last.epoch, hash=last.hash)
         return calls_behind(walk(self._state_behind(number), records, tail=tail, sources=self._sources()))
+
+    def files_behind(self, number: int) -> FilesBehind:
+        """Say what tools wrote behind a record, and what stood there when it was made.
+
+        Raises:
+            OptionError, Trimmed: As of `check_number`.
+            CodecError: A record cannot be read.
+        """
+        self.check_number(number)
+        stored, store = self.stored, self._store
+        return files_behind(read_after(store, stored.scope, stored.session, number), store.blob)
 
     def _sources(self) -> Sources:
         return fold_sources(self._store, self.stored, self._finder, self._ask)

@@ -92,4 +92,20 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         new="        if not is_whole:\n",
         killed_by=f"{_BACK}::test_a_session_that_is_cut_leaves_no_snapshot",
     ),
+    Mutant(
+        name="what a provider gives is taken as it is",
+        breaks="a record can be read again",
+        file="runtime/responses.py",
+        old="        raise ProtocolError(message) from None\n    assert",
+        new="        return said\n    assert",
+        killed_by="tests/runtime/test_streams.py::test_what_a_provider_gives_is_of_its_types_or_is_refused[reason]",
+    ),
+    Mutant(
+        name="a store that takes no time is written to in a thread",
+        breaks="a session that was left has no owner",
+        file="runtime/store_writer.py",
+        old="        if self.store.is_immediate:\n            # In place",
+        new="        if False:\n            # In place",
+        killed_by=f"{_WRITER}::test_what_takes_no_time_takes_none_on_a_virtual_clock",
+    ),
 )
