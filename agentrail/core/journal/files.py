@@ -11,9 +11,10 @@ import msgspec
 
 from agentrail.core.journal.bodies import join_blobs
 from agentrail.core.journal.record import TAKEN, Record
+from agentrail.core.journal.signal_bodies import decode_signal_body
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChildPublished, ToolEmitted, ToolFinished
-from agentrail.core.wire.codec import SIGNAL_KINDS, decode_signal
+from agentrail.core.wire.codec import SIGNAL_KINDS
 from agentrail.events import Event, PluginEvent, SubagentEvent
 from agentrail.frozen import thawed
 from agentrail.messages import CallId, JsonValue
@@ -159,7 +160,7 @@ def files_behind(records: Iterable[Record], get: Callable[[str], bytes | None]) 
         elif record.kind == _FINISHED and paths.has_open:
             paths.finish(_effect_of(record.body))
         elif record.kind in (_EMITTED, _PUBLISHED) and _MARK in record.body:
-            signal = decode_signal(join_blobs(record.body, get))
+            signal = decode_signal_body(record.kind, record.at_ms, join_blobs(record.body, get))
             for note in _notes_in(signal):
                 paths.take(note, _effect_of(record.body))
                 if note.is_untold and note.call_id not in untold:
