@@ -166,10 +166,10 @@ async def test_what_cannot_be_exported_is_said():
         await session.ask("One")
         with pytest.raises(SessionNotFound):
             await supervisor.export_session("s-2")
-        with pytest.raises(OptionError, match="'jsonl', 'markdown' or 'otlp'"):
+        with pytest.raises(OptionError, match="'jsonl' or 'markdown' or 'otlp'"):
             await supervisor.export_session("s-1", format="pdf")
     async with no_orphans(), open_kept(store) as supervisor:
-        await supervisor.start_session(model=saying("a"), plugins=[PuppetPlugin()], session_id="s-3")
+        await supervisor.start_session(model=saying("a"), plugins=[PuppetPlugin((), name="p")], session_id="s-3")
         with pytest.raises(Unrevivable, match="plugin"):
             await supervisor.export_session("s-3", format="otlp")
     async with no_orphans(), open_kept(store) as supervisor:
