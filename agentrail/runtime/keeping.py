@@ -174,6 +174,7 @@ class Keeping:
             first=first,
             snapshot=snapshot,
             old_events=self._old_events,
+            scrub=cell.scrub,
         )
 
     def close_journal(self, records: Sequence[Record]) -> None:
