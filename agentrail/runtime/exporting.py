@@ -9,9 +9,9 @@ import msgspec
 from agentrail.abc.store import Filters, Opening, Standing, Store, StoredSession
 from agentrail.core.journal.bodies import split_draft
 from agentrail.core.journal.exports import ExportHead, encode_export, encode_sizes, read_export
-from agentrail.core.journal.folding import first_state, walk
 from agentrail.core.journal.record import Tail, sealed
 from agentrail.core.journal.recording import opened_draft
+from agentrail.core.journal.replaying import steps
 from agentrail.core.journal.spans import SpanTree, encode_otlp
 from agentrail.core.session.branching import config_of_fork, forked_state
 from agentrail.core.stack.loading import Ask
@@ -90,9 +90,8 @@ def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool
         finder = PluginFinder({})
         sources = fold_sources(store, one, finder, ask)
         try:
-            found = spans.spans_of(
-                one.scope, one.session, walk(first_state(records, sources), records, sources=sources)
-            )
+            walked = (step.walked for step in steps(records, sources))
+            found = spans.spans_of(one.scope, one.session, walked)
         except PluginError:
             if finder.missing:
                 raise Unrevivable(one.session, missing=tuple(finder.missing)) from None
