@@ -72,7 +72,8 @@ from agentrail.runtime.crashes import (
     info_of,
 )
 from agentrail.runtime.event_bus import EventBus
-from agentrail.runtime.held_stream import Gate, HeldStream
+from agentrail.runtime.file_notes import KeptJournal
+from agentrail.runtime.held_stream import HeldStream
 from agentrail.runtime.host_gates import Ticket, Turnstile, ask_host, tell_host
 from agentrail.runtime.models import decide_provider_opts
 from agentrail.runtime.pending_calls import PendingCalls
@@ -260,16 +261,16 @@ class Interpreter:
         ports: Ports,
         bus: EventBus,
         pending_calls: PendingCalls,
-        gate: Gate | None = None,
+        journal: KeptJournal | None = None,
     ) -> None:
-        """Take what effects need; inside of a Trio run. Streams are read while the gate is open; None for always."""
-        self._gate = gate
+        """Take what effects need; inside of a Trio run. Streams are read while the store takes records; None for always."""
+        self._gate = None if journal is None else journal.writer
         self._task_group = task_group
         self._ports = ports
         self._bus = bus
         self._pending_calls = pending_calls
         self._open: dict[EffectId, _Open] = {}
-        self._calls = ToolCallRunner(ports, pending_calls, task_group)
+        self._calls = ToolCallRunner(ports, pending_calls, task_group, journal)
         self._turnstile = Turnstile()
         self._context = _gatherer_of(ports, task_group)
         self.timers: SessionTimers = SessionTimers()
@@ -337,6 +338,7 @@ class Interpreter:
             case SetProviderOpts(model=model, provider_opts=opts):
                 # Found when it is asked: an option that its provider does not take is the fault of that request.
                 self._ports.provider_opts[model] = opts
+                self._ports.withheld.learn_options(opts)
                 self._ports.providers.pop(model, None)
             case Teardown():
                 self._begin_teardown(effect)
@@ -395,6 +397,7 @@ class Interpreter:
             with crash_edge(decide, ProviderError, scrub=self._task_group.scrub), scope:
                 _, provider = self._model_of(request.model)
                 async with provider.open_stream(request) as given:
+                    self._ports.withheld.learn_from(provider)  # its key may have been asked for just now
                     chunks = given if self._gate is None else HeldStream(given, self._gate)
                     self.timers.watch(timer, SignsOfLife(chunks, buffer))
                     completed = await self._deliver_chunks(buffer, chunks, is_quiet=is_quiet)
@@ -555,6 +558,7 @@ class Interpreter:
         if name not in providers:
             opts = decide_provider_opts(name, self._ports.provider_opts)
             providers[name] = self._ports.find_provider(name, opts)
+            self._ports.withheld.learn_from(providers[name])
         return name, providers[name]
 
     # --- stopping

@@ -5,7 +5,6 @@ It is told of the slow ones by a signal; what they raise is written to the log o
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Final
 
 from agentrail.actors.mailbox import Mailbox
@@ -21,6 +20,7 @@ from agentrail.outside import Outside, current
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 from agentrail.runtime.scrubbing import without_secrets
+from agentrail.runtime.withheld import Withheld
 
 _SLOW_SECONDS: Final = 0.05
 _QUIET_SECONDS: Final = 60.0
@@ -50,10 +50,16 @@ class PluginWatch:
         "_session_id",
         "_stopwatch",
         "_user_data",
+        "_withheld",
     )
 
     def __init__(
-        self, session_id: SessionId, user_data: Mapping[str, object], outside: Outside | None = None
+        self,
+        session_id: SessionId,
+        user_data: Mapping[str, object],
+        outside: Outside | None = None,
+        *,
+        withheld: Withheld | None = None,
     ) -> None:
         """Begin without a session to report to.
 
@@ -61,11 +67,13 @@ class PluginWatch:
             session_id: Whose plugins they are.
             user_data: Of the session; the secrets in it stay out of the log.
             outside: Where the stopwatch comes from; None for what is in place here.
+            withheld: The secrets that the session knows; None for none.
         """
         # The bound method, and not the room's function: this is called twice for each hook that a plugin hears.
         self._stopwatch = (outside or current()).stopwatch
         self._session_id = session_id
         self._user_data = user_data
+        self._withheld: Withheld = Withheld() if withheld is None else withheld
         self._is_rehearsing = False
         self._coming: dict[SignalId, Plugin] | None = (
             None  # made for the first one: most sessions change none
@@ -117,10 +125,11 @@ class PluginWatch:
             self._is_rehearsing = False
 
     def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
-        """Call a handler; what it raises travels on."""
+        """Call a handler; what it raises travels on. What it answers is stepped, so no secret stands in that."""
         began = self._stopwatch()
         try:
-            return member.plugin.handle(event, state, ctx)
+            answer = member.plugin.handle(event, state, ctx)
+            return answer if self._withheld.known is None else self._withheld.in_value(answer)
         except BaseException as error:
             self._tell_crash(f"plugin {member.name!r} crashed on {type(event).__name__}", error)
             raise
@@ -140,7 +149,10 @@ class PluginWatch:
     def _tell_crash(self, what: str, error: BaseException) -> None:
         if what_leaves(error) is not None:
             return
-        scrub = partial(without_secrets, user_data=self._user_data)
+
+        def scrub(text: str) -> str:
+            return without_secrets(self._withheld.replaced(text), self._user_data)
+
         words = describe_bug(error)
         harmless = scrub(words)
         said = harmless[:MAX_CRASH_MESSAGE]
@@ -169,3 +181,16 @@ class PluginWatch:
             self._mailbox.put_notice(
                 PluginLagged(at_ms=now_ms(), plugin=plugin, hook=hook, milliseconds=round(took * 1000))
             )
+
+
+class QuietWatch(PluginWatch):
+    """Calls plugins once more, for a fold of what was lived: nothing is told, because it was when they lived.
+
+    What they raise comes to the same words as then, without secrets. It has no session to report to, so a thread may have it.
+    """
+
+    __slots__ = ()
+
+    def _is_first(self, what: str, said: str) -> bool:
+        del what, said
+        return False

@@ -30,6 +30,7 @@ from agentrail.runtime.clock import now_ms
 from agentrail.runtime.scopes import NO_SCOPE, key_of
 from agentrail.runtime.tool_specs import SpecOf
 from agentrail.runtime.tool_threads import ToolThreads
+from agentrail.runtime.withheld import Withheld
 from agentrail.runtime.workspace import Workspace
 
 NOTHING_STOPPED: Final = AbortReceipt()
@@ -85,6 +86,7 @@ class Ports:
         outside: The machine, or what stood for it where the supervisor was opened.
         agents: Those that may work for it, by name; the general one is not among them.
         host: What is asked about its calls, and told of them; `SessionConfig.host_hooks` says the same to the core.
+        withheld: The secrets that it knows; its children know the same.
         key: What names it among the sessions of all scopes.
     """
 
@@ -110,6 +112,7 @@ class Ports:
     outside: Outside = field(factory=current)
     agents: Mapping[str, ReadyAgent] = NO_READY_AGENTS
     host: HostHooks = NO_HOST
+    withheld: Withheld = field(factory=Withheld, repr=False, eq=False)
 
     key: str = field(init=False)
 

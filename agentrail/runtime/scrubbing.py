@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from agentrail.abc import Secret
+from agentrail.abc.held_secrets import secrets_in
 from agentrail.runtime.ports import Ports
 
 Scrub: TypeAlias = Callable[[str], str]
@@ -27,7 +28,7 @@ class _Scrubber:
     def __call__(self, text: str) -> str:
         ports = self._ports
         keys = [*_keys_in(ports.provider_opts.values())]
-        return without_secrets(text, {"user_data": ports.user_data, "keys": keys})
+        return without_secrets(ports.withheld.replaced(text), {"user_data": ports.user_data, "keys": keys})
 
 
 def _keys_in(known: Iterable[Mapping[str, Any]]) -> Iterator[Secret]:
@@ -43,21 +44,7 @@ def _keys_in(known: Iterable[Mapping[str, Any]]) -> Iterator[Secret]:
 
 def without_secrets(text: str, user_data: Mapping[str, object]) -> str:
     """Show the secrets that a session was given as they show themselves, however they came into a text."""
-    values = {secret.reveal() for secret in _secrets_in(user_data)} - {""}
+    values = {secret.reveal() for secret in secrets_in(user_data)} - {""}
     for value in sorted(values, key=len, reverse=True):  # one may be the beginning of another
         text = text.replace(value, repr(Secret(value)))
     return text
-
-
-def _secrets_in(value: object) -> Iterator[Secret]:
-    match value:
-        case Secret():
-            yield value
-        case Mapping():
-            for item in value.values():
-                yield from _secrets_in(item)
-        case list() | tuple():
-            for item in value:
-                yield from _secrets_in(item)
-        case _:
-            pass

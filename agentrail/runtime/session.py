@@ -14,6 +14,7 @@ from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCall
 from agentrail.core.protocol.signals import (
     Asked,
     ChangePlugins,
+    ChangeTools,
     Final,
     Recovered,
     ResponseCompleted,
@@ -38,6 +39,7 @@ from agentrail.otp.edges import call_guarded, travels
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.answers import NO_READERS, Readers, judged
+from agentrail.runtime.clean_signals import SignalCleaner
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 from agentrail.runtime.event_bus import EventBus
@@ -51,7 +53,7 @@ from agentrail.runtime.resting import RESTED, Rested, RestRequest, decide_rest, 
 from agentrail.runtime.rewinding import RewindRequest, is_quiet
 from agentrail.runtime.scrubbing import Scrub, scrub_of
 from agentrail.runtime.session_journal import SessionJournal, Stepped
-from agentrail.runtime.subscription import TakenSnapshot
+from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
 from agentrail.runtime.task_group import Control, TaskCrashed, TaskGroup
 
 MAILBOX_CAPACITY = 1000
@@ -87,6 +89,7 @@ class SessionCell:
     """
 
     __slots__ = (
+        "_cleaner",
         "_coming",
         "_going_back",
         "_gone",
@@ -123,6 +126,7 @@ class SessionCell:
         self.state: SessionState = state
         self.ports: Ports = ports
         self.scrub: Scrub = scrub_of(ports)
+        self._cleaner: SignalCleaner | None = None  # made for the first signal of one that knows secrets
         self.mailbox: Mailbox[MailboxItem] = Mailbox(capacity=MAILBOX_CAPACITY)
         config = state.data.config
         self.bus: EventBus = EventBus(
@@ -132,7 +136,9 @@ class SessionCell:
         )
         self.pending_calls: PendingCalls = PendingCalls(ports.session_id, ports.outside, key=ports.key)
         self.undone: list[Effect] = []
-        self._tool_changes = 0
+        self._tool_changes = (
+            state.data.tools.generation
+        )  # of one that comes back: what there was keeps its number
         self._coming: tuple[SignalId, ...] = ()
         self.crash: str | None = None
         self.ending: str | None = None
@@ -229,6 +235,8 @@ class SessionCell:
         for known in (providers, opts):
             known.pop(choice.name, None)
         providers[choice.name], opts[choice.name] = choice.provider, choice.opts
+        self.ports.withheld.learn_options(choice.opts)
+        self.ports.withheld.learn_from(choice.provider)
 
     def forget_models(self, newest: str) -> None:
         """Let go of provider objects that came before this one and that are not asked any more; strings can be found again."""
@@ -252,9 +260,8 @@ class SessionCell:
             BaseException: Whatever crashed the shell or one of its tasks. The state is that of the last complete step.
         """
         self._finish_last_step()
-        gate = None if self.journal is None else self.journal.writer
         interpreter = self.interpreter = Interpreter(
-            task_group, self.ports, self.bus, self.pending_calls, gate
+            task_group, self.ports, self.bus, self.pending_calls, self.journal
         )
         if self.journal is not None:
             self.journal.outbox.keep_what_is_told()  # the rest would begin work of an actor that crashed
@@ -272,9 +279,13 @@ class SessionCell:
 
         A call of its own: what the session was before is let go of with it, and would else stay as long as the actor.
         """
+        gone = self._without_gone_tools()
+        if gone is not None:
+            self._advance(gone, interpreter)
         first = self._first_signal()
         parked = decide_parked(first, self.state)
-        self._advance(first, interpreter)
+        for clean in self._cleaned(first):
+            self._advance(clean, interpreter)
         return parked
 
     def _reason(self) -> str:
@@ -295,8 +306,8 @@ class SessionCell:
         journal.outbox.keep_what_is_told()
         with trio.move_on_after(journal.writer.patience_seconds):
             while True:
-                while (held := journal.next_durable()) is not None:
-                    self._tell(held.effect)
+                for effect, _ in journal.leaving():
+                    self._tell(effect)
                 if journal.outbox.is_empty or not journal.writer.is_available:
                     return
                 await journal.wait_changed()
@@ -335,13 +346,13 @@ class SessionCell:
     def say_last_words(self, last: Signal) -> None:
         """Let the session end itself without an actor: only what it publishes and answers is carried out; see `drain`."""
         self._finish_last_step()
-        if self.journal is not None:
-            self._step_kept(last, self.journal)
+        for clean in self._cleaned(last):
+            if self.journal is not None:
+                self._step_kept(clean, self.journal)
+            else:
+                self.state, effects = _step_stored(self.state, clean)
+                self.undone[:0] = reversed(effects)
             self._finish_last_step()
-            return
-        self.state, effects = _step_stored(self.state, last)
-        self.undone[:0] = reversed(effects)
-        self._finish_last_step()
 
     def _handle(self, item: MailboxItem | Control) -> bool:
         assert self.interpreter is not None  # noqa: S101 - the loop that calls this is one of its
@@ -350,8 +361,25 @@ class SessionCell:
         signal = item.take() if isinstance(item, ChunkBuffer) else item
         if self.readers and isinstance(signal, ResponseCompleted):
             signal = judged(signal, self.state, self.readers)
-        self._advance(signal, self.interpreter)
+        if self.ports.withheld.known is None:
+            self._advance(signal, self.interpreter)
+        else:
+            for clean in self._cleaned(signal):
+                self._advance(clean, self.interpreter)
         return not (self.state.ended or self.rested is not None)
+
+    def _cleaned(self, signal: Signal) -> tuple[Signal, ...]:
+        """Give what is to be stepped in place of a signal, without the secrets that are known; see `SignalCleaner`."""
+        known = self.ports.withheld.known
+        if known is None:
+            return (signal,)
+        if self._cleaner is None:
+            self._cleaner = SignalCleaner()
+
+        def put_aside(error: BaseException) -> tuple[Signal, ...]:
+            return (self._quarantine(signal, error),)
+
+        return call_guarded(put_aside, self._cleaner.cleaned, signal, self.state, known)
 
     def _obey(self, item: Control, interpreter: Interpreter) -> bool:
         if isinstance(item, TaskCrashed):
@@ -419,6 +447,20 @@ class SessionCell:
 
     def _is_idle(self) -> bool:
         return self.state.phase is Phase.IDLE
+
+    def _without_gone_tools(self) -> ChangeTools | None:
+        """Make the signal that takes away the tools which are not there any more, before anything is asked of a model."""
+        journal = self.journal
+        if journal is None or not journal.gone_tools:
+            return None
+        names, journal.gone_tools = journal.gone_tools, ()
+        # No caller waits for its answer, which is let go of.
+        return ChangeTools(
+            at_ms=now_ms(),
+            signal_id=self.pending_calls.mint(),
+            detach=names,
+            generation=self.state.data.tools.generation,
+        )
 
     def _first_signal(self) -> Signal:
         crash, self.crash = self.crash, None
@@ -488,13 +530,13 @@ class SessionCell:
 
         stepped = call_guarded(put_aside, _step_noted, journal, self.state, signal)
         self.state = stepped.after
-        leaving = journal.hand_over(stepped)
+        leaving = journal.hand_over(stepped, signal)
         self.undone[:0] = reversed(leaving.at_once)
         return stepped.effects, leaving.taken_out
 
     def _let_leave(self, journal: SessionJournal, interpreter: Interpreter) -> None:
-        while (held := journal.next_durable()) is not None:
-            interpreter.carry_out(held.effect, held.after)
+        for effect, after in journal.leaving():
+            interpreter.carry_out(effect, after)
         self._tell_gone_back(journal)
         journal.look_for_snapshot(self.state)
 
@@ -527,13 +569,22 @@ class SessionCell:
         """What may be shown of what it knows: all of it, but for what a crash of the process could take back."""
         return self.state if self.journal is None else self.journal.outbox.visible(self.state)
 
+    def subscribe(self, terms: Terms, *, after: int | None) -> Subscription:
+        """Make a subscription, which is registered when its block is entered; as of `EventBus.subscribe`."""
+        earlier = None if self.journal is None else self.events_between
+        return self.bus.subscribe(terms, after=after, take_snapshot=self.take_snapshot, earlier=earlier)
+
     async def events_between(self, after: int, before: int) -> Sequence[Event]:
         """Give what it published between two numbers, out of its journal; none where that does not say.
 
         Cancellation: At once.
         """
         old_events = None if self.journal is None else self.journal.old_events
-        return () if old_events is None else await old_events.read(self.state, after, before)
+        return (
+            ()
+            if old_events is None
+            else await old_events.read(self.state, after, before, withheld=self.ports.withheld)
+        )
 
     def take_snapshot(self) -> TakenSnapshot:
         """Hold how the session stands, for a subscriber that begins here; what the state counts is published first."""

@@ -41,6 +41,7 @@ from agentrail.stores.sqlite_reading import (
     known_nodes,
     orphans_of,
     read_records,
+    size_of,
 )
 from agentrail.stores.sqlite_removing import delete_tree, trim_journal
 from agentrail.stores.sqlite_rows import fetch_session
@@ -311,10 +312,18 @@ class SqliteStore:
         with self._transaction() as connection:
             hear_of(connection, node, now=self.now_ms(), lease=self._lease_ms)
 
-    def delete(self, scope: str, session: SessionId) -> int:
+    def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
         """Remove a root with its tree; see `Store.delete`. What stood there is overwritten, in the file and in its log."""
+        now = self.now_ms()
         with self._transaction() as connection:
-            removed = delete_tree(connection, scope, session, now=self.now_ms(), lease=self._lease_ms)
+            removed = delete_tree(
+                connection,
+                scope,
+                session,
+                now=now,
+                lease=self._lease_ms,
+                written_before_ms=written_before_ms,
+            )
         self._must_empty_log = True
         self._sweep_after_commit()
         return removed
@@ -398,6 +407,11 @@ class SqliteStore:
         """Give one session; None where there is none of this id."""
         with self._reading() as connection:
             return fetch_session(connection, scope, session)
+
+    def size(self, scope: str, session: SessionId) -> int:
+        """Say how many bytes one session alone has; see `Store.size`."""
+        with self._reading() as connection:
+            return size_of(connection, scope, session)
 
     def snapshots(
         self, scope: str, session: SessionId, at_most: int | None = None

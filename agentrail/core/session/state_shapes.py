@@ -536,6 +536,7 @@ LATER_FIELDS: Final = frozenset(
         ("SessionConfig", "scope"),
         ("SteerReceipt", "request_id"),
         ("Stream", "due_at_ms"),
+        ("ToolSpec", "origin"),
     }
 )
 """The fields that states did not have when they were stored first, by class and field, sorted: a state that makes no use of them
