@@ -135,6 +135,23 @@ class SessionCell:
         self.undone: list[Effect] = []
         # Of one that comes back: what there was keeps its number.
         self._tool_changes = state.data.tools.generation
+        self._coming: tuple[SignalId, ...] = ()
+        self.crash: str | None = None
+        self.ending: str | None = None
+        self.is_gone: bool = False
+        self.late_ephemeral: int = 0
+        self.resting: RestRequest | None = None
+        self.rested: Rested | None = None
+        self.readers: Readers = {}
+        self.find: Callable[[str, str], SessionCell | None] = _no_session
+        self.interpreter: Interpreter | None = None
+        self.journal: SessionJournal | None = None
+        self._going_back: RewindRequest | None = None
+        self.branching: Any = None  # a `Branching`, which knows of sessions
+        self.options: SessionOptions | None = None
+        self._gone: trio.Event | None = (
+            None  # made when it is waited for: ten thousand idle sessions need none
+        )
 
     def owner_of(self, interaction_id: str) -> "SessionCell":
         """Find the session whose approval or question this is: this one, or one that works for it, however deep."""
