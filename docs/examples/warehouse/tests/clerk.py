@@ -18,4 +18,5 @@ def answer(request):
     return says("Done: " + "; ".join(result.text for result in results[1:]))
 
 
-trio.run(warehouse.main, sys.argv[1], FunctionModel(answer))
+if __name__ == "__main__":
+    trio.run(warehouse.main, sys.argv[1], FunctionModel(answer))

@@ -1,12 +1,17 @@
 """The clerk is killed in the middle of its work, and started again."""
 
+import io
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import clerk
 import pytest
+from agentrail.testing.models import FunctionModel
+
+import warehouse
 
 HERE = Path(__file__).parent
 UNKNOWN = "[Outcome unknown: the process stopped while this ran]"
@@ -68,23 +73,15 @@ def test_killed_while_a_tool_runs_and_a_person_is_asked(start):
     assert second.returncode == 0
 
 
-def test_killed_again_while_a_person_is_asked(start):
-    """However often: it is asked again, and a no is a no."""
-    for _ in range(2):
-        program = start(carrier_seconds=0)
-        asked = read_until(program, "asked: ")[-1]
-        os.kill(program.pid, signal.SIGKILL)
-        program.wait()
-    program = start(carrier_seconds=0)
-    assert read_until(program, "asked: ")[-1] == asked
-    rest, _ = program.communicate("no\n")
-    assert "are paid back" not in rest
-    assert program.returncode == 0
-
-
-def test_not_killed(start):
-    """It ships, and pays back."""
-    out, _ = start(carrier_seconds=0).communicate("yes\n")
-    assert (
-        out.splitlines()[-1] == "assistant: Done: order 17 is on its way; 4.90 EUR of order 17 are paid back"
-    )
+@pytest.mark.parametrize(
+    ("said", "last"),
+    [("yes\n", "Done: order 17 is on its way; 4.90 EUR of order 17 are paid back"), ("no\n", "tools: ")],
+)
+async def test_not_killed(said, last, tmp_path, monkeypatch, capsys):
+    """It ships, and pays back where a person says yes."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(said))
+    await warehouse.main(str(tmp_path), FunctionModel(clerk.answer))
+    lines = capsys.readouterr().out.splitlines()
+    assert last in lines[-1]
+    assert ("4.90 EUR of order 17 are paid back" in lines[-1]) is (said == "yes\n")
+    assert "order 17 is on its way" in lines[-1]
