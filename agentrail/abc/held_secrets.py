@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from agentrail.abc.secret import Secret
 from agentrail.otp.edges import call_guarded
 
-_TELLING: Final = re.compile(r"auth(?!or)|key|token|secret|passw|cookie|credential", re.IGNORECASE)
+_TELLING: Final = re.compile(r"auth(?!or(?!i[sz]))|key|token|secret|passw|cookie|credential", re.IGNORECASE)
 """Names of headers and variables whose values are keys; others, such as `application/json`, stand in ordinary texts."""
 
 _LETS_IN: Final = re.compile(r"(?:basic|bearer|token|apikey)\s+", re.IGNORECASE)

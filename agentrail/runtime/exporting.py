@@ -9,9 +9,9 @@ import msgspec
 from agentrail.abc.store import Filters, Opening, Standing, Store, StoredSession
 from agentrail.core.journal.bodies import split_draft
 from agentrail.core.journal.exports import ExportHead, encode_export, encode_sizes, read_export
-from agentrail.core.journal.folding import first_state, walk
 from agentrail.core.journal.record import Tail, sealed
 from agentrail.core.journal.recording import opened_draft
+from agentrail.core.journal.replaying import steps
 from agentrail.core.journal.spans import SpanTree, encode_otlp
 from agentrail.core.session.branching import config_of_fork, forked_state
 from agentrail.core.stack.loading import Ask
@@ -20,6 +20,7 @@ from agentrail.messages import AssistantMessage, Message, SessionId, Text, ToolC
 from agentrail.runtime.keeping import ENGINE
 from agentrail.runtime.past import Journal
 from agentrail.runtime.reviving import PluginFinder, fold_sources, read_after
+from agentrail.runtime.withheld import without_known
 
 ExportFormat: TypeAlias = Literal["jsonl", "markdown", "otlp"]
 """What a supervisor writes a session as. The command has `scenario` too: tests are no part of a running session."""
@@ -89,15 +90,37 @@ def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool
         finder = PluginFinder({})
         sources = fold_sources(store, one, finder, ask)
         try:
-            found = spans.spans_of(
-                one.scope, one.session, walk(first_state(records, sources), records, sources=sources)
-            )
+            walked = (step.walked for step in steps(records, sources))
+            found = spans.spans_of(one.scope, one.session, walked)
         except PluginError:
             if finder.missing:
                 raise Unrevivable(one.session, missing=tuple(finder.missing)) from None
             raise
         for place in range(0, len(found), _SPANS_IN_A_LINE):
             yield encode_otlp(found[place : place + _SPANS_IN_A_LINE])
+
+
+def leaving_export(data: bytes, *, is_exact: bool) -> bytes:
+    """Look at an export once more before it leaves the process: what was not known as a secret when it was recorded may be by now.
+
+    Args:
+        data: All of it.
+        is_exact: Whether it is read back by its hashes, so that nothing in it can be replaced.
+
+    Raises:
+        OptionError: Your move: there is one in it, and nothing can be replaced.
+    """
+    text = data.decode("utf-8", "replace")
+    said = without_known(text)
+    if said == text:
+        return data
+    if is_exact:
+        fault = (
+            "a secret that is known here stands in what was recorded, from when it was not known: "
+            "export without content, or as markdown, where it is replaced"
+        )
+        raise OptionError([fault])
+    return said.encode()
 
 
 def _head_of(stored: StoredSession) -> ExportHead:

@@ -5,7 +5,8 @@ what a sandbox was given for its commands. Only values of eight characters and m
 keeps. They stay in the process: nothing in here is stored or shown. How they are found does not enter: see `core.values.known_secrets`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -92,6 +93,20 @@ def known_secrets(values: Iterable[str]) -> KnownSecrets:
         known = _MADE[wanted] = KnownSecrets(wanted)
         withhold_from_logs(known)
     return known
+
+
+@contextmanager
+def knowing(values: Iterable[str]) -> Iterator[KnownSecrets]:
+    """Let these values be known inside of a block, to the log and to `without_known`, whatever sessions know."""
+    known = known_secrets(values)  # by a name: it lives as long as it is held
+    yield known
+
+
+def without_known(text: str) -> str:
+    """Give a text that is to leave the process without what any session in it knows, or the program that leaves it."""
+    for known in tuple(_MADE.values()):
+        text = known.replaced(text)
+    return text
 
 
 def handles_in(value: Any) -> Any:

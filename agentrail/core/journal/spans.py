@@ -192,9 +192,9 @@ class _SessionSpans:
                 span.attributes |= {"agentrail.turns": turns, **_usage(usage)}
             case AgentAbort():
                 span.attributes["agentrail.outcome"] = "aborted"
-            case AgentError(error=error):
+            case _:
                 span.attributes["agentrail.outcome"] = "failed"
-                self._fail(span, error.code, error.message)
+                self._fail(span, event.error.code, event.error.message)
         self._end(span, at_ms)
 
     def _hear_request(
@@ -255,11 +255,11 @@ class _SessionSpans:
                 known.attributes["agentrail.blocked_by"] = by
             case ToolKilled():
                 known.attributes["agentrail.killed"] = True
-            case ToolExecutionEnd(result=result):
+            case _:
                 if self._content:
-                    known.attributes["gen_ai.tool.call.result"] = result.text
-                if result.is_error:
-                    self._fail(known, "tool_error", result.text)
+                    known.attributes["gen_ai.tool.call.result"] = event.result.text
+                if event.result.is_error:
+                    self._fail(known, "tool_error", event.result.text)
                 del self._calls[event.call_id]
                 self._end(known, at_ms)
 
@@ -293,8 +293,8 @@ class _SessionSpans:
                 name = "agentrail.retry"
                 said = {"agentrail.attempt": attempt, "agentrail.delay_ms": delay_ms}
                 said["error.type"] = self._code_of(error.code)
-            case SessionRecovered(decisions=decisions):
-                name, said = "agentrail.recovered", {"agentrail.decisions": len(decisions)}
+            case _:
+                name, said = "agentrail.recovered", {"agentrail.decisions": len(event.decisions)}
         self._cycle.moments.append((name, at_ms, said))
 
     # --- spans
