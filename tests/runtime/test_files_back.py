@@ -8,7 +8,7 @@ import trio
 import agentrail
 from agentrail.abc import ExecuteOptions, ToolContext
 from agentrail.core.journal.files import FILES_EVENT
-from agentrail.errors import OptionError, SandboxError, StoreUnavailable, ToolContractError
+from agentrail.errors import OptionError, SandboxError, StoreUnavailable, ToolContractError, Trimmed
 from agentrail.events import AgentEnd, PluginEvent
 from agentrail.runtime.restoring import RestoredFiles
 from agentrail.sandboxes.local import LocalSandbox
