@@ -57,7 +57,7 @@ class KeepLimits:
     size_bytes: int | None = None
 
 
-def limits_of(days: float | None, size_bytes: int | None) -> KeepLimits | None:
+def keep_limits(days: float | None, size_bytes: int | None) -> KeepLimits | None:
     """Make one value of both; None where all is kept."""
     return None if days is None and size_bytes is None else KeepLimits(days=days, size_bytes=size_bytes)
 
