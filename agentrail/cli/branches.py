@@ -1,8 +1,10 @@
 """`agentrail sessions fork`, `export` and `import`: what a store holds goes on in a branch, and to other stores."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
+import trio
 from cyclopts import Parameter, validators
 
 from agentrail import outside
@@ -30,12 +32,16 @@ from agentrail.runtime.exporting import (
     export_stored,
     fork_stored,
     import_stored,
+    leaving_export,
     render_markdown,
 )
+from agentrail.runtime.past import Journal
+from agentrail.runtime.restoring import copy_files
+from agentrail.sandboxes.local import LocalSandbox
 from agentrail.testing.scenario_export import scenario_of_journal, sizes_of_journal
 
 
-def fork(
+def fork(  # noqa: PLR0913 - the options of a command
     session: SessionArgument,
     *,
     at: Annotated[
@@ -47,6 +53,13 @@ def fork(
     name: Annotated[
         str | None,
         Parameter(name="--id", help="The id of the fork; without it one is made up.", show_default=False),
+    ] = None,
+    files: Annotated[
+        Path | None,
+        Parameter(
+            help="A directory that is not there yet: a copy of the session's files, as they were then.",
+            show_default=False,
+        ),
     ] = None,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
@@ -65,9 +78,16 @@ def fork(
             journal = journal_of(opened, found)
             number = journal.number_of(at, turn)
             session_id = SessionId(name or f"s-{outside.ids(6)}")
-            fork_stored(opened, journal, number, session_id, int(outside.wall() * 1000))
+            at_ms = int(outside.wall() * 1000)
+            if files is None:
+                fork_stored(opened, journal, number, session_id, at_ms)
+            else:
+                there = number, files.absolute()
+                trio.run(_fork_with_files, opened, journal, there, session_id, at_ms)
+        go_there = "" if files is None else f"cd {shlex.quote(str(files))} && "
         say(
-            f"{session_id}: a fork of {session} behind record {number}; agentrail chat --resume {session_id} goes on with it"
+            f"{session_id}: a fork of {session} behind record {number}; "
+            f"{go_there}agentrail chat --resume {session_id} goes on with it"
         )
         return Exit.DONE
 
@@ -110,6 +130,7 @@ def export(
     def work() -> Exit:
         with reading(place) as opened:
             data = _exported(opened, find_one(opened, session, place.scope), form, content=not no_content)
+        data = leaving_export(data, is_exact=form == "jsonl")
         if file is None:
             write_all(1, data)
             return Exit.DONE
@@ -160,6 +181,24 @@ def import_(
         return Exit.DONE
 
     return run_over_store(work)
+
+
+async def _fork_with_files(
+    store: Store, journal: Journal, place: tuple[int, Path], session_id: SessionId, at_ms: int
+) -> None:
+    number, directory = place
+    config = journal.state_behind(number).data.config
+    sandbox = LocalSandbox(config.working_dir)
+    is_done = False
+    try:
+        copied = await copy_files(sandbox, directory, journal.files_behind(number), store.blob, session_id)
+        try:
+            fork_stored(store, journal, number, session_id, at_ms, working_dir=str(directory))
+            is_done = True
+        finally:
+            await (copied.sandbox.aclose() if is_done else copied.remove())
+    finally:
+        await sandbox.aclose()
 
 
 def _write_new(file: Path, data: bytes) -> None:

@@ -155,7 +155,13 @@ class Keeping:
         self.keep(cell, tail)
 
     def keep(
-        self, cell: SessionCell, tail: Tail, *, first: Recovered | None = None, snapshot: int = 0
+        self,
+        cell: SessionCell,
+        tail: Tail,
+        *,
+        first: Recovered | None = None,
+        snapshot: int = 0,
+        gone_tools: tuple[str, ...] = (),
     ) -> None:
         """Let a session record what it does from here on.
 
@@ -164,6 +170,7 @@ class Keeping:
             tail: Where its journal ends.
             first: Its first signal, where it comes back.
             snapshot: Behind which record its newest snapshot stands; 0 for none.
+            gone_tools: Of one that comes back: its tools that are not there any more.
         """
         cell.journal = SessionJournal(
             cell.state,
@@ -173,6 +180,7 @@ class Keeping:
             cell.pending_calls,
             first=first,
             snapshot=snapshot,
+            gone_tools=gone_tools,
             old_events=self._old_events,
             scrub=cell.scrub,
         )

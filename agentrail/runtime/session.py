@@ -14,6 +14,7 @@ from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCall
 from agentrail.core.protocol.signals import (
     Asked,
     ChangePlugins,
+    ChangeTools,
     Final,
     Recovered,
     ResponseCompleted,
@@ -135,7 +136,8 @@ class SessionCell:
         )
         self.pending_calls: PendingCalls = PendingCalls(ports.session_id, ports.outside, key=ports.key)
         self.undone: list[Effect] = []
-        self._tool_changes = 0
+        # Of one that comes back: what there was keeps its number.
+        self._tool_changes = state.data.tools.generation
         self._coming: tuple[SignalId, ...] = ()
         self.crash: str | None = None
         self.ending: str | None = None
@@ -276,6 +278,9 @@ class SessionCell:
 
         A call of its own: what the session was before is let go of with it, and would else stay as long as the actor.
         """
+        gone = self._without_gone_tools()
+        if gone is not None:
+            self._advance(gone, interpreter)
         first = self._first_signal()
         parked = decide_parked(first, self.state)
         for clean in self._cleaned(first):
@@ -441,6 +446,20 @@ class SessionCell:
 
     def _is_idle(self) -> bool:
         return self.state.phase is Phase.IDLE
+
+    def _without_gone_tools(self) -> ChangeTools | None:
+        """Make the signal that takes away the tools which are not there any more, before anything is asked of a model."""
+        journal = self.journal
+        if journal is None or not journal.gone_tools:
+            return None
+        names, journal.gone_tools = journal.gone_tools, ()
+        # No caller waits for its answer, which is let go of.
+        return ChangeTools(
+            at_ms=now_ms(),
+            signal_id=self.pending_calls.mint(),
+            detach=names,
+            generation=self.state.data.tools.generation,
+        )
 
     def _first_signal(self) -> Signal:
         crash, self.crash = self.crash, None

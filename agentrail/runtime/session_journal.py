@@ -113,6 +113,7 @@ class SessionJournal:
 
     Attributes:
         first: The first signal of a session that comes back; None behind that, and of one that begins.
+        gone_tools: The names of tools that a session that comes back has no more; they are taken away by its first signal.
         seen_up_to: The number of the last event that was published before it came back.
         outbox: What waits.
         durable: The number up to which its records are durable.
@@ -138,6 +139,7 @@ class SessionJournal:
         "durable",
         "files",
         "first",
+        "gone_tools",
         "old_events",
         "outbox",
         "refusal",
@@ -156,6 +158,7 @@ class SessionJournal:
         *,
         first: Recovered | None = None,
         snapshot: int = 0,
+        gone_tools: tuple[str, ...] = (),
         old_events: OldEvents | None = None,
         scrub: Scrub = keep,
     ) -> None:
@@ -169,11 +172,13 @@ class SessionJournal:
             callers: Of the session.
             first: The first signal of a session that comes back.
             snapshot: Behind which record its newest snapshot stands; 0 for none.
+            gone_tools: Its tools that are not there any more.
             old_events: What makes events again that are kept no more.
             scrub: Takes the secrets of the session out of a text.
         """
         self.files: FileNotes = FileNotes(self, scrub)
         self.first: Recovered | None = first
+        self.gone_tools: tuple[str, ...] = gone_tools
         self.seen_up_to: int = state.data.seq
         self.old_events: OldEvents | None = old_events
         self._snapshot = snapshot
