@@ -11,6 +11,7 @@ from agentrail.abc import Ok
 from agentrail.core.protocol.signals import ChangeTools
 from agentrail.errors import OptionError, Unrevivable
 from agentrail.events import AgentEnd, ApprovalRequired, SessionRecovered, ToolDetached, ToolsUpdated
+from agentrail.messages import JsonObject
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime.tool_origins import origin_of
 from agentrail.stores.memory import MemoryStore
@@ -42,7 +43,7 @@ class Rooted:
 
     name: str = "rooted"
     description: str = "Reads below a directory."
-    parameters: dict = field(factory=lambda: {"type": "object"})
+    parameters: JsonObject = field(factory=lambda: {"type": "object"})
     root: str = "/"
 
     async def execute(self, arguments, ctx):
