@@ -32,7 +32,7 @@ from agentrail.runtime.asking import AskingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.models import decide_switch, facts_of
 from agentrail.runtime.reviving import fault_of_origin
-from agentrail.runtime.tool_origins import fault_of_origin_of, origin_of
+from agentrail.runtime.tool_origins import fault_of_tool_origin, tool_origin
 
 
 class ChangingHandle(AskingHandle):
@@ -235,13 +235,13 @@ class ChangingHandle(AskingHandle):
     ) -> ToolsReceipt:
         refuse(*faults_of_tools(tools))
         if self._is_stored():
-            refuse(*map(fault_of_origin_of, tools))
+            refuse(*map(fault_of_tool_origin, tools))
         ports = self._cell.ports
         listing = self._listing(model_of(self._cell.state.data).model)
         specs = tuple(ports.spec_of(tool, listing) for tool in tools)
         if self._cell.journal is not None:
             specs = tuple(
-                msgspec.structs.replace(spec, origin=origin_of(tool) or "")
+                msgspec.structs.replace(spec, origin=tool_origin(tool) or "")
                 for spec, tool in zip(specs, tools, strict=True)
             )
         Toolbox(specs)  # two of one name are found before anything is changed
