@@ -41,10 +41,8 @@ def tool_origin(tool: Tool) -> str | None:
     return _name_of(tool, place.partition(":")[0])
 
 
-def fault_of_tool_origin(tool: Tool) -> str | None:
-    """Say what is wrong with a tool that comes to a stored session, where no other process would find it."""
-    if tool_origin(tool) is not None:
-        return None
+def fault_of_bare(tool: Tool) -> str:
+    """Say what is wrong with a tool that comes to a stored session, and that no other process would find."""
     return (
         f"tool {tool.name!r} is defined at {_place_of(tool)!r}, and no other process finds it there as it is: the session is kept in a "
         "store. Make it importable as package.module:NAME, by a name of its own in a module; give it to start_session and "
