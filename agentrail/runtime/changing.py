@@ -280,6 +280,6 @@ class ChangingHandle(AskingHandle):
             model=model,
             working_dir=ports.working_dir,
             user_data=ports.user_data,
-            is_unconfined=ports.is_unconfined(),
+            is_unconfined=ports.workspace.is_unconfined(),
             agents=tuple((one.spec.name, one.spec.description) for one in ports.agents.values()),
         )

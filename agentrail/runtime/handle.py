@@ -141,7 +141,7 @@ class Session(PromptingHandle, ChangingHandle, LookingBackHandle):
         query = StatusQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
         status = cast("Status", await self._ask(query))
         status = self._cell.with_children(status)
-        return evolve(status, unconfined_commands=self._cell.ports.is_unconfined())
+        return evolve(status, unconfined_commands=self._cell.ports.workspace.is_unconfined())
 
     async def messages(self) -> tuple[Message, ...]:
         """Give the conversation so far.

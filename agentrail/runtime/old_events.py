@@ -23,6 +23,7 @@ from agentrail.otp.edges import call_guarded
 from agentrail.outside import Outside
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.reviving import PluginFinder, fold_sources, newest_snapshot, read_after
+from agentrail.runtime.withheld import Withheld
 
 LOGGER: Final = Logger("agentrail.runtime")
 
@@ -45,13 +46,16 @@ class OldEvents:
         self._outside = outside
         self._limiter = limiter
 
-    async def read(self, state: SessionState, after: int, before: int) -> tuple[Event, ...]:
+    async def read(
+        self, state: SessionState, after: int, before: int, *, withheld: Withheld | None = None
+    ) -> tuple[Event, ...]:
         """Give what a session published between two numbers, without what is never replayed.
 
         Args:
             state: Of the session, as it is now: its plugins are asked again.
             after: The number behind which to begin.
             before: The number in front of which to end.
+            withheld: The secrets that the session knows, and its plugins do not tell; None for none.
 
         Returns:
             Oldest first, without a gap; none where they cannot be made again, all of them.
@@ -62,7 +66,7 @@ class OldEvents:
             await trio.lowlevel.checkpoint()
             return ()
         config = state.data.config
-        watch = QuietWatch(config.session_id, config.user_data, self._outside)
+        watch = QuietWatch(config.session_id, config.user_data, self._outside, withheld=withheld)
         finder = PluginFinder({member.name: member.plugin for member in state.data.stack.members})
         watch.find_others(finder)
         make = partial(

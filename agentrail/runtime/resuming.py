@@ -45,6 +45,7 @@ from agentrail.runtime.reviving import (
 )
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_origins import GoneTool, tool_at
+from agentrail.runtime.withheld import has_handle
 from agentrail.runtime.workspace import Workspace
 
 ImportedTools: TypeAlias = Mapping[tuple[str, str], Tool]
@@ -225,7 +226,7 @@ class Resumption:
                 )
             cell = SessionCell(revived.state, own, revived.events)
             if len(config.path) == 1:
-                self._ask().report_to(cell.mailbox.put_notice)
+                self._ask().report_to(cell.mailbox)
             first = Recovered(
                 at_ms=now_ms(),
                 cause=self._wanted.cause,
@@ -269,7 +270,7 @@ def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:
 
     Raises:
         OptionError: Your move: options that cannot be.
-        Unrevivable: Your move: its model was an object, and none is given.
+        Unrevivable: Your move: its model was an object, or a `Secret` was among its data, and none is given.
     """
     if isinstance(given, SessionOptions):
         return attrs.evolve(given, session_id=opening.session_id, scope=opening.scope)
@@ -285,6 +286,10 @@ def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:
     if not is_object(config.model.model):
         known["model"] = config.model.model
     merged = {**known, **(given or {}), "session_id": opening.session_id, "scope": opening.scope}
+    if "user_data" not in (given or {}) and has_handle(config.user_data):
+        raise Unrevivable(
+            opening.session_id, missing=["user_data, which holds a Secret: its value is kept nowhere"]
+        )
     if "model" not in merged and "blueprint" not in merged:
         raise Unrevivable(opening.session_id, missing=[f"model {config.model.model!r}"])
     return make_options(merged)

@@ -98,10 +98,21 @@ class PluginFinder:
 
     def __call__(self, record: PluginRecord) -> Plugin | type[Plugin] | None:
         """Find the code of one; None where it is not there."""
-        found = self._given.get(record.name) or found_at(record.origin)
+        found = self._given.get(record.name) or _made_at(record)
         if found is None:
             self.missing[f"plugin {record.name!r} (version {record.version!r}, from {record.origin})"] = None
         return found
+
+
+def _made_at(record: PluginRecord) -> Any:
+    """Make a plugin of the class that stands at its origin; None where that makes none of this name.
+
+    So it is with one that its caller made, with arguments or under a name of its own: only the caller can give it.
+    """
+    found = found_at(record.origin)
+    plugin = call_guarded(lambda _: None, found) if isinstance(found, type) else found
+    name = call_guarded(lambda _: None, getattr, plugin, "name", None)
+    return plugin if name == record.name else None
 
 
 def found_at(origin: str) -> Any:

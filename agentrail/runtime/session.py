@@ -38,7 +38,8 @@ from agentrail.messages import CallId, SessionId
 from agentrail.otp.edges import call_guarded, travels
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import describe_bug
-from agentrail.runtime.answers import Readers, judged
+from agentrail.runtime.answers import NO_READERS, Readers, judged
+from agentrail.runtime.clean_signals import SignalCleaner
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 from agentrail.runtime.event_bus import EventBus
@@ -88,6 +89,7 @@ class SessionCell:
     """
 
     __slots__ = (
+        "_cleaner",
         "_coming",
         "_going_back",
         "_gone",
@@ -124,6 +126,7 @@ class SessionCell:
         self.state: SessionState = state
         self.ports: Ports = ports
         self.scrub: Scrub = scrub_of(ports)
+        self._cleaner: SignalCleaner | None = None  # made for the first signal of one that knows secrets
         self.mailbox: Mailbox[MailboxItem] = Mailbox(capacity=MAILBOX_CAPACITY)
         config = state.data.config
         self.bus: EventBus = EventBus(
@@ -142,7 +145,7 @@ class SessionCell:
         self.late_ephemeral: int = 0
         self.resting: RestRequest | None = None
         self.rested: Rested | None = None
-        self.readers: Readers = {}
+        self.readers: Readers = NO_READERS
         self.find: Callable[[str, str], SessionCell | None] = _no_session
         self.interpreter: Interpreter | None = None
         self.journal: SessionJournal | None = None
@@ -231,6 +234,8 @@ class SessionCell:
         for known in (providers, opts):
             known.pop(choice.name, None)
         providers[choice.name], opts[choice.name] = choice.provider, choice.opts
+        self.ports.withheld.learn_options(choice.opts)
+        self.ports.withheld.learn_from(choice.provider)
 
     def forget_models(self, newest: str) -> None:
         """Let go of provider objects that came before this one and that are not asked any more; strings can be found again."""
@@ -254,26 +259,33 @@ class SessionCell:
             BaseException: Whatever crashed the shell or one of its tasks. The state is that of the last complete step.
         """
         self._finish_last_step()
-        gate = None if self.journal is None else self.journal.writer
         interpreter = self.interpreter = Interpreter(
-            task_group, self.ports, self.bus, self.pending_calls, gate
+            task_group, self.ports, self.bus, self.pending_calls, self.journal
         )
         if self.journal is not None:
             self.journal.outbox.keep_what_is_told()  # the rest would begin work of an actor that crashed
             self._let_leave(self.journal, interpreter)
-        gone = self._without_gone_tools()
-        if gone is not None:
-            self._advance(gone, interpreter)
-        first, before = self._first_signal(), self.state
-        self._advance(first, interpreter)
-
-        parked = decide_parked(first, before)
+        parked = self._begin(interpreter)
         if parked is None and not (self.state.ended or self.rested is not None):
             await interpreter.timers.serve(self.mailbox, self._handle, is_idle=self._is_idle)
         if self.journal is not None:
             await self.drain()
         # Before the task group is dismissed and not after: a tool that will not stop may not keep callers waiting.
         self.close(parked or self._reason())
+
+    def _begin(self, interpreter: Interpreter) -> str | None:
+        """Take the first step, and say why it is to be the last one; None where it is not.
+
+        A call of its own: what the session was before is let go of with it, and would else stay as long as the actor.
+        """
+        gone = self._without_gone_tools()
+        if gone is not None:
+            self._advance(gone, interpreter)
+        first = self._first_signal()
+        parked = decide_parked(first, self.state)
+        for clean in self._cleaned(first):
+            self._advance(clean, interpreter)
+        return parked
 
     def _reason(self) -> str:
         if self.journal is not None and self.journal.refusal is not None:
@@ -293,8 +305,8 @@ class SessionCell:
         journal.outbox.keep_what_is_told()
         with trio.move_on_after(journal.writer.patience_seconds):
             while True:
-                while (held := journal.next_durable()) is not None:
-                    self._tell(held.effect)
+                for effect, _ in journal.leaving():
+                    self._tell(effect)
                 if journal.outbox.is_empty or not journal.writer.is_available:
                     return
                 await journal.wait_changed()
@@ -333,13 +345,13 @@ class SessionCell:
     def say_last_words(self, last: Signal) -> None:
         """Let the session end itself without an actor: only what it publishes and answers is carried out; see `drain`."""
         self._finish_last_step()
-        if self.journal is not None:
-            self._step_kept(last, self.journal)
+        for clean in self._cleaned(last):
+            if self.journal is not None:
+                self._step_kept(clean, self.journal)
+            else:
+                self.state, effects = _step_stored(self.state, clean)
+                self.undone[:0] = reversed(effects)
             self._finish_last_step()
-            return
-        self.state, effects = _step_stored(self.state, last)
-        self.undone[:0] = reversed(effects)
-        self._finish_last_step()
 
     def _handle(self, item: MailboxItem | Control) -> bool:
         assert self.interpreter is not None  # noqa: S101 - the loop that calls this is one of its
@@ -348,8 +360,25 @@ class SessionCell:
         signal = item.take() if isinstance(item, ChunkBuffer) else item
         if self.readers and isinstance(signal, ResponseCompleted):
             signal = judged(signal, self.state, self.readers)
-        self._advance(signal, self.interpreter)
+        if self.ports.withheld.known is None:
+            self._advance(signal, self.interpreter)
+        else:
+            for clean in self._cleaned(signal):
+                self._advance(clean, self.interpreter)
         return not (self.state.ended or self.rested is not None)
+
+    def _cleaned(self, signal: Signal) -> tuple[Signal, ...]:
+        """Give what is to be stepped in place of a signal, without the secrets that are known; see `SignalCleaner`."""
+        known = self.ports.withheld.known
+        if known is None:
+            return (signal,)
+        if self._cleaner is None:
+            self._cleaner = SignalCleaner()
+
+        def put_aside(error: BaseException) -> tuple[Signal, ...]:
+            return (self._quarantine(signal, error),)
+
+        return call_guarded(put_aside, self._cleaner.cleaned, signal, self.state, known)
 
     def _obey(self, item: Control, interpreter: Interpreter) -> bool:
         if isinstance(item, TaskCrashed):
@@ -500,13 +529,13 @@ class SessionCell:
 
         stepped = call_guarded(put_aside, _step_noted, journal, self.state, signal)
         self.state = stepped.after
-        leaving = journal.hand_over(stepped)
+        leaving = journal.hand_over(stepped, signal)
         self.undone[:0] = reversed(leaving.at_once)
         return stepped.effects, leaving.taken_out
 
     def _let_leave(self, journal: SessionJournal, interpreter: Interpreter) -> None:
-        while (held := journal.next_durable()) is not None:
-            interpreter.carry_out(held.effect, held.after)
+        for effect, after in journal.leaving():
+            interpreter.carry_out(effect, after)
         self._tell_gone_back(journal)
         journal.look_for_snapshot(self.state)
 
@@ -550,7 +579,11 @@ class SessionCell:
         Cancellation: At once.
         """
         old_events = None if self.journal is None else self.journal.old_events
-        return () if old_events is None else await old_events.read(self.state, after, before)
+        return (
+            ()
+            if old_events is None
+            else await old_events.read(self.state, after, before, withheld=self.ports.withheld)
+        )
 
     def take_snapshot(self) -> TakenSnapshot:
         """Hold how the session stands, for a subscriber that begins here; what the state counts is published first."""
@@ -588,7 +621,7 @@ class SessionCell:
         statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(state)}
         status = _with_children(status_of(state.phase, state.data, at_ms), statuses)
         status = _with_late(status, self.late_ephemeral)
-        return evolve(status, unconfined_commands=self.ports.is_unconfined())
+        return evolve(status, unconfined_commands=self.ports.workspace.is_unconfined())
 
     def _children(self, state: SessionState) -> Iterator[tuple[SessionId, "SessionCell"]]:
         data = state.data

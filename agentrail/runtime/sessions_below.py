@@ -114,7 +114,9 @@ class SessionsBelow(ABC):
         # With a watch and a finder of its own: what a thread runs may touch nothing that the loop owns.
         members = parent.state.data.stack.members
         finder = PluginFinder({member.name: member.plugin for member in members})
-        watch = QuietWatch(child_id, parent.ports.user_data, self._dependencies.outside)
+        watch = QuietWatch(
+            child_id, parent.ports.user_data, self._dependencies.outside, withheld=parent.ports.withheld
+        )
         watch.find_others(finder)
         read = partial(revive_ended, keeping.store, parent.ports.scope, child_id, finder, watch)
         try:
