@@ -66,9 +66,7 @@ OUTLINES: Final = (
 
 NOT_RECORDED: Final = (*sorted(kind.__name__ for kind in QUESTIONS), "ToolProgressed")
 EXAMPLE: Final = (
-    record.Draft(
-        at_ms=1_700_000_000_000, kind="prompt", body=b'{"kind":"prompt"}', does="publish 1-2", events=2
-    ),
+    record.Draft(at_ms=1_700_000_000_000, kind="prompt", body=b'{"ref":"p1"}', does="publish 1-2", events=2),
 )
 
 
@@ -135,7 +133,7 @@ the chain goes on over it.
 ```python
 import hashlib
 
-body, does = b'{{"kind":"prompt"}}', b"publish 1-2"
+body, does = b'{{"ref":"p1"}}', b"publish 1-2"
 line = f"1 1 1700000000000 2 0 2 6 {{len(body)}} {{len(does)}}\\n".encode()
 text = bytes(16) + line + b"" + b"s1" + b"prompt" + body + does
 assert hashlib.blake2b(text, digest_size=16).hexdigest() == "{hash}"
@@ -143,9 +141,11 @@ assert hashlib.blake2b(text, digest_size=16).hexdigest() == "{hash}"
 """
 
 _SIGNALS: Final = f"""\
-The body is the signal, as [signals and effects](signals.md) show it: one JSON object with `kind`, and then the fields. All of a class are
-written, also those that have their default, but for fields that came later, which are left out where they hold it. Each signal is made final in front of the step: what
-is recorded is what was stepped.
+The body is the signal, with the fields that [signals and effects](signals.md) show, as one JSON object; so it is with `heard`. `kind` and `at_ms` stand in the record and
+not in the body. A field that holds its default is left out where that is empty, null, true, false or a small number, and so it is in an answer of a model, its calls and what it used; a field that is
+not there has its default. In version 1 a body was the whole signal: it begins with `{{"kind":`, which no other does, and is read for ever.
+
+Each signal is made final in front of the step: what is recorded is what was stepped. `Session.journal()` shows bodies with all that they leave out.
 
 Not recorded, because they change nothing: {", ".join(f"`{name}`" for name in NOT_RECORDED)}; and `ChildPublished` with an event that is
 never replayed."""
@@ -185,7 +185,7 @@ It comes back bit for bit.
 |---|---|---|
 | a line of an export | `version` | {record.RECORD_VERSION} |
 | the body of a kind that is no signal | `version` in the body | {record.RECORD_VERSION} |
-| the body of a signal, and of `heard` | none: fields only come, with a default | |
+| the body of a signal, and of `heard` | that of version 1 begins with `{{"kind":`; fields only come, with a default | {record.RECORD_VERSION} |
 | a document of a state: `opened`, `changed`, snapshots | `codec` | see [stored states](stored-states.md) |
 | the file of `sqlite:` | `meta`, and its application id | see `StoreTooNew` |
 
