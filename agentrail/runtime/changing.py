@@ -32,7 +32,7 @@ from agentrail.runtime.asking import AskingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.models import decide_switch, facts_of
 from agentrail.runtime.reviving import fault_of_origin
-from agentrail.runtime.tool_origins import fault_of_origin_of, origin_of
+from agentrail.runtime.tool_origins import fault_of_bare, tool_origin
 
 
 class ChangingHandle(AskingHandle):
@@ -234,16 +234,18 @@ class ChangingHandle(AskingHandle):
         self, tools: tuple[Tool, ...], names: tuple[str, ...], *, replace: bool
     ) -> ToolsReceipt:
         refuse(*faults_of_tools(tools))
+        origins = [tool_origin(tool) if self._cell.journal is not None else None for tool in tools]
         if self._is_stored():
-            refuse(*map(fault_of_origin_of, tools))
+            refuse(
+                *(fault_of_bare(tool) for tool, origin in zip(tools, origins, strict=True) if origin is None)
+            )
         ports = self._cell.ports
         listing = self._listing(model_of(self._cell.state.data).model)
         specs = tuple(ports.spec_of(tool, listing) for tool in tools)
-        if self._cell.journal is not None:
-            specs = tuple(
-                msgspec.structs.replace(spec, origin=origin_of(tool) or "")
-                for spec, tool in zip(specs, tools, strict=True)
-            )
+        specs = tuple(
+            msgspec.structs.replace(spec, origin=origin) if origin else spec
+            for spec, origin in zip(specs, origins, strict=True)
+        )
         Toolbox(specs)  # two of one name are found before anything is changed
         signal = ChangeTools(
             at_ms=now_ms(),

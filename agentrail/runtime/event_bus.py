@@ -260,18 +260,16 @@ class EventBus:
     def _since(self, after: int | None, earlier: Earlier = NOTHING_EARLIER) -> tuple[Event, ...]:
         if after is None:
             return ()
+        last = self._last
         if self.lacks(after):
             reach = self.reach_of(after, earlier)
             if not self.lacks(reach):
                 return (*earlier.events, *self._since(reach))
             # Not what is still kept of the rest: it is older than the snapshot, which has to follow at once. And not a
             # number of its own: the cursor goes on behind what was lost.
-            last = self._last
             meta = Envelope(last.session_id, last.seq, last.at_ms, last.path, ephemeral=True)
             return (EventsLost(from_seq=after + 1, to_seq=last.seq, meta=meta),)
-        return tuple(
-            self._kept[(seq - self._first) % self._keep] for seq in range(after + 1, self.last_seq + 1)
-        )
+        return tuple(self._kept[(seq - self._first) % self._keep] for seq in range(after + 1, last.seq + 1))
 
 
 def _number_of(event: Event) -> int:

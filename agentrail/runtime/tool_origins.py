@@ -23,13 +23,11 @@ from agentrail.runtime.reviving import found_at
 
 _NOTHING: Final[Any] = object()
 
-OUTCOME_UNKNOWN: Final = (
-    "[Outcome unknown: the process stopped while this ran, and the tool is not there any more]"
-)
-NOT_RUN: Final = "[Not run: the tool is not there any more]"
+_UNKNOWN: Final = "[Outcome unknown: the process stopped while this ran, and the tool is not there any more]"
+_NOT_RUN: Final = "[Not run: the tool is not there any more]"
 
 
-def origin_of(tool: Tool) -> str | None:
+def tool_origin(tool: Tool) -> str | None:
     """Say where another process finds a tool, `package.module:NAME`; None where it finds none that is sure to be this one.
 
     It is the name of the tool itself, in any module that is loaded; or that of its class, where the tool is as one that is made of it
@@ -43,10 +41,8 @@ def origin_of(tool: Tool) -> str | None:
     return _name_of(tool, place.partition(":")[0])
 
 
-def fault_of_origin_of(tool: Tool) -> str | None:
-    """Say what is wrong with a tool that comes to a stored session, where no other process would find it."""
-    if origin_of(tool) is not None:
-        return None
+def fault_of_bare(tool: Tool) -> str:
+    """Say what is wrong with a tool that comes to a stored session, and that no other process would find."""
     return (
         f"tool {tool.name!r} is defined at {_place_of(tool)!r}, and no other process finds it there as it is: the session is kept in a "
         "store. Make it importable as package.module:NAME, by a name of its own in a module; give it to start_session and "
@@ -87,7 +83,7 @@ class GoneTool:
         """Say that it did not run, or that it is not known what became of the attempt before."""
         del arguments
         await trio.lowlevel.checkpoint()
-        return Error(text=OUTCOME_UNKNOWN if ctx.attempt > 1 else NOT_RUN)
+        return Error(text=_UNKNOWN if ctx.attempt > 1 else _NOT_RUN)
 
     async def reconcile(self, operation_id: str, ctx: ToolContext) -> Unknown:
         """Say that nothing is known."""

@@ -11,8 +11,9 @@ from agentrail.abc import Ok
 from agentrail.core.protocol.signals import ChangeTools
 from agentrail.errors import OptionError, Unrevivable
 from agentrail.events import AgentEnd, ApprovalRequired, SessionRecovered, ToolDetached, ToolsUpdated
+from agentrail.messages import JsonObject
 from agentrail.plugins.human_approval import HumanApproval
-from agentrail.runtime.tool_origins import origin_of
+from agentrail.runtime.tool_origins import tool_origin
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.tools import HangingTool, RecordingTool
@@ -42,7 +43,7 @@ class Rooted:
 
     name: str = "rooted"
     description: str = "Reads below a directory."
-    parameters: dict = field(factory=lambda: {"type": "object"})
+    parameters: JsonObject = field(factory=lambda: {"type": "object"})
     root: str = "/"
 
     async def execute(self, arguments, ctx):
@@ -74,11 +75,11 @@ WRAPPED = tool(_plain_function)
 
 async def test_an_origin_is_where_the_very_tool_is_found_again():
     """By its name in its module; by its class where that makes the same one; else there is none."""
-    assert origin_of(look) == f"{__name__}:look"
-    assert origin_of(BELOW_SRV) == f"{__name__}:BELOW_SRV"
-    assert origin_of(WRAPPED) == f"{__name__}:WRAPPED"
-    assert origin_of(Rooted()) == f"{__name__}:Rooted"
-    assert origin_of(TaskTool()) == "agentrail.tools.task:TaskTool"
+    assert tool_origin(look) == f"{__name__}:look"
+    assert tool_origin(BELOW_SRV) == f"{__name__}:BELOW_SRV"
+    assert tool_origin(WRAPPED) == f"{__name__}:WRAPPED"
+    assert tool_origin(Rooted()) == f"{__name__}:Rooted"
+    assert tool_origin(TaskTool()) == "agentrail.tools.task:TaskTool"
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ async def test_an_origin_is_where_the_very_tool_is_found_again():
 )
 async def test_a_tool_that_would_come_back_as_another_one_is_refused(bare):
     """What it was made with is not stored, so its class alone would give one that reads elsewhere."""
-    assert origin_of(bare) is None
+    assert tool_origin(bare) is None
     async with open_again(fresh()) as supervisor:
         session = await supervisor.start_session(model=saying("a"), session_id="s-1")
         with pytest.raises(OptionError, match=r"package\.module:NAME.*store='memory:'"):
