@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.thinned import paired
+from tests.thinned import first, paired
 
 
 @pytest.mark.parametrize(("rows", "columns"), [("ab", "xyz"), ("abcde", "xy"), ("a", "x"), ("abc", "xyz")])
@@ -20,3 +20,10 @@ def test_each_row_and_each_column_stays(rows, columns):
 def test_a_row_may_have_several_values():
     """They stand before the column."""
     assert [cell.values for cell in paired([(1, 2)], ["x"])] == [(1, 2, "x")]
+
+
+def test_of_many_the_first_stay():
+    """And all others are there, for `make check`."""
+    cells = first("abc", 2)
+    assert [cell.values for cell in cells] == [("a",), ("b",), ("c",)]
+    assert [[mark.name for mark in cell.marks] for cell in cells] == [[], [], ["check"]]

@@ -26,3 +26,16 @@ def paired(rows: Sequence[Any], columns: Sequence[Any]) -> list[Any]:
         for line, row in enumerate(rows)
         for place, column in enumerate(columns)
     ]
+
+
+def first(values: Sequence[Any], many: int = 1) -> list[Any]:
+    """Give all values, for `parametrize`; those behind the first few are marked `check`.
+
+    Args:
+        values: Each of them is one value, not a tuple of several.
+        many: How many `make test` runs.
+    """
+    return [
+        pytest.param(value, marks=() if place < many else pytest.mark.check)
+        for place, value in enumerate(values)
+    ]
