@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST := $(BIN)/python -m pytest -n auto -rs
 # Beside unit tests: `make test` takes ten examples of each property, `make check` these, `make property` all.
-CHECKED := --unit-examples=30
+CHECKED := --unit-examples=30 --folded=all
 ALL := --unit-examples=1000000
 COVER := --cov --cov-report=
 # Holds steps to a time, so lines are not counted in it.
@@ -108,7 +108,7 @@ docs-check: $(DEV)  # the generated pages are those that `make docs` would write
 # Lines are counted in what `make test` runs, and nowhere else: counting makes what computes three times as long, and a line
 # that a property meets by luck has no test.
 coverage: $(DEV) peers  ## all tests with branches counted, then those that take long, and the properties
-	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(COVER) -m 'not check'
+	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(COVER) --folded=all -m 'not check'
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(CHECKED) -m 'check or hypothesis' tests
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) --ignore=$(TIMED) property_tests
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(TIMED)

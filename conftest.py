@@ -70,13 +70,19 @@ UNIT_EXAMPLES: Final = 10
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that says how thorough the properties beside unit tests are."""
+    """Add the options that say how thorough the properties beside unit tests are, and how many sessions are folded."""
     parser.addoption(
         "--unit-examples",
         type=int,
         default=UNIT_EXAMPLES,
         metavar="N",
         help="examples of each property outside of property_tests, where the profile has more (default: %(default)s)",
+    )
+    parser.addoption(
+        "--folded",
+        choices=("some", "all"),
+        default="some",
+        help="of which tests in tests/runtime the journals of sessions are folded: one in eight, always the same, or all (default: %(default)s)",
     )
 
 

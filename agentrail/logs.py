@@ -9,9 +9,10 @@ What a log is told never becomes an error of the code that tells it. Nothing is 
 
 import logging
 import sys
+import weakref
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from attrs import frozen
 
@@ -19,6 +20,24 @@ from agentrail.otp.edges import call_guarded
 
 _standard: Final = cache(logging.getLogger)
 """The logger of a name, which is the same for ever; the library takes a lock each time it is asked."""
+
+
+class Withholding(Protocol):
+    """What takes secrets out of texts."""
+
+    def replaced(self, text: str) -> str:
+        """Give a text without them."""
+
+
+_WITHHELD: Final[weakref.WeakSet[Withholding]] = weakref.WeakSet()
+
+
+def withhold_from_logs(known: Withholding) -> None:
+    """Take secrets out of all that is told to the log from here on, by whatever part of agentrail, for as long as `known` is kept.
+
+    Of the process, as the log is: a record does not say which session knew what stands in it.
+    """
+    _WITHHELD.add(known)
 
 
 @frozen
@@ -45,6 +64,10 @@ class Logger:
         """Say what may go wrong; `fields` stand beside the event."""
         self._tell("warning", event, args, fields)
 
+    def info(self, event: str, *args: object) -> None:
+        """Say what was done that nothing has to be done about."""
+        self._tell("info", event, args, {})
+
     def debug(self, event: str, *args: object) -> None:
         """Say what is only of interest while a bug is looked for."""
         self._tell("debug", event, args, {})
@@ -55,6 +78,9 @@ class Logger:
 
     def _tell(self, level: str, event: str, args: tuple[object, ...], fields: Mapping[str, object]) -> None:
         said = event % args if args else event
+        for known in tuple(_WITHHELD):  # records are few
+            said = known.replaced(said)
+            fields = {name: _withheld(value, known) for name, value in fields.items()}
         call_guarded(partial(self._tell_plainly, said, fields), self._send, level, said, fields)
 
     def _send(self, level: str, said: str, fields: Mapping[str, object]) -> None:
@@ -68,6 +94,13 @@ class Logger:
         """Tell `logging` in place of a processor of the program's own that raised."""
         broken = f"{_as_text(said, fields)}\n(structlog could not take this: {type(error).__name__})"
         _standard(self.name).error("%s", broken)
+
+
+def _withheld(value: object, known: Withholding) -> object:
+    """Give what stands beside an event without secrets: as it is, or as the text that would be shown of it."""
+    shown = value if isinstance(value, str) else call_guarded(lambda _: "", repr, value)
+    said = known.replaced(shown)
+    return value if said == shown else said
 
 
 def _structlog_set_up() -> Any:

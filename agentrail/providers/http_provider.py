@@ -13,6 +13,7 @@ from attrs import evolve
 
 from agentrail import outside
 from agentrail.abc import Capabilities, Secret
+from agentrail.abc.held_secrets import keys_in
 from agentrail.core.policy.model_policy import ModelPolicy
 from agentrail.core.protocol.request import Chunk, ModelRequest
 from agentrail.errors import Authentication
@@ -44,11 +45,20 @@ class HttpProvider:
         self.model_policy: ModelPolicy = wire.options.model_policy
         self._wire = wire
         self._http = http
+        self._last_key: str | None = None
         self._prices = PriceList.of(wire.options, wire.endpoint.base_url)
 
     def __repr__(self) -> str:
         """Show where the requests go."""
         return f"{type(self).__name__}({self._wire.endpoint.url!r})"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What its requests carry and no record may show: the key of the last one, and what else lets one in."""
+        options = self._wire.options
+        given = {"api_key": options.api_key, "headers": options.headers, "base_url": options.base_url}
+        last = () if self._last_key is None else (self._last_key,)
+        return (*last, *[secret.reveal() for secret in keys_in(given)])
 
     @property
     def encodings(self) -> int:
@@ -87,6 +97,7 @@ class HttpProvider:
             request, answer_tool = with_answer_tool(request)
         body = wire.encode(request)
         key = await current_key(options, missing=endpoint.key_missing)
+        self._last_key = key
         vendor = evolve(endpoint.vendor, secrets=(key,) if key else ())
         refuse_foreign_key(vendor)
         asking = {endpoint.key_header: f"{endpoint.key_prefix}{key}"} if key else {}

@@ -15,9 +15,10 @@ import trio
 from attrs import define, field
 
 from agentrail.abc import Capabilities, Profile, Provider, ResolveProfile, model_policy_of
+from agentrail.abc.held_secrets import secrets_held_by
 from agentrail.core.policy.model_policy import ModelPolicy
 from agentrail.core.protocol.request import Chunk, ModelRequest
-from agentrail.errors import Authentication, BadRequest, ModelNotFound, OptionError
+from agentrail.errors import AgentrailError, Authentication, BadRequest, ModelNotFound, OptionError
 
 KEPT_SECONDS: Final = 60.0
 """How long the answer of a profile's `resolve` is used again."""
@@ -163,6 +164,7 @@ class ProfiledProvider:
         self._profile = profile
         self._model = model
         self._opts = opts
+        self._last: Provider | None = None
 
     def __repr__(self) -> str:
         """Show the names, and never what they stand for."""
@@ -172,6 +174,16 @@ class ProfiledProvider:
     def model_policy(self) -> ModelPolicy:
         """What a session is to decide by, as the profile says now."""
         return model_policy_of(self._known())
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What the provider of the last request holds, as its `secrets` say; before the first one what is known by now."""
+        try:
+            return secrets_held_by(self._last or self._known())
+        except (
+            AgentrailError
+        ):  # the profile is gone, or its options fit no more: that is told by the next request
+            return ()
 
     def capabilities(self, model: str) -> Capabilities:
         """Say what the provider behind the name knows of a model, with or without the profile in front of it."""
@@ -189,6 +201,7 @@ class ProfiledProvider:
             ModelNotFound: Your move: the profile is gone.
         """
         provider = await self._profiles.resolved(self._profile, self._model, self._opts)
+        self._last = provider
         async with provider.open_stream(request) as chunks:
             yield chunks
 

@@ -4,8 +4,9 @@ The core judges by a JSON Schema, which is data. What no schema says (the 30th o
 found by reading the answer, which only this process can: it is told to the core with the response, and so is replayed as it was.
 """
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 from attrs import field, frozen
@@ -23,8 +24,11 @@ from agentrail.typed import OutputFault, TypedValue
 
 T = TypeVar("T")
 
-Readers: TypeAlias = dict[PromptRef, TypedValue[Any]]
+Readers: TypeAlias = Mapping[PromptRef, TypedValue[Any]]
 """How the answers of the prompts that wait or run are read, where their callers want values."""
+
+NO_READERS: Final[Readers] = MappingProxyType({})
+"""Those of a session whose callers want none."""
 
 
 @frozen(kw_only=True)

@@ -17,7 +17,7 @@ from agentrail.core.protocol.signals import SessionBegan, Signal
 from agentrail.core.session.agent_state import AgentLimits
 from agentrail.core.session.machine import new_session, step
 from agentrail.core.session.state import HostHook, SessionConfig, SessionState
-from agentrail.core.stack.loading import Stack, load_stack
+from agentrail.core.stack.loading import PluginEntry, Stack, load_stack
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
@@ -30,8 +30,9 @@ from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import NO_READY_AGENTS, Ports, ReadyAgent, ResumeChildWork, RunAgent, RunChild
 from agentrail.runtime.session import SessionCell
-from agentrail.runtime.tool_specs import ToolSpecs
+from agentrail.runtime.tool_specs import SpecOf, ToolSpecs
 from agentrail.runtime.tool_threads import ToolThreads
+from agentrail.runtime.withheld import Withheld, handles_in
 from agentrail.runtime.workspace import MakeSandbox, Workspace, is_unconfined
 
 # One for all: Python makes an empty one of 200 bytes each time.
@@ -67,6 +68,11 @@ class Dependencies:
     resume_child: ResumeChildWork
     outside: Outside = field(factory=current)
     deps_for: DepsFor | None = None
+    spec_of: SpecOf = field(init=False)  # one bound method for all sessions
+
+    @spec_of.default
+    def _spec_of(self) -> SpecOf:
+        return self.specs.of
 
 
 def assemble(
@@ -99,8 +105,9 @@ def assemble(
     tools = _with_agent_tools(options)
     toolbox, names = dependencies.specs.box_of(tools, listing)
     deps = decide_deps(options.deps, session_id, tools, dependencies.deps_for)
-    watch = PluginWatch(session_id, options.user_data, dependencies.outside)
-    stack, plugin_states = load_stack(tuple(options.plugins), ask=watch)
+    withheld = _withheld_of(options, given)
+    watch = PluginWatch(session_id, options.user_data, dependencies.outside, withheld=withheld)
+    stack, plugin_states = load_stack(_without_secrets(options.plugins, withheld), ask=watch)
     model, provider = find_provider(options.model, options.provider_opts, dependencies.resolve_provider)
     provider_opts: dict[str, Mapping[str, Any]] = {model: options.provider_opts}
     providers = _providers_of({model: provider}, provider_opts, options, dependencies)
@@ -108,17 +115,18 @@ def assemble(
     agents = _agents_of(options, listing, dependencies, providers, provider_opts)
     config = _with_agents(_with_host(config, dependencies.host), options, agents)
     workspace = _workspace_of(options, working_dir, dependencies)
+    for known in providers.values():
+        withheld.learn_from(known)
     ports = Ports(
         session_id=session_id,
         providers=providers,
         tools=tools_of_agents(agents) | {(name, 0): tool for name, tool in zip(names, tools, strict=True)},
         find_provider=dependencies.resolve_provider,
-        spec_of=dependencies.specs.of,
+        spec_of=dependencies.spec_of,
         run_child=dependencies.run_child,
         run_agent=dependencies.run_agent,
         resume_child=dependencies.resume_child,
-        open_sandbox=workspace.open,
-        is_unconfined=workspace.is_unconfined,
+        workspace=workspace,
         working_dir=working_dir,
         user_data=options.user_data,
         deps=deps,
@@ -132,11 +140,46 @@ def assemble(
         outside=dependencies.outside,
         agents=agents,
         host=dependencies.host,
+        withheld=withheld,
     )
     _tell_warnings(session_id, stack)
-    cell = SessionCell(new_session(config, toolbox, stack, plugin_states, messages=options.messages), ports)
-    watch.report_to(cell.mailbox.put_notice)
+    state = new_session(
+        withheld.in_value(config),
+        withheld.in_tools(toolbox),
+        stack,
+        withheld.in_value(plugin_states),
+        messages=withheld.in_value(options.messages),
+    )
+    cell = SessionCell(state, ports)
+    watch.report_to(cell.mailbox)
     return cell, workspace
+
+
+def _withheld_of(options: SessionOptions, sandbox: object) -> Withheld:
+    """Say which secrets a session knows from its start; those of its providers come when these are found."""
+    withheld = Withheld()
+    withheld.learn(options.user_data)
+    withheld.learn_options(options.provider_opts)
+    if sandbox is not None:
+        withheld.learn_from(sandbox)
+    return withheld
+
+
+def _without_secrets(plugins: Sequence[PluginEntry], withheld: Withheld) -> tuple[PluginEntry, ...]:
+    """Give plugins options without secrets: they are in the core, which knows none, and what they were given is written down."""
+    if withheld.known is None:
+        return tuple(plugins)
+    return tuple(
+        [
+            (entry[0], withheld.in_value(entry[1]))
+            if isinstance(entry, tuple) and len(entry) == _PAIR
+            else entry
+            for entry in plugins
+        ]
+    )
+
+
+_PAIR: Final = 2
 
 
 def _providers_of(
@@ -271,7 +314,7 @@ def _config_of(
         response_format=None if wanted is None else ResponseFormat(wanted),
         prompt_mode=options.prompt_mode,
         working_dir=working_dir,
-        user_data=options.user_data,
+        user_data=handles_in(options.user_data),
         group_id=options.group_id,
         scope=options.scope,
         gathers_context=bool(options.context_providers),

@@ -71,7 +71,7 @@ class SessionTimers:
     def __init__(self) -> None:
         """Begin with none."""
         self._deadlines: dict[EffectId, float] = {}
-        self._streams: dict[EffectId, object] = {}
+        self._streams: dict[EffectId, object] | None = None  # made for the first one: idle sessions have none
 
     def set(self, effect_id: EffectId, at_ms: int) -> None:
         """Set a timer on the clock of signals; one whose time has passed fires at once."""
@@ -85,12 +85,15 @@ class SessionTimers:
             effect_id: Of the timer, set or not.
             stream: What a provider gave; one without `pinged_at` gives no signs.
         """
+        if self._streams is None:
+            self._streams = {}
         self._streams[effect_id] = stream
 
     def cancel(self, effect_id: EffectId) -> None:
         """Forget a timer; fine if it has fired."""
         self._deadlines.pop(effect_id, None)
-        self._streams.pop(effect_id, None)
+        if self._streams is not None:
+            self._streams.pop(effect_id, None)
 
     async def serve(
         self,
@@ -178,7 +181,7 @@ class SessionTimers:
             at_ms=now_ms(),
             effect_id=effect_id,
             jitter=jitter(),
-            pinged_at_ms=_pinged_at_ms(self._streams.get(effect_id)),
+            pinged_at_ms=_pinged_at_ms((self._streams or {}).get(effect_id)),
         )
 
 

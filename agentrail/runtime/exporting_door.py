@@ -9,7 +9,14 @@ from agentrail.errors import OptionError
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of_text, refuse
 from agentrail.runtime.assembly import Dependencies
-from agentrail.runtime.exporting import ExportFormat, export_stored, import_stored, render_markdown
+from agentrail.runtime.exporting import (
+    ExportFormat,
+    export_spans,
+    export_stored,
+    import_stored,
+    leaving_export,
+    render_markdown,
+)
 from agentrail.runtime.keeping import Keeping
 from agentrail.runtime.past import Journal
 from agentrail.runtime.plugin_watch import PluginWatch
@@ -35,8 +42,10 @@ class ExportingDoor(ABC):
 
         Args:
             session_id: Its id.
-            format: `jsonl` has all, with the sessions that work for it, and can be imported; `markdown` is the conversation, for people.
-            content: Whether what was said goes along; else kinds of records, numbers, times and sizes, of `jsonl` alone.
+            format: `jsonl` has all, with the sessions that work for it, and can be imported; `markdown` is the conversation, for people;
+                `otlp` is spans for OpenTelemetry, a line of JSON for each session, as its file exporter writes them: of cycles,
+                requests, calls and children. The same journal gives the same spans.
+            content: Whether what was said goes along; else kinds, numbers, times and sizes.
             scope: The one that it was started in.
 
         Returns:
@@ -53,11 +62,8 @@ class ExportingDoor(ABC):
         refuse(
             fault_of_text("session_id", session_id),
             fault_of_scope("scope", scope),
-            fault_of_choice("format", format, ("jsonl", "markdown")),
+            fault_of_choice("format", format, ("jsonl", "markdown", "otlp")),
             fault_of_flag("content", content),
-            "a conversation without its content is nothing: format='jsonl' has the sizes"
-            if format == "markdown" and content is False
-            else None,
         )
         await trio.lowlevel.checkpoint()
         keeping = self._store_of("export_session")
@@ -68,9 +74,14 @@ class ExportingDoor(ABC):
         def work() -> bytes:
             stored = stored_of(store, scope, SessionId(session_id))
             if format == "jsonl":
-                return b"".join(export_stored(store, stored, content=content))
+                return leaving_export(b"".join(export_stored(store, stored, content=content)), is_exact=True)
+            if format == "otlp":
+                return leaving_export(
+                    b"".join(export_spans(store, stored, watch, content=content)), is_exact=False
+                )
             state = Journal(store, stored, finder, watch).state_behind(stored.tail.seq)
-            return render_markdown(state.data.history.messages[:]).encode()
+            text = render_markdown(state.data.history.messages[:], content=content)
+            return leaving_export(text.encode(), is_exact=False)
 
         return await keeping.fold(work)
 

@@ -141,7 +141,7 @@ class Session(PromptingHandle, ChangingHandle, LookingBackHandle):
         query = StatusQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
         status = cast("Status", await self._ask(query))
         status = self._cell.with_children(status)
-        return evolve(status, unconfined_commands=self._cell.ports.is_unconfined())
+        return evolve(status, unconfined_commands=self._cell.ports.workspace.is_unconfined())
 
     async def messages(self) -> tuple[Message, ...]:
         """Give the conversation so far.
@@ -184,9 +184,7 @@ class Session(PromptingHandle, ChangingHandle, LookingBackHandle):
             raise OptionError(faults)
         # A caller that reads until the end of a cycle gets it, also where it is another end than the one that was thought of.
         terms = with_kinds(decide_terms(kinds=kinds, deltas=deltas, buffer=buffer), ENDS)
-        cell = self._cell
-        earlier = None if cell.journal is None else cell.events_between
-        return cell.bus.subscribe(terms, after=after, take_snapshot=cell.take_snapshot, earlier=earlier)
+        return self._cell.subscribe(terms, after=after)
 
     async def steer(
         self,

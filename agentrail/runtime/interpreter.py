@@ -72,13 +72,15 @@ from agentrail.runtime.crashes import (
     info_of,
 )
 from agentrail.runtime.event_bus import EventBus
-from agentrail.runtime.held_stream import Gate, HeldStream
+from agentrail.runtime.file_notes import KeptJournal
+from agentrail.runtime.held_stream import HeldStream
 from agentrail.runtime.host_gates import Ticket, Turnstile, ask_host, tell_host
 from agentrail.runtime.models import decide_provider_opts
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.plugin_requests import run_plugin_request
 from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports, finished_child
 from agentrail.runtime.processes import Processes
+from agentrail.runtime.responses import check_chunk, readable
 from agentrail.runtime.task_group import TaskGroup
 from agentrail.runtime.tool_calls import BegunCall, ToolCallRunner
 from agentrail.runtime.tool_runner import clean_text
@@ -259,16 +261,16 @@ class Interpreter:
         ports: Ports,
         bus: EventBus,
         pending_calls: PendingCalls,
-        gate: Gate | None = None,
+        journal: KeptJournal | None = None,
     ) -> None:
-        """Take what effects need; inside of a Trio run. Streams are read while the gate is open; None for always."""
-        self._gate = gate
+        """Take what effects need; inside of a Trio run. Streams are read while the store takes records; None for always."""
+        self._gate = None if journal is None else journal.writer
         self._task_group = task_group
         self._ports = ports
         self._bus = bus
         self._pending_calls = pending_calls
         self._open: dict[EffectId, _Open] = {}
-        self._calls = ToolCallRunner(ports, pending_calls, task_group)
+        self._calls = ToolCallRunner(ports, pending_calls, task_group, journal)
         self._turnstile = Turnstile()
         self._context = _gatherer_of(ports, task_group)
         self.timers: SessionTimers = SessionTimers()
@@ -336,6 +338,7 @@ class Interpreter:
             case SetProviderOpts(model=model, provider_opts=opts):
                 # Found when it is asked: an option that its provider does not take is the fault of that request.
                 self._ports.provider_opts[model] = opts
+                self._ports.withheld.learn_options(opts)
                 self._ports.providers.pop(model, None)
             case Teardown():
                 self._begin_teardown(effect)
@@ -394,11 +397,12 @@ class Interpreter:
             with crash_edge(decide, ProviderError, scrub=self._task_group.scrub), scope:
                 _, provider = self._model_of(request.model)
                 async with provider.open_stream(request) as given:
+                    self._ports.withheld.learn_from(provider)  # its key may have been asked for just now
                     chunks = given if self._gate is None else HeldStream(given, self._gate)
                     self.timers.watch(timer, SignsOfLife(chunks, buffer))
                     completed = await self._deliver_chunks(buffer, chunks, is_quiet=is_quiet)
                 if completed is not None:
-                    return _completed(attempt, completed)
+                    return readable(_completed(attempt, completed), request.model)
                 message = f"the provider of {request.model} ended a stream without its terminal chunk"
                 return _failed(buffer, ErrorInfo(code="protocol_error", message=message, retryable=True))
         except ProviderError as error:
@@ -527,7 +531,7 @@ class Interpreter:
         result: RequestResult | None = None
         with opened.scope:
             result = await run_plugin_request(
-                effect_id, wanted, self._ports.open_sandbox, self._model_of, self._task_group.scrub
+                effect_id, wanted, self._ports.workspace.open, self._model_of, self._task_group.scrub
             )
         self._closed(effect_id, opened)
         if result is not None:  # a request that was cancelled needs no answer
@@ -554,6 +558,7 @@ class Interpreter:
         if name not in providers:
             opts = decide_provider_opts(name, self._ports.provider_opts)
             providers[name] = self._ports.find_provider(name, opts)
+            self._ports.withheld.learn_from(providers[name])
         return name, providers[name]
 
     # --- stopping
@@ -676,6 +681,7 @@ def _failed(buffer: ChunkBuffer, error: ErrorInfo) -> StreamFailed:
 
 def _taken_in(buffer: ChunkBuffer, chunk: Chunk) -> bool:
     """Put a chunk into the buffer, as far as it means something yet; say whether the session must hear."""
+    check_chunk(chunk)
     if type(chunk) in HEARD_CHUNKS:
         return buffer.add(chunk)
     return buffer.note(chunk) if isinstance(chunk, UsageUpdate) else buffer.touch()

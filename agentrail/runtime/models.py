@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -159,6 +159,7 @@ def facts_of(model: str, provider: Provider) -> ModelFacts:
     return msgspec.structs.replace(facts, context_window=window, window_is_assumed=False)
 
 
+@lru_cache(64)  # a number that all sessions share, and not one for each of ten thousand
 def _milliseconds(seconds: float) -> int:
     """Count a patience in milliseconds: of any above 0 at least one, and of a very long one no more than a state can hold."""
     return max(1, round(min(seconds, _LONGEST_SECONDS) * 1000))

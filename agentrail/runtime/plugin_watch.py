@@ -5,9 +5,9 @@ It is told of the slow ones by a signal; what they raise is written to the log o
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Final
 
+from agentrail.actors.mailbox import Mailbox
 from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.signals import PluginLagged, SignalId
@@ -20,6 +20,7 @@ from agentrail.outside import Outside, current
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 from agentrail.runtime.scrubbing import without_secrets
+from agentrail.runtime.withheld import Withheld
 
 _SLOW_SECONDS: Final = 0.05
 _QUIET_SECONDS: Final = 60.0
@@ -42,17 +43,23 @@ class PluginWatch:
     __slots__ = (
         "_coming",
         "_is_rehearsing",
+        "_mailbox",
         "_others",
         "_rehearsed",
-        "_report",
         "_reported_at",
         "_session_id",
         "_stopwatch",
         "_user_data",
+        "_withheld",
     )
 
     def __init__(
-        self, session_id: SessionId, user_data: Mapping[str, object], outside: Outside | None = None
+        self,
+        session_id: SessionId,
+        user_data: Mapping[str, object],
+        outside: Outside | None = None,
+        *,
+        withheld: Withheld | None = None,
     ) -> None:
         """Begin without a session to report to.
 
@@ -60,25 +67,27 @@ class PluginWatch:
             session_id: Whose plugins they are.
             user_data: Of the session; the secrets in it stay out of the log.
             outside: Where the stopwatch comes from; None for what is in place here.
+            withheld: The secrets that the session knows; None for none.
         """
         # The bound method, and not the room's function: this is called twice for each hook that a plugin hears.
         self._stopwatch = (outside or current()).stopwatch
         self._session_id = session_id
         self._user_data = user_data
+        self._withheld: Withheld = Withheld() if withheld is None else withheld
         self._is_rehearsing = False
         self._coming: dict[SignalId, Plugin] | None = (
             None  # made for the first one: most sessions change none
         )
         self._rehearsed = _NONE
         self._others: Callable[[PluginRecord], Any] | None = None
-        self._report: Callable[[PluginLagged], None] | None = None
+        self._mailbox: Mailbox[Any] | None = None
         self._reported_at: dict[str, float] | None = (
             None  # made when it is needed: most sessions have no slow plugin
         )
 
-    def report_to(self, report: Callable[[PluginLagged], None]) -> None:
-        """Say who hears of slow plugins: the session's own mailbox."""
-        self._report = report
+    def report_to(self, mailbox: Mailbox[Any]) -> None:
+        """Say who hears of slow plugins: the session's own mailbox, and not its method, which would be one more object for each."""
+        self._mailbox = mailbox
 
     def keep(self, change: SignalId, plugin: Plugin) -> None:
         """Keep a plugin that is to come, for the step that takes the signal which brings it."""
@@ -116,10 +125,11 @@ class PluginWatch:
             self._is_rehearsing = False
 
     def __call__(self, member: Member, event: HookEvent, state: Any, ctx: Context) -> object:
-        """Call a handler; what it raises travels on."""
+        """Call a handler; what it raises travels on. What it answers is stepped, so no secret stands in that."""
         began = self._stopwatch()
         try:
-            return member.plugin.handle(event, state, ctx)
+            answer = member.plugin.handle(event, state, ctx)
+            return answer if self._withheld.known is None else self._withheld.in_value(answer)
         except BaseException as error:
             self._tell_crash(f"plugin {member.name!r} crashed on {type(event).__name__}", error)
             raise
@@ -139,7 +149,10 @@ class PluginWatch:
     def _tell_crash(self, what: str, error: BaseException) -> None:
         if what_leaves(error) is not None:
             return
-        scrub = partial(without_secrets, user_data=self._user_data)
+
+        def scrub(text: str) -> str:
+            return without_secrets(self._withheld.replaced(text), self._user_data)
+
         words = describe_bug(error)
         harmless = scrub(words)
         said = harmless[:MAX_CRASH_MESSAGE]
@@ -159,12 +172,25 @@ class PluginWatch:
         return self._is_rehearsing or not known
 
     def _tell(self, plugin: str, hook: str, took: float, now: float) -> None:
-        if self._report is None:
+        if self._mailbox is None:
             return
         if self._reported_at is None:
             self._reported_at = {}
         if now - self._reported_at.get(plugin, -_QUIET_SECONDS) >= _QUIET_SECONDS:
             self._reported_at[plugin] = now
-            self._report(
+            self._mailbox.put_notice(
                 PluginLagged(at_ms=now_ms(), plugin=plugin, hook=hook, milliseconds=round(took * 1000))
             )
+
+
+class QuietWatch(PluginWatch):
+    """Calls plugins once more, for a fold of what was lived: nothing is told, because it was when they lived.
+
+    What they raise comes to the same words as then, without secrets. It has no session to report to, so a thread may have it.
+    """
+
+    __slots__ = ()
+
+    def _is_first(self, what: str, said: str) -> bool:
+        del what, said
+        return False

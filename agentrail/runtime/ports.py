@@ -14,9 +14,7 @@ from agentrail.abc import (
     HostHooks,
     Provider,
     ResolveProvider,
-    Sandbox,
     Tool,
-    ToolListing,
     ToolOutcome,
 )
 from agentrail.core.policy.budget import NOTHING_SPENT, Budget, Spent
@@ -24,14 +22,16 @@ from agentrail.core.protocol.effects import ResumeChild, SpawnChild, StartAgent
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Signal, ToolFinished
 from agentrail.core.session.agent_state import GENERAL_PURPOSE, AgentSpec
-from agentrail.core.values.toolbox import ToolSpec
 from agentrail.events import AbortReceipt, ChildReceipt
 from agentrail.frozen import EMPTY
 from agentrail.messages import JsonObject, SessionId
 from agentrail.outside import Outside, current
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.scopes import NO_SCOPE, key_of
+from agentrail.runtime.tool_specs import SpecOf
 from agentrail.runtime.tool_threads import ToolThreads
+from agentrail.runtime.withheld import Withheld
+from agentrail.runtime.workspace import Workspace
 
 NOTHING_STOPPED: Final = AbortReceipt()
 """What was stopped where nothing was at work."""
@@ -72,8 +72,7 @@ class Ports:
         run_child: Lets a session of its own work for a call, or for a tool that runs.
         run_agent: Lets an agent work in the background, until its session has ended.
         resume_child: Lets a session that came back from its journal go on for a call.
-        open_sandbox: Gives the place where files are read and commands run.
-        is_unconfined: Says whether it is known that commands run there with the user's rights.
+        workspace: Gives the place where files are read and commands run.
         working_dir: The root of the file tools.
         user_data: The application's own data, frozen: what every tool, plugin and child is shown.
         deps: What the application gave its tools to work with.
@@ -87,6 +86,7 @@ class Ports:
         outside: The machine, or what stood for it where the supervisor was opened.
         agents: Those that may work for it, by name; the general one is not among them.
         host: What is asked about its calls, and told of them; `SessionConfig.host_hooks` says the same to the core.
+        withheld: The secrets that it knows; its children know the same.
         key: What names it among the sessions of all scopes.
     """
 
@@ -94,12 +94,11 @@ class Ports:
     providers: dict[str, Provider]
     tools: dict[tuple[str, int], Tool]
     find_provider: ResolveProvider
-    spec_of: Callable[[Tool, ToolListing], ToolSpec]
+    spec_of: SpecOf
     run_child: "RunChild"
     run_agent: "RunAgent"
     resume_child: "ResumeChildWork"
-    open_sandbox: Callable[[], Sandbox]
-    is_unconfined: Callable[[], bool]
+    workspace: Workspace
     working_dir: str
     user_data: JsonObject = EMPTY
     deps: object = field(default=None, repr=False, eq=False)
@@ -113,6 +112,7 @@ class Ports:
     outside: Outside = field(factory=current)
     agents: Mapping[str, ReadyAgent] = NO_READY_AGENTS
     host: HostHooks = NO_HOST
+    withheld: Withheld = field(factory=Withheld, repr=False, eq=False)
 
     key: str = field(init=False)
 

@@ -379,12 +379,12 @@ class PromptingHandle(AskingHandle):
         if reader is None:
             yield
             return
-        readers = self._cell.readers
-        readers[ref] = reader
+        cell = self._cell
+        cell.readers = {**cell.readers, ref: reader}
         try:
             yield
         finally:
-            del readers[ref]
+            cell.readers = {known: one for known, one in cell.readers.items() if known != ref}
 
 
 _RUN_BUFFER: Final = 4096

@@ -1,10 +1,10 @@
 """Secrets of the application, taken out of texts: of errors that models and callers read, and of the log."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 from agentrail.abc import Secret
+from agentrail.abc.held_secrets import secrets_in
 from agentrail.runtime.ports import Ports
 
 Scrub: TypeAlias = Callable[[str], str]
@@ -15,12 +15,20 @@ MIN_HEADER_CHARACTERS: Final = 8
 
 def scrub_of(ports: Ports) -> Scrub:
     """Give the function that takes a session's secrets out of a text: those of its user data, and its keys."""
-    return partial(_without_secrets_of, ports)
+    return _Scrubber(ports)
 
 
-def _without_secrets_of(ports: Ports, text: str) -> str:
-    keys = [*_keys_in(ports.provider_opts.values())]
-    return without_secrets(text, {"user_data": ports.user_data, "keys": keys})
+class _Scrubber:
+    # Not a `partial`, which is four times as large: each of ten thousand idle sessions has one.
+    __slots__ = ("_ports",)
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    def __call__(self, text: str) -> str:
+        ports = self._ports
+        keys = [*_keys_in(ports.provider_opts.values())]
+        return without_secrets(ports.withheld.replaced(text), {"user_data": ports.user_data, "keys": keys})
 
 
 def _keys_in(known: Iterable[Mapping[str, Any]]) -> Iterator[Secret]:
@@ -36,21 +44,7 @@ def _keys_in(known: Iterable[Mapping[str, Any]]) -> Iterator[Secret]:
 
 def without_secrets(text: str, user_data: Mapping[str, object]) -> str:
     """Show the secrets that a session was given as they show themselves, however they came into a text."""
-    values = {secret.reveal() for secret in _secrets_in(user_data)} - {""}
+    values = {secret.reveal() for secret in secrets_in(user_data)} - {""}
     for value in sorted(values, key=len, reverse=True):  # one may be the beginning of another
         text = text.replace(value, repr(Secret(value)))
     return text
-
-
-def _secrets_in(value: object) -> Iterator[Secret]:
-    match value:
-        case Secret():
-            yield value
-        case Mapping():
-            for item in value.values():
-                yield from _secrets_in(item)
-        case list() | tuple():
-            for item in value:
-                yield from _secrets_in(item)
-        case _:
-            pass

@@ -14,6 +14,7 @@ from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCall
 from agentrail.core.protocol.signals import (
     Asked,
     ChangePlugins,
+    ChangeTools,
     Final,
     Recovered,
     ResponseCompleted,
@@ -37,7 +38,8 @@ from agentrail.messages import CallId, SessionId
 from agentrail.otp.edges import call_guarded, travels
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import describe_bug
-from agentrail.runtime.answers import Readers, judged
+from agentrail.runtime.answers import NO_READERS, Readers, judged
+from agentrail.runtime.clean_signals import SignalCleaner
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 from agentrail.runtime.event_bus import EventBus
@@ -51,7 +53,7 @@ from agentrail.runtime.resting import RESTED, Rested, RestRequest, decide_rest, 
 from agentrail.runtime.rewinding import RewindRequest, is_quiet
 from agentrail.runtime.scrubbing import Scrub, scrub_of
 from agentrail.runtime.session_journal import SessionJournal, Stepped
-from agentrail.runtime.subscription import TakenSnapshot
+from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
 from agentrail.runtime.task_group import Control, TaskCrashed, TaskGroup
 
 MAILBOX_CAPACITY = 1000
@@ -87,6 +89,7 @@ class SessionCell:
     """
 
     __slots__ = (
+        "_cleaner",
         "_coming",
         "_going_back",
         "_gone",
@@ -123,6 +126,7 @@ class SessionCell:
         self.state: SessionState = state
         self.ports: Ports = ports
         self.scrub: Scrub = scrub_of(ports)
+        self._cleaner: SignalCleaner | None = None  # made for the first signal of one that knows secrets
         self.mailbox: Mailbox[MailboxItem] = Mailbox(capacity=MAILBOX_CAPACITY)
         config = state.data.config
         self.bus: EventBus = EventBus(
@@ -132,7 +136,8 @@ class SessionCell:
         )
         self.pending_calls: PendingCalls = PendingCalls(ports.session_id, ports.outside, key=ports.key)
         self.undone: list[Effect] = []
-        self._tool_changes = 0
+        # Of one that comes back: what there was keeps its number.
+        self._tool_changes = state.data.tools.generation
         self._coming: tuple[SignalId, ...] = ()
         self.crash: str | None = None
         self.ending: str | None = None
@@ -140,7 +145,7 @@ class SessionCell:
         self.late_ephemeral: int = 0
         self.resting: RestRequest | None = None
         self.rested: Rested | None = None
-        self.readers: Readers = {}
+        self.readers: Readers = NO_READERS
         self.find: Callable[[str, str], SessionCell | None] = _no_session
         self.interpreter: Interpreter | None = None
         self.journal: SessionJournal | None = None
@@ -229,6 +234,8 @@ class SessionCell:
         for known in (providers, opts):
             known.pop(choice.name, None)
         providers[choice.name], opts[choice.name] = choice.provider, choice.opts
+        self.ports.withheld.learn_options(choice.opts)
+        self.ports.withheld.learn_from(choice.provider)
 
     def forget_models(self, newest: str) -> None:
         """Let go of provider objects that came before this one and that are not asked any more; strings can be found again."""
@@ -252,23 +259,33 @@ class SessionCell:
             BaseException: Whatever crashed the shell or one of its tasks. The state is that of the last complete step.
         """
         self._finish_last_step()
-        gate = None if self.journal is None else self.journal.writer
         interpreter = self.interpreter = Interpreter(
-            task_group, self.ports, self.bus, self.pending_calls, gate
+            task_group, self.ports, self.bus, self.pending_calls, self.journal
         )
         if self.journal is not None:
             self.journal.outbox.keep_what_is_told()  # the rest would begin work of an actor that crashed
             self._let_leave(self.journal, interpreter)
-        first, before = self._first_signal(), self.state
-        self._advance(first, interpreter)
-
-        parked = decide_parked(first, before)
+        parked = self._begin(interpreter)
         if parked is None and not (self.state.ended or self.rested is not None):
             await interpreter.timers.serve(self.mailbox, self._handle, is_idle=self._is_idle)
         if self.journal is not None:
             await self.drain()
         # Before the task group is dismissed and not after: a tool that will not stop may not keep callers waiting.
         self.close(parked or self._reason())
+
+    def _begin(self, interpreter: Interpreter) -> str | None:
+        """Take the first step, and say why it is to be the last one; None where it is not.
+
+        A call of its own: what the session was before is let go of with it, and would else stay as long as the actor.
+        """
+        gone = self._without_gone_tools()
+        if gone is not None:
+            self._advance(gone, interpreter)
+        first = self._first_signal()
+        parked = decide_parked(first, self.state)
+        for clean in self._cleaned(first):
+            self._advance(clean, interpreter)
+        return parked
 
     def _reason(self) -> str:
         if self.journal is not None and self.journal.refusal is not None:
@@ -288,8 +305,8 @@ class SessionCell:
         journal.outbox.keep_what_is_told()
         with trio.move_on_after(journal.writer.patience_seconds):
             while True:
-                while (held := journal.next_durable()) is not None:
-                    self._tell(held.effect)
+                for effect, _ in journal.leaving():
+                    self._tell(effect)
                 if journal.outbox.is_empty or not journal.writer.is_available:
                     return
                 await journal.wait_changed()
@@ -328,13 +345,13 @@ class SessionCell:
     def say_last_words(self, last: Signal) -> None:
         """Let the session end itself without an actor: only what it publishes and answers is carried out; see `drain`."""
         self._finish_last_step()
-        if self.journal is not None:
-            self._step_kept(last, self.journal)
+        for clean in self._cleaned(last):
+            if self.journal is not None:
+                self._step_kept(clean, self.journal)
+            else:
+                self.state, effects = _step_stored(self.state, clean)
+                self.undone[:0] = reversed(effects)
             self._finish_last_step()
-            return
-        self.state, effects = _step_stored(self.state, last)
-        self.undone[:0] = reversed(effects)
-        self._finish_last_step()
 
     def _handle(self, item: MailboxItem | Control) -> bool:
         assert self.interpreter is not None  # noqa: S101 - the loop that calls this is one of its
@@ -343,8 +360,25 @@ class SessionCell:
         signal = item.take() if isinstance(item, ChunkBuffer) else item
         if self.readers and isinstance(signal, ResponseCompleted):
             signal = judged(signal, self.state, self.readers)
-        self._advance(signal, self.interpreter)
+        if self.ports.withheld.known is None:
+            self._advance(signal, self.interpreter)
+        else:
+            for clean in self._cleaned(signal):
+                self._advance(clean, self.interpreter)
         return not (self.state.ended or self.rested is not None)
+
+    def _cleaned(self, signal: Signal) -> tuple[Signal, ...]:
+        """Give what is to be stepped in place of a signal, without the secrets that are known; see `SignalCleaner`."""
+        known = self.ports.withheld.known
+        if known is None:
+            return (signal,)
+        if self._cleaner is None:
+            self._cleaner = SignalCleaner()
+
+        def put_aside(error: BaseException) -> tuple[Signal, ...]:
+            return (self._quarantine(signal, error),)
+
+        return call_guarded(put_aside, self._cleaner.cleaned, signal, self.state, known)
 
     def _obey(self, item: Control, interpreter: Interpreter) -> bool:
         if isinstance(item, TaskCrashed):
@@ -412,6 +446,20 @@ class SessionCell:
 
     def _is_idle(self) -> bool:
         return self.state.phase is Phase.IDLE
+
+    def _without_gone_tools(self) -> ChangeTools | None:
+        """Make the signal that takes away the tools which are not there any more, before anything is asked of a model."""
+        journal = self.journal
+        if journal is None or not journal.gone_tools:
+            return None
+        names, journal.gone_tools = journal.gone_tools, ()
+        # No caller waits for its answer, which is let go of.
+        return ChangeTools(
+            at_ms=now_ms(),
+            signal_id=self.pending_calls.mint(),
+            detach=names,
+            generation=self.state.data.tools.generation,
+        )
 
     def _first_signal(self) -> Signal:
         crash, self.crash = self.crash, None
@@ -481,13 +529,13 @@ class SessionCell:
 
         stepped = call_guarded(put_aside, _step_noted, journal, self.state, signal)
         self.state = stepped.after
-        leaving = journal.hand_over(stepped)
+        leaving = journal.hand_over(stepped, signal)
         self.undone[:0] = reversed(leaving.at_once)
         return stepped.effects, leaving.taken_out
 
     def _let_leave(self, journal: SessionJournal, interpreter: Interpreter) -> None:
-        while (held := journal.next_durable()) is not None:
-            interpreter.carry_out(held.effect, held.after)
+        for effect, after in journal.leaving():
+            interpreter.carry_out(effect, after)
         self._tell_gone_back(journal)
         journal.look_for_snapshot(self.state)
 
@@ -520,13 +568,22 @@ class SessionCell:
         """What may be shown of what it knows: all of it, but for what a crash of the process could take back."""
         return self.state if self.journal is None else self.journal.outbox.visible(self.state)
 
+    def subscribe(self, terms: Terms, *, after: int | None) -> Subscription:
+        """Make a subscription, which is registered when its block is entered; as of `EventBus.subscribe`."""
+        earlier = None if self.journal is None else self.events_between
+        return self.bus.subscribe(terms, after=after, take_snapshot=self.take_snapshot, earlier=earlier)
+
     async def events_between(self, after: int, before: int) -> Sequence[Event]:
         """Give what it published between two numbers, out of its journal; none where that does not say.
 
         Cancellation: At once.
         """
         old_events = None if self.journal is None else self.journal.old_events
-        return () if old_events is None else await old_events.read(self.state, after, before)
+        return (
+            ()
+            if old_events is None
+            else await old_events.read(self.state, after, before, withheld=self.ports.withheld)
+        )
 
     def take_snapshot(self) -> TakenSnapshot:
         """Hold how the session stands, for a subscriber that begins here; what the state counts is published first."""
@@ -564,7 +621,7 @@ class SessionCell:
         statuses = {child_id: cell.status_at(at_ms) for child_id, cell in self._children(state)}
         status = _with_children(status_of(state.phase, state.data, at_ms), statuses)
         status = _with_late(status, self.late_ephemeral)
-        return evolve(status, unconfined_commands=self.ports.is_unconfined())
+        return evolve(status, unconfined_commands=self.ports.workspace.is_unconfined())
 
     def _children(self, state: SessionState) -> Iterator[tuple[SessionId, "SessionCell"]]:
         data = state.data

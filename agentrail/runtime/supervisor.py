@@ -41,6 +41,7 @@ from agentrail.otp.leaving import describe_bug, describe_crash
 from agentrail.otp.supervision_types import Report, Started
 from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.assembly import Dependencies, assemble, decide_refusal
+from agentrail.runtime.beginnings import Beginnings
 from agentrail.runtime.branch import Branch
 from agentrail.runtime.branching_door import BranchingDoor
 from agentrail.runtime.clock import now_ms
@@ -142,7 +143,7 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
         self._keeping = keeping
         self._revive = revive
         self._entries: dict[str, SessionEntry] = {}
-        self._coming_back: dict[str, trio.Event] = {}
+        self._beginnings = Beginnings()
         self._fan_in = FanIn()
         self._gone = EndedSessions(nursery)
         self._board = ReportBoard()
@@ -158,13 +159,7 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
             Exception: As of `start_session`, and `UnknownTool`. Nothing was started.
         """
         session_id = SessionId(chosen.session_id or f"s-{self._dependencies.outside.ids(6)}")
-        if self._down is not None:
-            raise SessionDown(session_id, self._down)
-        live = self._live(key_of(chosen.scope, session_id))
-        if live is not None:
-            within = f" of scope {chosen.scope!r}" if chosen.scope else ""
-            message = f"session {session_id!r}{within} is alive already: use its handle, or another id"
-            raise AlreadyStarted(message, handle=Session(live.cell))
+        self._check_free(chosen.scope, session_id)
         cell, workspace = assemble(session_id, chosen, self._dependencies)
         names = cell.state.data.tools.names
         if calling is not None and calling not in names:
@@ -174,10 +169,13 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
         refused = decide_refusal(cell.state, now_ms())
         if refused is not None:
             raise SessionRefused(session_id, refused)
-        if self._keeping is not None:
-            cell.options = chosen
+        if self._keeping is None:
+            return self._begin(cell, workspace, chosen.restart)
+        cell.options = chosen
+        async with self._beginnings.reserve(cell.ports.key):
+            self._check_free(chosen.scope, session_id)
             await self._begin_journal(cell, self._keeping)
-        return self._begin(cell, workspace, chosen.restart)
+            return self._begin(cell, workspace, chosen.restart)
 
     def session(self, session_id: str, *, scope: str = NO_SCOPE) -> Session:
         """Find a live session by its id.
@@ -223,7 +221,9 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
         Args:
             after: A number for each session that was followed before, such as `SubscriberTooSlow.positions`; each goes on
                 after its own, sessions that are not named come from their start, and those that have ended are not
-                replayed. None for live events only. A session that has a scope is named `scope/id`.
+                replayed. None for live events only. A session that has a scope is named `scope/id`. What is not kept any more is
+                made again from the journals, with a store, before the block is entered: one session after the other, at most 100,000
+                events in all. Where that cannot be, `EventsLost` is the first event of that session.
             kinds: As of `Session.subscribe`.
             deltas: As of `Session.subscribe`.
             buffer: As of `Session.subscribe`; there is one for all sessions together.
@@ -380,6 +380,7 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
     def statistics(self) -> SupervisorStatistics:
         """Count; cheap, at any time, also after the supervisor was closed."""
         threads = self._dependencies.threads.statistics()
+        retention = None if self._keeping is None else self._keeping.retention
         return SupervisorStatistics(
             live=sum(not entry.cell.state.ended for entry in self._entries.values()),
             started=self._started,
@@ -388,6 +389,8 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
             restarts=self._restarts,
             tool_threads=threads.running,
             left_behind=threads.left_behind,
+            deleted=0 if retention is None else retention.deleted,
+            deleted_bytes=0 if retention is None else retention.deleted_bytes,
         )
 
     async def start_behind(self, session_id: str, spec: Spec, *, scope: str = NO_SCOPE) -> Started:
@@ -430,19 +433,8 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
     async def _bring_back(self, wanted: WantedSession, give: Callable[[StoredOpening], Any]) -> Session:
         keeping = self._store_of("resume_session")
         await trio.lowlevel.checkpoint()
-        key = key_of(wanted.scope, wanted.session_id)
-        for _ in range(2):  # before it is read, and before it begins: another task may have been faster
-            if self._down is not None:
-                raise SessionDown(wanted.session_id, self._down)
-            live = self._live(key)
-            if live is not None:
-                message = f"session {wanted.session_id!r} is alive already: use its handle"
-                raise AlreadyStarted(message, handle=Session(live.cell))
-            if key not in self._coming_back:
-                break
-            await self._coming_back[key].wait()
-        is_over = self._coming_back[key] = trio.Event()
-        try:
+        async with self._beginnings.reserve(key_of(wanted.scope, wanted.session_id)):
+            self._check_free(wanted.scope, wanted.session_id)
             ready = await Resumption(keeping, self._dependencies, wanted).run(give)
             if self._down is not None:
                 keeping.leave(ready[-1].cell)
@@ -451,9 +443,15 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
                 self._begin(one.cell, one.workspace, "temporary")
             ready[-1].cell.options = ready[-1].options
             return self._begin(ready[-1].cell, ready[-1].workspace, ready[-1].options.restart)
-        finally:
-            del self._coming_back[key]
-            is_over.set()
+
+    def _check_free(self, scope: str, session_id: SessionId) -> None:
+        if self._down is not None:
+            raise SessionDown(session_id, self._down)
+        live = self._live(key_of(scope, session_id))
+        if live is not None:
+            within = f" of scope {scope!r}" if scope else ""
+            message = f"session {session_id!r}{within} is alive already: use its handle, or another id"
+            raise AlreadyStarted(message, handle=Session(live.cell))
 
     def _find_cell(self, scope: str, session_id: str) -> SessionCell | None:
         entry = self._live(key_of(scope, session_id))

@@ -5,8 +5,6 @@ What an outcome says is decided by plain functions; `run_tool` awaits and asks t
 
 import json
 import re
-from collections.abc import Mapping
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -36,6 +34,7 @@ from agentrail.otp.edges import leaves
 from agentrail.otp.leaving import describe_crash, words_of
 from agentrail.runtime.crashes import TRAVELS_FROM_A_TOOL, log_crash, what_travels
 from agentrail.runtime.scrubbing import without_secrets
+from agentrail.runtime.withheld import Withheld
 
 MAX_CRASH_CHARACTERS: Final = 1000
 _OUTCOME_UNKNOWN: Final = "[Outcome unknown: an attempt failed, and whether it took effect cannot be found out. Check before repeating.]"
@@ -52,11 +51,17 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         tool: The object that the call started with; a later change of the session's tools does not touch it.
         context: What the tool is given.
         timeout_seconds: How long it may take.
+        withheld: What may not be in what it says.
     """
 
     tool: Tool
     context: ToolContext
     timeout_seconds: float
+    withheld: Withheld = msgspec.field(default_factory=Withheld)
+
+    def without_secrets(self, text: str) -> str:
+        """Give what is said of a crash without the secrets of its session, the short ones too."""
+        return without_secrets(self.withheld.replaced(text), self.context.user_data)
 
 
 class AttemptEnd(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +109,7 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
                 returned: object = await attempt.tool.execute(arguments, attempt.context)
             else:
                 returned = await _execute_again(effect, attempt, arguments)
-            ended = decide_outcome(attempt.tool, returned)
+            ended = decide_outcome(attempt, returned)
             late = scope.cancel_called
             if not late:
                 return ended
@@ -118,8 +123,8 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
         declined = decide_declined(error)
         if declined is not None:
             return declined  # noqa: ASYNC104 - what travels was asked
-        log_tool_crash(effect.name, attempt.context, error)
-        return decide_crash(effect.name, error, attempt.context.user_data)  # noqa: ASYNC104 - what travels was asked
+        log_tool_crash(effect.name, attempt, error)
+        return decide_crash(effect.name, error, attempt)  # noqa: ASYNC104 - what travels was asked
 
 
 async def _execute_again(effect: RunTool, attempt: Attempt, arguments: JsonObject) -> object:
@@ -161,12 +166,13 @@ def decide_arguments(effect: RunTool) -> JsonObject | None:
     return copied
 
 
-def decide_outcome(tool: Tool, returned: object) -> AttemptEnd:
+def decide_outcome(attempt: Attempt, returned: object) -> AttemptEnd:
     """Take what a tool returned, if it may return that.
 
     Raises:
         ToolContractError: The tool author's move: its details are no JSON, or too large.
     """
+    tool = attempt.tool
     if not isinstance(returned, _OUTCOMES):
         kind = type(returned).__name__
         text = f'Tool "{tool.name}" is broken: execute returned {kind}, expected Ok, Error or Effect.'
@@ -174,7 +180,9 @@ def decide_outcome(tool: Tool, returned: object) -> AttemptEnd:
     max_bytes = getattr(tool, "max_result_bytes", MAX_RESULT_BYTES)
     images = returned.images if isinstance(returned, Ok) else ()
     return AttemptEnd(
-        text=clean_text(returned.text, max_bytes=max_bytes) or _without_words(images),
+        # Before its middle is cut out: half of a secret is not recognised.
+        text=clean_text(attempt.withheld.replaced(returned.text), max_bytes=max_bytes)
+        or _without_words(images),
         is_error=isinstance(returned, Error),
         details=_plain(tool, returned.details),
         changes=returned.changes if isinstance(returned, ToolUpdate) else (),
@@ -208,7 +216,7 @@ def _plain(tool: Tool, details: object) -> JsonValue:
     return plain
 
 
-def decide_crash(name: str, error: BaseException, user_data: Mapping[str, object]) -> AttemptEnd:
+def decide_crash(name: str, error: BaseException, attempt: Attempt) -> AttemptEnd:
     """Say what was raised: type and message for the model, no traceback and no secret of the application.
 
     A tool that ends the program, as argparse does over wrong input, has ended its call: an error and no crash, because
@@ -217,7 +225,7 @@ def decide_crash(name: str, error: BaseException, user_data: Mapping[str, object
     found = leaves(error)
     exited = all(isinstance(leaf, SystemExit) for leaf in found)
     said = "; ".join(decide_exit(leaf) for leaf in found) if exited else f"crashed: {describe_crash(error)}"
-    text = without_secrets(f'Tool "{name}" {said}', user_data)
+    text = attempt.without_secrets(f'Tool "{name}" {said}')
     return AttemptEnd(
         text=clean_text(text[:MAX_CRASH_CHARACTERS]),
         is_error=True,
@@ -240,13 +248,14 @@ def decide_exit(error: BaseException) -> str:
     return f"exited with status {0 if said in {'', 'None'} else said}" if is_status else f"exited: {said}"
 
 
-def log_tool_crash(name: str, context: ToolContext, error: BaseException) -> None:
+def log_tool_crash(name: str, attempt: Attempt, error: BaseException) -> None:
     """Give the log the traceback, which no model reads."""
+    context = attempt.context
     what = (
         f"tool {name!r} crashed in call {context.call_id} of session {context.session_id}, "
         f"attempt {context.attempt}"
     )
-    log_crash(what, error, partial(without_secrets, user_data=context.user_data))
+    log_crash(what, error, attempt.without_secrets)
 
 
 def decide_timeout(attempt: Attempt, *, late: bool = False) -> AttemptEnd:

@@ -19,6 +19,9 @@ from agentrail.otp.edges import call_guarded
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.options import TOOL_MEMBERS
 
+SpecOf: TypeAlias = Callable[[Tool, ToolListing], ToolSpec]
+"""Gives what a tool says of itself to a session, checked."""
+
 MAX_KEPT: Final = 256
 """How many specs are kept for tools that are equal and not the same; of a program that makes a tool per session."""
 

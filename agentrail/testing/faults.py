@@ -23,6 +23,7 @@ from typing import Any, Final, TypeVar
 import trio
 
 from agentrail.abc import Capabilities, Provider, Tool, ToolContext, ToolOutcome
+from agentrail.abc.held_secrets import secrets_held_by
 from agentrail.core.protocol.request import Chunk, ModelRequest
 from agentrail.errors import Overloaded, ProviderError, RateLimited, SubscriberTooSlow, Transport
 from agentrail.events import Event
@@ -126,6 +127,10 @@ class _FaultyModel:
         self._plan = plan
         self._provider = provider
         self.name = provider.name
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return secrets_held_by(self._provider)
 
     def capabilities(self, model: str) -> Capabilities:
         return self._provider.capabilities(model)

@@ -416,7 +416,7 @@ async def test_a_child_may_no_more_than_its_parent(supervisor, budget):
     assert set(child.state.data.tools.names) == {"hang"} < set(parent.state.data.tools.names)
     assert {name for name, _ in child.ports.tools} == {"hang"}
     assert child.state.data.stack.names == parent.state.data.stack.names == ("people",)
-    assert child.ports.open_sandbox == parent.ports.open_sandbox
+    assert child.ports.workspace is parent.ports.workspace
     assert child.ports.working_dir == parent.ports.working_dir
     assert child.state.data.config.immune_tools == parent.state.data.config.immune_tools
     assert child.state.data.rules <= parent.state.data.rules

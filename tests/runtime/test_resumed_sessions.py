@@ -1,8 +1,11 @@
 """Stored sessions come back: what they knew is there, what was at work is decided once, and what is missing is said by name."""
 
+import threading
+
 import msgspec
 import pytest
 import trio
+import trio.testing
 
 from agentrail import tool
 from agentrail.abc import Done, Ok
@@ -10,6 +13,7 @@ from agentrail.abc.store import Filters
 from agentrail.core.journal.bodies import decode_drifted
 from agentrail.errors import (
     AgentrailError,
+    AlreadyExists,
     AlreadyStarted,
     HeldBy,
     JournalDrifted,
@@ -155,6 +159,74 @@ async def test_who_resumes_twice_gets_the_live_one_by_its_handle():
         assert len({id(handle._cell) for handle in told}) == 1  # noqa: SLF001 - one session
         nursery.cancel_scope.cancel()
     assert [record.kind for record in inner.read("", "s-1")].count("taken") == 1
+
+
+async def test_when_the_first_of_three_fails_the_second_has_it_and_the_third_is_told():
+    """All three ask at once, and wait for one another."""
+    inner = fresh()
+    async with open_again(inner) as supervisor:
+        await supervisor.start_session(model=saying("a"), session_id="s-1", tools=[RecordingTool()])
+    gate, look = threading.Event(), inner.get
+    inner.get = lambda *key: gate.wait() and look(*key)
+    async with open_again(inner) as supervisor, trio.open_nursery() as nursery:
+        told = []
+
+        async def resume(tools) -> None:
+            try:
+                told.append(await supervisor.resume_session("s-1", model=saying("b"), tools=tools))
+            except AgentrailError as error:
+                told.append(error)
+
+        for tools in ([], [RecordingTool()], [RecordingTool()]):
+            nursery.start_soon(resume, tools)
+            await trio.testing.wait_all_tasks_blocked()
+        gate.set()
+        await eventually(lambda: len(told) == 3)
+        failed, session, late = told
+        assert isinstance(failed, Unrevivable)
+        assert isinstance(late, AlreadyStarted)
+        assert late.handle._cell is session._cell  # noqa: SLF001 - one session
+        await session.prompt("still there?")
+    kinds = [record.kind for record in inner.read("", "s-1")]
+    assert kinds.count("taken") == 1
+
+
+@pytest.mark.parametrize("call", ["start", "resume", "fork"])
+async def test_a_session_that_is_about_to_begin_cannot_begin_a_second_time(call, monkeypatch):
+    """Its beginning is durable before it acts, and the same beginning twice is one to the store, as it has to be."""
+    monkeypatch.setattr("agentrail.runtime.keeping.now_ms", lambda: 5)
+    inner, model = fresh(), saying("a")
+    slow = FaultyStore(inner)
+    slow.delay_seconds = 0.02
+    opened = open_nameless(lambda _name, _root: NoSandbox(), store=slow)
+    async with opened as supervisor, trio.open_nursery() as nursery:
+        parent = await supervisor.start_session(model=saying("a"), session_id="p")
+        told = []
+
+        async def begin(call) -> None:
+            try:
+                if call == "fork":
+                    told.append(await parent.fork(session_id="s-1"))
+                elif call == "resume":
+                    told.append(await supervisor.resume_session("s-1", model=model))
+                else:
+                    told.append(await supervisor.start_session(model=model, session_id="s-1"))
+            except AgentrailError as error:
+                told.append(error)
+
+        nursery.start_soon(begin, "start")
+        await eventually(lambda: slow.calls.count("create") == 2)
+        nursery.start_soon(begin, call)
+        await eventually(lambda: len(told) == 2)
+        [session] = [one for one in told if not isinstance(one, AgentrailError)]
+        [refused] = [one for one in told if isinstance(one, AgentrailError)]
+        assert isinstance(refused, AlreadyStarted | AlreadyExists | SessionNotFound)
+        assert supervisor.session("s-1")._cell is session._cell  # noqa: SLF001 - one session
+        await session.prompt("there?")
+        nursery.cancel_scope.cancel()
+    kinds = [record.kind for record in inner.read("", "s-1")]
+    assert kinds.count("opened") == 1
+    assert "taken" not in kinds
 
 
 # --- what was at work
@@ -410,7 +482,7 @@ def look(name: str) -> str:
 
 @pytest.mark.journal(15)
 async def test_a_tool_that_no_other_process_finds_is_refused_with_the_way_out():
-    """At run time, with a store, and nothing is changed; one that can be imported is taken, and given again by who resumes."""
+    """At run time, with a store, and nothing is changed; one that can be imported is taken, and comes back by itself."""
 
     class Local(RecordingTool):
         pass
@@ -433,11 +505,10 @@ async def test_a_tool_that_no_other_process_finds_is_refused_with_the_way_out():
         assert session._cell.state.data.tools.names == ("one",)  # noqa: SLF001 - what the model is shown
         await session.attach_tools(look, RecordingTool())
     async with open_again(inner) as supervisor:
-        with pytest.raises(Unrevivable, match="tool 'look'"):
-            await supervisor.resume_session("s-1", model=saying("b"), tools=[Local(name="one")])
-        await supervisor.resume_session(
-            "s-1", model=saying("b"), tools=[Local(name="one"), look, RecordingTool()]
-        )
+        with pytest.raises(Unrevivable, match="tool 'one'"):
+            await supervisor.resume_session("s-1", model=saying("b"))
+        session = await supervisor.resume_session("s-1", model=saying("b"), tools=[Local(name="one")])
+        assert session._cell.state.data.tools.names == ("look", "one", "record")  # noqa: SLF001
     async with open_kept(MemoryStore()) as supervisor:
         session = await supervisor.start_session(model=saying("a"))
         await session.attach_tools(Local(name="two"), nested)

@@ -1,0 +1,172 @@
+"""Signals without secrets: each is made clean in front of its step, so that state, records and events say the same.
+
+Texts that come in pieces are looked at as one: what a model says, what it thinks, and what a tool says of its progress. The end of a
+piece that may be the beginning of a secret waits for the next one. It is let go in front of the end of its response, and of an abort, a
+stop or a restart, which keep what was said; and when the session looks at a stream that has been silent (`stalls`), so that it waits as
+long as that at most. What was let go is remembered, so that no secret gets through a pause either: then the rest of it is replaced.
+
+What a session knows and how a secret is found does not enter.
+"""
+
+from typing import Final
+
+from attrs import define
+from msgspec.structs import replace
+
+from agentrail.core.protocol.effects import stall_timer_of
+from agentrail.core.protocol.request import Chunk, EffectId, ReasoningDelta, TextDelta
+from agentrail.core.protocol.signals import (
+    AbortCycle,
+    ChunksArrived,
+    Parked,
+    ResponseCompleted,
+    Restarted,
+    Signal,
+    StopSession,
+    StreamFailed,
+    TimerFired,
+    ToolFinished,
+    ToolProgressed,
+)
+from agentrail.core.session.state import Phase, SessionState
+from agentrail.core.values.known_secrets import KnownSecrets, StreamedText
+from agentrail.core.wire.settling import settled
+from agentrail.core.wire.withholding import withheld
+
+_KEEP_WHAT_WAS_SAID: Final = (AbortCycle, StopSession, Restarted, Parked)
+"""Signals that may end a stream, and leave what it said in the history."""
+
+
+@define(eq=False)
+class _Response:
+    """What of a response waits.
+
+    Attributes:
+        effect_id: Its stream.
+        said: What the model says aloud.
+        thought: What it thinks.
+        at_ms: When it was last heard.
+    """
+
+    effect_id: EffectId
+    said: StreamedText
+    thought: StreamedText
+    at_ms: int
+
+
+class SignalCleaner:
+    """Makes the signals of one session clean. It lives as long as the session, across crashes of its actor."""
+
+    __slots__ = ("_progress", "_response")
+
+    def __init__(self) -> None:
+        """Begin with nothing that waits."""
+        self._response: _Response | None = None
+        self._progress: dict[EffectId, StreamedText] = {}
+
+    def cleaned(self, signal: Signal, state: SessionState, known: KnownSecrets) -> tuple[Signal, ...]:
+        """Give what is to be stepped in place of a signal: mostly one; what waited comes in front of it.
+
+        Args:
+            signal: As it came.
+            state: What it will meet.
+            known: What may not be in it.
+
+        Raises:
+            Exception: It is no signal.
+        """
+        said = settled(signal)
+        match said:
+            case ChunksArrived():
+                return (self._heard(said, state, known),)
+            case ToolProgressed():
+                return (self._progressed(said, known),)
+            case ResponseCompleted():
+                return (*self._rest(state, ends=said.effect_id), withheld(said, known))
+            case StreamFailed(effect_id=effect_id):  # what it had said is withdrawn
+                self._forget(effect_id)
+            case TimerFired():
+                return (*self._rest_of_silent(state, said), said)
+            case ToolFinished(effect_id=effect_id):
+                self._progress.pop(effect_id, None)
+            case _ if isinstance(said, _KEEP_WHAT_WAS_SAID):
+                return (*self._rest(state), withheld(said, known))
+            case _:
+                pass
+        return (withheld(said, known),)
+
+    # --- what a model says
+
+    def _heard(self, signal: ChunksArrived, state: SessionState, known: KnownSecrets) -> ChunksArrived:
+        response = self._response_of(signal, state, known)
+        chunks: list[Chunk] = []
+        for chunk in signal.chunks:
+            match chunk:
+                case TextDelta(text=text):
+                    said = response.said.feed(text)
+                    if said:
+                        chunks.append(chunk if said == text else TextDelta(said))
+                case ReasoningDelta(text=text, signature=signature):
+                    said = response.thought.feed(text)
+                    if said == text:
+                        chunks.append(chunk)
+                    elif said or signature is not None:
+                        chunks.append(ReasoningDelta(said, signature))
+                case _:
+                    chunks.append(withheld(chunk, known))
+        return replace(signal, chunks=tuple(chunks))
+
+    def _response_of(self, signal: ChunksArrived, state: SessionState, known: KnownSecrets) -> _Response:
+        found, stream = self._response, state.data.stream
+        if found is None or found.effect_id != signal.effect_id:
+            found = _Response(signal.effect_id, StreamedText(known), StreamedText(known), signal.at_ms)
+            if (
+                stream is not None and stream.effect_id == signal.effect_id
+            ):  # one that is late is no use to anybody
+                self._response = found
+        found.said.known = found.thought.known = known  # it may have become more
+        found.at_ms = signal.at_ms
+        return found
+
+    def _rest(self, state: SessionState, *, ends: EffectId | None = None) -> tuple[Signal, ...]:
+        """Let go what waits of the response that streams; `ends`: that it is complete, if it is this one."""
+        response, stream = self._response, state.data.stream
+        if response is None or ends not in {None, response.effect_id}:
+            return ()
+        if ends is not None:
+            self._response = None
+        is_open = state.phase is Phase.STREAMING and stream is not None
+        if not is_open or stream is None or stream.effect_id != response.effect_id:
+            return ()
+        chunks: list[Chunk] = []
+        if response.thought.is_waiting:
+            chunks.append(ReasoningDelta(response.thought.let_go()))
+        if response.said.is_waiting:
+            chunks.append(TextDelta(response.said.let_go()))
+        if not chunks:
+            return ()
+        # As if it had come with what was heard last: it is no sign of life.
+        return (ChunksArrived(at_ms=response.at_ms, effect_id=response.effect_id, chunks=tuple(chunks)),)
+
+    def _rest_of_silent(self, state: SessionState, fired: TimerFired) -> tuple[Signal, ...]:
+        stream = state.data.stream
+        if stream is None or fired.effect_id != stall_timer_of(stream.effect_id):
+            return ()
+        return self._rest(state)
+
+    def _forget(self, effect_id: EffectId) -> None:
+        if self._response is not None and self._response.effect_id == effect_id:
+            self._response = None
+
+    # --- what a tool says
+
+    def _progressed(self, signal: ToolProgressed, known: KnownSecrets) -> ToolProgressed:
+        """Look at what is said as one text, and let all of it go: each is a message of its own, such as `50 %`."""
+        text = self._progress.get(signal.effect_id) or StreamedText(known)
+        text.known = known
+        said = text.feed(signal.text) + text.let_go()
+        if text.is_clear:
+            self._progress.pop(signal.effect_id, None)
+        else:
+            self._progress[signal.effect_id] = text
+        return signal if said == signal.text else replace(signal, text=said)

@@ -1,0 +1,208 @@
+"""Known secrets are found exactly, in each of their forms, wherever a text is cut; and nothing else is touched (AT-156)."""
+
+import base64
+import itertools
+import json
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from agentrail.core.values.known_secrets import REPLACEMENT, KnownSecrets, StreamedText
+from agentrail.core.values.secret_forms import MIN_SECRET_CHARACTERS, forms_of
+
+KEY = 'sk-live/+4711 "quoted" \\ <é>'
+# Some repeat themselves, some overlap, one stands in another, one begins as another ends.
+VALUES = (
+    "aaaaaaaa",
+    "aaaaaaaab",
+    "abaababaabaab",
+    "12345678",
+    "567890ab",
+    "0123456789",
+    "secret-é/+",
+    "bbbbaaaa",
+)
+KNOWN = KnownSecrets(VALUES)
+FORMS = sorted({form for value in VALUES for form in forms_of(value)})
+
+pytestmark = pytest.mark.at(156)
+
+
+# --- forms
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        KEY,
+        json.dumps(KEY),
+        json.dumps(KEY, ensure_ascii=False),
+        json.dumps({KEY: [json.dumps([KEY])]}),
+        json.dumps(KEY).replace("/", "\\/"),
+        json.dumps(KEY).replace("<", "\\u003c").replace(">", "\\u003e"),
+        quote(KEY),
+        quote(KEY, safe="").lower(),
+        quote_plus(KEY),
+        repr(KeyError(KEY)),
+        ascii(KEY),
+    ],
+)
+def test_a_secret_is_found_as_json_addresses_and_python_write_it(form):
+    """What is left of it holds nothing that tells."""
+    said = KnownSecrets([KEY]).replaced(f"before {form} after")
+    assert said.startswith("before ")
+    assert said.endswith(" after")
+    assert REPLACEMENT in said
+    assert "4711" not in said
+    assert "quoted" not in said
+
+
+@pytest.mark.parametrize("before", range(7))
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_a_secret_is_found_in_base64_wherever_it_begins(before, encode):
+    """Three bytes are four characters, so it looks different behind one byte, behind two, and behind three."""
+    data = b"user:pw"[:before] + b"sk~~??>>0123456789" + b" and more"
+    coded = encode(data).decode()
+    said = KnownSecrets(["sk~~??>>0123456789"]).replaced(coded)
+    assert REPLACEMENT in said
+    left = said.replace(REPLACEMENT, "")
+    assert (
+        len(coded) - len(left) >= 22
+    )  # of 24 characters: the first and the last are not decided by it alone
+
+
+def test_what_is_short_is_no_secret():
+    """Texts would be full of it; the bound holds without the spaces around it."""
+    assert forms_of("a") == forms_of("1234567") == forms_of("  1234567\n") == ()
+    assert not KnownSecrets(["a", "1", ""])
+    assert KnownSecrets(["a"]).replaced("a banana") == "a banana"
+    assert KnownSecrets(["12345678\n"]).replaced("is 12345678.") == f"is {REPLACEMENT}."
+    assert min(map(len, FORMS)) >= MIN_SECRET_CHARACTERS
+
+
+def test_what_stands_for_a_secret_is_none():
+    """Else what was replaced would be replaced again."""
+    assert not KnownSecrets([REPLACEMENT, "Secret(…"])
+
+
+def test_it_does_not_show_what_it_knows():
+    """Its repr is for logs."""
+    assert repr(KnownSecrets(["12345678"])) == "KnownSecrets(4 forms)"
+
+
+# --- whole texts
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("aaaaaaaab", "*"),
+        ("x aaaaaaaaaaaaaaaaaaaa x", "x * x"),
+        ("aaaaaaaabaaaaaaaab", "**"),
+        ("12345678567890ab", "**"),
+        ("1234567890ab", "*"),  # two that overlap
+        ("x0123456789x", "x*x"),  # one in another
+        ("abaababaabaababaabaab", "*"),  # one that overlaps itself
+        ("bbbbaaaaaaaa", "*"),
+        ("1234567 8", "1234567 8"),
+        ("", ""),
+    ],
+)
+def test_what_secrets_cover_together_is_replaced_by_one(text, said):
+    """And what they do not cover stays."""
+    assert KNOWN.replaced(text) == said.replace("*", REPLACEMENT)
+
+
+def test_a_row_of_one_letter_takes_no_longer_than_its_length():
+    """Many letters that are one secret after the other, and each begins inside of the one before."""
+    known = KnownSecrets(["a" * 1000, "a" * 999 + "b"])
+    assert known.replaced("a" * 100_000) == REPLACEMENT
+    assert known.replaced(("a" * 998 + "c") * 100) == ("a" * 998 + "c") * 100
+
+
+def test_pieces_that_are_read_as_one_are_cut_where_they_were():
+    """What stands for a secret stands in the piece where it began."""
+    assert KNOWN.replaced_pieces(["x 1234", "5678", " y", ""]) == [f"x {REPLACEMENT}", "", " y", ""]
+    assert KNOWN.replaced_pieces(["12345678", "12345678"]) == [REPLACEMENT, REPLACEMENT]
+    whole = ("a", "b")
+    assert KNOWN.replaced_pieces(whole) is whole
+
+
+# --- texts that stream
+
+TEXTS = st.lists(
+    st.sampled_from([*VALUES, *FORMS, *(value[:5] for value in VALUES), "a", "b", "x", "é", " ok ", "1234"])
+    | st.text(max_size=5),
+    max_size=10,
+).map("".join)
+
+
+def pieces_of(text, cuts):
+    """Cut a text."""
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return [text[begin:end] for begin, end in itertools.pairwise(places)]
+
+
+@given(text=TEXTS, cuts=st.lists(st.integers(0, 200), max_size=12))
+@settings(max_examples=60)
+def test_wherever_a_stream_is_cut_no_secret_gets_through_and_the_rest_does(text, cuts):
+    """What was let through is the same for each cut, and the same as of the whole text."""
+    pieces, stream = pieces_of(text, cuts), StreamedText(KNOWN)
+    whole = KNOWN.replaced(text)
+    assert not any(form in whole for form in FORMS)
+    if not any(form in text for form in FORMS):
+        assert whole == text
+    said = "".join(map(stream.feed, pieces))
+    assert whole.startswith(said)
+    end, rest = stream.let_go(), whole[len(said) :]
+    assert end in {
+        rest,
+        *(f"{rest[:cut]}{REPLACEMENT}" for cut in range(len(rest) - MIN_SECRET_CHARACTERS + 1)),
+    }
+    assert "".join(KNOWN.replaced_pieces(pieces)) == whole
+
+
+@given(text=TEXTS, cuts=st.lists(st.integers(0, 200), max_size=12))
+@settings(max_examples=40)
+def test_what_is_let_go_after_each_piece_holds_no_secret_either(text, cuts):
+    """As the progress of tools, and as a stream with pauses: the rest of what was let go is replaced."""
+    stream = StreamedText(KNOWN)
+    said = "".join([stream.feed(piece) + stream.let_go() for piece in pieces_of(text, cuts)])
+    assert not any(form in said for form in FORMS)
+
+
+@pytest.mark.parametrize("cut", range(1, 20))
+def test_less_than_half_of_a_secret_is_let_go_at_the_end_and_more_is_replaced(cut):
+    """A text that ends in the middle of one: who has most of a key has the key."""
+    key = "sk-0123456789abcdefgh"
+    stream = StreamedText(KnownSecrets([key]))
+    assert stream.feed(f"it is {key[:cut]}") == "it is "
+    assert stream.is_waiting
+    assert stream.let_go() == (REPLACEMENT if cut > len(key) / 2 else key[:cut])
+    assert not stream.is_waiting
+    assert stream.let_go() == ""
+    assert stream.feed(key[cut:]) == ("" if cut > len(key) / 2 else REPLACEMENT)
+
+
+def test_of_what_is_let_go_the_shorter_secret_counts_too():
+    """The beginning of a long one may end in most of a short one; another may be told already."""
+    stream = StreamedText(KnownSecrets(["long-long-long-long-long-long-short-0", "short-01234"]))
+    assert stream.feed("long-long-long-long-long-long-short-") == ""
+    assert stream.let_go() == REPLACEMENT
+    stream = StreamedText(KnownSecrets(["12345678", "56789abcdefgh"]))
+    assert stream.feed("12345678") == REPLACEMENT
+    assert stream.feed("9abc") == ""
+    assert stream.let_go() == ""
+    assert stream.feed("!") == "!"
+    stream = StreamedText(KnownSecrets(["aaaa-bbbb-cccc-dddd", "aaaa-bbbb-cccc-eeee-ffff-gggg-hhhh-iiii"]))
+    assert stream.feed("aaaa-bbbb-cccc-eee") == ""
+    assert stream.let_go() == "aaaa-bbbb-cccc-eee"
+    assert stream.is_clear is False
+
+
+def test_a_text_without_anything_suspicious_passes_as_it_is():
+    """The very one, so that a stream costs next to nothing."""
+    stream, piece = StreamedText(KnownSecrets(["12345678"])), "no digit in here"
+    assert stream.feed(piece) is piece
+    assert stream.is_clear
