@@ -39,11 +39,12 @@ from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
 from agentrail.runtime.resuming_door import Resume, Revive
+from agentrail.runtime.retention import limits_of
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.confinement import ShellFallback, check_choice
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
-from agentrail.stores.named import faults_of_keeping, opened_store
+from agentrail.stores.named import faults_of_keeping, faults_of_limits, opened_store
 
 Environment: TypeAlias = Mapping[str, str]
 
@@ -111,6 +112,8 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     resume: Resume = "none",
     revive: Revive | None = None,
     on_drift: OnDrift = "go_on",
+    keep_days: float | None = None,
+    keep_bytes: int | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor of sessions; leaving the block ends all of them, in order. With a store they leave, and can be resumed.
 
@@ -130,6 +133,9 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         revive: Gives what each of them needs of its code, as options by name: a function of a `StoredOpening`.
         on_drift: What becomes of a stored session of which newer code makes another history than the one that was lived: `go_on` with
             the new one, which is recorded and told to its readers by `EventsLost`; or `refuse` it, which stays as it is.
+        keep_days: How many days behind its last record a stored session is kept, from 1; then it is deleted with its tree. None: for
+            ever. A session that is alive is never deleted, nor what a fork needs. Deleted is some seconds after opening, and each hour.
+        keep_bytes: How many bytes the stored sessions of one scope may have together, from 1; of more the oldest are deleted. None: any.
 
     Yields:
         The supervisor: `start_session`, `session`, `stop_session`, `monitor`, `tree` …; with a store `resume_session`, `find`.
@@ -137,7 +143,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     Raises:
         NoTrioRun: Your move: no Trio runs here, such as under asyncio; the message names `agentrail.blocking`, and other ways.
         OptionError: Your move: `shell_fallback` is neither, a script is no model, `AGENTRAIL_DEBUG` names no mode, `store` names
-            no store, a patience below 0.1, or a `resume` that is none of the three.
+            no store, a patience below 0.1, a `resume` that is none of the three, or `keep_days` or `keep_bytes` below 1.
         StoreUnavailable: The store cannot be kept where it should be; the message has the path and the reason.
         NotAStore, StoreInUse, StoreTooNew: Your move: `store` is something else, another process writes it, or a newer agentrail did.
         Exception: What the body raised, as itself.
@@ -149,7 +155,11 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     modes = modes_of(environment.get(DEBUG_VARIABLE, ""))
     known = MappingProxyType(dict(scripts or {}))
-    faults = [*_faults_of_scripts(known), *faults_of_keeping(store, store_patience, resume, on_drift)]
+    faults = [
+        *_faults_of_scripts(known),
+        *faults_of_keeping(store, store_patience, resume, on_drift),
+        *faults_of_limits(store, keep_days, keep_bytes),
+    ]
     if faults:
         raise OptionError(faults)
     directory = None if data_dir is None else Path(data_dir)
@@ -165,6 +175,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
                 resume=resume,
                 revive=revive,
                 on_drift=on_drift,
+                keep=limits_of(keep_days, keep_bytes),
             )
             async with opened as supervisor:
                 supervisor.providers = profiles

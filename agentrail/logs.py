@@ -64,6 +64,10 @@ class Logger:
         """Say what may go wrong; `fields` stand beside the event."""
         self._tell("warning", event, args, fields)
 
+    def info(self, event: str, *args: object) -> None:
+        """Say what was done that nothing has to be done about."""
+        self._tell("info", event, args, {})
+
     def debug(self, event: str, *args: object) -> None:
         """Say what is only of interest while a bug is looked for."""
         self._tell("debug", event, args, {})

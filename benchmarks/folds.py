@@ -10,6 +10,7 @@ from typing import Any, Final
 from agentrail.core.journal.folding import fold_journal
 from agentrail.core.journal.record import Record, Tail, sealed
 from agentrail.core.journal.recording import Recorder, opened_draft
+from agentrail.core.journal.signal_bodies import decode_signal_body
 from agentrail.core.protocol.effects import RunTool, StartStream
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import (
@@ -24,7 +25,6 @@ from agentrail.core.protocol.signals import (
 from agentrail.core.session.machine import new_session, step
 from agentrail.core.session.state import SessionConfig
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
-from agentrail.core.wire.codec import decode_signal
 from agentrail.messages import (
     AssistantMessage,
     CallId,
@@ -94,7 +94,7 @@ def _step_all(records: tuple[Record, ...]) -> Sample:
     state = _START
     began_at = process_time()
     for record in records[1:]:
-        state, _ = step(state, decode_signal(record.body))
+        state, _ = step(state, decode_signal_body(record.kind, record.at_ms, record.body))
     took = process_time() - began_at
     expect("events published", state.data.seq, records[-1].events)
     return {"record_seconds": took / len(records)}

@@ -187,7 +187,16 @@ def test_leaving_the_block_leaves_no_thread(how):
 # --- what it is
 
 
-PUBLIC_ELSEWHERE = {"start_behind", "stop_all", "close_rest", "hear", "look_back", "fork_cell", "make_ready"}
+PUBLIC_ELSEWHERE = {
+    "start_behind",
+    "stop_all",
+    "close_rest",
+    "hear",
+    "look_back",
+    "fork_cell",
+    "make_ready",
+    "restore_files",
+}
 """Of the supervisor: for this library's own use, in its own thread."""
 
 PAIRS = [

@@ -302,8 +302,22 @@ class Store(Protocol):
         """
         ...
 
-    def delete(self, scope: str, session: SessionId) -> int:
+    def size(self, scope: str, session: SessionId) -> int:
+        """Say how many bytes one session alone has: records, snapshots, and each blob that it names, also where others have it too.
+
+        Returns:
+            Bytes of content, without what the store needs besides; 0 where there is no such session.
+        """
+        ...
+
+    def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
         """Remove a root with its tree: records, snapshots, and blobs that no other has. What stood there is overwritten.
+
+        Args:
+            scope: Of the tree.
+            session: Its root.
+            written_before_ms: Only where the last record of each of its sessions is older, on the clock of the store; None for whenever
+                that was. It is looked at in the transaction that deletes: what wakes meanwhile stays.
 
         Returns:
             How many bytes that were.
@@ -312,7 +326,7 @@ class Store(Protocol):
             SessionNotFound: Your move: there is none.
             OptionError: Your move: it is no root; the message names that.
             StillNeeded: Your move: a fork needs it, or a node owns it that was heard of within the lease, and something of it has
-                not ended.
+                not ended; or it was written since.
         """
         ...
 

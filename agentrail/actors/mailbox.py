@@ -238,7 +238,10 @@ class Mailbox(Generic[M]):
             self._control = deque()
         self._control.append(message)
         self._accepted += 1
-        self._mark()
+        # Compared first, as in `_append`: a session with a store is told so of each batch of its records.
+        control = len(self._control)
+        if control > self._most_control or len(self._queue) + control > self._most:
+            self._mark()
         if not self._held:
             self._wake()
 

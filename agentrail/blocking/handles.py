@@ -274,6 +274,8 @@ class Supervisor(Far):
         resume: Resume = "none",
         revive: Revive | None = None,
         on_drift: OnDrift = "go_on",
+        keep_days: float | None = None,
+        keep_bytes: int | None = None,
     ) -> None:
         """Make one that is not open yet.
 
@@ -288,6 +290,8 @@ class Supervisor(Far):
             resume: As of `agentrail.open_supervisor`.
             revive: As of `agentrail.open_supervisor`; it is called in the thread of the supervisor.
             on_drift: As of `agentrail.open_supervisor`.
+            keep_days: As of `agentrail.open_supervisor`.
+            keep_bytes: As of `agentrail.open_supervisor`.
         """
         thread = SupervisorThread(
             partial(
@@ -302,6 +306,8 @@ class Supervisor(Far):
                 resume=resume,
                 revive=revive,
                 on_drift=on_drift,
+                keep_days=keep_days,
+                keep_bytes=keep_bytes,
             )
         )
         super().__init__(thread, thread.near)

@@ -34,6 +34,7 @@ from agentrail.cli.resuming import (
     built_in_code,
     come_back,
     is_lasting,
+    keeping_from,
     kept_store,
 )
 from agentrail.cli.screen import DirectScreen, Screen, look_of_process
@@ -95,7 +96,7 @@ def chat(
     order = ChatOrder(
         choices=choices,
         approve=approve,
-        keeping=KeepingOptions(store=kept_in.store, data_dir=kept_in.data_dir, resume=resume),
+        keeping=keeping_from(kept_in, resume),
     )
     with many_sessions(collect=False):  # so far there was nothing but imports
         return trio.run(serve_chat, order)
@@ -469,6 +470,8 @@ async def _start(order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts
                 shell_fallback=order.choices.shell_fallback,
                 store=store,
                 revive=None if store is None else built_in_code,
+                keep_days=None if store is None else order.keeping.keep_days,
+                keep_bytes=None if store is None else order.keeping.keep_bytes,
             )
             async with opened as supervisor:
                 session, back = await _session_for(order, supervisor, store, tell)

@@ -23,6 +23,7 @@ from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.session_views import conversation, shorten
 from agentrail.cli.stored import (
     DEFAULT_STORE,
+    KeptIn,
     StorePlace,
     all_sessions,
     directory_of,
@@ -61,11 +62,26 @@ class KeepingOptions:
         store: The name of the store; None for the usual one, without which a chat goes on too.
         data_dir: The data directory; None for the usual one.
         resume: The id of the session to go on with, `LATEST`, or None to begin one.
+        keep_days: As of `open_supervisor`.
+        keep_bytes: As of `open_supervisor`.
     """
 
     store: str | None = None
     data_dir: Path | None = None
     resume: str | None = None
+    keep_days: float | None = None
+    keep_bytes: int | None = None
+
+
+def keeping_from(given: KeptIn, resume: str | None = None) -> KeepingOptions:
+    """Take what the command line says."""
+    return KeepingOptions(
+        store=given.store,
+        data_dir=given.data_dir,
+        resume=resume,
+        keep_days=given.keep_days,
+        keep_bytes=given.keep_bytes,
+    )
 
 
 @asynccontextmanager

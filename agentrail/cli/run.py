@@ -19,10 +19,10 @@ from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.cli.options import Choices, choose_for, decide_prompt, decide_session
 from agentrail.cli.output import OutputClosed, OutputFailed, write_error
 from agentrail.cli.rendering import Transcript, json_line
-from agentrail.cli.resuming import KeepingOptions, is_lasting, kept_store
+from agentrail.cli.resuming import KeepingOptions, is_lasting, keeping_from, kept_store
 from agentrail.cli.screen import DirectScreen, look_of_process
 from agentrail.cli.stored import KeptIn
-from agentrail.errors import AgentrailError, SessionDown
+from agentrail.errors import AgentrailError, OptionError, SessionDown
 from agentrail.events import Event
 from agentrail.messages import MAX_PROMPT_BYTES
 from agentrail.runtime.handle import Session
@@ -86,13 +86,17 @@ def run(  # noqa: PLR0913 - an option each
             sys.stdin.buffer.read(MAX_PROMPT_BYTES + 1) if stdin or (prompt is None and is_piped()) else None
         )
         text = decide_prompt(prompt, piped)
+        is_kept = keep or kept_in.store is not None
+        if not is_kept and (kept_in.keep_days, kept_in.keep_bytes) != (None, None):
+            raise OptionError(
+                ["--keep-days and --keep-bytes are about kept sessions: give --keep, or --store"]
+            )
     except AgentrailError as error:
         write_error(describe_error(error))
         return Exit.USAGE
     send_logs_to_stderr(debug=choices.debug)
     with many_sessions(collect=False):  # so far there was nothing but imports
-        is_kept = keep or kept_in.store is not None
-        keeping = KeepingOptions(store=kept_in.store, data_dir=kept_in.data_dir) if is_kept else None
+        keeping = keeping_from(kept_in) if is_kept else None
         return trio.run(serve_run, Order(prompt=text, choices=choices, json=json, keeping=keeping))
 
 
@@ -175,7 +179,12 @@ async def _work(order: Order, printer: _Printer, stop: _Stop) -> Exit:
                 store = await stack.enter_async_context(
                     kept_store(order.keeping, printer.say, is_needed=True)
                 )
-            opened = open_supervisor(shell_fallback=order.choices.shell_fallback, store=store)
+            opened = open_supervisor(
+                shell_fallback=order.choices.shell_fallback,
+                store=store,
+                keep_days=None if order.keeping is None else order.keeping.keep_days,
+                keep_bytes=None if order.keeping is None else order.keeping.keep_bytes,
+            )
             async with opened as supervisor:
                 code = await _run_cycle(order, chosen, supervisor, printer, stop)
             if is_lasting(store) and stop.session is not None:

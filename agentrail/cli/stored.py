@@ -22,6 +22,7 @@ from agentrail.core.journal.folding import GetBlob, Sources
 from agentrail.core.journal.record import Record
 from agentrail.errors import AgentrailError, SessionNotFound, StoreUnavailable, YourMove
 from agentrail.messages import SessionId
+from agentrail.runtime.past import Journal
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.reviving import PluginFinder, Revived, read_after, revive
 from agentrail.runtime.withheld import knowing, without_known
@@ -47,6 +48,8 @@ class KeptIn:
     Attributes:
         store: The name of the store; None for the usual one.
         data_dir: The data directory; None for the usual one.
+        keep_days: For how many days sessions are kept there; None for ever.
+        keep_bytes: How many bytes they may have; None for any number.
     """
 
     store: Annotated[
@@ -57,6 +60,20 @@ class KeptIn:
         ),
     ] = None
     data_dir: DataDirectory = None
+    keep_days: Annotated[
+        float | None,
+        Parameter(
+            help="Delete stored sessions whose last record is older than so many days, from 1; without it all are kept.",
+            show_default=False,
+        ),
+    ] = None
+    keep_bytes: Annotated[
+        int | None,
+        Parameter(
+            help="Delete the oldest stored sessions while they have more bytes than this; without it all are kept.",
+            show_default=False,
+        ),
+    ] = None
 
 
 @Parameter(name="*")
@@ -245,6 +262,12 @@ def state_of(store: Store, stored: StoredSession) -> Revived:
     """
     watch, finder = _code_of(stored.session)
     return revive(store, stored, finder, watch)
+
+
+def journal_of(store: Store, stored: StoredSession) -> Journal:
+    """Give the journal of a session, with the code of its plugins as `sources_of` finds it. Nothing is read yet."""
+    watch, finder = _code_of(stored.session)
+    return Journal(store, stored, finder, watch)
 
 
 def _code_of(session: SessionId) -> tuple[PluginWatch, PluginFinder]:

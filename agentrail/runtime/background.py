@@ -89,8 +89,13 @@ def prompt_cell(cell: SessionCell, text: str, budget: Budget | None) -> None:
 def is_untouched(cell: SessionCell) -> bool:
     """Say whether a session was never prompted, as far as is known: nothing of a cycle is there, nor waits."""
     data = cell.state.data
-    is_idle = data.cycle is None and data.held is None and not data.queue
-    return is_idle and not any(type(event) in TERMINAL for event in cell.bus.kept)
+    return is_idle(cell) and data.last is None and not any(type(event) in TERMINAL for event in cell.bus.kept)
+
+
+def is_idle(cell: SessionCell) -> bool:
+    """Say whether a session has no cycle, and no prompt that waits."""
+    data = cell.state.data
+    return data.cycle is None and data.held is None and not data.queue
 
 
 @define(eq=False)

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import trio
 
+from agentrail.abc import Sandbox
+from agentrail.core.journal.files import FilesBehind
 from agentrail.core.session.state import SessionState
 from agentrail.errors import OptionError, SessionDown, SessionRefused, StillNeeded
 from agentrail.messages import SessionId
@@ -27,7 +29,14 @@ from agentrail.runtime.keeping import Keeping
 from agentrail.runtime.looking_back import check_root
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.past import Journal
-from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.plugin_watch import PluginWatch, QuietWatch
+from agentrail.runtime.restoring import (
+    RestoredFiles,
+    copy_files,
+    directory_of_fork,
+    put_files_back,
+    versioned_of,
+)
 from agentrail.runtime.reviving import stored_of
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, key_of
 from agentrail.runtime.session import SessionCell
@@ -109,7 +118,7 @@ class BranchingDoor(ABC):
         Cancellation: At once; what is read is thrown away.
         """
         keeping, options = self._store_of("journal"), _options_of(cell)
-        watch = PluginWatch(
+        watch = QuietWatch(
             cell.ports.session_id,
             cell.ports.user_data,
             self._dependencies.outside,
@@ -124,8 +133,26 @@ class BranchingDoor(ABC):
 
         return await keeping.fold(work)
 
+    async def restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles:
+        """Let the files of a session be what they were behind a record.
+
+        Raises:
+            Exception: As of `Session.rewind`.
+
+        Cancellation: As of `put_files_back`.
+        """
+        keeping, sandbox = self._store_of("rewind"), versioned_of(cell, "rewind")
+        behind = await self.look_back(cell, lambda journal: journal.files_behind(number))
+        return await put_files_back(cell, sandbox, behind, keeping.store.blob, force=force)
+
     async def fork_cell(
-        self, cell: SessionCell, at: int | None, turn: int | None, given: Mapping[str, Any]
+        self,
+        cell: SessionCell,
+        at: int | None,
+        turn: int | None,
+        given: Mapping[str, Any],
+        *,
+        files: bool = False,
     ) -> SessionCell:
         """Begin a fork of a session.
 
@@ -136,12 +163,49 @@ class BranchingDoor(ABC):
         """
         keeping = self._store_of("fork")
         check_root(cell, "fork")
-        parent, scope = cell.ports.session_id, cell.ports.scope
+        scope = cell.ports.scope
         wanted = given.get("session_id") or f"s-{self._dependencies.outside.ids(6)}"
+        if not files:
+            return await self._fork_cell(cell, at, turn, {**given, "session_id": wanted})
+        sandbox = versioned_of(cell, "fork")
+        directory = directory_of_fork(given, _options_of(cell), cell.ports.working_dir, wanted)
+        elsewhere = {name: value for name, value in given.items() if name != "working_dir"}
+        options_of_fork(_options_of(cell), SessionId(wanted), elsewhere)  # before anything is copied
+        self._check_free(scope, SessionId(wanted))
+
+        def look(journal: Journal) -> tuple[int, FilesBehind]:
+            number = journal.number_of(at, turn)
+            return number, journal.files_behind(number)
+
+        number, behind = await self.look_back(cell, look)
+        copied = await copy_files(sandbox, directory, behind, keeping.store.blob, wanted)
+        fork: SessionCell | None = None
+        try:
+            place = await copied.place_for(_options_of(cell).sandbox)
+            given = {**given, "session_id": wanted, "working_dir": directory, "sandbox": place}
+            fork = await self._fork_cell(cell, number, None, given, own=copied.sandbox)
+        finally:
+            if fork is None:
+                await copied.remove()
+        return fork
+
+    async def _fork_cell(
+        self,
+        cell: SessionCell,
+        at: int | None,
+        turn: int | None,
+        given: Mapping[str, Any],
+        *,
+        own: Sandbox | None = None,
+    ) -> SessionCell:
+        keeping, parent, scope = self._store_of("fork"), cell.ports.session_id, cell.ports.scope
+        wanted = given["session_id"]
         options = options_of_fork(_options_of(cell), SessionId(wanted), given)
         session_id = SessionId(options.session_id or "")
         self._check_free(scope, session_id)
         fresh, workspace = assemble(session_id, options, self._dependencies)
+        if own is not None and options.sandbox is own:
+            workspace.take(own)
         watch = fresh.state.data.stack.ask
         assert isinstance(watch, PluginWatch)  # noqa: S101 - `assemble` made it
         finder = finder_for(cell, options, watch)

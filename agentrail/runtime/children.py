@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import attrs
 import msgspec
 import trio
+from attrs import frozen
 
 from agentrail.abc import Error, Ok, Provider, Tool, ToolOutcome
 from agentrail.core.protocol.effects import ResumeChild
@@ -90,29 +91,44 @@ async def run_for_tool(task: ChildWork, open_child: OpenChild, deliver: Deliver)
                 raise SessionDown(child.session_id, "it ended before it had an answer")
 
 
+@frozen(kw_only=True)
+class SeenOfChild:
+    """What is to be read of a session that came back and works for a call.
+
+    Attributes:
+        after: The number of its event behind which to begin.
+        heard: That of the last one of before it came back, which the session above may have heard of.
+        is_over: Whether its cycle had ended by then: its end is among what is read, or is not known.
+    """
+
+    after: int
+    heard: int
+    is_over: bool
+
+
 async def resume_for_call(
-    effect: ResumeChild, child: Session, seen: tuple[int, int], deliver: Deliver, timeout_seconds: float
+    effect: ResumeChild, child: Session, seen: SeenOfChild, deliver: Deliver, timeout_seconds: float
 ) -> ToolOutcome:
     """Let a child that came back from its journal go on for a call, and answer with its last text.
 
     Args:
         effect: What it works for.
-        child: The session; its last events are kept, also of before it came back.
-        seen: The number in front of the oldest event that is kept of it, and of the last one of before it came back, which the
-            session above may have heard of.
+        child: The session.
+        seen: What is to be read of it.
         deliver: Puts what the child publishes into the parent's mailbox.
         timeout_seconds: How long it may take.
 
     Cancellation: As of `run_for_call`, of which the caller takes care.
     """
     last_text = ""
-    kept_from, heard = seen
     with trio.move_on_after(timeout_seconds):
-        async with child.subscribe(after=kept_from) as events:
+        async with child.subscribe(after=seen.after) as events:
             async for event in events:
                 if isinstance(event, EventsLost):
+                    if seen.is_over:
+                        return Error(text=_unknown_of(effect.name))
                     continue
-                if event.meta is not None and event.meta.seq > heard:
+                if event.meta is not None and event.meta.seq > seen.heard:
                     deliver(
                         ChildPublished(
                             at_ms=now_ms(), effect_id=effect.effect_id, event=event, child_id=child.session_id
@@ -126,6 +142,12 @@ async def resume_for_call(
     last = f" Its last text: {last_text}" if last_text else ""
     return Error(
         text=clean_text(f"The sub-agent did not finish within {timeout_seconds:g} s and was stopped.{last}")
+    )
+
+
+def _unknown_of(name: str) -> str:
+    return (
+        f"[Outcome unknown: the session that worked for {name} had ended, and its journal does not say how]"
     )
 
 

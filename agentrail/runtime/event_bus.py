@@ -1,18 +1,33 @@
 """The event bus of one session: one order for all, the last events kept, and no subscriber that anybody waits for."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from agentrail.errors import CursorAhead, SessionDown, SessionRested
-from agentrail.events import TERMINAL, AgentStart, Envelope, Event, EventsLost, PromptReceived
+from agentrail.events import Envelope, Event, EventsLost
 from agentrail.messages import SessionId
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
 
 ReadEarlier: TypeAlias = Callable[[int, int], Awaitable[Sequence[Event]]]
 """Gives the committed events between two numbers, neither of them included; none where they are not at hand."""
 
-_READS: Final = 3
+READS: Final = 3
 """How often earlier events are read, because the session published as many as are kept while they were: then they count as lost."""
+
+
+class Earlier(NamedTuple):
+    """Events that are older than what is kept, as they were read for a subscriber.
+
+    Attributes:
+        events: Right behind its number, without a gap; none where they are not at hand.
+        times_anew: How often the session had gone back before they were read: where it did since, they do not count.
+    """
+
+    events: tuple[Event, ...]
+    times_anew: int
+
+
+NOTHING_EARLIER: Final = Earlier((), 0)
 
 
 class EventBus:
@@ -30,6 +45,7 @@ class EventBus:
         "_kept",
         "_last",
         "_subscriptions",
+        "_times_anew",
         "on_close",
     )
 
@@ -50,6 +66,7 @@ class EventBus:
         self._subscriptions: tuple[Subscription, ...] = ()
         self._closed: str | None = None
         self._is_rested = False
+        self._times_anew = 0
         self.on_close: Callable[[EventBus], None] | None = None
         """Called once, when the session has ended."""
 
@@ -68,20 +85,37 @@ class EventBus:
         """The number of the last committed event."""
         return self._last.seq
 
-    def last_seq_before_cycle(self) -> int | None:
-        """Give the number in front of the last cycle, as far as it is still kept: of its prompt, where that began at once."""
-        kept, first = self._kept, self._first
-        found: int | None = None
-        began: AgentStart | None = None
-        for seq in range(self.last_seq, self.last_seq - len(kept), -1):
-            event = kept[(seq - first) % self._keep]
-            if began is None and type(event) is AgentStart:
-                found, began = seq - 1, event
-            elif began is not None and type(event) is PromptReceived:
-                return seq - 1 if event.ref == began.ref else found
-            elif began is not None and type(event) in TERMINAL:
-                return found
-        return found
+    def lacks(self, after: int | None) -> bool:
+        """Say whether some of what came after a number is not kept any more."""
+        return after is not None and after < self.last_seq - len(self._kept)
+
+    async def read_earlier(
+        self, after: int, read: ReadEarlier, known: Earlier = NOTHING_EARLIER, *, at_most: int | None = None
+    ) -> Earlier:
+        """Read what came after a number and is not kept any more, up to what is.
+
+        What the session publishes meanwhile may push out what was to follow; whether it did is for the caller to look at.
+
+        Args:
+            after: The number to go on after.
+            read: Gives what is not kept.
+            known: What was read for this number before.
+            at_most: How many events may be read; None for any number. Where there are more, none is.
+
+        Returns:
+            What was known, and what was read now.
+
+        Cancellation: At once; nothing of it is kept.
+        """
+        if known.times_anew != self._times_anew:
+            known = Earlier((), self._times_anew)
+        reach = _number_of(known.events[-1]) if known.events else after
+        before = self.last_seq - len(self._kept) + 1
+        if not self.lacks(reach) or (at_most is not None and before - reach - 1 > at_most):
+            return known
+        times_anew = self._times_anew  # of now: what is read while the session goes back may be of before
+        more = await read(reach, before)
+        return Earlier((*known.events, *more), times_anew)
 
     def is_last(self, event: Event) -> bool:
         """Say whether this very event is the last committed one; an equal number of another session is none."""
@@ -120,18 +154,16 @@ class EventBus:
             take_snapshot: As of `attach`.
             earlier: Gives what is not kept any more; None where nothing does. It is asked before the registration.
         """
-        found: list[Event] = []
+        found = NOTHING_EARLIER
 
         async def prepare() -> None:
-            reach = after
-            for _ in range(_READS):
-                if earlier is None or reach is None or not self._lacks(reach):
+            nonlocal found
+            for _ in range(READS):
+                if earlier is None or after is None or not self.lacks(self.reach_of(after, found)):
                     return
-                more = await earlier(reach, self.last_seq - len(self._kept) + 1)
-                if not more:
-                    return
-                found.extend(more)
-                reach = _number_of(more[-1])
+                found, before = await self.read_earlier(after, earlier, found), found
+                if len(found.events) <= len(before.events):
+                    return  # the journal does not have them
 
         def enter(subscription: Subscription) -> None:
             # One who wants the past gets it, with the end that it missed; one who wants what comes would get nothing.
@@ -162,7 +194,7 @@ class EventBus:
         after: int | None,
         take_snapshot: Callable[[], TakenSnapshot],
         in_any_case: bool = False,
-        earlier: Sequence[Event] = (),
+        earlier: Earlier = NOTHING_EARLIER,
     ) -> None:
         """Register a subscription and hand over what came after a number, in one step: no gap and no duplicate.
 
@@ -173,10 +205,10 @@ class EventBus:
                 left something back, it publishes that. Given here and not kept: a session that holds its bus, and is
                 held by it, would be freed by the garbage collector only.
             in_any_case: Whether a snapshot is wanted, also where no events are lost.
-            earlier: What came right after that number, where it is not kept any more, and is known all the same.
+            earlier: What came right after that number, where it is not kept any more, and was read all the same.
         """
         # First of all, because it may publish: what it counts must not come again.
-        snapshot = take_snapshot() if in_any_case or self._lacks(after) else None
+        snapshot = take_snapshot() if in_any_case or self.lacks(after) else None
         subscription.begin(self.session_id, self._since(after, earlier), snapshot)
         if self._closed is None:
             self._subscriptions = (*self._subscriptions, subscription)
@@ -199,6 +231,7 @@ class EventBus:
         meta = Envelope(last.session_id, last.seq, last.at_ms, last.path, ephemeral=True)
         self._kept = []
         self._first = last.seq + 1
+        self._times_anew += 1
         lost = EventsLost(from_seq=last_valid + 1, to_seq=last.seq, meta=meta)
         for subscription in self._subscriptions:
             subscription.begin_anew(lost, snapshot)
@@ -218,21 +251,27 @@ class EventBus:
         for subscription in self._subscriptions:
             subscription.bus_closed(is_rested=is_rested)
 
-    def _lacks(self, after: int | None) -> bool:
-        return after is not None and after < self.last_seq - len(self._kept)
+    def reach_of(self, after: int, earlier: Earlier) -> int:
+        """Say up to which number a subscriber has all, with what was read for it."""
+        if not earlier.events or earlier.times_anew != self._times_anew:
+            return after
+        return _number_of(earlier.events[-1])
 
-    def _since(self, after: int | None, earlier: Sequence[Event] = ()) -> tuple[Event, ...]:
+    def _since(self, after: int | None, earlier: Earlier = NOTHING_EARLIER) -> tuple[Event, ...]:
         if after is None:
             return ()
-        if earlier and self._lacks(after) and not self._lacks(reach := _number_of(earlier[-1])):
-            return (*earlier, *self._since(reach))
-        last = self._last
-        if self._lacks(after):
+        if self.lacks(after):
+            reach = self.reach_of(after, earlier)
+            if not self.lacks(reach):
+                return (*earlier.events, *self._since(reach))
             # Not what is still kept of the rest: it is older than the snapshot, which has to follow at once. And not a
             # number of its own: the cursor goes on behind what was lost.
+            last = self._last
             meta = Envelope(last.session_id, last.seq, last.at_ms, last.path, ephemeral=True)
             return (EventsLost(from_seq=after + 1, to_seq=last.seq, meta=meta),)
-        return tuple(self._kept[(seq - self._first) % self._keep] for seq in range(after + 1, last.seq + 1))
+        return tuple(
+            self._kept[(seq - self._first) % self._keep] for seq in range(after + 1, self.last_seq + 1)
+        )
 
 
 def _number_of(event: Event) -> int:

@@ -1,6 +1,6 @@
 """Waiting for one event of a cycle: what was published of it counts, and its end ends the waiting."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import trio
@@ -8,11 +8,24 @@ from attrs import frozen
 
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.errors import CycleAborted, CycleFailed, EventMissed, OptionError, SessionDown
-from agentrail.events import KINDS, AgentAbort, AgentEnd, AgentError, Event
+from agentrail.events import (
+    KINDS,
+    TERMINAL,
+    AgentAbort,
+    AgentEnd,
+    AgentError,
+    AgentStart,
+    Event,
+    EventsLost,
+    PromptReceived,
+)
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.subscription import Terms
 
 _BUFFER: Final = 1024
+
+_LOOKED_AT_FIRST: Final = 256
+"""How many events in front of those that are kept are read from the journal, to find where the cycle began; then twice as many."""
 
 
 @frozen(kw_only=True)
@@ -65,17 +78,38 @@ class EventWait:
         await trio.lowlevel.checkpoint()
         cell = self._cell
         # Between a prompt and its cycle, while others judge it or it waits, what was published is of another one.
-        after = None if _is_coming(cell.state) else cell.bus.last_seq_before_cycle()
+        after = None if _is_coming(cell.state) else await self._find_beginning()
         if after is None and cell.ending is None and _is_idle(cell.state):
             raise EventMissed(self._said("there was no cycle yet"))
         terms = Terms(kinds=None, deltas=True, buffer=_BUFFER)
-        subscription = cell.bus.subscribe(terms, after=after, take_snapshot=cell.take_snapshot)
-        async with subscription as events:
+        async with cell.subscribe(terms, after=after) as events:
             async for event in events:
                 if self._meant.is_meant(event):
                     return event
                 self._look_at_end(event)
+                if isinstance(event, EventsLost) and _is_idle(cell.state):
+                    raise EventMissed(self._said("what the cycle published is kept no more"))
         raise SessionDown(cell.ports.session_id, cell.ending or "ended")
+
+    async def _find_beginning(self) -> int | None:
+        """Give the number in front of the last cycle, as far as its events are kept, or can be made again.
+
+        Cancellation: At once.
+        """
+        bus = self._cell.bus
+        events: Sequence[Event] = bus.kept
+        before = bus.last_seq - len(events) + 1
+        width = _LOOKED_AT_FIRST
+        while True:
+            found, is_sure = decide_beginning(events)
+            if is_sure or before <= 1:
+                return found
+            more = await self._cell.events_between(max(0, before - width - 1), before)
+            if not more:
+                return found
+            events = (*more, *events)
+            before -= len(more)
+            width *= 2
 
     def _look_at_end(self, event: Event) -> None:
         match event:
@@ -93,6 +127,29 @@ class EventWait:
             f"{why}, and no {self._meant.name} came: prompt first, and wait while the cycle runs; "
             "or subscribe, for what belongs to no cycle"
         )
+
+
+def decide_beginning(events: Sequence[Event]) -> tuple[int | None, bool]:
+    """Find where the last cycle began: in front of its prompt, where that began at once.
+
+    Args:
+        events: What was committed last, oldest first, without a gap.
+
+    Returns:
+        The number in front of it, None where its beginning is not among them; and whether older events would change nothing.
+    """
+    found: int | None = None
+    began: AgentStart | None = None
+    for event in reversed(events):
+        assert event.meta is not None  # noqa: S101 - it was published
+        if began is None:
+            if type(event) is AgentStart:
+                found, began = event.meta.seq - 1, event
+        elif type(event) is PromptReceived:
+            return (event.meta.seq - 1 if event.ref == began.ref else found), True
+        elif type(event) in TERMINAL:
+            return found, True
+    return found, False
 
 
 def _is_coming(state: SessionState) -> bool:

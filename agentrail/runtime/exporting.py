@@ -1,5 +1,6 @@
 """Sessions out of a store and into another, and forks of sessions that are not alive. Each function blocks; nothing is carried out."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final, Literal, TypeAlias
 
@@ -10,17 +11,22 @@ from agentrail.core.journal.bodies import split_draft
 from agentrail.core.journal.exports import ExportHead, encode_export, encode_sizes, read_export
 from agentrail.core.journal.record import Tail, sealed
 from agentrail.core.journal.recording import opened_draft
+from agentrail.core.journal.replaying import steps
+from agentrail.core.journal.spans import SpanTree, encode_otlp
 from agentrail.core.session.branching import config_of_fork, forked_state
-from agentrail.errors import CodecError, OptionError, Trimmed
+from agentrail.core.stack.loading import Ask
+from agentrail.errors import CodecError, OptionError, PluginError, Trimmed, Unrevivable
 from agentrail.messages import AssistantMessage, Message, SessionId, Text, ToolCall, ToolMessage
 from agentrail.runtime.keeping import ENGINE
 from agentrail.runtime.past import Journal
-from agentrail.runtime.reviving import read_after
+from agentrail.runtime.reviving import PluginFinder, fold_sources, read_after
 from agentrail.runtime.withheld import without_known
 
-ExportFormat: TypeAlias = Literal["jsonl", "markdown"]
+ExportFormat: TypeAlias = Literal["jsonl", "markdown", "otlp"]
+"""What a supervisor writes a session as. The command has `scenario` too: tests are no part of a running session."""
 
 _MAX_TREE: Final = 10_000
+_SPANS_IN_A_LINE: Final = 512
 
 
 def export_stored(store: Store, stored: StoredSession, *, content: bool = True) -> Iterator[bytes]:
@@ -36,16 +42,62 @@ def export_stored(store: Store, stored: StoredSession, *, content: bool = True) 
         JournalCorrupt: A large value is missing.
         StoreUnavailable: It cannot be read.
     """
-    tree = [stored]
-    if stored.root == stored.session:
-        found = store.find(Filters(scope=stored.scope, root=stored.session), limit=_MAX_TREE)
-        tree += [one for one in found if one.session != stored.session]
-    for one in tree:
+    for one in tree_of(store, stored):
         if one.first_seq > 1 and content:
             raise Trimmed(one.session, first=one.first_seq)
         records = read_after(store, one.scope, one.session, one.first_seq - 1)
         head = _head_of(one)
         yield from encode_export(head, records, store.blob) if content else encode_sizes(head, records)
+
+
+def tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, ...]:
+    """Give a session with those that work for it, each behind the one that it works for; of a child that one alone.
+
+    Raises:
+        StoreUnavailable: It cannot be read.
+    """
+    if stored.root != stored.session:
+        return (stored,)
+    below: defaultdict[str, list[StoredSession]] = defaultdict(list)
+    for one in store.find(Filters(scope=stored.scope, root=stored.session), limit=_MAX_TREE):
+        if one.session != stored.session:
+            below[one.parent].append(one)
+    tree = [stored]
+    for one in tree:  # it grows meanwhile
+        tree += below.pop(one.session, ())
+    return (*tree, *(one for left in below.values() for one in left))
+
+
+def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool = True) -> Iterator[bytes]:
+    """Write a session with those that work for it as spans, a line for each, as OpenTelemetry's file exporter writes them.
+
+    Args:
+        store: Where it is.
+        stored: Which one.
+        ask: How handlers of plugins are called.
+        content: Whether what was said goes along; else names, times, numbers and usage.
+
+    Raises:
+        Trimmed: Its first records were dropped.
+        Unrevivable: Your move: a plugin of it is not there.
+        JournalCorrupt, CodecError, PluginError, StoreUnavailable: It cannot be read.
+    """
+    spans = SpanTree(content=content)
+    for one in tree_of(store, stored):
+        if one.first_seq > 1:
+            raise Trimmed(one.session, first=one.first_seq)
+        records = read_after(store, one.scope, one.session, 0)
+        finder = PluginFinder({})
+        sources = fold_sources(store, one, finder, ask)
+        try:
+            walked = (step.walked for step in steps(records, sources))
+            found = spans.spans_of(one.scope, one.session, walked)
+        except PluginError:
+            if finder.missing:
+                raise Unrevivable(one.session, missing=tuple(finder.missing)) from None
+            raise
+        for place in range(0, len(found), _SPANS_IN_A_LINE):
+            yield encode_otlp(found[place : place + _SPANS_IN_A_LINE])
 
 
 def leaving_export(data: bytes, *, is_exact: bool) -> bytes:
@@ -134,7 +186,15 @@ def import_stored(store: Store, text: bytes) -> tuple[SessionId, ...]:
     return tuple([one.records[0].session for one in openings])
 
 
-def fork_stored(store: Store, journal: Journal, number: int, session_id: SessionId, at_ms: int) -> None:
+def fork_stored(  # noqa: PLR0913 - what a fork begins with
+    store: Store,
+    journal: Journal,
+    number: int,
+    session_id: SessionId,
+    at_ms: int,
+    *,
+    working_dir: str | None = None,
+) -> None:
     """Begin the journal of a fork, of which nothing is alive: it begins when it is resumed.
 
     Args:
@@ -143,13 +203,17 @@ def fork_stored(store: Store, journal: Journal, number: int, session_id: Session
         number: Behind which record.
         session_id: Of the fork.
         at_ms: Now, on the clock of signals.
+        working_dir: Where its files are; None for those of its parent.
 
     Raises:
         AgentrailError: As of `Journal.state_behind` and `Store.create`.
     """
     parent = journal.stored
     then = journal.state_behind(number)
-    state = forked_state(then, config_of_fork(then.data.config, session_id), at_ms)
+    config = config_of_fork(then.data.config, session_id)
+    if working_dir is not None:
+        config = msgspec.structs.replace(config, working_dir=working_dir)
+    state = forked_state(then, config, at_ms)
     state = msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, started_at_ms=at_ms))
     forked_from = (parent.session, number)
     draft, blobs = split_draft(opened_draft(state, at_ms=at_ms, engine=ENGINE, forked_from=forked_from))
@@ -157,8 +221,15 @@ def fork_stored(store: Store, journal: Journal, number: int, session_id: Session
     store.create(Opening(records=records, root=session_id, forked_from=forked_from, node="", blobs=blobs))
 
 
-def render_markdown(messages: tuple[Message, ...]) -> str:
-    """Write a conversation for people: who said what, which tools were called, and what they came to."""
+def render_markdown(messages: tuple[Message, ...], *, content: bool = True) -> str:
+    """Write a conversation for people: who said what, which tools were called, and what they came to.
+
+    Args:
+        messages: All of it.
+        content: Whether what was said goes along; else who said how much, and how many calls there were.
+    """
+    if not content:
+        return "\n\n".join(map(_size_in_markdown, messages)) + "\n" if messages else ""
     parts: list[str] = []
     for message in messages:
         if isinstance(message, ToolMessage):
@@ -170,6 +241,16 @@ def render_markdown(messages: tuple[Message, ...]) -> str:
         parts.append(f"## {who}" + (f"\n\n{said}" if said else ""))
         parts += [f"**Calls {one.name}**\n\n{_quoted(_arguments_of(one))}" for one in calls]
     return "\n\n".join(parts) + "\n" if parts else ""
+
+
+def _size_in_markdown(message: Message) -> str:
+    if isinstance(message, ToolMessage):
+        sizes = ", ".join(str(len(one.text)) for one in message.results)
+        return f"**Results**\n\n{len(message.results)}, of {sizes or 'no'} characters"
+    who = "Assistant" if isinstance(message, AssistantMessage) else "User"
+    said = sum(len(block.text) for block in message.content if isinstance(block, Text))
+    calls = sum(isinstance(block, ToolCall) for block in message.content)
+    return f"## {who}\n\n{said} characters" + (f", {calls} calls" if calls else "")
 
 
 def _quoted(text: str) -> str:

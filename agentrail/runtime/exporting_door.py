@@ -11,6 +11,7 @@ from agentrail.runtime.arguments import fault_of_choice, fault_of_flag, fault_of
 from agentrail.runtime.assembly import Dependencies
 from agentrail.runtime.exporting import (
     ExportFormat,
+    export_spans,
     export_stored,
     import_stored,
     leaving_export,
@@ -41,8 +42,10 @@ class ExportingDoor(ABC):
 
         Args:
             session_id: Its id.
-            format: `jsonl` has all, with the sessions that work for it, and can be imported; `markdown` is the conversation, for people.
-            content: Whether what was said goes along; else kinds of records, numbers, times and sizes, of `jsonl` alone.
+            format: `jsonl` has all, with the sessions that work for it, and can be imported; `markdown` is the conversation, for people;
+                `otlp` is spans for OpenTelemetry, a line of JSON for each session, as its file exporter writes them: of cycles,
+                requests, calls and children. The same journal gives the same spans.
+            content: Whether what was said goes along; else kinds, numbers, times and sizes.
             scope: The one that it was started in.
 
         Returns:
@@ -59,11 +62,8 @@ class ExportingDoor(ABC):
         refuse(
             fault_of_text("session_id", session_id),
             fault_of_scope("scope", scope),
-            fault_of_choice("format", format, ("jsonl", "markdown")),
+            fault_of_choice("format", format, ("jsonl", "markdown", "otlp")),
             fault_of_flag("content", content),
-            "a conversation without its content is nothing: format='jsonl' has the sizes"
-            if format == "markdown" and content is False
-            else None,
         )
         await trio.lowlevel.checkpoint()
         keeping = self._store_of("export_session")
@@ -75,8 +75,13 @@ class ExportingDoor(ABC):
             stored = stored_of(store, scope, SessionId(session_id))
             if format == "jsonl":
                 return leaving_export(b"".join(export_stored(store, stored, content=content)), is_exact=True)
+            if format == "otlp":
+                return leaving_export(
+                    b"".join(export_spans(store, stored, watch, content=content)), is_exact=False
+                )
             state = Journal(store, stored, finder, watch).state_behind(stored.tail.seq)
-            return leaving_export(render_markdown(state.data.history.messages[:]).encode(), is_exact=False)
+            text = render_markdown(state.data.history.messages[:], content=content)
+            return leaving_export(text.encode(), is_exact=False)
 
         return await keeping.fold(work)
 

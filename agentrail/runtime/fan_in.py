@@ -4,14 +4,14 @@ A subscriber is registered with each bus that it reads, so a session's events ke
 session that is not read this way pays nothing. How sessions interleave is the order in which they published.
 """
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from agentrail.errors import CursorAhead, OptionError, SessionDown
-from agentrail.events import Event, EventsLost
+from agentrail.events import Event
 from agentrail.messages import SessionId
-from agentrail.runtime.event_bus import EventBus
+from agentrail.runtime.event_bus import NOTHING_EARLIER, READS, Earlier, EventBus
+from agentrail.runtime.old_events import MAX_OLD_EVENTS
 from agentrail.runtime.scopes import fault_of_scope, key_of
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms, fault_of_cursor
 
@@ -39,6 +39,10 @@ class Followed(Protocol):
 
     def take_snapshot(self) -> TakenSnapshot:
         """Hold how it stands; what that counts has been published when this returns."""
+        ...
+
+    async def events_between(self, after: int, before: int) -> Sequence[Event]:
+        """Give what it published between two numbers, out of its journal; none where that does not say."""
         ...
 
 
@@ -89,8 +93,56 @@ class FanIn:
         for subscription in self._subscriptions:
             subscription.end()
 
-    def enter(self, subscription: "ManySubscription", after: Mapping[str, int] | None) -> None:
+    async def read_earlier(
+        self, subscription: "ManySubscription", after: Mapping[str, int]
+    ) -> dict[EventBus, Earlier]:
+        """Read what was published behind the numbers of a subscriber and is not kept any more.
+
+        One session after the other: who comes back to a thousand leaves room for others who look back. And again, where more
+        was published meanwhile than is kept. All together no more than one session gives: beyond that it is lost.
+
+        Cancellation: At once; nothing of it is kept.
+        """
+        found: dict[EventBus, Earlier] = {}
+        in_vain: set[EventBus] = set()
+        room = MAX_OLD_EVENTS
+        for _ in range(READS):
+            behind = [
+                (bus, session, seq)
+                for bus, session, seq in self._cursors(subscription, after)
+                if bus not in in_vain and bus.lacks(bus.reach_of(seq, found.get(bus, NOTHING_EARLIER)))
+            ]
+            for bus, session, seq in behind:
+                known = found.get(bus, NOTHING_EARLIER)
+                now = await bus.read_earlier(seq, session.events_between, known, at_most=room)
+                more = len(now.events) - len(known.events)
+                found[bus], room = now, room - more
+                if more <= 0:
+                    in_vain.add(bus)
+            if not behind:
+                break
+        return found
+
+    def _cursors(
+        self, subscription: "ManySubscription", after: Mapping[str, int]
+    ) -> Iterator[tuple[EventBus, Followed, int]]:
+        # A session that is not named was started since, so nothing of it has been seen.
+        for bus, session in self._sessions.items():
+            if subscription.reads(session):
+                yield bus, session, after.get(_key_of(session), 0)
+
+    def enter(
+        self,
+        subscription: "ManySubscription",
+        after: Mapping[str, int] | None,
+        earlier: Mapping[EventBus, Earlier],
+    ) -> None:
         """Register with every session of the group.
+
+        Args:
+            subscription: Whose.
+            after: Its numbers.
+            earlier: What was read for it.
 
         Raises:
             CursorAhead: Your move: `after` lies beyond the last number of some sessions; registered with none.
@@ -98,18 +150,23 @@ class FanIn:
         """
         if self._down is not None:
             raise SessionDown(EVERY, self._down)
-        # A session that is not named was started since, so nothing of it has been seen.
-        buses = {
-            bus: None if after is None else after.get(_key_of(session), 0)
-            for bus, session in self._sessions.items()
-            if subscription.reads(session)
-        }
+        if after is None:
+            buses: dict[EventBus, int | None] = {
+                bus: None for bus, session in self._sessions.items() if subscription.reads(session)
+            }
+        else:
+            buses = {bus: seq for bus, _, seq in self._cursors(subscription, after)}
         ahead = {bus: faults for bus, seq in buses.items() if (faults := bus.faults_of(seq))}
         if ahead:
             positions = {_key_of(self._sessions[bus]): bus.last_seq for bus in ahead}
             raise CursorAhead([fault for faults in ahead.values() for fault in faults], positions=positions)
         for bus, seq in buses.items():
-            bus.attach(subscription, after=seq, take_snapshot=self._sessions[bus].take_snapshot)
+            bus.attach(
+                subscription,
+                after=seq,
+                take_snapshot=self._sessions[bus].take_snapshot,
+                earlier=earlier.get(bus, NOTHING_EARLIER),
+            )
         self._subscriptions = (*self._subscriptions, subscription)
 
     def leave(self, subscription: Subscription) -> None:
@@ -143,12 +200,21 @@ class ManySubscription(Subscription):
         after: Mapping[str, int] | None,
     ) -> None:
         """Made by `FanIn.subscribe_all` and `FanIn.subscribe_group`."""
-        super().__init__(terms, enter=lambda _: fan_in.enter(self, after), leave=fan_in.leave)
+        found: dict[EventBus, Earlier] = {}
+
+        async def prepare() -> None:
+            if after is not None:
+                found.update(await fan_in.read_earlier(self, after))
+
+        super().__init__(
+            terms,
+            enter=lambda _: fan_in.enter(self, after, found),
+            leave=fan_in.leave,
+            prepare=None if after is None else prepare,
+        )
         self._fan_in = fan_in
         self._group_id = group_id
         self._scope = scope
-        # One for each `EventsLost` of the replay, in the same order: an id alone does not say which session is meant.
-        self._snapshots: deque[TakenSnapshot] = deque()
 
     def reads(self, session: Followed) -> bool:
         """Whether this session is read."""
@@ -159,17 +225,10 @@ class ManySubscription(Subscription):
     def begin(self, session_id: SessionId, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
         """Take what is to be read of one session before anything live."""
         super().begin(session_id, replay, None)
-        if snapshot is not None:
-            self._snapshots.append(snapshot)
+        self._keep_for_loss(replay, snapshot)
 
     def bus_closed(self, *, is_rested: bool) -> None:
         """One session has ended, or is at rest; others go on, and more will come."""
-
-    def _take(self) -> Event | None:
-        event = super()._take()
-        if type(event) is EventsLost:
-            self._taken = self._snapshots.popleft()
-        return event
 
     def _positions_before(self, event: Event) -> Mapping[str, int]:
         # All that was published until now is in the buffer, or was not wanted; only this event found no room.

@@ -184,9 +184,7 @@ class Session(PromptingHandle, ChangingHandle, LookingBackHandle):
             raise OptionError(faults)
         # A caller that reads until the end of a cycle gets it, also where it is another end than the one that was thought of.
         terms = with_kinds(decide_terms(kinds=kinds, deltas=deltas, buffer=buffer), ENDS)
-        cell = self._cell
-        earlier = None if cell.journal is None else cell.events_between
-        return cell.bus.subscribe(terms, after=after, take_snapshot=cell.take_snapshot, earlier=earlier)
+        return self._cell.subscribe(terms, after=after)
 
     async def steer(
         self,

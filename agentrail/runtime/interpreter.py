@@ -72,13 +72,15 @@ from agentrail.runtime.crashes import (
     info_of,
 )
 from agentrail.runtime.event_bus import EventBus
-from agentrail.runtime.held_stream import Gate, HeldStream
+from agentrail.runtime.file_notes import KeptJournal
+from agentrail.runtime.held_stream import HeldStream
 from agentrail.runtime.host_gates import Ticket, Turnstile, ask_host, tell_host
 from agentrail.runtime.models import decide_provider_opts
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.plugin_requests import run_plugin_request
 from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports, finished_child
 from agentrail.runtime.processes import Processes
+from agentrail.runtime.responses import check_chunk, readable
 from agentrail.runtime.task_group import TaskGroup
 from agentrail.runtime.tool_calls import BegunCall, ToolCallRunner
 from agentrail.runtime.tool_runner import clean_text
@@ -259,16 +261,16 @@ class Interpreter:
         ports: Ports,
         bus: EventBus,
         pending_calls: PendingCalls,
-        gate: Gate | None = None,
+        journal: KeptJournal | None = None,
     ) -> None:
-        """Take what effects need; inside of a Trio run. Streams are read while the gate is open; None for always."""
-        self._gate = gate
+        """Take what effects need; inside of a Trio run. Streams are read while the store takes records; None for always."""
+        self._gate = None if journal is None else journal.writer
         self._task_group = task_group
         self._ports = ports
         self._bus = bus
         self._pending_calls = pending_calls
         self._open: dict[EffectId, _Open] = {}
-        self._calls = ToolCallRunner(ports, pending_calls, task_group)
+        self._calls = ToolCallRunner(ports, pending_calls, task_group, journal)
         self._turnstile = Turnstile()
         self._context = _gatherer_of(ports, task_group)
         self.timers: SessionTimers = SessionTimers()
@@ -400,7 +402,7 @@ class Interpreter:
                     self.timers.watch(timer, SignsOfLife(chunks, buffer))
                     completed = await self._deliver_chunks(buffer, chunks, is_quiet=is_quiet)
                 if completed is not None:
-                    return _completed(attempt, completed)
+                    return readable(_completed(attempt, completed), request.model)
                 message = f"the provider of {request.model} ended a stream without its terminal chunk"
                 return _failed(buffer, ErrorInfo(code="protocol_error", message=message, retryable=True))
         except ProviderError as error:
@@ -679,6 +681,7 @@ def _failed(buffer: ChunkBuffer, error: ErrorInfo) -> StreamFailed:
 
 def _taken_in(buffer: ChunkBuffer, chunk: Chunk) -> bool:
     """Put a chunk into the buffer, as far as it means something yet; say whether the session must hear."""
+    check_chunk(chunk)
     if type(chunk) in HEARD_CHUNKS:
         return buffer.add(chunk)
     return buffer.note(chunk) if isinstance(chunk, UsageUpdate) else buffer.touch()

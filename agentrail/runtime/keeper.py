@@ -19,6 +19,7 @@ from agentrail.runtime.branch import SupervisorLabel
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping, OnDrift
 from agentrail.runtime.resuming_door import Resume, Revive
+from agentrail.runtime.retention import KeepLimits
 from agentrail.runtime.supervisor import SESSIONS, SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
 
@@ -83,6 +84,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
     resume: Resume = "none",
     revive: Revive | None = None,
     on_drift: OnDrift = "go_on",
+    keep: KeepLimits | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor over the given adapters; leaving the block ends all its sessions, whatever happened inside.
 
@@ -96,6 +98,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
         resume: Which stored sessions come back before the body begins: those that had work, all, or none.
         revive: Gives what each of them needs of its code.
         on_drift: What becomes of a stored session of which the code here makes another history: it goes on with that, or stays as it is.
+        keep: For how long, and how much of them is kept; None for all.
 
     An exception of the body leaves as itself, not in a group, after the ordered stop; so does a `SystemExit` or
     `KeyboardInterrupt` of a session.
@@ -105,7 +108,11 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
 
     Cancellation: The stop is shielded and bounded: ten seconds, then what is left is cancelled.
     """
-    keeping = None if store is None else Keeping(store, patience_seconds=store_patience, on_drift=on_drift)
+    keeping = (
+        None
+        if store is None
+        else Keeping(store, patience_seconds=store_patience, on_drift=on_drift, limits=keep)
+    )
     make = partial(
         SessionSupervisor,
         resolve_provider=resolve_provider,
@@ -126,6 +133,8 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
                 assert keeper.supervisor is not None  # noqa: S101 - it is up
                 if resume != "none":
                     await keeper.supervisor.resume_all(resume)
+                if keeping is not None:
+                    keeping.let_sweep()
                 with keeper.body:
                     yield keeper.supervisor
             if keeper.supervisor is not None:

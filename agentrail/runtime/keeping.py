@@ -17,6 +17,7 @@ from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.old_events import OldEvents
+from agentrail.runtime.retention import KeepLimits, Retention
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.session_journal import SessionJournal
 from agentrail.runtime.standing import stored_standing
@@ -73,6 +74,7 @@ class Keeping:
         writer: Who writes to it.
         node: Who owns what is started here; new at each start.
         on_drift: What becomes of a session of which the code here makes another history.
+        retention: What deletes sessions that are too old or too many; None where all are kept.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Keeping:
         *,
         patience_seconds: float = STORE_PATIENCE_SECONDS,
         on_drift: OnDrift = "go_on",
+        limits: KeepLimits | None = None,
         outside: Outside | None = None,
     ) -> None:
         """Begin; nothing is asked of the store before `open`.
@@ -89,6 +92,7 @@ class Keeping:
             store: Which one; the caller closes it.
             patience_seconds: How long a commit may take before the store counts as unavailable.
             on_drift: What becomes of a session of which the code here makes another history.
+            limits: For how long, and how much of it is kept; None for all.
             outside: Where functions that block are run; None for what is in place here.
         """
         self._outside = outside or current()
@@ -98,6 +102,10 @@ class Keeping:
         self._folds = trio.CapacityLimiter(MAX_FOLDS)
         self._old_events = OldEvents(store, self._outside, self._folds)
         self.node: Node = Node(id=f"n-{self._outside.ids(8)}", version=ENGINE)
+        self.retention: Retention | None = (
+            None if limits is None else Retention(store, limits, self.node.id, self._outside, self.write)
+        )
+        self._may_sweep = trio.Event()
 
     async def open(self, nursery: trio.Nursery) -> None:
         """Say that this node is alive, and begin to write, in tasks of a nursery that outlives all sessions.
@@ -112,12 +120,20 @@ class Keeping:
             await self.read(beat)
         nursery.start_soon(self.writer.run, name="writer of the store")
         nursery.start_soon(self._beat_on, name="beats of the node")
+        if self.retention is not None:
+            nursery.start_soon(self._sweep_on, self.retention, name="sweeps of the store")
+
+    def let_sweep(self) -> None:
+        """Say that what was to be resumed by itself is back, and so owned by this node: what is too old may go."""
+        self._may_sweep.set()
 
     async def close(self) -> None:
-        """Wait until all is written that was handed over.
+        """Wait until all is written that was handed over; nothing is swept any more.
 
         Cancellation: What is not written by then is lost, and nothing of it was acknowledged.
         """
+        if self.retention is not None:
+            self.retention.stop()
         await self.writer.wait_empty()
 
     async def begin(self, cell: SessionCell, *, forked_from: tuple[SessionId, int] | None = None) -> None:
@@ -139,7 +155,13 @@ class Keeping:
         self.keep(cell, tail)
 
     def keep(
-        self, cell: SessionCell, tail: Tail, *, first: Recovered | None = None, snapshot: int = 0
+        self,
+        cell: SessionCell,
+        tail: Tail,
+        *,
+        first: Recovered | None = None,
+        snapshot: int = 0,
+        gone_tools: tuple[str, ...] = (),
     ) -> None:
         """Let a session record what it does from here on.
 
@@ -148,6 +170,7 @@ class Keeping:
             tail: Where its journal ends.
             first: Its first signal, where it comes back.
             snapshot: Behind which record its newest snapshot stands; 0 for none.
+            gone_tools: Of one that comes back: its tools that are not there any more.
         """
         cell.journal = SessionJournal(
             cell.state,
@@ -157,7 +180,9 @@ class Keeping:
             cell.pending_calls,
             first=first,
             snapshot=snapshot,
+            gone_tools=gone_tools,
             old_events=self._old_events,
+            scrub=cell.scrub,
         )
 
     def close_journal(self, records: Sequence[Record]) -> None:
@@ -264,6 +289,10 @@ class Keeping:
             self.store.delete(first.scope, first.session)
 
         self.writer.post(take_back)
+
+    async def _sweep_on(self, retention: Retention) -> None:
+        await self._may_sweep.wait()
+        await retention.run()
 
     async def _beat_on(self) -> None:
         while True:

@@ -18,6 +18,7 @@ from agentrail.runtime.asking import AskingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.past import Journal, JournalEntry, PastState
+from agentrail.runtime.restoring import RestoredFiles, versioned_of
 from agentrail.runtime.rewinding import RewindRequest
 from agentrail.runtime.session import SessionCell
 
@@ -37,10 +38,12 @@ class Rewound:
         number: The record behind which the session goes on.
         calls: What happened outside since and is not taken back: calls whose tools do not promise that running them twice does no
             harm, or for which another session worked.
+        files: What became of the files that its tools have written since; None where `files` was not asked for.
     """
 
     number: int
     calls: tuple[CallBehind, ...] = field(default=())
+    files: RestoredFiles | None = None
 
 
 class Branching(Protocol):
@@ -51,9 +54,19 @@ class Branching(Protocol):
         ...
 
     async def fork_cell(
-        self, cell: SessionCell, at: int | None, turn: int | None, given: Mapping[str, Any]
+        self,
+        cell: SessionCell,
+        at: int | None,
+        turn: int | None,
+        given: Mapping[str, Any],
+        *,
+        files: bool = False,
     ) -> SessionCell:
         """Begin a fork of a session."""
+        ...
+
+    async def restore_files(self, cell: SessionCell, number: int, *, force: bool) -> RestoredFiles:
+        """Let the files of a session be what they were behind a record."""
         ...
 
     def make_ready(self, cell: SessionCell, then: SessionState) -> None:
@@ -121,6 +134,7 @@ class LookingBackHandle(AskingHandle):
         at: int | None = None,
         *,
         turn: int | None = None,
+        files: bool = False,
         model: str | Provider | None = None,
         **options: Unpack[SessionKeywords],
     ) -> Self:
@@ -128,11 +142,14 @@ class LookingBackHandle(AskingHandle):
 
         It has the conversation, the state of the plugins and what was spent, as they were. What was open there ends in it as not in
         this branch; prompts that waited stay behind. Code is that of this session, by name. Files are those of the same working
-        directory, as they are now.
+        directory, as they are now; or with `files` those of a copy of it, in which what tools of this session have written since is as it
+        was. What commands have written since stays in it.
 
         Args:
             at: Behind which record; None for the last one that is durable.
             turn: Behind which turn, counted from 1 over all cycles, in place of a number.
+            files: Whether it works in a copy of the working directory: in `working_dir`, which is not there yet or empty; without that
+                beside the directory of this session, which is called like it with the id of the fork behind. No one removes it.
             model: As of `start_session`; None for the model that it had then.
             **options: Of `start_session`: what is to be otherwise than here, such as `tools`, `budget` or `session_id`.
 
@@ -141,19 +158,27 @@ class LookingBackHandle(AskingHandle):
 
         Raises:
             OptionError: Your move: there is no store, this session works for another (its root is named), no such record or turn (the
-                message has the range), or options that cannot be.
+                message has the range), or options that cannot be; or with `files` a sandbox that does not keep what its tools write.
+            SandboxError: Your move: with `files`, the copy cannot be made; nothing of it is left.
             Trimmed, Erased, Unrevivable, JournalCorrupt: As of `state_at`.
             AlreadyExists, AlreadyStarted, SessionRefused, SessionDown, StoreUnavailable: As of `start_session`.
 
         Cancellation: Until the journal of the fork has begun nothing was done; then it is alive.
         """
-        refuse(_fault_of_place(at, turn), _fault_of_number("at", at), _fault_of_number("turn", turn))
+        refuse(
+            _fault_of_place(at, turn),
+            _fault_of_number("at", at),
+            _fault_of_number("turn", turn),
+            _fault_of_flag("files", files),
+        )
         await trio.lowlevel.checkpoint()
         given: dict[str, Any] = {**options, **({} if model is None else {"model": model})}
-        fork = await self._branching().fork_cell(self._cell, at, turn, given)
+        fork = await self._branching().fork_cell(self._cell, at, turn, given, files=files)
         return type(self)(fork)
 
-    async def rewind(self, to: int | None = None, *, turn: int | None = None) -> Rewound:
+    async def rewind(
+        self, to: int | None = None, *, turn: int | None = None, files: bool = False, force: bool = False
+    ) -> Rewound:
         """Stop what runs, and go back to what the session was behind a record. Nothing is deleted, so one can go forth again.
 
         The cycle is aborted with all its tools, and prompts that wait are thrown away. Numbers of events go on, and what was spent is
@@ -163,28 +188,40 @@ class LookingBackHandle(AskingHandle):
         Args:
             to: Behind which record.
             turn: Behind which turn, counted from 1 over all cycles, in place of a number.
+            files: Whether the files that tools of the session have written since become what they were. Others are not touched; nor is
+                one that is not what the session left, which is a conflict.
+            force: Whether conflicts are overwritten too. What stood there is kept, so that a later rewind brings it back.
 
         Returns:
-            Where it stands, and the calls behind it that may have changed something.
+            Where it stands, the calls behind it that may have changed something, and what became of the files.
 
         Raises:
             OptionError: Your move: there is no store, it works for another session (its root is named), or there is no such record or turn;
-                nothing was stopped.
+                or with `files` its sandbox does not keep what its tools write. Nothing was stopped.
+            SandboxError: With `files`, the working directory cannot be opened any more; nothing was stopped.
             Trimmed, Erased, Unrevivable, JournalCorrupt: As of `state_at`; nothing was stopped.
             SessionDown: The session has ended.
             CallingSelf: Your move: a tool of this session asked for it.
             StoreUnavailable: The store takes nothing for now.
 
-        Cancellation: What was stopped is stopped; whether it went back `journal` says.
+        Cancellation: What was stopped is stopped; whether it went back `journal` says. Of the files none is half: the same call again
+            restores those that are not restored.
         """
         refuse(
-            _fault_of_place(to, turn, needed=True), _fault_of_number("to", to), _fault_of_number("turn", turn)
+            _fault_of_place(to, turn, needed=True),
+            _fault_of_number("to", to),
+            _fault_of_number("turn", turn),
+            _fault_of_flag("files", files),
+            _fault_of_flag("force", force),
+            "force is about files: give files=True too" if force is True and files is False else None,
         )
         await trio.lowlevel.checkpoint()
         cell = self._cell
         branching = self._branching()
         check_root(cell, "rewind")
         cell.pending_calls.refuse_self("rewind")
+        if files:
+            versioned_of(cell, "rewind")
         at_ms = now_ms()
 
         def look(journal: Journal) -> tuple[int, Any]:
@@ -202,7 +239,8 @@ class LookingBackHandle(AskingHandle):
             fault = f"rewind: session {cell.ports.session_id!r} was given work again each time it was stopped: stop who prompts it, and try again"
             raise OptionError([fault])
         calls = await branching.look_back(cell, partial(_calls_behind, number, request.seq))
-        return Rewound(number=number, calls=calls)
+        restored = await branching.restore_files(cell, number, force=force) if files else None
+        return Rewound(number=number, calls=calls, files=restored)
 
     async def _stop_all(self) -> None:
         session = cast("Any", self)
@@ -227,6 +265,10 @@ def _fault_of_number(name: str, value: object, *, needed: bool = False) -> str |
     if (value is None and not needed) or type(value) is int:
         return None
     return f"{name} is {value!r}: expected a whole number from 1"
+
+
+def _fault_of_flag(name: str, value: object) -> str | None:
+    return None if type(value) is bool else f"{name} is {value!r}: expected True or False"
 
 
 def _fault_of_place(number: object, turn: object, *, needed: bool = False) -> str | None:

@@ -13,37 +13,22 @@ from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.folding import drift_of, first_state, walk
 from agentrail.core.journal.record import REWOUND, Record
 from agentrail.core.protocol.effects import Publish
-from agentrail.core.protocol.hooks import HookEvent
-from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.session.state import SessionState
-from agentrail.core.stack.loading import Member, call_handler
-from agentrail.core.stack.plugin import Context
+from agentrail.core.stack.loading import Ask
 from agentrail.errors import AgentrailError
 from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
+from agentrail.otp.edges import call_guarded
 from agentrail.outside import Outside
+from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.reviving import PluginFinder, fold_sources, newest_snapshot, read_after
+from agentrail.runtime.withheld import Withheld
 
 LOGGER: Final = Logger("agentrail.runtime")
 
 MAX_OLD_EVENTS: Final = 100_000
 """How many events are made again for one subscriber; who is behind by more gets `EventsLost`."""
-
-
-class _Quiet:
-    """Calls plugins once more: nothing is told of how long they take, or what they raise, because it was told when they lived."""
-
-    def __init__(self, finder: PluginFinder) -> None:
-        self._finder = finder
-
-    def __call__(self, member: Member, event: HookEvent, state: object, ctx: Context) -> object:
-        return call_handler(member, event, state, ctx)
-
-    def find(self, change: str, record: PluginRecord) -> object:
-        """Find the code of a plugin that came while the session ran."""
-        del change
-        return self._finder(record)
 
 
 class OldEvents:
@@ -61,13 +46,16 @@ class OldEvents:
         self._outside = outside
         self._limiter = limiter
 
-    async def read(self, state: SessionState, after: int, before: int) -> tuple[Event, ...]:
+    async def read(
+        self, state: SessionState, after: int, before: int, *, withheld: Withheld | None = None
+    ) -> tuple[Event, ...]:
         """Give what a session published between two numbers, without what is never replayed.
 
         Args:
             state: Of the session, as it is now: its plugins are asked again.
             after: The number behind which to begin.
             before: The number in front of which to end.
+            withheld: The secrets that the session knows, and its plugins do not tell; None for none.
 
         Returns:
             Oldest first, without a gap; none where they cannot be made again, all of them.
@@ -78,7 +66,9 @@ class OldEvents:
             await trio.lowlevel.checkpoint()
             return ()
         config = state.data.config
+        watch = QuietWatch(config.session_id, config.user_data, self._outside, withheld=withheld)
         finder = PluginFinder({member.name: member.plugin for member in state.data.stack.members})
+        watch.find_others(finder)
         make = partial(
             old_events,
             self._store,
@@ -87,26 +77,32 @@ class OldEvents:
             after=after,
             before=before,
             finder=finder,
+            ask=watch,
         )
         return await self._outside.offload(make, abandon_on_cancel=True, limiter=self._limiter)
 
 
 def old_events(  # noqa: PLR0913 - which of them
-    store: Store, scope: str, session: SessionId, *, after: int, before: int, finder: PluginFinder
+    store: Store, scope: str, session: SessionId, *, after: int, before: int, finder: PluginFinder, ask: Ask
 ) -> tuple[Event, ...]:
-    """Fold what is needed of a journal; arguments and result are those of `OldEvents.read`. This blocks."""
-    try:
+    """Fold what is needed of a journal; arguments and result are those of `OldEvents.read`. This blocks, and never raises."""
+
+    def read() -> tuple[Event, ...]:
         stored = store.get(scope, session)
-        return () if stored is None else _folded(store, stored, after, before, finder)
-    except AgentrailError as error:
-        LOGGER.warning("session %s: its events behind %s are not at hand: %s", session, after, error)
+        return () if stored is None else _folded(store, stored, after, before, finder, ask)
+
+    def refuse(error: BaseException) -> tuple[Event, ...]:
+        # Of a bug only the kind: what it says may hold anything, and a store of the caller's own may have raised it.
+        why = error if isinstance(error, AgentrailError) else f"reading them raised {type(error).__name__}"
+        LOGGER.warning("session %s: its events behind %s are not at hand: %s", session, after, why)
         return ()
 
+    return call_guarded(refuse, read)
 
-def _folded(
-    store: Store, stored: StoredSession, after: int, before: int, finder: PluginFinder
+
+def _folded(  # noqa: PLR0913, PLR0917 - as above
+    store: Store, stored: StoredSession, after: int, before: int, finder: PluginFinder, ask: Ask
 ) -> tuple[Event, ...]:
-    ask = _Quiet(finder)
     sources = fold_sources(store, stored, finder, ask)
     start, tail = newest_snapshot(store, stored, finder, ask, last_event=after)
     records = read_after(store, stored.scope, stored.session, tail.seq)

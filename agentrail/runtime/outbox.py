@@ -4,11 +4,11 @@ Nothing is seen, and no work begins, of a step that a crash could take back. Wha
 also past a store that hangs, and takes along what it stops where that has not left. No Trio, no store and no clock enter.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from attrs import define, frozen
+from attrs import frozen
 
 from agentrail.core.protocol.effects import (
     AskHost,
@@ -50,8 +50,9 @@ _STOPS: Final = frozenset({CancelStream, KillTools, CancelPluginRequest, ClearTi
 _TOLD: Final = frozenset({Publish, ReplyToCaller, Refuse})
 """What is left of an outbox whose session crashed or has ended: all else would begin work."""
 
-_OF_ONE_ID: Final = frozenset(
+_BEGINS: Final = frozenset(
     {
+        StartStream,
         RunTool,
         SpawnChild,
         ResumeChild,
@@ -80,59 +81,67 @@ class Leaving:
     taken_out: tuple[Effect, ...] = ()
 
 
-@define(eq=False)
-class HeldEffect:
-    """An effect that waits.
+_NOTHING_LEAVES: Final = Leaving()
+
+
+class HeldStep:
+    """A step whose effects wait.
 
     Attributes:
-        number: Of the record that it waits for.
-        effect: What.
-        after: What the session knew behind the step that decided it.
-        effect_id: Under which it can be stopped; None for what cannot be.
-        size_bytes: Of an event that is never replayed; 0 of all else.
+        number: Of the record that they wait for.
+        before: What the session knew in front of it.
+        after: And behind it.
+        effects: In order; None in the place of one that was taken out.
+        left: How many of them have left.
+        begun: Under which some of them can be found.
     """
 
-    number: int
-    effect: Effect
-    after: SessionState
-    effect_id: EffectId | None = None
-    size_bytes: int = 0
+    __slots__ = ("after", "before", "begun", "effects", "left", "number")
+
+    def __init__(self, number: int, before: SessionState, after: SessionState) -> None:
+        self.number: int = number
+        self.before: SessionState = before
+        self.after: SessionState = after
+        self.effects: list[Effect | None] = []
+        self.left: int = 0
+        self.begun: list[EffectId] = []
 
 
 class Outbox:
     """The effects of one session that wait, in order.
 
     Attributes:
+        ephemeral_bytes: How much of what waits is never replayed, about; a step that has left in part counts as a whole.
         thrown_away: How many ephemeral events were, because too many waited.
     """
 
-    __slots__ = ("_by_id", "_count", "_ephemeral", "_ephemeral_bytes", "_steps", "_waiting", "thrown_away")
+    __slots__ = ("_by_id", "_ephemeral", "_steps", "ephemeral_bytes", "thrown_away")
 
     def __init__(self) -> None:
         """Begin empty."""
-        # In order, and each can be taken out of the middle; by a number of its own, so that one entry is found again.
-        self._waiting: OrderedDict[int, HeldEffect] = OrderedDict()
-        self._ephemeral: OrderedDict[int, None] = OrderedDict()
-        self._ephemeral_bytes = 0
-        self._by_id: dict[EffectId, list[int]] = {}
-        self._steps: deque[tuple[int, SessionState]] = deque()
-        self._count = 0
+        # By step: nearly all effects of one wait and leave together, and an entry for each would be paid for in each cycle.
+        self._steps: deque[HeldStep] = deque()
+        # The few that are looked for one by one: the step, and the place in it.
+        self._by_id: dict[EffectId, list[tuple[HeldStep, int]]] = {}
+        self._ephemeral: deque[tuple[HeldStep, int, int]] = deque()
+        self.ephemeral_bytes: int = 0
         self.thrown_away: int = 0
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits: no effect, and no step whose record is not durable."""
-        return not self._steps and not self._waiting
+        return not self._steps
 
     @property
     def waiting(self) -> int:
         """How many effects wait."""
-        return len(self._waiting)
+        return sum(1 for _ in self._waiting())
 
-    @property
-    def ephemeral_bytes(self) -> int:
-        """How much of what waits is never replayed, about."""
-        return self._ephemeral_bytes
+    def _waiting(self) -> Iterator[Effect]:
+        for step in self._steps:
+            for effect in step.effects[step.left :]:
+                if effect is not None:
+                    yield effect
 
     def visible(self, now: SessionState) -> SessionState:
         """Give what the session knew when the last effect left: what may be shown of it.
@@ -140,7 +149,7 @@ class Outbox:
         Args:
             now: What it knows.
         """
-        return self._steps[0][1] if self._steps else now
+        return self._steps[0].before if self._steps else now
 
     def put(
         self,
@@ -160,100 +169,113 @@ class Outbox:
             after: And behind it.
             is_recorded: Whether the step has a record of its own.
         """
+        if not is_recorded and not self._steps:
+            return Leaving(at_once=tuple(effects))  # of a step without a record, behind which nothing waits
+        step = HeldStep(number, before, after)
+        held = step.effects
         at_once: list[Effect] = []
         taken_out: list[Effect] = []
-        if is_recorded:
-            self._steps.append((number, before))
         for effect in effects:
-            if type(effect) in _STOPS:
+            if isinstance(effect, Publish):  # most are
+                meta = effect.event.meta
+                if meta is not None and meta.ephemeral:
+                    self._note_ephemeral(step, effect)
+            elif type(effect) in _STOPS:
                 taken_out += self._take_out(effect)
                 at_once.append(effect)
-            elif not is_recorded and self.is_empty:
-                at_once.append(effect)  # of a step without a record, behind which nothing waits
-            else:
-                self._append(HeldEffect(number, effect, after, _begins(effect)))
-        return Leaving(tuple(at_once), tuple(taken_out))
+                continue
+            elif type(effect) in _BEGINS:
+                self._note_begun(step, _begins(effect))
+            held.append(effect)
+        if held or is_recorded:
+            self._steps.append(step)
+        self._throw_away()
+        return Leaving(tuple(at_once), tuple(taken_out)) if at_once else _NOTHING_LEAVES
 
-    def next_durable(self, durable: int) -> HeldEffect | None:
-        """Take the next effect whose record is durable; None when there is none, and all up to that number have left.
+    def leaving(self, durable: int) -> Iterator[tuple[Effect, SessionState]]:
+        """Give the effects whose records are durable, in order, each with what the session knew behind its step.
+
+        Each counts as left before it is given, whatever becomes of it. Who stops in between goes on where it was.
 
         Args:
             durable: The number up to which they are.
         """
-        if self._waiting:
-            key, held = next(iter(self._waiting.items()))
-            if held.number <= durable:
-                return self._remove(key, held)
-        while self._steps and self._steps[0][0] <= durable:
-            self._steps.popleft()
-        return None
+        steps = self._steps
+        while steps and steps[0].number <= durable:
+            step = steps[0]
+            effects, after = step.effects, step.after
+            for place in range(step.left, len(effects)):
+                step.left = place + 1
+                effect = effects[place]
+                if effect is not None:
+                    yield effect, after
+            if steps and steps[0] is step:  # else all was thrown away on the way
+                steps.popleft()
+                self._forget(step)
 
     def callers(self) -> Iterator[ReplyToCaller | Refuse]:
         """Give the answers that wait."""
-        effects = (waiting.effect for waiting in self._waiting.values())
-        return (effect for effect in effects if isinstance(effect, ReplyToCaller | Refuse))
+        return (effect for effect in self._waiting() if isinstance(effect, ReplyToCaller | Refuse))
 
     def keep_what_is_told(self) -> None:
         """Take out all that would begin work: the session crashed, or has ended. What is published and answered stays."""
-        for key, one in tuple(self._waiting.items()):
-            if type(one.effect) not in _TOLD:
-                self._remove(key, one)
+        for step in self._steps:
+            step.effects[:] = [effect if type(effect) in _TOLD else None for effect in step.effects]
+        self._by_id.clear()
 
     def clear(self) -> None:
         """Throw all away."""
-        self._waiting.clear()
-        self._ephemeral.clear()
-        self._by_id.clear()
+        for step in self._steps:  # one of them may be leaving
+            step.effects[:] = [None] * len(step.effects)
         self._steps.clear()
-        self._ephemeral_bytes = 0
+        self._by_id.clear()
+        self._ephemeral.clear()
+        self.ephemeral_bytes = 0
 
-    def _append(self, waiting: HeldEffect) -> None:
-        self._count += 1
-        key = self._count
-        effect = waiting.effect
-        self._waiting[key] = waiting
-        if waiting.effect_id is not None:
-            self._by_id.setdefault(waiting.effect_id, []).append(key)
-        elif type(effect) is Publish and effect.event.meta is not None and effect.event.meta.ephemeral:
-            waiting.size_bytes = _size_of(effect.event)
-            self._ephemeral[key] = None
-            self._ephemeral_bytes += waiting.size_bytes
-            while self._ephemeral_bytes > MAX_EPHEMERAL_BYTES:
-                oldest = next(iter(self._ephemeral))
-                self._remove(oldest, self._waiting[oldest])
-                self.thrown_away += 1
+    # --- what is looked for
 
-    def _remove(self, key: int, waiting: HeldEffect) -> HeldEffect:
-        del self._waiting[key]
-        if waiting.effect_id is not None:
-            keys = self._by_id[waiting.effect_id]
-            keys.remove(key)
-            if not keys:
-                del self._by_id[waiting.effect_id]
-        if waiting.size_bytes:
-            del self._ephemeral[key]
-            self._ephemeral_bytes -= waiting.size_bytes
-        return waiting
+    def _note_begun(self, step: HeldStep, effect_id: EffectId) -> None:
+        step.begun.append(effect_id)
+        self._by_id.setdefault(effect_id, []).append((step, len(step.effects)))
 
     def _take_out(self, stop: Effect) -> Iterator[Effect]:
         for effect_id in _stopped_by(stop):
-            for key in tuple(self._by_id.get(effect_id, ())):
-                yield self._remove(key, self._waiting[key]).effect
+            for step, place in self._by_id.pop(effect_id, ()):
+                effect = step.effects[place]
+                if place >= step.left and effect is not None:
+                    step.effects[place] = None
+                    yield effect
+
+    def _note_ephemeral(self, step: HeldStep, effect: Publish) -> None:
+        size = _size_of(effect.event)
+        self._ephemeral.append((step, len(step.effects), size))
+        self.ephemeral_bytes += size
+
+    def _throw_away(self) -> None:
+        while self.ephemeral_bytes > MAX_EPHEMERAL_BYTES:
+            step, place, size = self._ephemeral.popleft()
+            self.ephemeral_bytes -= size
+            if place >= step.left:
+                step.effects[place] = None
+                self.thrown_away += 1
+
+    def _forget(self, step: HeldStep) -> None:
+        """Forget where effects of a step were that has left."""
+        for effect_id in step.begun:
+            places = self._by_id.get(effect_id)
+            if places is not None and places[0][0] is step:  # steps are forgotten in their order
+                del places[0]
+                if not places:
+                    del self._by_id[effect_id]
+        while self._ephemeral and self._ephemeral[0][0] is step:
+            self.ephemeral_bytes -= self._ephemeral.popleft()[2]
 
 
-def _begins(effect: Effect) -> EffectId | None:
-    """Say under which id an effect can be stopped; None of one that cannot be."""
-    kind = type(effect)
-    if kind is Publish:  # most are
-        return None
-    if isinstance(effect, StartStream):
-        return effect.request.attempt
-    if kind not in _OF_ONE_ID:
-        return None
-    if isinstance(effect, SpawnChild) and effect.wish is not None:
+def _begins(effect: Any) -> EffectId:
+    """Say under which id an effect can be stopped that begins something."""
+    effect_id: EffectId = effect.effect_id if type(effect) is not StartStream else effect.request.attempt
+    if type(effect) is SpawnChild and effect.wish is not None:
         return effect.wish.effect_id  # the tool that wants it: it ends with that
-    one: Any = effect
-    effect_id: EffectId = one.effect_id
     return effect_id
 
 

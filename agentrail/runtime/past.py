@@ -9,12 +9,14 @@ from attrs import field, frozen
 from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.bodies import join_blobs
 from agentrail.core.journal.branches import CallBehind, calls_behind, turns_in
+from agentrail.core.journal.files import FilesBehind, files_behind
 from agentrail.core.journal.folding import Sources, first_state, walk
 from agentrail.core.journal.record import Record, Tail
+from agentrail.core.journal.signal_bodies import whole_body
 from agentrail.core.session.projection import Snapshot, Status, snapshot_of
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.loading import Ask
-from agentrail.errors import OptionError, PluginError, Trimmed, Unrevivable
+from agentrail.errors import CodecError, OptionError, PluginError, Trimmed, Unrevivable
 from agentrail.frozen import EMPTY, frozen_json
 from agentrail.messages import JsonObject, Message
 from agentrail.runtime.reviving import PluginFinder, fold_sources, read_after, state_behind
@@ -28,7 +30,7 @@ class JournalEntry:
         number: Its number, from 1, without gaps.
         at_ms: When, on the clock of signals.
         kind: `opened`, `taken`, `heard`, `changed`, `drifted`, `rewound`, `closed`, `erased`, or the kind of a signal, such as `prompt`.
-        body: What it says, read-only.
+        body: What it says, read-only; of a signal with all fields, also those that are not stored because they hold their default.
         does: What the step decided, a line for each effect that is not ephemeral.
         events: The number of the last event behind it.
         epoch: How often the session had been taken over when it was written, from 1.
@@ -167,6 +169,17 @@ class Journal:
         tail = Tail(seq=last.seq, epoch=last.epoch, hash=last.hash)
         return calls_behind(walk(self._state_behind(number), records, tail=tail, sources=self._sources()))
 
+    def files_behind(self, number: int) -> FilesBehind:
+        """Say what tools wrote behind a record, and what stood there when it was made.
+
+        Raises:
+            OptionError, Trimmed: As of `check_number`.
+            CodecError: A record cannot be read.
+        """
+        self.check_number(number)
+        stored, store = self.stored, self._store
+        return files_behind(read_after(store, stored.scope, stored.session, number), store.blob)
+
     def _sources(self) -> Sources:
         return fold_sources(self._store, self.stored, self._finder, self._ask)
 
@@ -176,7 +189,7 @@ class Journal:
 
 def entry_of(record: Record, store: Store) -> JournalEntry:
     """Show a record, with its large values in place."""
-    body: Mapping[str, Any] = msgspec.json.decode(join_blobs(record.body, store.blob))
+    body: Mapping[str, Any] = msgspec.json.decode(_shown_body(record, join_blobs(record.body, store.blob)))
     return JournalEntry(
         number=record.seq,
         at_ms=record.at_ms,
@@ -187,3 +200,10 @@ def entry_of(record: Record, store: Store) -> JournalEntry:
         epoch=record.epoch,
         hash=record.hash.hex(),
     )
+
+
+def _shown_body(record: Record, body: bytes) -> bytes:
+    try:
+        return whole_body(record.kind, record.at_ms, body)
+    except CodecError:  # a newer version has written it: it is shown as it stands
+        return body

@@ -6,9 +6,9 @@ see, and thrown away.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 from attrs import frozen
@@ -22,6 +22,7 @@ from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.signals import Recovered
 from agentrail.core.session.state import SessionConfig, SessionState
 from agentrail.core.stack.plugin_code import part_entry
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import AgentrailError, JournalDrifted, OptionError, SessionDown, Unrevivable
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
@@ -43,8 +44,12 @@ from agentrail.runtime.reviving import (
     taken_on,
 )
 from agentrail.runtime.session import SessionCell
+from agentrail.runtime.tool_origins import GoneTool, tool_at
 from agentrail.runtime.withheld import has_handle
 from agentrail.runtime.workspace import Workspace
+
+ImportedTools: TypeAlias = Mapping[tuple[str, str], Tool]
+"""Tools by origin and name."""
 
 GiveOptions = Callable[[StoredOpening], Any]
 """Gives what a stored session needs of its code: `SessionOptions`, or a mapping of some of them; None for nothing."""
@@ -98,6 +103,7 @@ class Resumption:
         self._wanted = wanted
         self._finder = PluginFinder({})
         self._watch: PluginWatch | None = None
+        self._imported: ImportedTools = {}
 
     async def run(self, give: GiveOptions) -> tuple[ReadySession, ...]:
         """Read, look, take, and make ready.
@@ -129,6 +135,7 @@ class Resumption:
         self._finder = PluginFinder({plugin.name: plugin for plugin in _plugins_of(options, watch)})
         watch.find_others(self._finder)
         tree = await keeping.read(self._read_tree)
+        self._imported = await keeping.read(partial(imported_tools, tree.values(), cell.ports))
         for one in tree.values():
             _check_code(one, cell.ports, opening.config if one.stored.session == top.session else None)
             self._check_drift(one)
@@ -211,7 +218,12 @@ class Resumption:
                 self._close(revived)
                 continue
             above = all_ports[config.path[-2] if len(config.path) > 1 else ""]
-            own = all_ports[config.session_id] = ports_of(revived.state, above)
+            own = all_ports[config.session_id] = ports_of(revived.state, above, self._imported)
+            gone = gone_tools(revived.state, own)
+            if gone:
+                LOGGER.warning(
+                    "session %s: its tools are not there any more: %s", config.session_id, ", ".join(gone)
+                )
             cell = SessionCell(revived.state, own, revived.events)
             if len(config.path) == 1:
                 self._ask().report_to(cell.mailbox)
@@ -221,7 +233,7 @@ class Resumption:
                 open=revived.begun,
                 attempt=1 if self._wanted.is_asked else revived.attempt,
             )
-            self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot)
+            self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot, gone_tools=gone)
             if revived.drift is not None:
                 _note_drift(cell, revived.drift)
             wanted |= _wanted_below(cell, first)
@@ -293,25 +305,81 @@ def _check_code(revived: Revived, ports: Ports, config: SessionConfig | None) ->
     Raises:
         Unrevivable: Your move: each thing that is not.
     """
-    missing = missing_code(revived.state, ports, is_root=config is not None)
+    missing = missing_code(revived.state, ports, is_root=config is not None, finds_tools=True)
     if config is not None and config.gathers_context and not ports.context_providers:
         missing.append("its context providers")
     if missing:
         raise Unrevivable(revived.stored.session, missing=missing)
 
 
-def missing_code(state: SessionState, ports: Ports, *, is_root: bool = True) -> list[str]:
-    """Name what a session has by its state and not by its ports: tools, models, and of a root agents."""
+def missing_code(
+    state: SessionState, ports: Ports, *, is_root: bool = True, finds_tools: bool = False
+) -> list[str]:
+    """Name what a session has by its state and not by its ports: tools, models, and of a root agents.
+
+    Args:
+        state: Of the session.
+        ports: What it would work with.
+        is_root: Whether it works for no other.
+        finds_tools: Whether tools that have an origin are looked for there by the caller, and may be gone.
+    """
     data = state.data
-    names = {name for name, _ in ports.tools} | {
-        name for agent in ports.agents.values() for name in agent.tools or ()
-    }
-    missing = [f"tool {spec.name!r}" for spec in data.tools if spec.name not in names]
+    names = _names_of_tools(ports)
+    missing = [
+        f"tool {spec.name!r}"
+        for spec in data.tools
+        if spec.name not in names and not (finds_tools and spec.origin)
+    ]
     missing += [
         f"agent {spec.name!r}" for spec in data.config.agents if is_root and spec.name not in ports.agents
     ]
     models = dict.fromkeys((data.model.model, *(facts.model for facts in data.config.fallbacks)))
     return missing + [f"model {name!r}" for name in models if not _has_model(name, ports)]
+
+
+def _names_of_tools(ports: Ports) -> set[str]:
+    return {name for name, _ in ports.tools} | {
+        name for agent in ports.agents.values() for name in agent.tools or ()
+    }
+
+
+def imported_tools(sessions: Iterable[Revived], ports: Ports) -> ImportedTools:
+    """Import the tools that came while these sessions ran and are not given now. This blocks.
+
+    Returns:
+        By origin and name those that are there.
+    """
+    names = _names_of_tools(ports)
+    wanted = {
+        (spec.origin, spec.name): spec
+        for one in sessions
+        for spec, _ in _tools_in(one.state)
+        if spec.origin and spec.name not in names
+    }
+    found = {key: tool_at(spec) for key, spec in wanted.items()}
+    return {key: tool for key, tool in found.items() if tool is not None}
+
+
+def gone_tools(state: SessionState, ports: Ports) -> tuple[str, ...]:
+    """Name the tools that a session shows its model and that are not there any more."""
+    tools = state.data.tools
+    return tuple(
+        [
+            name
+            for name in tools.names
+            if isinstance(ports.tools.get((name, tools.generation_of(name))), GoneTool)
+        ]
+    )
+
+
+def _tools_in(state: SessionState) -> Iterator[tuple[ToolSpec, int]]:
+    """Give the tools that a session has, or that its open calls began with, each with the change that brought it."""
+    data = state.data
+    for spec in data.tools:
+        yield spec, data.tools.generation_of(spec.name)
+    for call in (*data.batch, *data.survivors):
+        if call.spec is not None:
+            yield call.spec, call.generation
 
 
 def _has_model(name: str, ports: Ports) -> bool:
@@ -332,20 +400,31 @@ def _plain(model: str) -> str:
     return _NUMBERED.sub(r"\1", model)
 
 
-def ports_of(state: SessionState, above: Ports) -> Ports:
-    """Give a session what it works with: of what the root was resumed with, by the names that its state knows."""
+def ports_of(state: SessionState, above: Ports, imported: ImportedTools | None = None) -> Ports:
+    """Give a session what it works with: of what the root was resumed with, by the names that its state knows.
+
+    Args:
+        state: What it knows.
+        above: What the root was resumed with.
+        imported: Of one that comes back: its tools that were imported. What is not there either is stood for, and taken away.
+    """
     data = state.data
     by_name: dict[str, Tool] = {}
     for agent in above.agents.values():
         by_name.update(agent.tools or {})
     by_name.update({name: tool for (name, generation), tool in above.tools.items() if generation == 0})
     tools = dict(above.tools)
-    for name, generation in (
-        *((spec.name, data.tools.generation_of(spec.name)) for spec in data.tools),
-        *((call.call.name, call.generation) for call in (*data.batch, *data.survivors)),
-    ):
-        if (name, generation) not in tools and name in by_name:
-            tools[name, generation] = by_name[name]
+    for spec, generation in _tools_in(state):
+        key = spec.name, generation
+        if key in tools:
+            continue
+        if spec.name in by_name:
+            tools[key] = by_name[spec.name]
+        elif imported is not None:
+            found = imported.get((spec.origin, spec.name))
+            tools[key] = found or GoneTool(
+                name=spec.name, parameters=spec.parameters, effect_class=spec.effect_class
+            )
     providers = dict(above.providers)
     model = data.model.model
     if model not in providers and _plain(model) in providers:

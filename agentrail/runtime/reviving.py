@@ -12,7 +12,6 @@ from typing import Any, Final
 import msgspec
 from attrs import field, frozen
 
-from agentrail.abc import Tool
 from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.bodies import decode_opened, join_blobs
 from agentrail.core.journal.folding import Drift, Folded, Sources, first_state, fold, walk
@@ -99,10 +98,21 @@ class PluginFinder:
 
     def __call__(self, record: PluginRecord) -> Plugin | type[Plugin] | None:
         """Find the code of one; None where it is not there."""
-        found = self._given.get(record.name) or found_at(record.origin)
+        found = self._given.get(record.name) or _made_at(record)
         if found is None:
             self.missing[f"plugin {record.name!r} (version {record.version!r}, from {record.origin})"] = None
         return found
+
+
+def _made_at(record: PluginRecord) -> Any:
+    """Make a plugin of the class that stands at its origin; None where that makes none of this name.
+
+    So it is with one that its caller made, with arguments or under a name of its own: only the caller can give it.
+    """
+    found = found_at(record.origin)
+    plugin = call_guarded(lambda _: None, found) if isinstance(found, type) else found
+    name = call_guarded(lambda _: None, getattr, plugin, "name", None)
+    return plugin if name == record.name else None
 
 
 def found_at(origin: str) -> Any:
@@ -122,26 +132,10 @@ def found_at(origin: str) -> Any:
 
 def fault_of_origin(record: PluginRecord) -> str | None:
     """Say what is wrong with a plugin that comes to a stored session: another process has to find it by where it was defined."""
-    return _fault_of(f"plugin {record.name!r}", record.origin)
-
-
-def fault_of_tool_origin(tool: Tool) -> str | None:
-    """Say what is wrong with a tool that comes to a stored session, as `fault_of_origin` does of a plugin."""
-    return _fault_of(f"tool {tool.name!r}", tool_origin(tool))
-
-
-def tool_origin(tool: Tool) -> str:
-    """Say where a tool comes from, `package.module:NAME`: its class, or of one made of a function that function."""
-    function = call_guarded(lambda _: None, getattr, tool, "function", None)
-    found: Any = function if hasattr(function, "__qualname__") else type(tool)
-    return f"{found.__module__}:{found.__qualname__}"
-
-
-def _fault_of(what: str, origin: str) -> str | None:
-    if found_at(origin) is not None:
+    if found_at(record.origin) is not None:
         return None
     return (
-        f"{what} is defined at {origin!r}, where no other process finds it, and the session is kept in a store: "
+        f"plugin {record.name!r} is defined at {record.origin!r}, where no other process finds it, and the session is kept in a store: "
         "make it importable as package.module:NAME, give it to start_session and resume_session, or use store='memory:'"
     )
 

@@ -14,6 +14,7 @@ from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCall
 from agentrail.core.protocol.signals import (
     Asked,
     ChangePlugins,
+    ChangeTools,
     Final,
     Recovered,
     ResponseCompleted,
@@ -52,7 +53,7 @@ from agentrail.runtime.resting import RESTED, Rested, RestRequest, decide_rest, 
 from agentrail.runtime.rewinding import RewindRequest, is_quiet
 from agentrail.runtime.scrubbing import Scrub, scrub_of
 from agentrail.runtime.session_journal import SessionJournal, Stepped
-from agentrail.runtime.subscription import TakenSnapshot
+from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
 from agentrail.runtime.task_group import Control, TaskCrashed, TaskGroup
 
 MAILBOX_CAPACITY = 1000
@@ -135,7 +136,8 @@ class SessionCell:
         )
         self.pending_calls: PendingCalls = PendingCalls(ports.session_id, ports.outside, key=ports.key)
         self.undone: list[Effect] = []
-        self._tool_changes = 0
+        # Of one that comes back: what there was keeps its number.
+        self._tool_changes = state.data.tools.generation
         self._coming: tuple[SignalId, ...] = ()
         self.crash: str | None = None
         self.ending: str | None = None
@@ -257,9 +259,8 @@ class SessionCell:
             BaseException: Whatever crashed the shell or one of its tasks. The state is that of the last complete step.
         """
         self._finish_last_step()
-        gate = None if self.journal is None else self.journal.writer
         interpreter = self.interpreter = Interpreter(
-            task_group, self.ports, self.bus, self.pending_calls, gate
+            task_group, self.ports, self.bus, self.pending_calls, self.journal
         )
         if self.journal is not None:
             self.journal.outbox.keep_what_is_told()  # the rest would begin work of an actor that crashed
@@ -277,6 +278,9 @@ class SessionCell:
 
         A call of its own: what the session was before is let go of with it, and would else stay as long as the actor.
         """
+        gone = self._without_gone_tools()
+        if gone is not None:
+            self._advance(gone, interpreter)
         first = self._first_signal()
         parked = decide_parked(first, self.state)
         for clean in self._cleaned(first):
@@ -301,8 +305,8 @@ class SessionCell:
         journal.outbox.keep_what_is_told()
         with trio.move_on_after(journal.writer.patience_seconds):
             while True:
-                while (held := journal.next_durable()) is not None:
-                    self._tell(held.effect)
+                for effect, _ in journal.leaving():
+                    self._tell(effect)
                 if journal.outbox.is_empty or not journal.writer.is_available:
                     return
                 await journal.wait_changed()
@@ -443,6 +447,20 @@ class SessionCell:
     def _is_idle(self) -> bool:
         return self.state.phase is Phase.IDLE
 
+    def _without_gone_tools(self) -> ChangeTools | None:
+        """Make the signal that takes away the tools which are not there any more, before anything is asked of a model."""
+        journal = self.journal
+        if journal is None or not journal.gone_tools:
+            return None
+        names, journal.gone_tools = journal.gone_tools, ()
+        # No caller waits for its answer, which is let go of.
+        return ChangeTools(
+            at_ms=now_ms(),
+            signal_id=self.pending_calls.mint(),
+            detach=names,
+            generation=self.state.data.tools.generation,
+        )
+
     def _first_signal(self) -> Signal:
         crash, self.crash = self.crash, None
         journal = self.journal
@@ -511,13 +529,13 @@ class SessionCell:
 
         stepped = call_guarded(put_aside, _step_noted, journal, self.state, signal)
         self.state = stepped.after
-        leaving = journal.hand_over(stepped)
+        leaving = journal.hand_over(stepped, signal)
         self.undone[:0] = reversed(leaving.at_once)
         return stepped.effects, leaving.taken_out
 
     def _let_leave(self, journal: SessionJournal, interpreter: Interpreter) -> None:
-        while (held := journal.next_durable()) is not None:
-            interpreter.carry_out(held.effect, held.after)
+        for effect, after in journal.leaving():
+            interpreter.carry_out(effect, after)
         self._tell_gone_back(journal)
         journal.look_for_snapshot(self.state)
 
@@ -550,13 +568,22 @@ class SessionCell:
         """What may be shown of what it knows: all of it, but for what a crash of the process could take back."""
         return self.state if self.journal is None else self.journal.outbox.visible(self.state)
 
+    def subscribe(self, terms: Terms, *, after: int | None) -> Subscription:
+        """Make a subscription, which is registered when its block is entered; as of `EventBus.subscribe`."""
+        earlier = None if self.journal is None else self.events_between
+        return self.bus.subscribe(terms, after=after, take_snapshot=self.take_snapshot, earlier=earlier)
+
     async def events_between(self, after: int, before: int) -> Sequence[Event]:
         """Give what it published between two numbers, out of its journal; none where that does not say.
 
         Cancellation: At once.
         """
         old_events = None if self.journal is None else self.journal.old_events
-        return () if old_events is None else await old_events.read(self.state, after, before)
+        return (
+            ()
+            if old_events is None
+            else await old_events.read(self.state, after, before, withheld=self.ports.withheld)
+        )
 
     def take_snapshot(self) -> TakenSnapshot:
         """Hold how the session stands, for a subscriber that begins here; what the state counts is published first."""

@@ -4,8 +4,9 @@ It lives as long as the session, across crashes of its actor. Nothing in here wa
 is told by a message in its mailbox when something that waited may leave. A session without a store has none of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import trio
@@ -34,14 +35,19 @@ from agentrail.core.session.state import SessionState
 from agentrail.errors import AgentrailError, CodecError, StoreUnavailable
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
+from agentrail.otp.exits import keep
+from agentrail.runtime.file_notes import FileNotes
 from agentrail.runtime.old_events import OldEvents
-from agentrail.runtime.outbox import HeldEffect, Leaving, Outbox
+from agentrail.runtime.outbox import Leaving, Outbox
+from agentrail.runtime.scrubbing import Scrub
 from agentrail.runtime.snapshots import is_at_rest, is_snapshot_due, make_snapshot
 from agentrail.runtime.standing import stored_standing
 from agentrail.runtime.store_writer import Writer
 from agentrail.runtime.task_group import Control
 
 LOGGER: Final = Logger("agentrail.runtime")
+
+_NOTHING: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 STOPS: Final[tuple[type[Asked], ...]] = (AbortCycle, AbortTool, StopSession)
 """What is taken also while the store takes nothing: it stops work, and that is never refused."""
@@ -107,9 +113,11 @@ class SessionJournal:
 
     Attributes:
         first: The first signal of a session that comes back; None behind that, and of one that begins.
+        gone_tools: The names of tools that a session that comes back has no more; they are taken away by its first signal.
         seen_up_to: The number of the last event that was published before it came back.
         outbox: What waits.
         durable: The number up to which its records are durable.
+        files: What its tools are about to write.
         old_events: What makes events again that are kept no more; None for nothing.
         refusal: Why no record of it is taken any more; None while they are.
         tail: Where the journal ends, with what was handed over.
@@ -129,7 +137,9 @@ class SessionJournal:
         "_snapshot",
         "_wants_snapshot",
         "durable",
+        "files",
         "first",
+        "gone_tools",
         "old_events",
         "outbox",
         "refusal",
@@ -148,7 +158,9 @@ class SessionJournal:
         *,
         first: Recovered | None = None,
         snapshot: int = 0,
+        gone_tools: tuple[str, ...] = (),
         old_events: OldEvents | None = None,
+        scrub: Scrub = keep,
     ) -> None:
         """Go on behind what is durable.
 
@@ -160,9 +172,13 @@ class SessionJournal:
             callers: Of the session.
             first: The first signal of a session that comes back.
             snapshot: Behind which record its newest snapshot stands; 0 for none.
+            gone_tools: Its tools that are not there any more.
             old_events: What makes events again that are kept no more.
+            scrub: Takes the secrets of the session out of a text.
         """
+        self.files: FileNotes = FileNotes(self, scrub)
         self.first: Recovered | None = first
+        self.gone_tools: tuple[str, ...] = gone_tools
         self.seen_up_to: int = state.data.seq
         self.old_events: OldEvents | None = old_events
         self._snapshot = snapshot
@@ -213,8 +229,12 @@ class SessionJournal:
         """
         return Stepped(before, after, effects, self._recorder.note(before, signal, after, effects))
 
-    def hand_over(self, stepped: Stepped) -> Leaving:
+    def hand_over(self, stepped: Stepped, signal: Signal) -> Leaving:
         """Hand the records of a step to the writer, and let its effects wait for them.
+
+        Args:
+            stepped: The step.
+            signal: As it came.
 
         Returns:
             What of the effects does not wait.
@@ -225,8 +245,11 @@ class SessionJournal:
             drafts = ()
         elif stepped.after.ended and not stepped.before.ended:
             drafts = (*drafts, self._closed(stepped.after, drafts))
+        note = self.files.taken(signal)
         if drafts:
-            self._record(drafts)
+            self._record(drafts, {} if note is None else note.contents)
+        if note is not None:
+            note.handed(self.tail.seq if drafts else 0)
         if self.refusal is not None:
             return Outbox().put(1, stepped.effects, stepped.before, stepped.after, is_recorded=True)
         if self.outbox.is_empty and self.durable == self.tail.seq:
@@ -242,9 +265,9 @@ class SessionJournal:
         at_ms = drafts[-1].at_ms if drafts else after.data.started_at_ms
         return closed_draft(after.data.stopping or "ended", at_ms=at_ms, events=after.data.seq)
 
-    def _record(self, drafts: Sequence[Draft]) -> None:
-        """Hand records over: they are written from here on, whatever becomes of the session."""
-        blobs: dict[str, bytes] = {}
+    def _record(self, drafts: Sequence[Draft], beside: Mapping[str, bytes] = _NOTHING) -> None:
+        """Hand records over, with what is stored beside them: they are written from here on, whatever becomes of the session."""
+        blobs: dict[str, bytes] = dict(beside)
         small = []
         for draft in drafts:
             without, large = split_draft(draft)
@@ -321,10 +344,10 @@ class SessionJournal:
 
     # --- what may leave
 
-    def next_durable(self) -> HeldEffect | None:
-        """Take the next effect that may leave; None when there is none, until the session is told again."""
+    def leaving(self) -> Iterator[tuple[Effect, SessionState]]:
+        """Give the effects that may leave, each with what the session knew behind its step; then it waits until it is told again."""
         self._is_told = False
-        return self.outbox.next_durable(self.durable)
+        return self.outbox.leaving(self.durable)
 
     async def wait_changed(self) -> None:
         """Wait until something may leave, or it is known that nothing will for now.

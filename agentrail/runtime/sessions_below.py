@@ -16,10 +16,11 @@ from agentrail.events import TERMINAL, ResponseComplete
 from agentrail.messages import SessionId
 from agentrail.otp.child_specs import Restart
 from agentrail.runtime.assembly import Dependencies
-from agentrail.runtime.background import is_untouched, prompt_cell, run_agent
+from agentrail.runtime.background import is_idle, is_untouched, prompt_cell, run_agent
 from agentrail.runtime.branch import Branch
 from agentrail.runtime.children import (
     Deliver,
+    SeenOfChild,
     assemble_child,
     decide_answer,
     resume_for_call,
@@ -29,12 +30,14 @@ from agentrail.runtime.children import (
 from agentrail.runtime.ending import CHILD_STOP_WITHIN_SECONDS, end_child, stop_quietly
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeping import Keeping
+from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.ports import AgentLine, AgentWork, ChildUsage, ChildWork, Ports
 from agentrail.runtime.put_to_rest import leave_quietly
 from agentrail.runtime.resuming import child_ids_of
 from agentrail.runtime.reviving import PluginFinder, revive_ended
 from agentrail.runtime.scopes import key_of
 from agentrail.runtime.session import SessionCell
+from agentrail.runtime.session_journal import SessionJournal
 from agentrail.runtime.tool_runner import clean_text
 from agentrail.runtime.workspace import Workspace
 
@@ -96,8 +99,7 @@ class SessionsBelow(ABC):
                 call = next(one for one in parent.state.data.batch if one.call.call_id == effect.call_id)
                 prompt_cell(cell, str(call.arguments.get("description", "")), None)
             seconds = timeout_seconds_of(parent.tool_of(effect.call_id)) or ports.tool_timeout_seconds
-            seen = (cell.bus.last_seq - len(cell.bus.kept), journal.seen_up_to)
-            return await resume_for_call(effect, Session(cell), seen, deliver, seconds)
+            return await resume_for_call(effect, Session(cell), _seen_of(cell, journal), deliver, seconds)
         finally:
             await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
 
@@ -109,11 +111,16 @@ class SessionsBelow(ABC):
         keeping = self._keeping
         if keeping is None:
             return unknown
-        stack = parent.state.data.stack
-        finder = PluginFinder({member.name: member.plugin for member in stack.members})
-        read = partial(revive_ended, keeping.store, parent.ports.scope, child_id, finder, stack.ask)
+        # With a watch and a finder of its own: what a thread runs may touch nothing that the loop owns.
+        members = parent.state.data.stack.members
+        finder = PluginFinder({member.name: member.plugin for member in members})
+        watch = QuietWatch(
+            child_id, parent.ports.user_data, self._dependencies.outside, withheld=parent.ports.withheld
+        )
+        watch.find_others(finder)
+        read = partial(revive_ended, keeping.store, parent.ports.scope, child_id, finder, watch)
         try:
-            revived = await keeping.read(read)
+            revived = await keeping.fold(read)
         except AgentrailError as error:
             return Error(text=f"{unknown.text[:-1]}: {clean_text(str(error))}]")
         if revived is None:
@@ -194,6 +201,17 @@ class SessionsBelow(ABC):
         for entry in tuple(self._entries.values()):
             if entry.cell.state.data.config.path[:-1] == path and not entry.cell.state.ended:
                 self._nursery.start_soon(stop_quietly, entry.cell, "the session above has ended", name="stop")
+
+
+def _seen_of(cell: SessionCell, journal: SessionJournal) -> SeenOfChild:
+    """Say what of a child that came back has to be read: that of its new life, and its end, where it came before."""
+    kept = cell.bus.kept
+    is_over = is_idle(cell)
+    kept_from = cell.bus.last_seq - len(kept)
+    after = min(kept_from, journal.seen_up_to)
+    if is_over and not any(type(event) in TERMINAL for event in kept):
+        after = 0  # few events are kept: its journal has the end
+    return SeenOfChild(after=after, heard=journal.seen_up_to, is_over=is_over)
 
 
 async def _end_below(parent: SessionCell, cell: SessionCell, usage: ChildUsage) -> None:

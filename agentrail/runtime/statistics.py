@@ -15,6 +15,8 @@ class SupervisorStatistics:
         restarts: How often one was brought back.
         tool_threads: How many worker threads are at work for tools.
         left_behind: The tools of those that work on although their calls were stopped.
+        deleted: Stored sessions that were deleted with their trees, because of `keep_days` or `keep_bytes`.
+        deleted_bytes: How many bytes of records, snapshots and large values those had.
     """
 
     live: int
@@ -24,3 +26,5 @@ class SupervisorStatistics:
     restarts: int
     tool_threads: int = 0
     left_behind: tuple[str, ...] = ()
+    deleted: int = 0
+    deleted_bytes: int = 0

@@ -101,6 +101,8 @@ class Subscription:
         self._ended = False
         self._cut_at: Mapping[str, int] | None = None
         self._since_yield = 0
+        # One for each `EventsLost` that waits to be read, in the same order. A list: mostly there is none.
+        self._snapshots: list[TakenSnapshot] = []
         self._taken: TakenSnapshot | None = None
         self._snapshot: Snapshot | None = None
         self.dropped_deltas: int = 0
@@ -128,6 +130,12 @@ class Subscription:
             event for event in replay if kinds is None or type(event) in kinds or type(event) is EventsLost
         )
         self._taken = snapshot
+        self._keep_for_loss(replay, snapshot)
+
+    def _keep_for_loss(self, replay: Sequence[Event], snapshot: TakenSnapshot | None) -> None:
+        """Keep the snapshot for the reader who comes to the loss that a replay begins with, if it does."""
+        if snapshot is not None and replay and type(replay[0]) is EventsLost:
+            self._snapshots.append(snapshot)
 
     def offer(self, event: Event) -> None:
         """Take a committed event if it is wanted. A full buffer gives up its deltas; without any, the subscriber."""
@@ -156,7 +164,7 @@ class Subscription:
         """Take that a session went back: what is to be begun anew from is the new snapshot. It is said to everybody, like a loss."""
         if self._ended:
             return
-        self._taken = snapshot
+        self._snapshots.append(snapshot)
         self._buffer.append(lost)
         if self._reader is not None:
             self._wake()
@@ -179,7 +187,7 @@ class Subscription:
 
         Raises:
             CursorAhead: Your move: `after` lies beyond the last number.
-            YourMove: It was entered before; subscribe once more.
+            YourMove: It was entered before, or left while old events were read; subscribe once more.
             NoTrioRun: Your move: no Trio runs here, so that it could not be read.
             SessionDown: The session has ended, and nothing was asked to be replayed.
 
@@ -190,14 +198,15 @@ class Subscription:
         need_trio()
         if self._prepare is not None:
             await self._prepare()
-            if self._entered:  # by another task, meanwhile
+            if self._ended or self._entered:  # by another task, meanwhile
                 raise self._entered_before()
         self._enter(self)
         self._entered = True
         return self
 
     def _entered_before(self) -> YourMove:
-        return YourMove("this subscription was entered before: subscribe once more, with after= to go on")
+        how = "entered before" if self._entered else "left while it was being entered"
+        return YourMove(f"this subscription was {how}: subscribe once more, with after= to go on")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -231,7 +240,7 @@ class Subscription:
         else:
             self._since_yield += 1
             await trio.lowlevel.checkpoint_if_cancelled()
-        if self._buffer and not self._replay:  # as nearly always
+        if self._buffer and not (self._replay or self._snapshots):  # as nearly always
             return self._buffer.popleft()
         event = self._take()
         if event is None:
@@ -255,10 +264,11 @@ class Subscription:
         return event
 
     def _take(self) -> Event | None:
-        if self._replay:
-            return self._replay.popleft()
-        if self._buffer:
-            return self._buffer.popleft()
+        if self._replay or self._buffer:
+            event = self._replay.popleft() if self._replay else self._buffer.popleft()
+            if type(event) is EventsLost and self._snapshots:
+                self._taken = self._snapshots.pop(0)
+            return event
         if self._cut_at is not None:
             raise self._too_slow(self._cut_at)
         return None
@@ -269,7 +279,12 @@ class Subscription:
             raise YourMove(message)
 
     def _make_room(self) -> bool:
-        kept = deque(event for event in self._buffer if event.meta is not None and not event.meta.ephemeral)
+        # A loss has no number of its own either, and is said in any case: without it, what was read before would be believed.
+        kept = deque(
+            event
+            for event in self._buffer
+            if type(event) is EventsLost or (event.meta is not None and not event.meta.ephemeral)
+        )
         self.dropped_deltas += len(self._buffer) - len(kept)
         self._buffer = kept
         return len(kept) < self._limit

@@ -221,7 +221,9 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
         Args:
             after: A number for each session that was followed before, such as `SubscriberTooSlow.positions`; each goes on
                 after its own, sessions that are not named come from their start, and those that have ended are not
-                replayed. None for live events only. A session that has a scope is named `scope/id`.
+                replayed. None for live events only. A session that has a scope is named `scope/id`. What is not kept any more is
+                made again from the journals, with a store, before the block is entered: one session after the other, at most 100,000
+                events in all. Where that cannot be, `EventsLost` is the first event of that session.
             kinds: As of `Session.subscribe`.
             deltas: As of `Session.subscribe`.
             buffer: As of `Session.subscribe`; there is one for all sessions together.
@@ -378,6 +380,7 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
     def statistics(self) -> SupervisorStatistics:
         """Count; cheap, at any time, also after the supervisor was closed."""
         threads = self._dependencies.threads.statistics()
+        retention = None if self._keeping is None else self._keeping.retention
         return SupervisorStatistics(
             live=sum(not entry.cell.state.ended for entry in self._entries.values()),
             started=self._started,
@@ -386,6 +389,8 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
             restarts=self._restarts,
             tool_threads=threads.running,
             left_behind=threads.left_behind,
+            deleted=0 if retention is None else retention.deleted,
+            deleted_bytes=0 if retention is None else retention.deleted_bytes,
         )
 
     async def start_behind(self, session_id: str, spec: Spec, *, scope: str = NO_SCOPE) -> Started:

@@ -14,12 +14,15 @@ from agentrail.abc import (
     ChildRequest,
     Error,
     ProcessOptions,
+    Sandbox,
     Tool,
     ToolContext,
     ToolOutcome,
     ToolProcess,
     UserQuestion,
 )
+from agentrail.abc.versions import VersionedSandbox
+from agentrail.core.journal.files import FILES_EVENT
 from agentrail.core.protocol.effects import RunTool, SpawnChild
 from agentrail.core.protocol.signals import (
     ToolAsked,
@@ -37,6 +40,7 @@ from agentrail.outside import jitter, way_back
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.content import decide_child
 from agentrail.runtime.crashes import PortCrashed, crash_edge
+from agentrail.runtime.file_notes import FileNotes, KeptJournal, NotingKeeper
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.ports import ChildUsage, ChildWork, Ports
 from agentrail.runtime.processes import Processes
@@ -86,6 +90,7 @@ class RunningCall:
         "_is_over",
         "_processes",
         "_progress",
+        "_sandbox",
         "_scope",
         "_sessions",
         "_way_back",
@@ -115,6 +120,7 @@ class RunningCall:
         self._progress: Progress | None = None  # made for the first word: most calls say none
         self._flushing: trio.CancelScope | None = None
         self._is_over = False
+        self._sandbox: Sandbox | None = None
         self._sessions: dict[trio.CancelScope, trio.Event] = {}
         self.effect = began.effect
         self.known = began.known
@@ -144,6 +150,11 @@ class RunningCall:
         if not isinstance(name, str):
             message = f"emit takes a name, got {type(name).__name__}"
             raise ToolContractError(message)
+        if name == FILES_EVENT:
+            message = (
+                f"emit takes a name of your own, got {name!r}, which says what was written: choose another"
+            )
+            raise ToolContractError(message)
         self._in_trio(self._emit, name, payload)
 
     async def run_in_thread(self, function: Callable[[], T], *, abandonable: bool) -> T:
@@ -151,9 +162,21 @@ class RunningCall:
         threads = self.ports.threads
         return await threads.run(self.effect.name, self._scope, function, abandonable=abandonable)
 
+    def open_sandbox(self) -> Sandbox:
+        """Give the sandbox; of a session with a store one that notes what is written through it, where it can."""
+        files = self._calls.files
+        if files is None:
+            return self.ports.workspace.open()
+        if self._sandbox is None:
+            sandbox, effect = self.ports.workspace.open(), self.effect
+            deliver = self._calls.task_group.deliver
+            keeper = NotingKeeper(files, deliver, effect.effect_id, effect.call_id, effect.name)
+            self._sandbox = sandbox.kept_by(keeper) if isinstance(sandbox, VersionedSandbox) else sandbox
+        return self._sandbox
+
     async def open_process(self, argv: tuple[str, ...], options: ProcessOptions) -> ToolProcess:
         """Do what `ctx.open_process` asks for."""
-        return await self._processes.open(self.ports.workspace.open, self._scope, argv, options)
+        return await self._processes.open(self.open_sandbox, self._scope, argv, options)
 
     async def ask_user(self, question: UserQuestion) -> str | JsonObject | None:
         """Do what `ctx.ask_user` asks for."""
@@ -321,7 +344,6 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
             )
         },
         **{name: attrgetter(f"ports.{name}") for name in ("session_id", "group_id", "working_dir", "deps")},
-        "open_sandbox": attrgetter("ports.workspace.open"),
         "tools": attrgetter("known.tools.names"),
         "agents": lambda call: tuple([(one.name, one.description) for one in call.known.config.agents]),
         "prompt_mode": attrgetter("known.config.prompt_mode"),
@@ -329,7 +351,10 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
         "arguments": lambda call: frozen_json(call.effect.arguments),
         "memory": lambda call: frozen_value(call.effect.memory),
         "user_data": lambda call: frozen_json(call.ports.user_data),
-        **{name: attrgetter(name) for name in ("deadline", "progress", "event", "run_in_thread")},
+        **{
+            name: attrgetter(name)
+            for name in ("deadline", "progress", "event", "run_in_thread", "open_sandbox")
+        },
         "process": attrgetter("open_process"),
         "question": attrgetter("ask_user"),
         "child": attrgetter("run_session"),
@@ -345,12 +370,20 @@ class ToolCallRunner:
         ports: What the session was given to work with.
         pending_calls: Where callers wait; a tool that calls its own session would wait for itself.
         task_group: For what outlasts a step of a call; delivers what calls say on their way.
+        files: Where it is noted what calls write; None of a session without a store.
     """
 
-    __slots__ = ("_children", "pending_calls", "ports", "task_group")
+    __slots__ = ("_children", "files", "pending_calls", "ports", "task_group")
 
-    def __init__(self, ports: Ports, pending_calls: PendingCalls, task_group: TaskGroup) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        pending_calls: PendingCalls,
+        task_group: TaskGroup,
+        journal: KeptJournal | None = None,
+    ) -> None:
         """Take what calls need; inside of a Trio run."""
+        self.files: FileNotes | None = None if journal is None else journal.files
         self.ports: Ports = ports
         self.pending_calls: PendingCalls = pending_calls
         self.task_group: TaskGroup = task_group

@@ -58,6 +58,10 @@ class Workspace:
             self._opened = self._make(self._name, Path(self._working_dir))
         return self._opened
 
+    def take(self, sandbox: OwnSandbox) -> None:
+        """Own a sandbox that was made for this session elsewhere, and close it with the session."""
+        self._given, self._opened = None, sandbox
+
     def is_unconfined(self) -> bool:
         """Say whether it is known that commands run with the user's rights; nothing is opened to find out."""
         known = self._opened if self._given is None else self._given

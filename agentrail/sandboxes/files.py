@@ -183,7 +183,7 @@ class Files:
         try:
             replaced = self._look_at_target(parent, names)
             before = None if replaced is None else self._hash(parent, names)
-            _put(parent, names[-1], data, replaced)
+            put_file(parent, names[-1], data, replaced)
         finally:
             os.close(parent)
         return WriteResult(
@@ -214,7 +214,7 @@ class Files:
                 message = f"{show_names(names)} changed while it was being edited. Read it again."
                 raise PathRefused(code="changed", message=message)
             data, replacements, diff = edited
-            _put(parent, names[-1], data, before)
+            put_file(parent, names[-1], data, before)
         finally:
             os.close(parent)
         return EditResult(
@@ -412,7 +412,7 @@ def edit_bytes(  # noqa: PLR0913 - all but the bytes are the request's, by name
     return written, edited.replacements, edited.diff
 
 
-def _put(parent: int, name: str, data: bytes, replaced: os.stat_result | None) -> None:
+def put_file(parent: int, name: str, data: bytes, replaced: os.stat_result | None) -> None:
     """Write beside the file, then rename: a crash leaves the old one or the new one, and no reader sees half of it."""
     temporary = f".agentrail-{outside.ids(8)}.tmp"
     descriptor = os.open(

@@ -4,13 +4,14 @@ How a path is judged stands in `paths.py`, what is done to files in `files.py`, 
 `searching.py`, how a command lives and ends in `command.py`. Here they meet the port.
 """
 
+import copy
 import functools
 import os
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import trio
 
@@ -34,12 +35,15 @@ from agentrail.abc import (
     WriteResult,
 )
 from agentrail.abc.held_secrets import secrets_in_variables
+from agentrail.abc.versions import FileKeeper, GetContent, PutBack
+from agentrail.core.journal.files import WantedFile
 from agentrail.errors import ProcessRefused, SandboxError
 from agentrail.logs import Logger
-from agentrail.sandboxes.beneath import find_opener, open_anywhere
+from agentrail.sandboxes.beneath import find_opener, open_anywhere, open_by_walk
 from agentrail.sandboxes.commands import CommandRules, Commands, check_command
 from agentrail.sandboxes.confinement import Confinement, ShellFallback, check_choice
-from agentrail.sandboxes.files import Files, HardLinks
+from agentrail.sandboxes.copying import copy_tree
+from agentrail.sandboxes.files import HardLinks
 from agentrail.sandboxes.gitignore import FILE_NAME
 from agentrail.sandboxes.globbing import PathPattern
 from agentrail.sandboxes.limits import CommandLimits
@@ -49,9 +53,11 @@ from agentrail.sandboxes.paths import decide_anywhere, decide_names, join_names
 from agentrail.sandboxes.process_tree import has_proc
 from agentrail.sandboxes.programs import find_programs
 from agentrail.sandboxes.protected import PROTECTED, ProtectedNames
+from agentrail.sandboxes.refusals import PathRefused, refusal_of
 from agentrail.sandboxes.ripgrep import RipgrepSearch, decide_rules, grep_with_ripgrep
 from agentrail.sandboxes.searching import Document, fault_of_pattern, fill_batches, grep_in_helper
 from agentrail.sandboxes.text import decode_searched
+from agentrail.sandboxes.versions import PlannedWrite, StagedFiles, VersionedFiles
 from agentrail.sandboxes.view import Network
 from agentrail.sandboxes.walking import (
     MAX_SEARCHED_BYTES,
@@ -67,6 +73,8 @@ T = TypeVar("T")
 Names = tuple[str, ...]
 
 MAX_FILE_THREADS: Final = 8
+MAX_WRITE_ATTEMPTS: Final = 3
+"""How often a write is planned anew because another program wrote the file meanwhile."""
 
 
 class LocalSandbox:
@@ -79,6 +87,9 @@ class LocalSandbox:
     thread that only reads is left to end by itself, because nothing can interrupt such a file system; one that writes is
     waited for, so that a write has happened or has not.
     """
+
+    _keeper: FileKeeper | None = None
+    _kept_of: "LocalSandbox | None" = None
 
     def __init__(  # noqa: PLR0913 - all but the first are options, by name
         self,
@@ -117,6 +128,7 @@ class LocalSandbox:
                 of the code that runs in this process.
             OptionError: Your move: an option that is none of its values.
         """
+        protected = tuple(protected)
         check_choice("hard_links", hard_links, HardLinks)
         check_choice("shell_fallback", shell_fallback, ShellFallback)
         check_choice("network", network, Network)
@@ -130,7 +142,7 @@ class LocalSandbox:
             LOGGER.warning("sandbox_not_virtual", root=str(resolved))
         own_code = find_own_code(resolved)
         self._programs = find_programs(resolved)
-        self._files = Files(
+        self._files = VersionedFiles(
             self._root,
             find_opener(self._root) if virtual_mode else open_anywhere,
             is_confined=virtual_mode,
@@ -140,18 +152,16 @@ class LocalSandbox:
         )
         self._threads = trio.CapacityLimiter(MAX_FILE_THREADS)
         self._locks = KeyedLocks()
-        rules = CommandRules(
+        rules = self._rules = CommandRules(
             shell_fallback=shell_fallback,
             network=network,
             readable=tuple(readable),
             limits=limits or CommandLimits(),
-            env={
-                name: value.reveal() if isinstance(value, Secret) else value
-                for name, value in (env or {}).items()
-            },
+            env=_revealed(env or {}),
         )
         self._secrets = secrets_in_variables(env or {})
         self._commands = Commands(self._root, resolved, self._files, rules, self._programs)
+        self._file_rules = hard_links, protected, dict(env or {})
 
     def __repr__(self) -> str:
         return f"LocalSandbox({str(self._path)!r})"
@@ -163,8 +173,8 @@ class LocalSandbox:
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """`execute`, unless it was found out that commands are refused here."""
-        return frozenset() if self._commands.is_refused else frozenset({"execute"})
+        """`versions`, and `execute`, unless it was found out that commands are refused here."""
+        return frozenset({"versions"} if self._commands.is_refused else {"versions", "execute"})
 
     @property
     def is_unconfined(self) -> bool:
@@ -203,6 +213,9 @@ class LocalSandbox:
 
         Cancellation: Takes effect when the file is the old one or the new one.
         """
+        if self._keeper is not None:
+            kept = await self._write_kept(path, lambda names: self._files.plan_text(names, content))
+            return WriteResult(error=kept) if isinstance(kept, Refusal) else cast("WriteResult", kept)
         found = await self._writing(path, lambda names: self._files.write_text(names, content))
         return WriteResult(error=found) if isinstance(found, Refusal) else found
 
@@ -216,6 +229,12 @@ class LocalSandbox:
         Cancellation: Takes effect when the file is the old one or the new one.
         """
         check = outside.check_cancelled
+        if self._keeper is not None:
+            plan = functools.partial(
+                self._files.plan_edit, old=old, new=new, replace_all=replace_all, check=check
+            )
+            kept = await self._write_kept(path, plan, attempts=1)
+            return EditResult(error=kept) if isinstance(kept, Refusal) else cast("EditResult", kept)
         work = functools.partial(self._files.edit, old=old, new=new, replace_all=replace_all, check=check)
         found = await self._writing(path, work)
         return EditResult(error=found) if isinstance(found, Refusal) else found
@@ -250,10 +269,16 @@ class LocalSandbox:
         return tuple([await self._download(path) for path in paths])
 
     async def _upload(self, file: FileBytes) -> Transfer:
-        found = await self._writing(file.path, lambda names: self._files.write(names, file.content))
+        found: WriteResult | EditResult | Refusal
+        if self._keeper is not None:
+            found = await self._write_kept(
+                file.path, lambda names: self._files.plan_bytes(names, file.content)
+            )
+        else:
+            found = await self._writing(file.path, lambda names: self._files.write(names, file.content))
         if isinstance(found, Refusal):
             return Transfer(path=file.path, error=found)
-        return Transfer(path=file.path, size_bytes=found.size_bytes)
+        return Transfer(path=file.path, size_bytes=len(file.content))
 
     async def _download(self, path: str) -> Transfer:
         found = await self._reading("file", path, self._files.read_bytes)
@@ -388,6 +413,9 @@ class LocalSandbox:
         if fault is not None:
             await trio.lowlevel.checkpoint()
             return ExecuteResult(error=fault)
+        refused = await self._keep_command()
+        if refused is not None:
+            return ExecuteResult(error=refused)
         # Not abandoned when cancelled: the descriptor would be lost.
         directory = await self._in_thread(
             "directory", options.workdir, self._files.open_directory, abandon=False
@@ -409,6 +437,9 @@ class LocalSandbox:
 
         Cancellation: As of `execute`.
         """
+        refused = await self._keep_command()
+        if refused is not None:
+            raise ProcessRefused(refused.message, code=refused.code)
         directory = await self._in_thread(
             "directory", options.workdir, self._files.open_directory, abandon=False
         )
@@ -419,6 +450,108 @@ class LocalSandbox:
                 yield process
         finally:
             os.close(directory)
+
+    # --- versions
+
+    def kept_by(self, keeper: FileKeeper) -> "LocalSandbox":
+        """Give the same sandbox for one call: what is written through it is told first."""
+        view = copy.copy(self)
+        view._keeper, view._kept_of = keeper, self  # noqa: SLF001 - of the same class; it holds the root open
+        return view
+
+    async def put_back(
+        self, wanted: Sequence[WantedFile], content: GetContent, keeper: FileKeeper, *, force: bool = False
+    ) -> tuple[PutBack, ...]:
+        """Let files be what they were; what is not what was left there stays as it is, unless it is forced.
+
+        Returns:
+            What became of each. Where there is no space left, or the disk fails, nothing was written.
+
+        Cancellation: Before the first of them is put in its place nothing was done; from then on all of it is.
+        """
+        stage = functools.partial(self._files.stage, wanted, content, self._names_of, force=force)
+        try:
+            staged = await outside.offload(stage, limiter=self._threads)
+        except OSError as error:
+            why = refusal_of(error, "the working directory").message
+            return tuple([PutBack(path=one.path, outcome="failed", why=why) for one in wanted])
+        is_put = False
+        try:
+            refused = await keeper.keep(staged.changes, staged.contents) if staged.ready else None
+            if refused is None:
+                is_put = True
+                await outside.offload(self._files.put_in_place, staged, limiter=self._threads)
+        finally:
+            if not is_put:
+                keeper.take_back(staged.changes)
+                with trio.CancelScope(shield=True):  # as many files as were written until now
+                    await outside.offload(self._files.discard, staged, limiter=self._threads)
+        return _outcomes(wanted, staged, refused)
+
+    async def copy_to(self, directory: Path) -> "LocalSandbox":
+        """Copy all files into a directory that is not there yet, or is empty, and open that with the same settings.
+
+        Raises:
+            SandboxError: Your move: there is something in it, or it cannot be made. Nothing of the copy is left.
+
+        Cancellation: Nothing of the copy is left.
+        """
+        opener = open_by_walk if self._virtual else open_anywhere
+        work = functools.partial(copy_tree, self._root, opener, directory, outside.check_cancelled)
+        await outside.offload(work, limiter=self._threads)
+        rules, (hard_links, protected, env) = self._rules, self._file_rules
+        return LocalSandbox(
+            directory,
+            virtual_mode=self._virtual,
+            hard_links=hard_links,
+            protected=protected,
+            shell_fallback=rules.shell_fallback,
+            network=rules.network,
+            readable=rules.readable,
+            limits=rules.limits,
+            env=env,
+        )
+
+    async def _write_kept(
+        self, path: str, plan: Callable[[Names], PlannedWrite], *, attempts: int = MAX_WRITE_ATTEMPTS
+    ) -> WriteResult | EditResult | Refusal:
+        """Plan, tell, write; and again where another program wrote meanwhile."""
+        async with self._locks.hold(path):
+            while True:
+                attempts -= 1
+                planned = await self._in_thread("file", path, plan, abandon=False)
+                if isinstance(planned, Refusal):
+                    return planned
+                found = await self._carry_out(path, planned)
+                if not isinstance(found, Refusal) or found.code != "changed" or attempts < 1:
+                    return found
+
+    async def _carry_out(self, path: str, planned: PlannedWrite) -> WriteResult | EditResult | Refusal:
+        keeper = self._keeper
+        assert keeper is not None  # noqa: S101 - the caller looked
+        changes = (planned.change,)
+        is_written = False
+        try:
+            refused = await keeper.keep(changes, planned.contents)
+            if refused is not None:
+                return refused
+            found = await self._in_thread(
+                "file", path, lambda _: self._files.carry_out(planned), abandon=False
+            )
+            is_written = not isinstance(found, Refusal)
+            return found
+        finally:
+            if not is_written:
+                keeper.take_back(changes)
+
+    async def _keep_command(self) -> Refusal | None:
+        return None if self._keeper is None else await self._keeper.keep_command()
+
+    def _names_of(self, path: str) -> Names:
+        names = self._decide(path)
+        if isinstance(names, Refusal):
+            raise PathRefused(code=names.code, message=names.message)
+        return names
 
     # --- in the event loop
 
@@ -446,6 +579,22 @@ class LocalSandbox:
         if self._virtual:
             return decide_names(path, self._roots)
         return decide_anywhere(path, self._roots[1], PurePosixPath(Path.home()))
+
+
+def _revealed(env: Mapping[str, str | Secret]) -> dict[str, str]:
+    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in env.items()}
+
+
+def _outcomes(
+    wanted: Sequence[WantedFile], staged: StagedFiles, refused: Refusal | None
+) -> tuple[PutBack, ...]:
+    why = "" if refused is None else refused.message
+    return tuple(
+        [
+            staged.outcomes.get(number) or PutBack(path=one.path, outcome="failed", why=why)
+            for number, one in enumerate(wanted)
+        ]
+    )
 
 
 def _names_of(root: str | os.PathLike[str], *, allow_root: bool) -> tuple[Path, Path]:

@@ -185,7 +185,15 @@ class MemoryStore:
             self._nodes[node.id] = msgspec.structs.replace(node, seen_at_ms=now)
             self._nodes = {one.id: one for one in self._known_nodes(now)}
 
-    def delete(self, scope: str, session: SessionId) -> int:
+    def size(self, scope: str, session: SessionId) -> int:
+        """Say how many bytes one session alone has; see `Store.size`."""
+        with self._lock:
+            journal = self._journals.get((scope, session))
+            if journal is None:
+                return 0
+            return journal.size_bytes() + sum(len(self._blobs[digest]) for digest in journal.blobs)
+
+    def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
         """Remove a root with its tree; see `Store.delete`."""
         with self._lock:
             top = self._root(scope, session)
@@ -196,6 +204,9 @@ class MemoryStore:
             works_on = any(not self._journals[key].standing.has_ended for key in keys)
             if works_on and self._is_alive(top.node, self.now_ms()):
                 raise StillNeeded(session, by=[f"node {top.node}"])
+            written_at_ms = max(self._journals[key].written_at_ms for key in keys)
+            if written_before_ms is not None and written_at_ms >= written_before_ms:
+                raise StillNeeded(session, by=[f"its own records: the last was written at {written_at_ms}"])
             del self._trees[scope, session]
             return sum(self._remove(key) for key in keys)
 

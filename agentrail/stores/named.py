@@ -129,6 +129,38 @@ def faults_of_keeping(store: object, store_patience: object, resume: object, on_
     return faults
 
 
+MAX_KEEP_DAYS: Final = 36_500
+"""A hundred years; for ever is None."""
+
+
+def faults_of_limits(store: object, keep_days: object, keep_bytes: object) -> list[str]:
+    """Say what is wrong with how long, and how much, is to be kept.
+
+    Args:
+        store: As of `faults_of_keeping`.
+        keep_days: In days, or None.
+        keep_bytes: In bytes, or None.
+    """
+    faults: list[str] = []
+    is_number = isinstance(keep_days, int | float) and not isinstance(keep_days, bool)
+    if keep_days is not None and not (is_number and 1 <= keep_days <= MAX_KEEP_DAYS):  # type: ignore[operator]  # a number by then
+        faults.append(
+            f"keep_days is {keep_days!r:.80}: expected days from 1 to {MAX_KEEP_DAYS}, or None to keep all"
+        )
+    is_whole = isinstance(keep_bytes, int) and not isinstance(keep_bytes, bool)
+    if keep_bytes is not None and not (is_whole and keep_bytes >= 1):  # type: ignore[operator]  # a number by then
+        faults.append(
+            f"keep_bytes is {keep_bytes!r:.80}: expected a whole number of bytes from 1, or None to keep all"
+        )
+    if store is None:
+        faults += [
+            f"{name} is {value!r:.80}, and there is no store: give one, such as store='sqlite:'"
+            for name, value in (("keep_days", keep_days), ("keep_bytes", keep_bytes))
+            if value is not None
+        ]
+    return faults
+
+
 @asynccontextmanager
 async def opened_store(
     store: str | Store | None, data_directory: Path | None, environ: Mapping[str, str]

@@ -41,12 +41,14 @@ from agentrail.stores.sqlite_reading import (
     known_nodes,
     orphans_of,
     read_records,
+    size_of,
 )
 from agentrail.stores.sqlite_removing import delete_tree, trim_journal
 from agentrail.stores.sqlite_rows import fetch_session
 from agentrail.stores.sqlite_salvage import SalvageReport
 from agentrail.stores.sqlite_schema import SCHEMA, StoreSchema
 from agentrail.stores.sqlite_writing import (
+    Standings,
     append_batch,
     create_journal,
     forget_earlier_nodes,
@@ -114,6 +116,7 @@ class SqliteStore:
         self._lock: WriteLock | None = None
         # One thread writes; this is for the one that closes beside it, so that the lock is let go of behind the last commit.
         self._turn = threading.RLock()
+        self._standings: Standings = {}
         self._log_pages = 0
         self._is_suspect = False
         self._must_empty_log = False
@@ -211,6 +214,7 @@ class SqliteStore:
         return apsw.SQLITE_OK
 
     def _drop_writer(self) -> None:
+        self._standings = {}
         writer, self._writer = self._writer, None
         if writer is not None:
             forget(writer)
@@ -247,6 +251,7 @@ class SqliteStore:
             try:
                 yield connection
             except AgentrailError:
+                self._standings = {}
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
@@ -282,6 +287,7 @@ class SqliteStore:
     def create(self, opening: Opening) -> None:
         """Begin a journal; see `Store.create`."""
         with self._transaction() as connection:
+            self._standings.clear()
             create_journal(connection, opening, self.now_ms())
 
     def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
@@ -299,7 +305,7 @@ class SqliteStore:
     def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
         """Write records of many sessions in one transaction; see `Store.append`."""
         with self._transaction() as connection:
-            return append_batch(connection, batch, self.now_ms())
+            return append_batch(connection, batch, self.now_ms(), self._standings)
 
     def put_snapshot(self, snapshot: StoredSnapshot) -> None:
         """Keep a snapshot; the last two of each session are kept."""
@@ -311,10 +317,19 @@ class SqliteStore:
         with self._transaction() as connection:
             hear_of(connection, node, now=self.now_ms(), lease=self._lease_ms)
 
-    def delete(self, scope: str, session: SessionId) -> int:
+    def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
         """Remove a root with its tree; see `Store.delete`. What stood there is overwritten, in the file and in its log."""
+        now = self.now_ms()
         with self._transaction() as connection:
-            removed = delete_tree(connection, scope, session, now=self.now_ms(), lease=self._lease_ms)
+            self._standings.clear()
+            removed = delete_tree(
+                connection,
+                scope,
+                session,
+                now=now,
+                lease=self._lease_ms,
+                written_before_ms=written_before_ms,
+            )
         self._must_empty_log = True
         self._sweep_after_commit()
         return removed
@@ -398,6 +413,11 @@ class SqliteStore:
         """Give one session; None where there is none of this id."""
         with self._reading() as connection:
             return fetch_session(connection, scope, session)
+
+    def size(self, scope: str, session: SessionId) -> int:
+        """Say how many bytes one session alone has; see `Store.size`."""
+        with self._reading() as connection:
+            return size_of(connection, scope, session)
 
     def snapshots(
         self, scope: str, session: SessionId, at_most: int | None = None

@@ -157,6 +157,18 @@ def known_nodes(connection: apsw.Connection, *, now: int, lease: int) -> tuple[N
     )
 
 
+_SIZE: Final = """
+SELECT (SELECT ifnull(sum(length(body) + octet_length(does)), 0) FROM record WHERE scope = ?1 AND session = ?2)
+    + (SELECT ifnull(sum(length(state)), 0) FROM snapshot WHERE scope = ?1 AND session = ?2)
+    + (SELECT ifnull(sum(length(content)), 0) FROM blob_use JOIN blob USING (digest) WHERE scope = ?1 AND session = ?2)
+"""
+
+
+def size_of(connection: apsw.Connection, scope: str, session: SessionId) -> int:
+    """Say how many bytes one session alone has; see `Store.size`. Of a long body only its length is read."""
+    return int(connection.execute(_SIZE, (scope, session)).get or 0)
+
+
 def kept_snapshots(
     connection: apsw.Connection, scope: str, session: SessionId, at_most: int | None
 ) -> tuple[StoredSnapshot, ...]:

@@ -20,7 +20,15 @@ _BYTES_OF: tuple[str, ...] = (
 )
 
 
-def delete_tree(connection: apsw.Connection, scope: str, root: SessionId, *, now: int, lease: int) -> int:
+def delete_tree(  # noqa: PLR0913 - what the port says, and the clock
+    connection: apsw.Connection,
+    scope: str,
+    root: SessionId,
+    *,
+    now: int,
+    lease: int,
+    written_before_ms: int | None = None,
+) -> int:
     """Remove a root with its tree; see `Store.delete`.
 
     Returns:
@@ -29,7 +37,7 @@ def delete_tree(connection: apsw.Connection, scope: str, root: SessionId, *, now
     Raises:
         SessionNotFound: There is none.
         OptionError: It is no root.
-        StillNeeded: A fork needs it, or a living node works on it.
+        StillNeeded: A fork needs it, a living node works on it, or it was written since.
     """
     top = known_root(connection, scope, root)
     forks = connection.execute(
@@ -45,6 +53,9 @@ def delete_tree(connection: apsw.Connection, scope: str, root: SessionId, *, now
             check_not_held(connection, root, top.node, now=now, lease=lease)
         except HeldBy as error:
             raise StillNeeded(root, by=[f"node {top.node}"]) from error
+    written_at_ms = max(one.written_at_ms for one in tree)
+    if written_before_ms is not None and written_at_ms >= written_before_ms:
+        raise StillNeeded(root, by=[f"its own records: the last was written at {written_at_ms}"])
     removed = 0
     for one in tree:
         for statement in _BYTES_OF:

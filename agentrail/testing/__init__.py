@@ -8,6 +8,7 @@
 - `seeded`: `SeededMachine(seed)`, ids, clocks, chance and threads from a seed; `schedule`: `seeded_order(seed)`, that of tasks
 - `digest`: `run_seeded(main, seed)`, a program on virtual time and the digest of all that it did: one seed, one digest
 - `taken`: `no_lost_items()`, which finds what a mailbox accepted and nothing ever handled
+- `folded`: `folded_sessions()`, under which every session is journaled in memory, and is what its journal comes to
 - `published`: `events_of(session)`, `expect(events).kinds(…)` and `tree(events)`, readable assertions
 - `orphans`: `no_orphans()`, which finds tasks, threads, processes and descriptors that a block left behind
 - `hooks`: `load_stack`, `run_hook`, what plugins answer, by hand and without a session

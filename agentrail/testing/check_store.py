@@ -67,6 +67,8 @@ STORE_RULES: Final[tuple[StoreRule, ...]] = (
     of_keeping.the_last_two_snapshots_are_kept,
     of_keeping.whole_trees_are_deleted,
     of_keeping.what_is_needed_is_not_deleted,
+    of_keeping.what_was_written_since_is_not_deleted,
+    of_keeping.sizes_are_told,
     of_keeping.only_roots_are_deleted,
     of_keeping.journals_are_trimmed,
     of_keeping.nothing_is_trimmed_without_a_snapshot,

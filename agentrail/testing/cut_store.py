@@ -122,9 +122,15 @@ class CutStore:
         """As `Store.due`."""
         return self._cut("due", lambda: self._store.due(now_ms, limit))
 
-    def delete(self, scope: str, session: SessionId) -> int:
+    def size(self, scope: str, session: SessionId) -> int:
+        """As `Store.size`."""
+        return self._cut("size", lambda: self._store.size(scope, session))
+
+    def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
         """As `Store.delete`."""
-        return self._cut("delete", lambda: self._store.delete(scope, session))
+        return self._cut(
+            "delete", lambda: self._store.delete(scope, session, written_before_ms=written_before_ms)
+        )
 
     def trim(self, scope: str, session: SessionId, before: int) -> int:
         """As `Store.trim`."""

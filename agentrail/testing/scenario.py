@@ -29,6 +29,7 @@ from typing import Final
 import msgspec
 from attrs import evolve, frozen
 
+from agentrail.core.journal.folding import Walked
 from agentrail.core.protocol.effects import Effect, RunTool
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Signal, ToolFinished
@@ -44,7 +45,7 @@ from agentrail.testing.scenario_head import print_session, print_tool, read_sess
 from agentrail.testing.scenario_out import Group, encode_effect, encode_message
 from agentrail.testing.scenario_plugins import StackOrigin, print_plugin, read_plugin
 from agentrail.testing.scenario_signals import print_signal, read_message, read_signal
-from agentrail.testing.scenario_words import ScenarioError
+from agentrail.testing.scenario_words import Pair, ScenarioError, split_words
 
 MAX_COLUMNS: Final = 120
 _INDENT: Final = " " * 11
@@ -58,12 +59,14 @@ class Input:
     Attributes:
         text: The line as it stands.
         number: Where it stands, from 1.
-        signal: What it means. The time at which a tool began is not known before the scenario is played.
+        signal: What it means.
+        is_timed: Whether it says when its tool began; else that is known when the scenario is played.
     """
 
     text: str
     number: int
     signal: Signal
+    is_timed: bool = False
 
 
 @frozen(kw_only=True)
@@ -149,7 +152,8 @@ def read_scenario(text: str) -> Scenario:
                     plugins.append(read_plugin(words))
                 case (time, _, command) if time.startswith("@"):  # @120 Prompt p1 "Hello"
                     signal = read_signal(command.strip(), int(time[1:]))
-                    lines[-1] = Input(text=line, number=number, signal=signal)
+                    is_timed = isinstance(signal, ToolFinished) and _says_start(command)
+                    lines[-1] = Input(text=line, number=number, signal=signal, is_timed=is_timed)
                 case _:
                     expected = (
                         "expected session, tool, plugin, message, @<ms> and a command, or # and a remark"
@@ -168,6 +172,10 @@ def read_scenario(text: str) -> Scenario:
     )
 
 
+def _says_start(command: str) -> bool:
+    return any(isinstance(word, Pair) and word.key == "started" for word in split_words(command))
+
+
 def play(scenario: Scenario) -> str:
     """Play a scenario on the pure core, and return the text that a file should have."""
     stack, states = load_stack(scenario.plugins, ask=PluginShelf())
@@ -179,14 +187,14 @@ def play(scenario: Scenario) -> str:
             text.append(line)
             continue
         signal = line.signal
-        if isinstance(signal, ToolFinished):
+        if isinstance(signal, ToolFinished) and not line.is_timed:
             began = began_at_ms.get(signal.effect_id, signal.at_ms)
             signal = msgspec.structs.replace(signal, started_at_ms=began)
         text.append(line.text)
         try:
             after, effects = machine.step(state, signal)
         except InternalError as error:
-            text.extend(_print(state, [f"raised InternalError: {str(error).splitlines()[0]}"]))
+            text.extend(_print(state, [_raised(str(error))]))
             continue
         began_at_ms |= {run.effect_id: signal.at_ms for run in effects if isinstance(run, RunTool)}
         text.extend(_print(after, _items(state, signal, after, effects, scenario.show)))
@@ -224,6 +232,24 @@ def write_scenario(  # noqa: PLR0913 - one option per part of the head of a file
 
 
 # --- what came out
+
+
+def print_step(walked: Walked, show: frozenset[Group]) -> Iterator[str]:
+    """Write what came of a record that is a signal, as `play` does of a line.
+
+    Args:
+        walked: The record, and what it came to.
+        show: The groups of events that are written.
+    """
+    signal = walked.signal
+    assert signal is not None
+    if walked.crash is not None:
+        return _print(walked.after, [_raised(walked.crash)])
+    return _print(walked.after, _items(walked.before, signal, walked.after, walked.effects, show))
+
+
+def _raised(error: str) -> str:
+    return f"raised InternalError: {error.splitlines()[0]}"
 
 
 def _items(

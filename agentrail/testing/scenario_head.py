@@ -3,8 +3,8 @@
 `scenario_plugins` reads and writes the plugins, `scenario_signals` the messages that a session begins with.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, Final
 
 from agentrail.core.policy.budget import Price
@@ -16,7 +16,7 @@ from agentrail.core.session.agent_state import AgentLimits, AgentSpec
 from agentrail.core.session.state import SessionConfig
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.messages import SessionId
-from agentrail.testing.scenario_grammar import JSON, Line, WordForm, free, option
+from agentrail.testing.scenario_grammar import JSON, TEXT, Line, WordForm, free, option
 from agentrail.testing.scenario_out import GROUPS, REFS, Group
 from agentrail.testing.scenario_signals import FORMS, SCRIPTED_MODEL
 from agentrail.testing.scenario_words import LineWords, Pair
@@ -24,13 +24,16 @@ from agentrail.testing.scenario_words import LineWords, Pair
 _GRAMMAR: Final = """
     max_turns= compact_at_tokens= max_output_tokens= max_prompt_queue= max_steering_queue= max_parallel_tools= max_retries=
     tool_max_retries= approval_timeout_ms= question_timeout_ms= immune_tools= inline_tags= response_format= budget=
-    on_max_turns= @model fallbacks= agents= agent_limits= host_hooks= gathers_context=
+    on_max_turns= @model fallbacks= agents= agent_limits= host_hooks= gathers_context= system_prompt= prompt_mode= user_data=
+    working_dir= group_id= @id
 """
 _TOOL_GRAMMAR: Final = """
     name @parameters class=effect_class retries=max_retries timeout=timeout_seconds [unkillable:killable] [polling]
     [question:answered_by=user] [child:answered_by=child] [client:answered_by=client]
     [machine:answered_by=machine]
 """
+_OPTIONS_OF_A_TOOL: Final = frozenset({"schema", "class", "retries", "timeout"})
+_BARE_NAME: Final = re.compile(r"[^\s\"=]+")
 _TYPES: Final = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
 
 
@@ -77,27 +80,61 @@ def _limits_word(limits: AgentLimits) -> str:
 
 
 _POLICIES: Final[Mapping[str, StallPolicy]] = {"report": "report", "retry": "retry", "abort": "abort"}
+
+
+def _stalls_of(text: str) -> StallOptions:
+    policy, *times = text.split("/")
+    if not times:
+        return StallOptions(stall_policy=_POLICIES[policy])
+    stall_ms, timeout_ms = map(int, times)
+    return StallOptions(stall_policy=_POLICIES[policy], stall_ms=stall_ms, timeout_ms=timeout_ms)
+
+
+def _stalls_word(stalls: StallOptions) -> str:
+    if stalls == StallOptions(stall_policy=stalls.stall_policy):
+        return stalls.stall_policy
+    return f"{stalls.stall_policy}/{stalls.stall_ms}/{stalls.timeout_ms}"
+
+
 _FORMS: Final[Mapping[Any, WordForm]] = {
     **FORMS,
     Price: WordForm(
         "usd of a million tokens, read/written", _price_of, lambda price: f"{price.input:g}/{price.output:g}"
     ),
-    StallOptions: WordForm(
-        "|".join(_POLICIES),
-        lambda policy: StallOptions(stall_policy=_POLICIES[policy]),
-        attrgetter("stall_policy"),
-    ),
+    StallOptions: WordForm(f"{'|'.join(_POLICIES)}/stall_ms/timeout_ms", _stalls_of, _stalls_word),
     AgentSpec: WordForm("name+background+wake+handoff", _agent_of, _agent_word),
     AgentLimits: WordForm("depth/alive/total", _limits_of, _limits_word),
     ResponseFormat: WordForm("a JSON schema", ResponseFormat, lambda one: JSON.encode(one.schema)),
 }
-_MODEL: Final = Line(ModelFacts, "stall_policy=stalls price=", forms=_FORMS, fixed={"model": SCRIPTED_MODEL})
-_IDS: Final = {"session_id": SessionId("scenario"), "path": (SessionId("scenario"),)}
-_SESSION: Final = Line(SessionConfig, _GRAMMAR, {"model": _MODEL}, _FORMS, _IDS)
+_MODEL: Final = Line(
+    ModelFacts,
+    f"model=?{SCRIPTED_MODEL} window=context_window assumed=window_is_assumed max_output=max_output_tokens model_retries=max_retries stall_policy=stalls price=",
+    forms=_FORMS,
+)
+_USUAL_ID: Final = SessionId("scenario")
+
+
+def _read_id(words: LineWords) -> Mapping[str, Any]:
+    given = words.take_option("id")
+    session_id = _USUAL_ID if given is None else SessionId(str(given.value))
+    return {"session_id": session_id, "path": (session_id,)}
+
+
+def _write_id(config: SessionConfig) -> Iterator[str]:
+    if config.session_id != _USUAL_ID:
+        yield f"id={TEXT.encode(config.session_id)}"
+
+
+_SESSION: Final = Line(
+    SessionConfig, _GRAMMAR, {"model": _MODEL, "id": free("id=…", _read_id, _write_id)}, _FORMS
+)
 _GROUPS: Final = WordForm(f"{'|'.join(sorted(GROUPS))}|all", _groups_of, ",".join, frozenset())
 
 
 def _read_parameters(words: LineWords) -> Mapping[str, Any]:
+    whole = words.take_option("schema")
+    if whole is not None:
+        return {"parameters": whole.value}
     pairs: list[Pair] = list(words.take_all(_is_parameter))
     schema = {
         "type": "object",
@@ -114,8 +151,23 @@ def _is_parameter(word: object) -> bool:
 def _write_parameters(spec: ToolSpec) -> Iterator[str]:
     properties: Any = spec.parameters.get("properties", {})
     required: Any = spec.parameters.get("required", ())
+    if not all(map(_is_simple, properties.items())):
+        yield f"schema={JSON.encode(spec.parameters)}"
+        return
     for key, schema in properties.items():
         yield f"{key}={schema['type']}{'' if key in required else '?'}"
+
+
+def _is_simple(parameter: tuple[str, Any]) -> bool:
+    """Whether a parameter is its type and nothing else that arguments are judged by; a name may not be one of a tool's options."""
+    name, schema = parameter
+    return (
+        name not in _OPTIONS_OF_A_TOOL
+        and _BARE_NAME.fullmatch(name) is not None
+        and isinstance(schema, Mapping)
+        and schema.get("type") in _TYPES
+        and schema.keys() <= {"type", "description", "title", "default"}
+    )
 
 
 _PARAMETERS: Final = {

@@ -11,6 +11,7 @@ from agentrail.errors import ModelNotFound
 from agentrail.runtime.keeper import open_sessions
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.resuming_door import Resume, Revive
+from agentrail.runtime.retention import KeepLimits
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
 from agentrail.sandboxes.local import LocalSandbox
@@ -25,6 +26,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
     resume: Resume = "none",
     revive: Revive | None = None,
     on_drift: OnDrift = "go_on",
+    keep: KeepLimits | None = None,
 ) -> AbstractAsyncContextManager[SessionSupervisor]:
     """Open a supervisor whose models are objects, such as a `ScriptedModel`.
 
@@ -37,6 +39,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         resume: As of `open_sessions`.
         revive: As of `open_sessions`.
         on_drift: As of `open_sessions`.
+        keep: As of `open_sessions`.
     """
     return open_sessions(
         _refuse_names,
@@ -47,6 +50,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         resume=resume,
         revive=revive,
         on_drift=on_drift,
+        keep=keep,
     )
 
 

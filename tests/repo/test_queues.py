@@ -47,6 +47,7 @@ QUEUES: Final = {
         "one for each record of a session that is not durable; while the store takes none nothing is admitted, and no stream read",
         "tests/runtime/test_kept_sessions.py",
     ),
+    "runtime/outbox.py:_ephemeral": ("MAX_EPHEMERAL_BYTES", "tests/runtime/test_outbox.py"),
     "runtime/store_writer.py:_again": ("MAX_BATCH", "tests/runtime/test_store_writer.py"),
     "runtime/store_writer.py:_calls": (
         "starts, ends and rests of sessions, and a beat; those that wait give up with the patience",

@@ -292,13 +292,13 @@ async def hang_before_the_tool(session, store):
         return append(batch)
 
     store.inner.append = hang_at_the_tool
-    await eventually(lambda: any("RunTool" in repr(type(one.effect)) for one in held(journal)))
+    await eventually(lambda: any("RunTool" in repr(type(effect)) for effect in held(journal)))
     store.inner.append = append
 
 
 def held(journal):
     """What waits in an outbox."""
-    return tuple(journal.outbox._waiting.values())  # noqa: SLF001 - it cannot be seen from outside
+    return tuple(journal.outbox._waiting())  # noqa: SLF001 - it cannot be seen from outside
 
 
 @pytest.mark.journal(5)

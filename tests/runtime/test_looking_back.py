@@ -462,9 +462,12 @@ async def test_a_rewind_into_an_approval_closes_it(store):
         assert await session.ask("So?") == "b"
 
 
+SECOND = RecordingTool(answer=lambda _: Ok(text="the second"))
+
+
 async def test_a_rewind_brings_back_the_tools_of_then(store):
     """By their names: one that took another's place since works in its stead; one that is gone is named, and nothing was stopped."""
-    first, second = RecordingTool(), RecordingTool(answer=lambda _: Ok(text="the second"))
+    first, second = RecordingTool(), SECOND
     async with no_orphans(), open_kept(store) as supervisor:
         model = ScriptedModel([says("a"), says("b"), wants("record"), says("c"), wants("hang")])
         session = await supervisor.start_session(model=model, tools=[HangingTool()], session_id="s-1")

@@ -43,10 +43,7 @@ def put(outbox, number, *effects, is_recorded=True):
 
 def left(outbox, durable):
     """What leaves up to a number."""
-    found = []
-    while (held := outbox.next_durable(durable)) is not None:
-        found.append(held.effect)
-    return found
+    return [effect for effect, _ in outbox.leaving(durable)]
 
 
 def timer(name):
@@ -187,11 +184,11 @@ def test_what_may_be_shown_is_what_has_left():
     assert outbox.visible("now") == "one"
     assert left(outbox, 3) == []
     assert outbox.visible("now") == "two"
-    assert outbox.next_durable(4) is not None
-    assert (
-        outbox.visible("now") == "two"
-    )  # until it is asked what else may leave, its effects are on their way
-    assert left(outbox, 4) == []
+    on_its_way = outbox.leaving(4)
+    assert next(on_its_way) == (told("a"), "three")
+    # Until it is asked what else may leave, its effects are on their way.
+    assert outbox.visible("now") == "two"
+    assert list(on_its_way) == []
     assert outbox.visible("now") == "now"
 
 
@@ -225,3 +222,60 @@ def test_to_take_out_of_many_costs_no_more_than_of_few():
         assert put(outbox, 10_001, ClearTimer(effect_id=EffectId(f"w{number}")), is_recorded=False).taken_out
     assert outbox.waiting == 0
     assert StartStream not in [type(effect) for effect in left(outbox, 20_000)]
+
+
+def test_what_a_step_begins_and_stops_itself_never_begins():
+    """In the order of its effects: what is begun behind the stop stays."""
+    outbox = Outbox()
+    stop = ClearTimer(effect_id=EffectId("w1"))
+    leaves = put(outbox, 3, told("a"), timer("w1"), stop, timer("w1"))
+    assert (leaves.at_once, leaves.taken_out) == ((stop,), (timer("w1"),))
+    assert left(outbox, 3) == [told("a"), timer("w1")]
+
+
+def test_a_step_that_crashes_while_it_leaves_goes_on_behind_what_crashed():
+    """Each effect is counted before it is carried out, so none is carried out twice; and what has left is not taken out."""
+    outbox = Outbox()
+    put(outbox, 3, timer("w1"), told("a"), timer("w2"), told("b"))
+    assert next(outbox.leaving(3)) == (timer("w1"), AFTER)
+    assert outbox.waiting == 3
+    assert put(outbox, 4, ClearTimer(effect_id=EffectId("w1"))).taken_out == ()
+    assert put(outbox, 4, ClearTimer(effect_id=EffectId("w2"))).taken_out == (timer("w2"),)
+    assert left(outbox, 4) == [told("a"), told("b")]
+    assert outbox.is_empty
+
+
+def test_what_is_thrown_away_while_it_leaves_does_not_leave():
+    """Another owner is heard of between two effects of one step."""
+    outbox = Outbox()
+    put(outbox, 3, told("a"), told("b"))
+    on_its_way = outbox.leaving(3)
+    assert next(on_its_way) == (told("a"), AFTER)
+    outbox.clear()
+    put(outbox, 4, told("c"))
+    assert list(on_its_way) == []
+    assert left(outbox, 4) == [told("c")]
+
+
+def test_of_deltas_that_have_left_none_is_thrown_away():
+    """A large one comes while another is on its way: neither is counted as lost, and the second is only too large."""
+    outbox = Outbox()
+    put(outbox, 3, told("x" * MAX_EPHEMERAL_BYTES, ephemeral=True))
+    assert outbox.thrown_away == 1  # too large for any outbox
+    put(outbox, 4, first := told("x" * (MAX_EPHEMERAL_BYTES - 300), ephemeral=True))
+    assert next(outbox.leaving(4)) == (first, AFTER)
+    put(outbox, 5, told("y" * 300, ephemeral=True))
+    assert outbox.thrown_away == 1
+    assert len(left(outbox, 5)) == 1
+    assert outbox.ephemeral_bytes == 0
+
+
+def test_one_name_in_many_steps_costs_no_more_than_many_names():
+    """A timer that is set again and again while a store hangs: each step forgets its own."""
+    outbox = Outbox()
+    for number in range(10_000):
+        put(outbox, number + 1, timer("w1"))
+    assert len(left(outbox, 5_000)) == 5_000
+    assert len(put(outbox, 10_001, ClearTimer(effect_id=EffectId("w1"))).taken_out) == 5_000
+    assert left(outbox, 10_001) == []
+    assert outbox.is_empty

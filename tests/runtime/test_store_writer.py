@@ -10,7 +10,9 @@ from agentrail.core.journal.record import Record
 from agentrail.errors import Fenced, StoreUnavailable
 from agentrail.outside import RealMachine
 from agentrail.runtime.store_writer import MAX_BATCH, Writer
-from tests.runtime.rig import on_virtual_time
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.supervisors import open_nameless
+from tests.runtime.rig import on_virtual_time, saying
 
 
 class Heard:
@@ -288,3 +290,16 @@ async def test_a_call_that_is_cancelled_before_it_begins_is_not_made(running):
     with pytest.raises(StoreUnavailable, match=r"did not answer within 5 s|has not taken"):
         await writer.call(lambda: made.append(1))
     assert not made
+
+
+@on_virtual_time
+async def test_what_takes_no_time_takes_none_on_a_virtual_clock():
+    """A thread is not seen there: patience would be over before it began, and a session stay with an owner that is gone."""
+    store = MemoryStore()
+    async with open_nameless(store=store) as supervisor:
+        await supervisor.start_session(model=saying("a"), session_id="s-1")
+    for _ in range(5):
+        async with open_nameless(store=store) as supervisor:
+            await supervisor.resume_session("s-1", model=saying("a"))
+        assert store.get("", "s-1").node == ""
+        assert trio.current_time() == 0

@@ -2,16 +2,21 @@
 
 import re
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
 
-from agentrail.core.protocol.request import Completed, TextDelta
+from agentrail.core.protocol.request import Completed, ReasoningDelta, TextDelta, UsageUpdate
+from agentrail.core.protocol.signals import ResponseCompleted
 from agentrail.errors import CycleFailed
 from agentrail.events import AgentEnd, AgentError, MessageDelta, StreamError
-from agentrail.messages import AssistantMessage, Text, TokenUsage
-from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, says
-from tests.runtime.rig import kinds, on_virtual_time, until
+from agentrail.messages import AssistantMessage, Text, Thinking, TokenUsage
+from agentrail.runtime import session as sessions
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.models import FunctionModel, ScriptedModel, says
+from agentrail.testing.supervisors import open_nameless
+from tests.runtime.rig import kinds, on_virtual_time, saying, until
 
 
 class Broken(FunctionModel):
@@ -148,10 +153,17 @@ async def test_pieces_that_come_together_are_published_together(supervisor):
     assert "".join(deltas) == "Hello, world."
 
 
-async def test_a_response_that_crashes_the_core_ends_its_cycle(supervisor):
+async def test_a_response_that_crashes_the_core_ends_its_cycle(supervisor, monkeypatch):
     """It is put aside, and nobody waits for ever for what has come already; the session takes the next prompt."""
-    model = ScriptedModel([Turn(text=("word",), usage=None), says("well")])  # the core cannot add up nothing
-    session = await supervisor.start_session(model=model)
+    step = sessions.step
+
+    def crashing(state, signal):
+        if isinstance(signal, ResponseCompleted) and signal.message.text == "word":
+            raise RuntimeError
+        return step(state, signal)
+
+    monkeypatch.setattr(sessions, "step", crashing)
+    session = await supervisor.start_session(model=saying("word", "well"))
     async with session.subscribe() as events:
         with pytest.raises(CycleFailed, match="ResponseCompleted crashed the session's core") as caught:
             await session.ask("Hello")
@@ -163,6 +175,74 @@ async def test_a_response_that_crashes_the_core_ends_its_cycle(supervisor):
     assert caught.value.error.code == "internal_error"
     assert await session.ask("Again") == "well"
     assert (await session.status()).quarantined_signals == 1
+
+
+class Chunky(FunctionModel):
+    """A provider that gives these chunks to each request, whatever they are."""
+
+    def __init__(self, *chunks: object) -> None:
+        super().__init__(lambda _request: says())
+        self.chunks = chunks
+
+    @asynccontextmanager
+    async def open_stream(self, request):
+        """Open it."""
+        await trio.lowlevel.checkpoint()
+
+        async def given():
+            for chunk in self.chunks:
+                yield chunk
+
+        stream = given()
+        try:
+            yield stream
+        finally:
+            await stream.aclose()
+
+
+WRONG: Any = 5  # where a type checker would see it
+
+
+def said(*content: Any, **changed: Any) -> Completed:
+    """Make the terminal chunk of a provider that is not careful."""
+    message = AssistantMessage(model="m", content=content or (Text(text="a"),))
+    fields: dict[str, Any] = {"stop_reason": "end", "message": message, "usage": TokenUsage()}
+    return Completed(**{**fields, **changed})
+
+
+@pytest.mark.parametrize(
+    ("chunks", "words"),
+    [
+        ([said(stop_reason="stop")], r"\$\.stop_reason: Invalid enum value 'stop'"),
+        ([said(Text(text=WRONG))], r"\$\.message\.content\[0\]\.text: Expected `str`"),
+        ([said(Thinking(text="a", signature=WRONG, provider="p"))], r"content\[0\]\.signature"),
+        ([said("a")], r"\$\.message\.content\[0\]: Expected `object`"),
+        ([said(usage=None)], r"\$\.usage: Expected `object`"),
+        ([TextDelta(WRONG), said()], "TextDelta.text is 5, expected text"),
+        ([ReasoningDelta("a", WRONG), said()], "ReasoningDelta.signature is 5, expected text or None"),
+        ([UsageUpdate(WRONG), said()], "UsageUpdate.usage is 5, expected a TokenUsage"),
+    ],
+    ids=["reason", "text", "signature", "block", "usage", "delta", "thought", "count"],
+)
+@on_virtual_time
+async def test_what_a_provider_gives_is_of_its_types_or_is_refused(chunks, words):
+    """A step may not mind, and a record of it would never be read again, with all that stands behind it: so it is none."""
+    store = MemoryStore()
+    async with open_nameless(store=store) as supervisor:
+        session = await supervisor.start_session(model=Chunky(*chunks), session_id="s-1")
+        with pytest.raises(CycleFailed, match=words) as caught:
+            await session.ask("Hello")
+        assert caught.value.error.code == "protocol_error"
+    async with open_nameless(store=store) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("well"))
+        assert await session.ask("Again") == "well"
+
+
+async def test_what_is_only_written_otherwise_is_taken_as_it_is_read(supervisor):
+    """A mapping for the usage is one, once it has been JSON: what is stepped is what a journal says."""
+    session = await supervisor.start_session(model=Chunky(TextDelta("a"), said(usage={"input": 3})))
+    assert await session.ask("Hello") == "a"
+    assert (await session.status()).usage.input == 3
 
 
 class Bursting(FunctionModel):

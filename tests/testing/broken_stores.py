@@ -614,30 +614,30 @@ class LooksAtSnapshots(MemoryStore):
 
 
 class LeavesValues(MemoryStore):
-    def delete(self, scope, session):
+    def delete(self, scope, session, **rest):
         kept = dict(self._blobs)
-        size = super().delete(scope, session)
+        size = super().delete(scope, session, **rest)
         self._blobs.update(kept)
         return size
 
 
 class DropsSharedValues(MemoryStore):
-    def delete(self, scope, session):
-        size = super().delete(scope, session)
+    def delete(self, scope, session, **rest):
+        size = super().delete(scope, session, **rest)
         self._blobs.clear()
         return size
 
 
 class CountsNothing(MemoryStore):
-    def delete(self, scope, session):
-        super().delete(scope, session)
+    def delete(self, scope, session, **rest):
+        super().delete(scope, session, **rest)
         return 0
 
 
 class ForksNeedNothing(MemoryStore):
-    def delete(self, scope, session):
+    def delete(self, scope, session, **rest):
         self._forks.clear()
-        return super().delete(scope, session)
+        return super().delete(scope, session, **rest)
 
     def trim(self, scope, session, before):
         self._forks.clear()
@@ -645,24 +645,69 @@ class ForksNeedNothing(MemoryStore):
 
 
 class OwnersNeedNothing(MemoryStore):
-    def delete(self, scope, session):
+    def delete(self, scope, session, **rest):
         owner = self.get(scope, session)
         self.release(owner.node if owner else "", scope, session)
-        return super().delete(scope, session)
+        return super().delete(scope, session, **rest)
 
 
 class DeletesChildren(MemoryStore):
-    def delete(self, scope, session):
+    def delete(self, scope, session, **rest):
         found = self.get(scope, session)
-        return super().delete(scope, found.root if found else session)
+        return super().delete(scope, found.root if found else session, **rest)
 
 
 class OwnersNeedWhatEnded(MemoryStore):
-    def delete(self, scope, session):
+    def delete(self, scope, session, **rest):
         found = self.get(scope, session)
         if found and self._is_alive(found.node, self.now_ms()) and found.root == session:
             raise StillNeeded(session, by=[found.node])
+        return super().delete(scope, session, **rest)
+
+
+class DeletesWhatWoke(MemoryStore):
+    def delete(self, scope, session, *, written_before_ms=None):
         return super().delete(scope, session)
+
+
+class LooksAtRootsOnly(MemoryStore):
+    """Forgets that a child may be at work while its root waits."""
+
+    def delete(self, scope, session, *, written_before_ms=None):
+        found = self.get(scope, session)
+        if found and written_before_ms is not None and found.written_at_ms >= written_before_ms:
+            raise StillNeeded(session, by=["itself"])
+        return super().delete(scope, session)
+
+
+class DeletesTheLastMoment(MemoryStore):
+    def delete(self, scope, session, *, written_before_ms=None):
+        before = None if written_before_ms is None else written_before_ms + 1
+        return super().delete(scope, session, written_before_ms=before)
+
+
+class CountsCharacters(MemoryStore):
+    def size(self, scope, session):
+        journal = self._journals.get((scope, session))
+        size = super().size(scope, session)
+        return size - (sum(len(r.body) - len(r.body.decode()) for r in journal.records) if journal else 0)
+
+
+class SharesSizes(MemoryStore):
+    """Counts a value only where no other session has it."""
+
+    def size(self, scope, session):
+        journal = self._journals.get((scope, session))
+        shared = [one for one in (journal.blobs if journal else ()) if self._holders[one] > 1]
+        return super().size(scope, session) - sum(len(self._blobs[one]) for one in shared)
+
+
+class MeasuresRecords(MemoryStore):
+    def size(self, scope, session):
+        journal = self._journals.get((scope, session))
+        return super().size(scope, session) - sum(
+            len(s.state) for s in (journal.snapshots if journal else {}).values()
+        )
 
 
 class ReadsWhatIsLeft(MemoryStore):
@@ -713,8 +758,8 @@ class RaisesWhereItIsUnknown(MemoryStore):
 
 
 class DeletesNothing(MemoryStore):
-    def delete(self, scope, session):
-        return super().delete(scope, session) if self.get(scope, session) else 0
+    def delete(self, scope, session, **rest):
+        return super().delete(scope, session, **rest) if self.get(scope, session) else 0
 
 
 class KeepsWhatWasGiven(MemoryStore):
@@ -854,6 +899,12 @@ BROKEN = {
     ),
     of_keeping.whole_trees_are_deleted: (KnowsRootsOnly, LeavesValues, DropsSharedValues, CountsNothing),
     of_keeping.what_is_needed_is_not_deleted: (ForksNeedNothing, OwnersNeedNothing, HoldsForEver),
+    of_keeping.what_was_written_since_is_not_deleted: (
+        DeletesWhatWoke,
+        LooksAtRootsOnly,
+        DeletesTheLastMoment,
+    ),
+    of_keeping.sizes_are_told: (CountsCharacters, SharesSizes, MeasuresRecords),
     of_keeping.only_roots_are_deleted: (DeletesChildren, OwnersNeedWhatEnded),
     of_keeping.journals_are_trimmed: (ReadsWhatIsLeft, TrimsOneMore, SaysItBeginsAtOne),
     of_keeping.nothing_is_trimmed_without_a_snapshot: (TrimsAnything, TrimsWithAnySnapshot, ForksNeedNothing),

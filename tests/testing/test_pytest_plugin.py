@@ -9,7 +9,9 @@ ROOT = Path(__file__).parent.parent.parent
 PLUGIN = "agentrail.testing.pytest_plugin"
 
 TESTS = """
+import pytest
 import trio
+from agentrail import plugins as p
 from agentrail.testing.models import says
 
 async def test_all_three(supervisor, scripted, clock):
@@ -19,6 +21,28 @@ async def test_all_three(supervisor, scripted, clock):
 
 async def test_left_over(supervisor, scripted):
     scripted(says("never said"))
+
+class Counting(p.Plugin):
+    asked = 0
+
+    def init(self) -> None:
+        pass
+
+    @p.on(p.BeforePrompt)
+    def judge(self, event, state, ctx):
+        self.asked += 1
+        return p.Abort("enough", state) if self.asked == 2 else p.Continue(state)
+
+async def counts(supervisor, scripted):
+    session = await supervisor.start_session(model=scripted(says("well")), plugins=[Counting()])
+    await session.ask("Hi")
+
+async def test_counting_is_told(supervisor, scripted):
+    await counts(supervisor, scripted)
+
+@pytest.mark.unfolded("it counts")
+async def test_counting_is_meant(supervisor, scripted):
+    await counts(supervisor, scripted)
 """
 
 
@@ -43,6 +67,9 @@ def test_the_fixtures_work(tmp_path):
     ended = run("-m", "pytest", *options, cwd=tmp_path)
     assert "1 of 1 turns of the script were never asked for" in ended.stdout, ended.stdout + ended.stderr
     assert "test_all_three" not in ended.stdout
+    assert "FoldDiffers: 1 of 1 sessions" in ended.stdout
+    assert "test_counting_is_told" in ended.stdout
+    assert "test_counting_is_meant" not in ended.stdout
 
 
 def test_loading_it_imports_neither_trio_nor_a_session(tmp_path):

@@ -1,7 +1,7 @@
 """The bodies of records that are no signals, as JSON and back; and large values, which are kept beside records. Pure.
 
 Each body says its version. One of a newer version is refused, whole: a state that was made from half of a record would be another
-state. Bodies of signals are those of the codec, and have no form here. What a store keeps, and where, does not enter.
+state. Bodies of signals stand in `signal_bodies`. What a store keeps, and where, does not enter.
 """
 
 # not compiled: it goes as deep as what it is given, and only interpreted functions end with a RecursionError
@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Raw
 
 from agentrail.core.journal.record import RECORD_VERSION, Draft, TakenBody
-from agentrail.core.protocol.signals import ChunksArrived
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.state_codec import (
     decode_session,
@@ -27,7 +26,6 @@ from agentrail.core.session.state_codec import (
 )
 from agentrail.core.session.state_shapes import NO_PLUGINS, Resolve
 from agentrail.core.stack.loading import Ask, call_handler as plainly
-from agentrail.core.wire.codec import decode_signal, encode_signal
 from agentrail.errors import CodecError
 from agentrail.messages import SessionId
 from agentrail.structs import Value
@@ -185,24 +183,6 @@ def decode_taken(text: bytes | str) -> TakenBody:
     return _read(TakenBody, text)
 
 
-def encode_heard(heard: ChunksArrived) -> bytes:
-    """Write the chunks that came since the last record of their stream, in one: as that signal."""
-    return encode_signal(heard)
-
-
-def decode_heard(text: bytes | str) -> ChunksArrived:
-    """Read what `encode_heard` wrote.
-
-    Raises:
-        CodecError: Your move: it is no such text.
-    """
-    signal = decode_signal(text)
-    if not isinstance(signal, ChunksArrived):
-        message = f"no heard record: at $.kind: expected the chunks of a stream, got {type(signal).__name__}"
-        raise CodecError(message, path="$.kind")
-    return signal
-
-
 class _Head(msgspec.Struct, frozen=True, gc=False):
     version: int
 
@@ -321,7 +301,7 @@ def split_blobs(body: bytes, limit: int = BLOB_LIMIT) -> tuple[bytes, dict[str, 
     loses it in `join_blobs`.
 
     Args:
-        body: JSON, as one of the encoders here or `encode_signal` wrote it.
+        body: JSON, as one of the encoders here or `encode_signal_body` wrote it.
         limit: In bytes of UTF-8: a longer text goes.
 
     Returns:

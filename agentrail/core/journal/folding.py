@@ -5,6 +5,7 @@ the caller is told where it began. No store enters: records are given, and so is
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -12,7 +13,6 @@ import msgspec
 from agentrail.core.journal.bodies import (
     decode_changed,
     decode_drifted,
-    decode_heard,
     decode_rewound,
     decode_taken,
     join_blobs,
@@ -33,6 +33,7 @@ from agentrail.core.journal.record import (
     Tail,
     fits_behind,
 )
+from agentrail.core.journal.signal_bodies import decode_signal_body
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Recovered, Signal
@@ -41,7 +42,7 @@ from agentrail.core.session.machine import step
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.state_shapes import NO_PLUGINS, Resolve
 from agentrail.core.stack.loading import Ask, call_handler as plainly
-from agentrail.core.wire.codec import SIGNAL_KINDS, decode_signal
+from agentrail.core.wire.codec import SIGNAL_KINDS
 from agentrail.errors import CodecError, Erased, InternalError, JournalCorrupt, OptionError
 from agentrail.messages import SessionId
 
@@ -330,13 +331,10 @@ def _check(tail: Tail, record: Record) -> None:
 
 def _walked(record: Record, state: SessionState, sources: Sources, kept: dict[int, SessionState]) -> Walked:
     kind = record.kind
-    if kind == HEARD:
-        signal: Signal = _told(record, decode_heard, sources)
-    elif kind in _NO_SIGNALS:
+    if kind in _NO_SIGNALS:
         after = _after(record, state, sources, kept)
         return Walked(record=record, before=state, signal=None, after=after)
-    else:
-        signal = _told(record, decode_signal, sources)
+    signal = _told(record, partial(decode_signal_body, kind, record.at_ms), sources)
     try:
         after, effects = step(state, signal)
     except InternalError as error:

@@ -72,10 +72,8 @@ def decode_line(text: bytes) -> Record:
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors too
         message = f"no line of a journal: {error}"
         raise CodecError(message, path="$") from error
-    if line.version != RECORD_VERSION:
-        message = (
-            f"no line of a journal: it is of version {line.version}, and {RECORD_VERSION} can be read here"
-        )
+    if not 1 <= line.version <= RECORD_VERSION:
+        message = f"no line of a journal: it is of version {line.version}, and 1 to {RECORD_VERSION} can be read here"
         raise CodecError(message, path="$.version")
     return Record(
         scope=line.scope,

@@ -11,8 +11,8 @@ import msgspec
 
 from agentrail.messages import SessionId
 
-RECORD_VERSION: Final = 1
-"""Of the form of a record, and of the bodies that are no signals."""
+RECORD_VERSION: Final = 2
+"""Of the form of a record, and of all bodies. In version 1 bodies of signals were longer: see `signal_bodies`."""
 
 OPENED: Final = "opened"
 HEARD: Final = "heard"

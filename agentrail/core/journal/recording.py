@@ -13,10 +13,11 @@ from typing import Final, final
 
 import msgspec
 
-from agentrail.core.journal.bodies import ClosedBody, DriftedBody, encode_body, encode_heard, opened_body
+from agentrail.core.journal.bodies import ClosedBody, DriftedBody, encode_body, opened_body
 from agentrail.core.journal.folding import Drift
 from agentrail.core.journal.outline import outline
 from agentrail.core.journal.record import CLOSED, DRIFTED, HEARD, OPENED, Draft
+from agentrail.core.journal.signal_bodies import encode_signal_body
 from agentrail.core.protocol import signals
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.request import Chunk
@@ -24,7 +25,7 @@ from agentrail.core.protocol.signals import Signal
 from agentrail.core.session.legality import is_ephemeral_signal
 from agentrail.core.session.state import Phase, SessionState, Stream
 from agentrail.core.session.tags import tags_at_end
-from agentrail.core.wire.codec import SIGNAL_KINDS, encode_signal
+from agentrail.core.wire.codec import SIGNAL_KINDS
 from agentrail.messages import SessionId
 
 QUESTIONS: Final[frozenset[type[Signal]]] = frozenset(
@@ -80,7 +81,7 @@ class Recorder:
         draft = Draft(
             at_ms=signal.at_ms,
             kind=SIGNAL_KINDS[kind],
-            body=encode_signal(signal),
+            body=encode_signal_body(signal),
             does=does,
             events=after.data.seq,
         )
@@ -131,7 +132,7 @@ class Recorder:
         self._forget()
         joined = msgspec.structs.replace(last, chunks=tuple(chunks))
         return Draft(
-            at_ms=last.at_ms, kind=HEARD, body=encode_heard(joined), does=does, events=state.data.seq
+            at_ms=last.at_ms, kind=HEARD, body=encode_signal_body(joined), does=does, events=state.data.seq
         )
 
     def _forget(self) -> None:

@@ -25,6 +25,7 @@ from agentrail.core.journal.folding import (
 )
 from agentrail.core.journal.outline import effects_named
 from agentrail.core.journal.record import DRIFTED, OPENED, TAKEN, Record
+from agentrail.core.journal.signal_bodies import whole_body
 from agentrail.core.protocol.effects import stall_timer_of
 from agentrail.core.protocol.hooks import HookEvent
 from agentrail.core.protocol.request import EffectId
@@ -218,7 +219,7 @@ def where_they_part(
         sources: Where large values come from; no plugin is asked.
 
     Raises:
-        CodecError: A large value is missing.
+        CodecError: A large value is missing, or a record is of a newer version.
     """
     pairs = zip_longest(_told_of(one), _told_of(other))
     for first, second in pairs:
@@ -374,7 +375,8 @@ def _seq_of(record: Record | None) -> int | None:
 def _lasting(record: Record, sources: Sources) -> Any:
     body = join_blobs(record.body, sources.blob)
     if record.kind != OPENED:
-        return _without(msgspec.json.decode(body), _PASSING)
+        whole = whole_body(record.kind, record.at_ms, body)  # one of them may be of an earlier version
+        return _without(msgspec.json.decode(whole), _PASSING)
     state = msgspec.json.decode(bytes(decode_opened(body).state))
     data = state["session_state"]["data"]
     data["config"] = _without(data["config"], _OWN)

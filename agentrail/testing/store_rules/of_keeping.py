@@ -117,6 +117,44 @@ def what_is_needed_is_not_deleted(trial: StoreTrial) -> None:
     expect_same(trial.store.find(), (), "sessions, when all are deleted")
 
 
+def what_was_written_since_is_not_deleted(trial: StoreTrial) -> None:
+    """With `written_before_ms` a tree is deleted only where the last record of each of its sessions is older than that."""
+    trial.begin("r", "a")
+    child = trial.begin("child", "b", root="r", parent="r")
+    trial.pass_lease()
+    trial.keep(child.write("c"))
+    trial.store.release("n1", "", SessionId("r"))
+    opened_at_ms, written_at_ms = trial.stored("r").written_at_ms, trial.stored("child").written_at_ms
+    assert opened_at_ms < written_at_ms, "the clock of the store stands still while its lease passes"
+    call = partial(trial.store.delete, "", SessionId("r"))
+    for before in (opened_at_ms + 1, written_at_ms):
+        since = partial(call, written_before_ms=before)
+        expect_error(StillNeeded, since, "deleting a tree that was written since")
+    trial.expect_journal(child)
+    assert call(written_before_ms=written_at_ms + 1) > 0, (
+        "deleting a tree that is old enough gave no bytes free"
+    )
+    expect_same(trial.store.find(), (), "sessions, when the tree is deleted")
+
+
+def sizes_are_told(trial: StoreTrial) -> None:
+    """The size of a session is that of its records, snapshots and values, shared ones included; 0 where there is none."""
+    shared = _LARGE[:70_000]
+    blobs = {blob_name(shared): shared}
+    author = trial.begin("r", "ä" * 500, blobs=blobs)
+    trial.begin("r", "a", scope="elsewhere")
+    trial.begin("other", blobs=blobs)
+    records = sum(len(one.body) + len(one.does.encode()) for one in author.records)
+    size = partial(trial.store.size, "", author.session)
+    expect_same(size(), records + len(shared), "the size of a session with a value")
+    trial.store.put_snapshot(snapshot_behind(author.records[0], b"state"))
+    expect_same(size(), records + len(shared) + 5, "its size with a snapshot")
+    expect_same(trial.store.size("", SessionId("none")), 0, "the size of a session that is not there")
+    trial.store.release("n1", "", author.session)
+    freed = trial.store.delete("", author.session)
+    expect_same(freed, records + 5, "what deleting gave free, where another has the value")
+
+
 def only_roots_are_deleted(trial: StoreTrial) -> None:
     """One below another is `OptionError`, which names the root; what has ended is deleted though its node lives."""
     trial.begin("the-root", standing=Standing(has_ended=True))

@@ -112,7 +112,7 @@ def test_a_record_that_is_damaged_is_named():
         "epoch": 9,
         "at_ms": 10**9,
         "kind": "stop",
-        "body": b"{}",
+        "body": b"{ }",
         "does": "run_tool t9 shell",
         "events": 99,
         "hash": bytes(16),

@@ -7,9 +7,11 @@ import pytest
 from agentrail.core.journal.folding import fold, fold_journal
 from agentrail.core.journal.lines import encode_journal, read_journal
 from agentrail.core.journal.record import OWN_KINDS, first_broken, tail_of
-from agentrail.core.journal.replaying import replay, state_at
+from agentrail.core.journal.replaying import replay, state_at, where_they_part
+from agentrail.core.protocol.signals import Recovered
 from agentrail.errors import Erased
 from tests.core.journal.golden_journals import FOLDER, JOURNALS, SOURCES
+from tests.core.journal.recorded import Life
 
 STORED = sorted(FOLDER.rglob("*.jsonl"))
 WHOLE = [file for file in STORED if file.stem != "erased"]
@@ -49,6 +51,29 @@ def test_the_state_at_a_number_goes_on_to_the_same_end(file):
                     sources=_looking_back(records))  # fmt: skip
         assert rest.state.data.history == folded.state.data.history
         assert rest.state.data.seq == folded.state.data.seq
+
+
+@pytest.mark.parametrize("name", [name for name in JOURNALS if name != "erased"])
+def test_a_journal_of_version_1_says_the_same(name):
+    """Its bodies are longer, and so its hashes are others: a record for a record it comes to what today's comes to."""
+    old, new = (
+        read_journal((folder / f"{name}.jsonl").read_bytes()).records for folder in (FOLDER / "v1", FOLDER)
+    )
+    assert where_they_part(old, new, SOURCES) is None
+    assert sum(len(one.body) for one in new) < sum(len(one.body) for one in old)
+
+
+def test_a_session_of_version_1_goes_on_in_version_2():
+    """One journal may have both, and one chain of hashes over both."""
+    old = read_journal((FOLDER / "v1" / "plain.jsonl").read_bytes()).records
+    life = Life.again(old, SOURCES)
+    life.live(Recovered(at_ms=200, cause="gone", attempt=1))
+    text = encode_journal(life.records)
+    assert text.endswith(b"\n")
+    again = read_journal(text)
+    assert (again.records, again.damaged) == (tuple(life.records), None)
+    assert again.records[: len(old)] == old
+    assert fold_journal(again.records, SOURCES).state == life.state
 
 
 def test_what_was_removed_is_told():

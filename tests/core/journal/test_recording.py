@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
-from agentrail.core.journal.bodies import decode_closed, decode_drifted, decode_heard, decode_opened
+from agentrail.core.journal.bodies import decode_closed, decode_drifted, decode_opened
 from agentrail.core.journal.folding import Drift
 from agentrail.core.journal.recording import closed_draft, drifted_draft, opened_draft
+from agentrail.core.journal.signal_bodies import decode_signal_body
 from agentrail.core.policy.stalls import StallOptions
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import RunTool, SetTimer, StartStream
@@ -71,7 +72,7 @@ def test_a_stream_aborted_after_a_hundred_chunks_has_the_text_of_all():
         session.hear(f"{number} ")
     session.say(s.AbortCycle, reason="enough")
     assert session.life.kinds[-2:] == ["heard", "abort"]
-    heard = decode_heard(session.life.records[-2].body)
+    heard = _signal_in(session.life.records[-2])
     assert len(heard.chunks) == 100
     assert text_of_last(session) == "".join(f"{number} " for number in range(100))
     folds_to_what_was_lived(session.life)
@@ -116,7 +117,7 @@ def test_chunks_of_which_an_event_came_are_recorded_at_once():
     kinds = session.life.kinds
     assert kinds[3:] == ["stream_started", "heard", "heard", "response_completed"]
     first = session.life.records[4]
-    assert decode_heard(first.body).chunks == (TextDelta("<stat"), TextDelta("us>Looking</status>It is"))
+    assert _signal_in(first).chunks == (TextDelta("<stat"), TextDelta("us>Looking</status>It is"))
     assert first.does == f"publish {first.events}"
     folds_to_what_was_lived(session.life)
 
@@ -309,3 +310,7 @@ def test_the_intent_of_a_tool_stands_in_the_record_of_the_step_that_wants_it():
     line = f"run_tool {run.effect_id} read op={run.operation_id[:12]} args={run.arguments_hash[:12]}"
     assert line in session.life.records[-1].does.split("\n")
     assert isinstance(session.life.state.data.history.messages[0], UserMessage)
+
+
+def _signal_in(record):
+    return decode_signal_body(record.kind, record.at_ms, record.body)

@@ -205,7 +205,9 @@ def test_what_a_replay_comes_to_is_what_a_fold_comes_to():
 
 def _later(body: bytes) -> bytes:
     fields = msgspec.json.decode(body)
-    return msgspec.json.encode({name: 9 if name == "at_ms" else item for name, item in fields.items()})
+    return msgspec.json.encode(
+        {name: 9 if name == "started_at_ms" else item for name, item in fields.items()}
+    )
 
 
 def _session_called(name: str):

@@ -1,0 +1,334 @@
+"""Retention: stored sessions that are older than they are to be kept, or too many bytes, are deleted with their trees, the oldest first.
+
+What is decided stands in `SweepPlan`, a plain object: which tree is next, and what follows from the store's answer. A sweep looks in a
+worker thread, and deletes tree by tree where all else is written, so that a session waits for one deletion at most. A session that
+is alive is never touched: one that woke meanwhile is seen by the store itself, in the transaction that would delete it.
+"""
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Final, NoReturn, Protocol, TypeVar
+
+import trio
+from attrs import frozen
+
+from agentrail.abc.store import Filters, Store, StoredSession
+from agentrail.errors import AgentrailError, SessionNotFound, StillNeeded
+from agentrail.logs import Logger
+from agentrail.messages import SessionId
+from agentrail.otp.edges import call_guarded
+from agentrail.otp.exits import keep
+from agentrail.otp.leaving import describe_bug
+from agentrail.outside import Outside
+from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
+from agentrail.runtime.scopes import key_of
+from agentrail.runtime.store_writer import StoreBug
+
+LOGGER: Final = Logger("agentrail.runtime")
+
+FIRST_SWEEP_AFTER_SECONDS: Final = 5.0
+"""How long a supervisor is open before its first sweep: a session that is resumed right then may be older than what is kept."""
+
+SWEEP_EVERY_SECONDS: Final = 3_600.0
+"""How long it waits between two sweeps."""
+
+DAY_MS: Final = 86_400_000
+
+_PAGE: Final = 1_000
+_NAMED: Final = 5
+
+T = TypeVar("T")
+
+_TreeKey = tuple[str, SessionId]
+
+
+@frozen(kw_only=True)
+class KeepLimits:
+    """For how long, and how much, sessions are kept.
+
+    Attributes:
+        days: How many days behind the last record of its tree a session is kept, on the clock of the store; None for ever.
+        size_bytes: How many bytes the sessions of one scope may have together; None for any number.
+    """
+
+    days: float | None = None
+    size_bytes: int | None = None
+
+
+def limits_of(days: float | None, size_bytes: int | None) -> KeepLimits | None:
+    """Make one value of both; None where all is kept."""
+    return None if days is None and size_bytes is None else KeepLimits(days=days, size_bytes=size_bytes)
+
+
+@frozen(kw_only=True)
+class StoredTree:
+    """A root with its tree, as a sweep sees it.
+
+    Attributes:
+        scope: Of the tree.
+        root: Its root.
+        written_at_ms: When the last record of any session of it was written, on the clock of the store.
+        size_bytes: What its sessions have; 0 where nothing depends on that.
+        is_own: Whether the node that sweeps owns it: it is alive here.
+    """
+
+    scope: str
+    root: SessionId
+    written_at_ms: int
+    size_bytes: int = 0
+    is_own: bool = False
+
+    @property
+    def key(self) -> _TreeKey:
+        """Its scope and id."""
+        return self.scope, self.root
+
+
+class SweepPlan:
+    """Which trees go, the oldest first. What cannot go yet, because a fork needs it, comes again when its forks are gone.
+
+    A chain of forks, each younger than what it came from, is so taken from its end, with two questions for each.
+    """
+
+    def __init__(self, trees: Iterable[StoredTree], limits: KeepLimits, now_ms: int) -> None:
+        """Begin.
+
+        Args:
+            trees: All that count: of a scope with a limit of bytes each, else those that may be too old.
+            limits: What is to be kept.
+            now_ms: By the clock of the store.
+        """
+        self._limits = limits
+        self._keep_from_ms = None if limits.days is None else now_ms - int(limits.days * DAY_MS)
+        self._sizes: Counter[str] = Counter()
+        self._queue: list[tuple[int, str, SessionId]] = []
+        self._trees: dict[_TreeKey, StoredTree] = {}
+        self._needs: dict[_TreeKey, set[str]] = {}
+        self._needed_by: defaultdict[_TreeKey, list[StoredTree]] = defaultdict(list)
+        for one in trees:
+            self._sizes[one.scope] += one.size_bytes
+            if not one.is_own:
+                self._trees[one.key] = one
+                self._queue.append((one.written_at_ms, one.scope, one.root))
+        heapq.heapify(self._queue)
+
+    def next(self) -> tuple[StoredTree, str] | None:
+        """Give the next tree that is to go, and why; None when nothing is left to try."""
+        while self._queue:
+            _, scope, root = heapq.heappop(self._queue)
+            one = self._trees[scope, root]
+            why = self._why(one)
+            if why is not None:
+                return one, why
+        return None
+
+    def _why(self, one: StoredTree) -> str | None:
+        if self._keep_from_ms is not None and one.written_at_ms < self._keep_from_ms:
+            return f"its last record is older than keep_days={self._limits.days:g}"
+        most = self._limits.size_bytes
+        if most is not None and self._sizes[one.scope] > most:
+            return f"its scope has {self._sizes[one.scope]} bytes, more than keep_bytes={most}, and no session of it is older"
+        return None
+
+    def deleted(self, one: StoredTree) -> None:
+        """Hear that a tree is gone, here or before."""
+        self._sizes[one.scope] -= one.size_bytes
+        self._needs.pop(one.key, None)
+        for other in self._needed_by.pop(one.key, ()):
+            needs = self._needs.get(other.key)
+            if needs is None:
+                continue
+            needs.discard(one.root)
+            if not needs:
+                del self._needs[other.key]
+                heapq.heappush(self._queue, (other.written_at_ms, other.scope, other.root))
+
+    def refused(self, one: StoredTree, by: Iterable[str]) -> None:
+        """Hear that a tree stays, because others need it: forks of it, or a node, or that it was written meanwhile."""
+        needs = self._needs[one.key] = set(by)
+        for name in needs:
+            self._needed_by[one.scope, SessionId(name)].append(one)
+
+    def needed(self) -> Mapping[_TreeKey, set[str]]:
+        """Give what stays though its time is over, and by what each is needed."""
+        return self._needs
+
+    def too_large(self) -> Iterator[tuple[str, int]]:
+        """Give the scopes that have more than they should all the same, and how many bytes."""
+        most = self._limits.size_bytes
+        return ((scope, size) for scope, size in self._sizes.items() if most is not None and size > most)
+
+
+class _Write(Protocol):
+    def __call__(self, function: Callable[[], T]) -> Awaitable[T]: ...
+
+
+class Retention:
+    """Sweeps a store, again and again.
+
+    Attributes:
+        deleted: How many trees it has deleted.
+        deleted_bytes: How many bytes of records, snapshots and large values those were.
+        still_needed: How many stayed in the last whole sweep, although their time is over, because a fork or another node needs them.
+        sweeps: How many sweeps came to their end.
+    """
+
+    def __init__(self, store: Store, limits: KeepLimits, node: str, outside: Outside, write: _Write) -> None:
+        """Nothing is asked of the store yet.
+
+        Args:
+            store: Which one.
+            limits: What is to be kept.
+            node: The id of the node that this is; what it owns is alive.
+            outside: Where functions that block are run.
+            write: Lets a function write to the store, between what sessions write.
+        """
+        self._store = store
+        self._limits = limits
+        self._node = node
+        self._outside = outside
+        self._write = write
+        self._scope = trio.CancelScope()
+        # Of sessions that no node owns, with the hash of their last record: what does not change is measured once.
+        self._measured: dict[tuple[str, str], tuple[bytes, int, int]] = {}
+        self.deleted = 0
+        self.deleted_bytes = 0
+        self.still_needed = 0
+        self.sweeps = 0
+
+    async def run(self) -> None:
+        """Sweep, after some seconds and then each hour, until `stop` is called.
+
+        Cancellation: At once. What was deleted is; each tree goes whole, or stays.
+        """
+        with self._scope:
+            await trio.sleep(FIRST_SWEEP_AFTER_SECONDS)
+            while True:
+                await self.sweep()
+                await trio.sleep(SWEEP_EVERY_SECONDS)
+
+    def stop(self) -> None:
+        """End `run`; a tree that is being deleted goes all the same."""
+        self._scope.cancel(reason="the supervisor is closing")
+
+    async def sweep(self) -> None:
+        """Delete what is to go. What the store does not bear ends this sweep, and is told to the log.
+
+        Cancellation: As of `run`.
+        """
+        try:
+            look = partial(call_guarded, _tell_bug, self._look)
+            plan = await self._outside.offload(look, abandon_on_cancel=True)
+            while (found := plan.next()) is not None:
+                await self._delete(plan, *found)
+        except (AgentrailError, StoreBug) as error:
+            LOGGER.warning(
+                "stored sessions could not be swept: %s; tried again in %g s", error, SWEEP_EVERY_SECONDS
+            )
+            return
+        self.sweeps += 1
+        self._tell(plan)
+
+    def _tell(self, plan: SweepPlan) -> None:
+        needed = plan.needed()
+        self.still_needed = len(needed)
+        for (scope, root), by in sorted(needed.items())[:_NAMED]:
+            LOGGER.info(
+                "session %s is kept for now: it is needed by %s",
+                key_of(scope, root),
+                ", ".join(sorted(by)),
+            )
+        if len(needed) > _NAMED:
+            LOGGER.info("and %d other sessions are kept for such reasons", len(needed) - _NAMED)
+        for scope, size in plan.too_large():
+            LOGGER.info(
+                "scope %r has %d bytes, and keep_bytes=%d: what is left is alive, or needed",
+                scope,
+                size,
+                self._limits.size_bytes,
+            )
+
+    # --- looking, in a worker thread
+
+    def _look(self) -> SweepPlan:
+        now_ms = self._store.now_ms()
+        trees = self._all_trees() if self._limits.size_bytes is not None else self._old_trees(now_ms)
+        return SweepPlan(trees, self._limits, now_ms)
+
+    def _old_trees(self, now_ms: int) -> Iterator[StoredTree]:
+        before = now_ms - int((self._limits.days or 0) * DAY_MS)
+        for root in self._pages(Filters(only_roots=True, written_before_ms=before)):
+            tree = self._pages(Filters(scope=root.scope, root=root.session))
+            written_at_ms = max((one.written_at_ms for one in tree), default=root.written_at_ms)
+            yield StoredTree(
+                scope=root.scope,
+                root=root.session,
+                written_at_ms=written_at_ms,
+                is_own=root.node == self._node,
+            )
+
+    def _all_trees(self) -> Iterator[StoredTree]:
+        trees: dict[_TreeKey, StoredTree] = {}
+        measured: dict[tuple[str, str], tuple[bytes, int, int]] = {}
+        for one in self._pages(Filters()):
+            size = self._size_of(one, measured)
+            key = (one.scope, one.root)
+            before = trees.get(key)
+            trees[key] = StoredTree(
+                scope=one.scope,
+                root=one.root,
+                written_at_ms=max(one.written_at_ms, before.written_at_ms if before else 0),
+                size_bytes=size + (before.size_bytes if before else 0),
+                is_own=one.node == self._node or (before is not None and before.is_own),
+            )
+        self._measured = measured
+        return iter(trees.values())
+
+    def _size_of(self, one: StoredSession, measured: dict[tuple[str, str], tuple[bytes, int, int]]) -> int:
+        key = (one.scope, one.session)
+        known = self._measured.get(key)
+        if known is None or one.node or known[:2] != (one.tail.hash, one.first_seq):
+            known = (one.tail.hash, one.first_seq, self._store.size(one.scope, one.session))
+        if not one.node:  # while one is owned, a snapshot may come without a record
+            measured[key] = known
+        return known[2]
+
+    def _pages(self, filters: Filters) -> Iterator[StoredSession]:
+        after: tuple[str, str] | None = None
+        while page := self._store.find(filters, after=after, limit=_PAGE):
+            for one in page:
+                self._outside.check_cancelled()
+                yield one
+            after = (page[-1].scope, page[-1].session)
+
+    # --- deleting, where all else is written
+
+    async def _delete(self, plan: SweepPlan, one: StoredTree, why: str) -> None:
+        try:
+            await self._write(partial(call_guarded, _tell_bug, self._delete_now, one, why))
+        except SessionNotFound:
+            plan.deleted(one)  # by another
+        except StillNeeded as error:
+            plan.refused(one, error.by)
+        else:
+            plan.deleted(one)
+
+    def _delete_now(self, one: StoredTree, why: str) -> None:
+        """Delete a tree, count it and tell it: here, because nothing may stand behind this any more when it is done."""
+        there = self._store.get(one.scope, one.root)
+        if there is not None and there.node == self._node:
+            raise StillNeeded(one.root, by=["this process, where it woke"])
+        size = self._store.delete(one.scope, one.root, written_before_ms=one.written_at_ms + 1)
+        self.deleted += 1
+        self.deleted_bytes += size
+        LOGGER.info("session %s was deleted, %d bytes: %s", key_of(one.scope, one.root), size, why)
+
+
+def _tell_bug(error: BaseException) -> NoReturn:
+    if isinstance(error, AgentrailError):
+        raise error
+    said = describe_bug(error)[:MAX_CRASH_MESSAGE]
+    log_crash(f"the store crashed in a sweep: {said}", error, keep)
+    raise StoreBug(said) from None

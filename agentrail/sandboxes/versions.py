@@ -1,0 +1,494 @@
+"""Files of which each write is planned first: what stands there, what will. And files that become again what they were.
+
+Blocking work over descriptors, like `files.py`. What is written was looked at before, and is looked at again right before it is put in its
+place: what another program wrote meanwhile is not overwritten.
+"""
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from attrs import define, frozen
+
+from agentrail import outside
+from agentrail.abc import EditResult, Refusal, WriteResult
+from agentrail.abc.versions import FileOutcome, GetContent, PutBack
+from agentrail.core.journal.files import FileState, FileWrite, WantedFile
+from agentrail.sandboxes.beneath import FLAGS
+from agentrail.sandboxes.files import Files, edit_bytes, hash_bytes, put_file
+from agentrail.sandboxes.guarded import identify
+from agentrail.sandboxes.paths import join_names, show_names
+from agentrail.sandboxes.refusals import (
+    MAX_WRITTEN_BYTES,
+    Names,
+    PathRefused,
+    check_written_size,
+    encode_text,
+    refusal_of,
+)
+from agentrail.sandboxes.text import count_lines
+
+MAX_KEPT_BYTES: Final = MAX_WRITTEN_BYTES
+"""Of a larger file only the digest is known: it cannot be brought back, only be told from others."""
+
+_MODE_BITS: Final = 0o777
+_CHANGED_MESSAGE: Final = "{} changed while it was being written. Read it again."
+
+FindNames: TypeAlias = Callable[[str], Names]
+"""Splits a path that was written down; raises `PathRefused` for one that may not be."""
+
+
+@frozen(kw_only=True)
+class PlannedWrite:
+    """A write that has not begun.
+
+    Attributes:
+        names: The path.
+        data: What is written.
+        replaced: What stood there when it was planned; None for nothing.
+        change: The same, to be kept.
+        contents: What stood there and what will, by SHA-256, as far as it is kept.
+        result: What the caller is told when it is written.
+    """
+
+    names: Names
+    data: bytes
+    replaced: os.stat_result | None
+    change: FileWrite
+    contents: Mapping[str, bytes]
+    result: WriteResult | EditResult
+
+
+@define(kw_only=True, eq=False)
+class _Staged:
+    """A file that stands beside its place, or one that is to go."""
+
+    number: int
+    names: Names
+    change: FileWrite
+    found: os.stat_result | None
+    temporary: str | None = None
+    mode: int | None = None
+    remove_directories: int = 0
+    made: list[Names]
+
+
+class StagedFiles:
+    """What is about to be put back.
+
+    Attributes:
+        outcomes: What is known by now, by place; of the others it is known when they are in their places.
+        contents: What is overwritten and may not be kept yet, by SHA-256.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.outcomes: dict[int, PutBack] = {}
+        self.contents: dict[str, bytes] = {}
+        self.ready: list[_Staged] = []
+
+    @property
+    def changes(self) -> tuple[FileWrite, ...]:
+        """What is written next."""
+        return tuple([one.change for one in self.ready])
+
+
+class VersionedFiles(Files):
+    """The files below a directory, with what they were."""
+
+    # --- what tools write
+
+    def plan_text(self, names: Names, content: str) -> PlannedWrite:
+        """Say what replacing a file by a text would change."""
+        data = encode_text(content, show_names(names))
+        return self.plan_bytes(names, data, total_lines=count_lines(content))
+
+    def plan_bytes(self, names: Names, data: bytes, *, total_lines: int = 0) -> PlannedWrite:
+        """Say what replacing a file would change."""
+        self._refuse_names(names)
+        check_written_size(len(data), show_names(names))
+        existing, depth = self._open_existing(names[:-1])
+        try:
+            where = self._where(existing, names[:depth])
+            if depth < len(names) - 1:
+                self._refuse_names((*where, *names[depth:]))
+                replaced, before, read = None, None, None
+            else:
+                replaced = self._look_at_target(existing, names)
+                before, read = self._look(existing, names, replaced)
+        finally:
+            os.close(existing)
+        result = WriteResult(
+            is_new=replaced is None,
+            total_lines=total_lines,
+            size_bytes=len(data),
+            sha256=hash_bytes(data),
+            sha256_before=None if before is None else before.sha256 or None,
+        )
+        change = FileWrite(
+            path=_written(where, names, depth),
+            before=before,
+            after=_state_of(data, replaced),
+            directories=len(names) - 1 - depth,
+        )
+        return PlannedWrite(
+            names=names,
+            data=data,
+            replaced=replaced,
+            change=change,
+            contents=_contents(read, data),
+            result=result,
+        )
+
+    def plan_edit(
+        self, names: Names, old: str, new: str, *, replace_all: bool, check: Callable[[], None]
+    ) -> PlannedWrite:
+        """Say what replacing a text in a file would change; as of `Files.edit`."""
+        self._refuse_names(names)
+        encode_text(new, show_names(names))
+        parent = self.open_directory(names[:-1])
+        try:
+            replaced = self._look_at_target(parent, names)
+            if replaced is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            where = self._where(parent, names[:-1])
+            read = self._read_beside(parent, names)
+        finally:
+            os.close(parent)
+        data, replacements, diff = edit_bytes(
+            read, old, new, replace_all=replace_all, shown=show_names(names), check=check
+        )
+        before, after = _state_of(read, replaced), _state_of(data, replaced)
+        return PlannedWrite(
+            names=names,
+            data=data,
+            replaced=replaced,
+            change=FileWrite(path=_written(where, names, len(names) - 1), before=before, after=after),
+            contents=_contents(read, data),
+            result=EditResult(
+                replacements=replacements,
+                diff=diff,
+                sha256=hash_bytes(data),
+                sha256_before=hash_bytes(read),
+            ),
+        )
+
+    def carry_out(self, planned: PlannedWrite) -> WriteResult | EditResult:
+        """Write what was planned, unless something else stands there by now.
+
+        Raises:
+            PathRefused: With the code `changed`: it does.
+        """
+        names = planned.names
+        with self._repositories.hold(names):
+            self._refuse_names(names)
+            parent = self._make_parent(names)
+            try:
+                found = self._look_at_target(parent, names)
+                if not _is_same(found, planned.replaced):
+                    message = _CHANGED_MESSAGE.format(show_names(names))
+                    raise PathRefused(code="changed", message=message)
+                put_file(parent, names[-1], planned.data, found)
+            finally:
+                os.close(parent)
+        return planned.result
+
+    def _look(
+        self, parent: int, names: Names, found: os.stat_result | None
+    ) -> tuple[FileState | None, bytes | None]:
+        """Say what stands there, and give its content where that can be read."""
+        if found is None:
+            return None, None
+        try:
+            read = self._read_beside(parent, names)
+        except (OSError, PathRefused):  # to be replaced all the same, as in `Files.write`
+            lost = "too_large" if found.st_size > MAX_KEPT_BYTES else "unreadable"
+            mode = found.st_mode & _MODE_BITS
+            return FileState(size_bytes=found.st_size, mode=mode, lost=lost), None
+        return _state_of(read, found), read
+
+    # --- going back
+
+    def stage(
+        self, wanted: Sequence[WantedFile], content: GetContent, names_of: FindNames, *, force: bool
+    ) -> StagedFiles:
+        """Put what is wanted beside its places. When this raises, or the caller throws it away, nothing is left of it.
+
+        Args:
+            wanted: What files are to be.
+            content: Gives what they contained.
+            names_of: Splits their paths.
+            force: Whether what others wrote is overwritten.
+
+        Raises:
+            OSError: There is no space left, or the disk fails.
+        """
+        staged = StagedFiles()
+        try:
+            for number, one in enumerate(wanted):
+                outside.check_cancelled()
+                self._stage_one(number, one, content, names_of, staged, force=force)
+        except BaseException:
+            self.discard(staged)
+            raise
+        return staged
+
+    def _stage_one(  # noqa: PLR0913 - the work of one turn of a loop
+        self,
+        number: int,
+        wanted: WantedFile,
+        content: GetContent,
+        names_of: FindNames,
+        staged: StagedFiles,
+        *,
+        force: bool,
+    ) -> None:
+        def end(outcome: FileOutcome, why: str = "") -> None:
+            staged.outcomes[number] = PutBack(path=wanted.path, outcome=outcome, why=why)
+
+        try:
+            names = names_of(wanted.path)
+            found, now, read = self._look_at(names, force=force)
+        except PathRefused as refused:
+            end("conflict", refused.refusal.message)
+            return
+        then = wanted.then
+        is_as_left = any(_same_content(now, left) for left in wanted.left)
+        mode = _mode_wanted(wanted, now)
+        if _same_content(now, then) and (not is_as_left or now is None or mode == now.mode):
+            end("same")
+            return
+        if not force and not is_as_left:
+            end("conflict", _conflict(now, wanted))
+            return
+        change = FileWrite(path=wanted.path, before=now, after=then)
+        one = _Staged(number=number, names=names, change=change, found=found, made=[])
+        if then is None:
+            one.remove_directories = wanted.directories
+        else:
+            data = None if then.lost or not then.sha256 else content(then.sha256)
+            if data is None or hash_bytes(data) != then.sha256:
+                end("failed", _not_kept(then))
+                return
+            try:
+                self._put_beside(one, data, mode)
+            except BaseException as error:
+                self._discard_one(one)
+                refusal = _refusal_of_one(error, names)
+                if refusal is None:
+                    raise
+                end("failed", refusal.message)
+                return
+        staged.ready.append(one)
+        if read is not None and now is not None and not now.lost and not is_as_left:
+            staged.contents[now.sha256] = read
+
+    def _look_at(
+        self, names: Names, *, force: bool
+    ) -> tuple[os.stat_result | None, FileState | None, bytes | None]:
+        """Say what stands at a path now.
+
+        Raises:
+            PathRefused: The path leads elsewhere by now, or what stands there is no file that may be written.
+        """
+        self._refuse_names(names)
+        existing, depth = self._open_checked(names)
+        try:
+            if depth < len(names) - 1:
+                return None, None, None
+            found = self._look_at_target(existing, names)
+            if found is None:
+                return None, None, None
+            state, read = self._look(existing, names, found)
+            return found, state, read if force else None
+        except OSError as error:
+            raise _refused(error, names) from error
+        finally:
+            os.close(existing)
+
+    def _open_checked(self, names: Names) -> tuple[int, int]:
+        """Open the deepest directory on the way that exists, unless a link has come into the way since."""
+        try:
+            existing, depth = self._open_existing(names[:-1])
+        except OSError as error:
+            raise _refused(error, names) from error
+        is_straight = False
+        try:
+            is_straight = self._where(existing, names[:depth]) == names[:depth]
+        finally:
+            if not is_straight:
+                os.close(existing)
+        if not is_straight:
+            message = f"{show_names(names)} leads through a link that was not there."
+            raise PathRefused(code="invalid_path", message=message)
+        return existing, depth
+
+    def _put_beside(self, one: _Staged, data: bytes, mode: int | None) -> None:
+        one.made = self._missing_directories(one.names)
+        parent = self._make_parent(one.names)
+        try:
+            one.temporary = f".agentrail-{outside.ids(8)}.tmp"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | FLAGS
+            descriptor = os.open(one.temporary, flags, 0o666 if mode is None else 0o600, dir_fd=parent)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                if one.found is not None:
+                    with contextlib.suppress(PermissionError):
+                        os.fchown(descriptor, one.found.st_uid, one.found.st_gid)
+                if mode is not None:
+                    os.fchmod(descriptor, mode & _MODE_BITS)
+                file.flush()
+                os.fsync(descriptor)
+        finally:
+            os.close(parent)
+
+    def _missing_directories(self, names: Names) -> list[Names]:
+        existing, depth = self._open_checked(names)
+        os.close(existing)
+        return [names[:end] for end in range(depth + 1, len(names))]
+
+    def put_in_place(self, staged: StagedFiles) -> None:
+        """Put each file in its place, unless something else stands there by now; see `StagedFiles.outcomes`."""
+        for one in staged.ready:
+            try:
+                staged.outcomes[one.number] = self._put_one(one)
+            except (OSError, PathRefused) as error:
+                self._discard_one(one)
+                why = _refusal_of(error, one.names).message
+                staged.outcomes[one.number] = PutBack(path=one.change.path, outcome="failed", why=why)
+        staged.ready.clear()
+
+    def _put_one(self, one: _Staged) -> PutBack:
+        path, names = one.change.path, one.names
+        parent, depth = self._open_checked(names)
+        try:
+            found = self._look_at_target(parent, names) if depth == len(names) - 1 else None
+            if not _is_same(found, one.found):
+                self._discard_one(one)
+                return PutBack(path=path, outcome="conflict", why="It was changed just now.")
+            if one.temporary is not None:
+                os.rename(one.temporary, names[-1], src_dir_fd=parent, dst_dir_fd=parent)
+            elif found is not None:
+                os.unlink(names[-1], dir_fd=parent)
+        finally:
+            os.close(parent)
+        if one.temporary is None:
+            self._remove_directories(
+                [names[:end] for end in range(len(names) - one.remove_directories, len(names))]
+            )
+        return PutBack(path=path, outcome="removed" if one.temporary is None else "restored")
+
+    def discard(self, staged: StagedFiles) -> None:
+        """Remove what stands beside its place."""
+        for one in staged.ready:
+            self._discard_one(one)
+        staged.ready.clear()
+
+    def _discard_one(self, one: _Staged) -> None:
+        with contextlib.suppress(OSError, PathRefused):
+            parent, _ = self._open_checked(one.names)
+            try:
+                if one.temporary is not None:
+                    os.unlink(one.temporary, dir_fd=parent)
+            finally:
+                os.close(parent)
+        self._remove_directories(one.made)
+
+    def _remove_directories(self, every: Sequence[Names]) -> None:
+        """Remove directories in which nothing is left, the deepest first."""
+        for names in reversed(every):
+            with contextlib.suppress(OSError, PathRefused):
+                parent, _ = self._open_checked(names)
+                try:
+                    os.rmdir(names[-1], dir_fd=parent)
+                finally:
+                    os.close(parent)
+
+
+def _refused(error: OSError, names: Names) -> PathRefused:
+    refusal = refusal_of(error, show_names(names))
+    return PathRefused(code=refusal.code, message=refusal.message)
+
+
+def _refusal_of(error: OSError | PathRefused, names: Names) -> Refusal:
+    return error.refusal if isinstance(error, PathRefused) else refusal_of(error, show_names(names))
+
+
+def _refusal_of_one(error: BaseException, names: Names) -> Refusal | None:
+    """Say why one file cannot be put beside its place; None for what is no fault of that one, such as a full disk."""
+    if not isinstance(error, OSError | PathRefused):
+        return None
+    refusal = _refusal_of(error, names)
+    return None if refusal.code in {"no_space", "io_error"} else refusal
+
+
+def _written(where: Names, names: Names, depth: int) -> str:
+    """Say what a path is called where links on its way are followed; as it was given where that is no text."""
+    path = join_names((*where, *names[depth:]))
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return join_names(names)
+    return path
+
+
+def _state_of(data: bytes, found: os.stat_result | None) -> FileState:
+    return FileState(
+        sha256=hash_bytes(data),
+        size_bytes=len(data),
+        mode=None if found is None else found.st_mode & _MODE_BITS,
+        lost="too_large" if len(data) > MAX_KEPT_BYTES else "",
+    )
+
+
+def _contents(*every: bytes | None) -> dict[str, bytes]:
+    return {hash_bytes(one): one for one in every if one is not None and len(one) <= MAX_KEPT_BYTES}
+
+
+def _is_same(one: os.stat_result | None, other: os.stat_result | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return identify(one) == identify(other)
+
+
+def _same_content(one: FileState | None, other: FileState | None) -> bool:
+    """Tell whether two states are of one content; of one that may not be known it is not."""
+    if one is None or other is None:
+        return one is other
+    return bool(one.sha256) and one.sha256 == other.sha256
+
+
+def _mode_wanted(wanted: WantedFile, now: FileState | None) -> int | None:
+    """Say which mode a file gets: that of then, unless a person has set another one since; None for the usual one."""
+    then, left = wanted.then, wanted.left[0]
+    if then is None:
+        return None
+    if now is None or now.mode is None:
+        return then.mode
+    if left is not None and left.mode not in {None, now.mode}:
+        return now.mode
+    return now.mode if then.mode is None else then.mode
+
+
+def _conflict(now: FileState | None, wanted: WantedFile) -> str:
+    if now is None:
+        return "It was removed since."
+    if wanted.left[0] is None:
+        return "It was made again since."
+    if not wanted.left[0].sha256:
+        return "What the session left there may not be known, so it cannot be told whether it changed since."
+    return "It was changed since."
+
+
+def _not_kept(then: FileState) -> str:
+    match then.lost:
+        case "too_large":
+            return f"It had {then.size_bytes:,} bytes, and at most {MAX_KEPT_BYTES:,} are kept."
+        case "secret":
+            return "A secret stood in it, and those are not kept."
+        case "unreadable":
+            return "It could not be read when it was overwritten."
+        case _:
+            return "What it contained is not in the store any more."

@@ -1,0 +1,367 @@
+"""`folded_sessions()`: every session that a test makes is journaled in memory, and is at its end what its journal says.
+
+    with folded_sessions():
+        trio.run(main)
+
+What a session records is encoded while it lives, step by step, as for a store. At the end of the block each journal is folded from
+these bytes, with the plugins that the session had, and compared: what each step decided, every event that was published, and the
+state. A difference means that the session could not come back as it was: mostly a plugin that looks at something else than its
+state, its options and what it is told; else a bug of agentrail. Sessions that are kept in a store in memory are folded from there.
+
+No store enters that was not there, and nothing that a session does or answers is another because it is watched.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from agentrail.abc.store import Store
+from agentrail.core.journal.bodies import split_draft
+from agentrail.core.journal.folding import GetBlob, Sources, drift_of, first_state, walk
+from agentrail.core.journal.record import DRIFTED, REWOUND, Draft, Record, Tail, sealed
+from agentrail.core.journal.recording import Recorder, opened_draft
+from agentrail.core.protocol.effects import Effect, Publish
+from agentrail.core.protocol.signals import ChangePlugins, Signal, SignalId
+from agentrail.core.session.state import SessionState
+from agentrail.core.session.state_codec import encode_session
+from agentrail.core.stack.plugin import Plugin
+from agentrail.errors import AgentrailError, CodecError, SessionNotFound, StoreUnavailable, Trimmed
+from agentrail.events import Event
+from agentrail.messages import SessionId
+from agentrail.runtime import session as sessions
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.keeping import ENGINE
+from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.reviving import PluginFinder, read_after
+from agentrail.runtime.session import SessionCell
+from agentrail.runtime.session_journal import SessionJournal
+
+_MAX_FAULTS: Final = 5
+_MAX_SHOWN: Final = 600
+
+
+class FoldDiffers(AssertionError):
+    """A session is not what its journal comes to."""
+
+
+class FoldedSessions:
+    """The sessions of a block.
+
+    Attributes:
+        folded: How many were folded and found to be what they were; known behind the block.
+        left_out: Which ones were not, by their ids, and why: known behind the block too. A session that no store would begin has no
+            journal; of one that is kept elsewhere than in memory, or was cut short by a store, it is not all there.
+    """
+
+    def __init__(self) -> None:
+        """Begin without sessions; `folded_sessions` makes it."""
+        self.folded: int = 0
+        self.left_out: list[tuple[SessionId, str]] = []
+        self._lives: list[_Life] = []
+        # By identity, of what is kept here meanwhile. Sessions, until they are gone: what they hold is freed as without a watch.
+        self._live: dict[int, tuple[SessionCell, _Life]] = {}
+        # The state that each stands in: a step of the core knows no session, and each one goes on from its last state.
+        self._standing: dict[int, _Life] = {}
+        self._coming: dict[SignalId, Plugin] = {}
+
+    def follow(self, cell: SessionCell) -> None:
+        """Begin to note what a session does, where that is not done yet."""
+        if id(cell) in self._live:
+            return
+        life: _Life = _Noted(cell) if cell.journal is None else _Kept(cell, cell.journal)
+        self._live[id(cell)] = (cell, life)
+        self._standing[id(cell.state)] = life
+        self._lives.append(life)
+
+    def let_go(self, cell: SessionCell) -> None:
+        """Take what is compared of a session that is gone, and keep no more of it."""
+        _, life = self._live.pop(id(cell), (None, None))
+        if life is not None:
+            self._standing.pop(id(life.state), None)
+            life.take_end(cell)
+
+    def note(
+        self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
+    ) -> None:
+        """Note a step of any session."""
+        if type(signal) is ChangePlugins and signal.entry is not None:
+            watch = before.data.stack.ask
+            found = watch.find(signal.signal_id, signal.entry) if isinstance(watch, PluginWatch) else None
+            if found is not None:
+                self._coming[signal.signal_id] = found
+        life = self._standing.pop(id(before), None)
+        if life is not None:
+            self._standing[id(after)] = life
+            life.note(before, signal, after, effects)
+
+    def faults(self) -> list[str]:
+        """Fold all of them, and say what differs."""
+        for cell, _ in tuple(self._live.values()):
+            self.let_go(cell)
+        said: list[str] = []
+        for life in self._lives:
+            why: str | None = None
+            fault: str | None = None
+            try:
+                why = life.left_out()
+                if why is None:
+                    fault = life.fault(self._coming)
+            except AgentrailError as error:
+                fault = f"its journal cannot be folded: {type(error).__name__}: {error}"
+            if why is not None:
+                self.left_out.append((life.session_id, why))
+            elif fault is None:
+                self.folded += 1
+            else:
+                said.append(f"session {life.session_id!r}: {fault}")
+        return said
+
+
+class _Life:
+    """One session, from its first incarnation to its last, and how it ended.
+
+    Attributes:
+        session_id: Its id.
+        state: The last one that is known; kept, so that its identity stays its own.
+    """
+
+    def __init__(self, cell: SessionCell) -> None:
+        self.state: SessionState = cell.state
+        self.session_id: SessionId = cell.state.data.config.session_id
+        self.scope: str = cell.state.data.config.scope
+        self._user_data = cell.ports.user_data
+        self._plugins: dict[str, Plugin] = {
+            member.name: member.plugin for member in cell.state.data.stack.members
+        }
+        self._kept: tuple[Event, ...] = ()
+        self._last_event = 0
+        self._is_told = True
+
+    def note(
+        self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
+    ) -> None:
+        """Note a step."""
+        del before, signal, effects
+        self.state = after
+
+    def take_end(self, cell: SessionCell) -> None:
+        """Take what it is compared with."""
+        self.state, self._kept, self._last_event = cell.state, cell.bus.kept, cell.bus.last_seq
+
+    def left_out(self) -> str | None:
+        """Say why it cannot be folded; None where it can."""
+        raise NotImplementedError
+
+    def records(self) -> tuple[Sequence[Record], GetBlob]:
+        """Give its journal, and what gives large values."""
+        raise NotImplementedError
+
+    def fault(self, coming: Mapping[SignalId, Plugin]) -> str | None:
+        """Fold it, and say what differs; None for nothing."""
+        records, blob = self.records()
+        watch = PluginWatch(self.session_id, self._user_data)
+        for change, plugin in coming.items():
+            watch.keep(change, plugin)
+        sources = Sources(resolve=PluginFinder(self._plugins), ask=watch, blob=blob)
+        settled = max((one.seq for one in records if one.kind in _NEW_BEGINNINGS), default=0)
+        state = first_state(records, sources)
+        events: dict[int, Event] = {}
+        for walked in walk(state, records, sources=sources):
+            state = walked.after
+            if walked.record.seq <= settled:
+                continue
+            drift = drift_of(walked)
+            if drift is not None:
+                return str(drift)[:_MAX_SHOWN]
+            events |= dict(_committed(walked.effects))
+        return self._fault_of_events(events) or self._fault_of_state(state)
+
+    def _fault_of_events(self, events: Mapping[int, Event]) -> str | None:
+        """Hold what was published, as far as it is kept, against what the fold gives."""
+        first = min(events, default=self._last_event + 1)
+        for event in self._kept:
+            assert event.meta is not None
+            number = event.meta.seq
+            if number >= first and events.get(number) != event:
+                return f"event {number} was {_shown(event)} and folds to {_shown(events.get(number))}"
+        if self._is_told and events and max(events) > self._last_event:
+            return f"event {max(events)} comes of the fold, and the last one that was published is {self._last_event}"
+        return None
+
+    def _fault_of_state(self, state: SessionState) -> str | None:
+        lived, folded = encode_session(self.state), encode_session(state)
+        if lived == folded:
+            return None
+        one, other = _first_difference(msgspec.json.decode(lived), msgspec.json.decode(folded))
+        return f"its state was {one} and folds to {other}"
+
+
+_NEW_BEGINNINGS: Final = frozenset({DRIFTED, REWOUND})
+"""Records behind which events have other numbers than the fold in front of them gives, or came from a state that is no more."""
+
+
+class _Noted(_Life):
+    """A session without a store: what it would record is recorded here."""
+
+    def __init__(self, cell: SessionCell) -> None:
+        super().__init__(cell)
+        self._recorder = Recorder(cell.state)
+        self._blobs: dict[str, bytes] = {}
+        self._drafts: list[Draft] = []
+        self._refusal: str | None = None
+        self._trouble: Exception | None = None
+        try:
+            self._keep((opened_draft(cell.state, at_ms=now_ms(), engine=ENGINE),))
+        except CodecError as error:
+            self._refusal = f"no store would begin it: {error}"
+
+    def note(
+        self, before: SessionState, signal: Signal, after: SessionState, effects: tuple[Effect, ...]
+    ) -> None:
+        """Record a step; what goes wrong is told at the end, and never in the session that is watched."""
+        super().note(before, signal, after, effects)
+        if self._refusal is not None or self._trouble is not None:
+            return
+        try:
+            self._keep(self._recorder.note(before, signal, after, effects))
+        except Exception as error:  # noqa: BLE001 - raised behind the block
+            self._trouble = error
+
+    def _keep(self, drafts: Iterable[Draft]) -> None:
+        for draft in drafts:
+            small, large = split_draft(draft)
+            self._drafts.append(small)
+            self._blobs |= large
+
+    def left_out(self) -> str | None:
+        """Say why no store would begin it."""
+        return self._refusal
+
+    def records(self) -> tuple[Sequence[Record], GetBlob]:
+        """Give its journal, with what was kept aside."""
+        if self._trouble is not None:
+            raise self._trouble
+        self._keep(self._recorder.flush())
+        return sealed(self._drafts, Tail(), scope=self.scope, session=self.session_id)[0], self._blobs.get
+
+
+class _Kept(_Life):
+    """A session with a store, which has its journal."""
+
+    def __init__(self, cell: SessionCell, journal: SessionJournal) -> None:
+        super().__init__(cell)
+        store = journal.writer.store
+        self._store: Store = getattr(store, "inner", store)  # of one that fails when a test says so
+        self._tail = journal.tail
+        self._refusal: AgentrailError | None = None
+        self._aside: tuple[Draft, ...] = ()
+        self._records: tuple[Record, ...] = ()
+
+    def take_end(self, cell: SessionCell) -> None:
+        """Take where its own part of the journal ends, too; with what was kept aside then."""
+        super().take_end(cell)
+        journal = cell.journal
+        assert journal is not None
+        self._tail, self._refusal = journal.tail, journal.refusal
+        self._aside = journal._recorder.flush()  # noqa: SLF001 - its own test kit
+        self._is_told = (
+            journal.outbox.is_empty
+        )  # else its store was away too long: it is recorded, and was never published
+
+    def left_out(self) -> str | None:
+        """Say why its store does not have all of it, or cannot be asked."""
+        if self._refusal is not None:
+            return f"its store refused it: {self._refusal}"
+        if not self._store.is_immediate:
+            return "its store is not in memory"
+        try:
+            self._records = read_after(self._store, self.scope, self.session_id, 0, self._tail.seq)
+        except (Trimmed, StoreUnavailable, SessionNotFound) as error:
+            return str(error)
+        if not self._records or self._records[-1].hash != self._tail.hash:
+            return "its store does not have all of it"
+        return None
+
+    def records(self) -> tuple[Sequence[Record], GetBlob]:
+        """Give its journal, with what was kept aside."""
+        rest, _ = sealed(self._aside, self._tail, scope=self.scope, session=self.session_id)
+        return (*self._records, *rest), self._store.blob
+
+
+def _committed(effects: Iterable[Effect]) -> Iterator[tuple[int, Event]]:
+    for effect in effects:
+        if isinstance(effect, Publish):
+            meta = effect.event.meta
+            assert meta is not None
+            if not meta.ephemeral:
+                yield meta.seq, effect.event
+
+
+@contextmanager
+def folded_sessions() -> Iterator[FoldedSessions]:
+    """Journal all sessions of the process in memory for the time of the block, and refuse its end when one is not its journal.
+
+    Not in two threads at once: what is watched are the classes. An exception of the block leaves as itself.
+
+    Raises:
+        FoldDiffers: A session is not what its journal comes to; the message says from which record on.
+    """
+    watched = FoldedSessions()
+    with ExitStack() as stack:
+        for owner, name, wrapped in _seams(watched):
+            before = getattr(owner, name)
+            stack.callback(setattr, owner, name, before)
+            setattr(owner, name, wrapped(before))
+        yield watched
+    faults = watched.faults()
+    if faults:
+        shown = "\n".join(faults[:_MAX_FAULTS])
+        message = f"{len(faults)} of {len(faults) + watched.folded} sessions are not what their journals come to:\n{shown}"
+        raise FoldDiffers(message)
+
+
+def _seams(watched: FoldedSessions) -> tuple[tuple[Any, str, Callable[[Any], Any]], ...]:
+    """Where sessions begin, and where all of their signals go through."""
+
+    def runs(before: Any) -> Any:
+        async def run(cell: SessionCell, *args: Any) -> None:
+            watched.follow(cell)
+            await before(cell, *args)
+
+        return run
+
+    def steps(before: Any) -> Any:
+        def step(state: SessionState, signal: Signal) -> tuple[SessionState, tuple[Effect, ...]]:
+            after, effects = before(state, signal)
+            watched.note(state, signal, after, effects)
+            return after, effects
+
+        return step
+
+    def finishes(before: Any) -> Any:
+        def finish(cell: SessionCell, reason: str) -> None:
+            before(cell, reason)
+            watched.let_go(cell)
+
+        return finish
+
+    return ((SessionCell, "run", runs), (SessionCell, "finish", finishes), (sessions, "step", steps))
+
+
+def _shown(event: Event | None) -> str:
+    return "nothing" if event is None else repr(event)[:_MAX_SHOWN]
+
+
+def _first_difference(one: Any, other: Any, path: str = "$") -> tuple[str, str]:
+    """Find the first place where two documents that differ do, and show both."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in sorted({*one, *other}):
+            if one.get(name) != other.get(name):
+                return _first_difference(one.get(name), other.get(name), f"{path}.{name}")
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for place, (left, right) in enumerate(zip(one, other, strict=True)):
+            if left != right:
+                return _first_difference(left, right, f"{path}[{place}]")
+    return f"{path}: {repr(one)[:_MAX_SHOWN]}", repr(other)[:_MAX_SHOWN]

@@ -1,0 +1,186 @@
+"""A journal as a scenario: what a session lived becomes a text test that plays, and comes to the same events. No store enters.
+
+    text = scenario_of_journal(records, sources)
+    Path("tests/scenarios/what_happened.txt").write_text(text)
+    run_scenario("tests/scenarios/what_happened.txt")
+
+A scenario has signals and what comes of them, and nothing besides. So each line is written with what the journal says that came of it,
+and then all of it is played: a text that would tell another story is refused, with the first record that a scenario has no words for.
+Deltas are not in it: a journal does not keep them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice, zip_longest
+from typing import Any, Final
+
+import msgspec
+
+from agentrail.core.journal.folding import NO_SOURCES, Sources, Walked
+from agentrail.core.journal.record import CLOSED, OPENED, TAKEN, Record
+from agentrail.core.journal.replaying import state_at, steps
+from agentrail.core.protocol.effects import Effect, Publish
+from agentrail.core.protocol.signals import GoOn, Prompt, Steer, ToolFinished
+from agentrail.core.protocol.stamped import SignalId
+from agentrail.core.session.machine import step
+from agentrail.core.session.state import SessionState
+from agentrail.core.stack.loading import Member, PluginEntry
+from agentrail.core.wire.codec import encode_event
+from agentrail.errors import InternalError, OptionError
+from agentrail.testing.plugins import PuppetPlugin
+from agentrail.testing.scenario import play, print_step, read_scenario
+from agentrail.testing.scenario_head import print_session, print_tool
+from agentrail.testing.scenario_out import Group
+from agentrail.testing.scenario_plugins import print_plugin
+from agentrail.testing.scenario_signals import print_signal
+
+SHOWN: Final = (
+    "session",
+    "cycle",
+    "response",
+    "tools",
+    "people",
+    "context",
+    "children",
+    "plugins",
+    "history",
+)
+"""The groups of events that an exported scenario shows: all but deltas."""
+
+_SHOWN: Final = frozenset(map(Group, SHOWN))
+_SKIPPED: Final = frozenset({OPENED, TAKEN, CLOSED})
+
+
+def scenario_of_journal(records: Sequence[Record], sources: Sources = NO_SOURCES, *, remark: str = "") -> str:
+    """Write a journal as a scenario, which `run_scenario` plays.
+
+    Args:
+        records: All of it, the `opened` one first.
+        sources: Where plugins and large values come from.
+        remark: The sentence at the head of the file; empty for one that names the session.
+
+    Raises:
+        OptionError: Your move: there is something in it that a scenario has no words for; the message has the record and what it is.
+        JournalCorrupt: As of `fold`, with its other errors.
+    """
+    start = state_at(records, 1, sources)
+    _check_start(records[0], start)
+    head = [f"# {remark or f'session {records[0].session}, {len(records)} records'}"]
+    head += _head_of(records[0], start)
+    told = list(_told(start, (one.walked for one in steps(records, sources))))
+    parts = [_lines_of(one) for one in told]
+    text = "\n".join([*head, *(line for part in parts for line in part)]) + "\n"
+    came = _played(text, records[0])
+    if came != text:
+        raise _parting(text, came, len(head), told, parts)
+    return text
+
+
+def sizes_of_journal(records: Sequence[Record], *, remark: str = "") -> str:
+    """Write of a journal what no word of a conversation is in: when which kind of signal came, and how long it was. Remarks alone.
+
+    Args:
+        records: All of it, or what is left.
+        remark: As of `scenario_of_journal`.
+    """
+    lines = [f"# {remark or f'session {records[0].session}, {len(records)} records, without their content'}"]
+    lines += [
+        f"# @{one.at_ms} {one.kind} {len(one.body)} bytes, events up to {one.events}" for one in records
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _check_start(first: Record, start: SessionState) -> None:
+    data = start.data
+    if data.seq or data.minted or len(data.history):
+        raise _no_words(first, "it goes on with what another session had lived: export that one")
+    if len(data.config.path) > 1:
+        raise _no_words(first, "it works for another session, whose numbers its own stand behind")
+
+
+def _told(start: SessionState, lived: Iterable[Walked]) -> Iterator[Walked]:
+    """Step what was lived once more, with the callers' ids that a scenario has: those of their prompts. No event may differ by that."""
+    state = start
+    for one in lived:
+        if one.signal is None:
+            if one.record.kind not in _SKIPPED:
+                raise _no_words(one.record, "it is no signal")
+            continue
+        signal = one.signal
+        if isinstance(signal, Prompt | GoOn | Steer):
+            signal = msgspec.structs.replace(signal, signal_id=SignalId(signal.ref))
+        before = state
+        effects: tuple[Effect, ...] = ()
+        try:
+            state, effects = step(before, signal)
+        except InternalError as error:
+            yield msgspec.structs.replace(one, before=before, signal=signal, after=state, crash=str(error))
+            continue
+        if list(_events_in(effects)) != list(_events_in(one.effects)):
+            raise _no_words(one.record, "what it published depends on the name of its caller")
+        yield msgspec.structs.replace(one, before=before, signal=signal, after=state, effects=effects)
+
+
+def _events_in(effects: Iterable[Effect]) -> Iterator[bytes]:
+    return (encode_event(effect.event) for effect in effects if isinstance(effect, Publish))
+
+
+def _head_of(first: Record, start: SessionState) -> Iterator[str]:
+    data = start.data
+    try:
+        yield print_session(data.config, SHOWN)
+        yield from map(print_tool, data.tools)
+        plugins = [print_plugin(_entry_of(member)) for member in data.stack.members]
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise _no_words(first, f"its head cannot be written ({error!r:.200})") from None
+    for line in plugins:
+        if line.startswith("#"):
+            raise _no_words(first, line.removeprefix("# "))
+        yield line
+
+
+def _entry_of(member: Member) -> PluginEntry:
+    plugin: Any = member.plugin
+    if isinstance(plugin, PuppetPlugin) or hasattr(plugin, "_function"):
+        return (plugin, dict(member.options))
+    return (type(plugin), dict(member.options))
+
+
+def _lines_of(one: Walked) -> list[str]:
+    """Write a record as it was lived: its signal, and what came of it."""
+    signal = one.signal
+    assert signal is not None
+    try:
+        words = print_signal(signal)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise _no_words(one.record, f"its signal cannot be written ({error!r:.200})") from None
+    # Also where it is the usual one: a reader takes the time of the call for what is not said.
+    if isinstance(signal, ToolFinished) and " started=" not in words:
+        words += f" started={signal.started_at_ms}"
+    return [f"@{signal.at_ms:<5} {words}", *print_step(one, _SHOWN)]
+
+
+def _played(text: str, first: Record) -> str:
+    try:
+        return play(read_scenario(text))
+    except (ValueError, LookupError, TypeError) as error:
+        raise _no_words(first, f"what is written cannot be read back ({error!s:.300})") from None
+
+
+def _parting(
+    text: str, came: str, at: int, told: Sequence[Walked], parts: Sequence[Sequence[str]]
+) -> OptionError:
+    pairs = zip_longest(text.splitlines(), came.splitlines(), fillvalue="nothing")
+    place, (lived, played) = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
+    ends = accumulate(map(len, parts), initial=at)
+    one = next((one for one, end in zip(told, islice(ends, 1, None), strict=True) if place < end), told[-1])
+    return _no_words(
+        one.record, f"played, it comes to {played.strip()!r:.200} in place of {lived.strip()!r:.200}"
+    )
+
+
+def _no_words(record: Record, why: str) -> OptionError:
+    message = (
+        f"session {record.session!r} cannot be told as a scenario: record {record.seq} ({record.kind}): {why}; "
+        "--format jsonl has all of it"
+    )
+    return OptionError([message])

@@ -1,0 +1,683 @@
+"""Files of a session that goes back: what its tools wrote becomes what it was, and nothing else is touched."""
+
+import sqlite3
+
+import pytest
+import trio
+
+import agentrail
+from agentrail.abc import ExecuteOptions, ToolContext
+from agentrail.core.journal.files import FILES_EVENT
+from agentrail.errors import OptionError, SandboxError, StoreUnavailable, ToolContractError
+from agentrail.events import AgentEnd, PluginEvent
+from agentrail.runtime.restoring import RestoredFiles
+from agentrail.sandboxes.local import LocalSandbox
+from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.stores.memory import MemoryStore
+from agentrail.stores.sqlite import SqliteStore
+from agentrail.testing.faulty_store import FaultyStore
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.orphans import no_orphans
+from agentrail.testing.supervisors import open_nameless
+from agentrail.tools.task import TaskTool
+from tests.runtime.rig import on_bounded_time, until
+
+pytestmark = on_bounded_time
+
+
+@agentrail.tool
+async def put(ctx: ToolContext, path: str, text: str) -> str:
+    """Write a file."""
+    done = await ctx.sandbox.write(path, text)
+    return "done" if done.error is None else done.error.message
+
+
+@agentrail.tool
+async def change(ctx: ToolContext, path: str, old: str, new: str) -> str:
+    """Change a file."""
+    done = await ctx.sandbox.edit(path, old, new)
+    return "done" if done.error is None else done.error.message
+
+
+@agentrail.tool
+async def run(ctx: ToolContext, command: str) -> str:
+    """Run a command."""
+    done = await ctx.sandbox.execute(command, ExecuteOptions())
+    return done.output if done.error is None else done.error.message
+
+
+TOOLS = [put, change, run]
+
+
+def sandbox_of(_name, root):
+    """Open a directory in which commands run as they are."""
+    return LocalSandbox(root, shell_fallback="unconfined")
+
+
+def open_kept(store, **options):
+    """Open a supervisor that keeps its sessions there."""
+    return open_nameless(sandbox_of, store=store, **options)
+
+
+def writing(*turns):
+    """A model that calls a tool in each prompt, and then says so."""
+    return ScriptedModel([part for turn in turns for part in (calls(turn), says("ok"))])
+
+
+async def last_of(session):
+    """Give the number of the last record."""
+    return (await session.journal(limit=10_000))[-1].number
+
+
+def texts(root):
+    """Give all files below a directory with what is in them."""
+    return {
+        str(path.relative_to(root)): path.read_text()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+@pytest.fixture(params=["immediate", "threaded"])
+def store(request):
+    """A store that is written at once, and one that takes its time in a thread."""
+    kept = MemoryStore() if request.param == "immediate" else FaultyStore(MemoryStore())
+    yield kept
+    if isinstance(kept, FaultyStore):
+        kept.mend()
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A directory to work in."""
+    made = tmp_path / "work"
+    made.mkdir()
+    return made
+
+
+# --- going back
+
+
+@pytest.mark.at(146)
+async def test_exactly_what_the_session_wrote_is_what_it_was(store, root):
+    """Changed, made, made in new directories; files of others stay, and directories that are empty then go."""
+    (root / "old.txt").write_text("as it was\n")
+    (root / "other.txt").write_text("a person's\n")
+    async with no_orphans(), open_kept(store) as supervisor:
+        model = writing(
+            ("put", {"path": "before.txt", "text": "first"}),
+            ("change", {"path": "old.txt", "old": "was", "new": "is"}),
+            ("put", {"path": "new/deep/a.txt", "text": "made"}),
+            ("put", {"path": "before.txt", "text": "second"}),
+        )
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        await session.ask("1")
+        number = await last_of(session)
+        for word in "234":
+            await session.ask(word)
+        (root / "other.txt").write_text("a person's, later\n")
+        assert texts(root)["old.txt"] == "as it is\n"
+
+        rewound = await session.rewind(number, files=True)
+
+        assert rewound.files == RestoredFiles(restored=("old.txt", "before.txt"), removed=("new/deep/a.txt",))
+        assert texts(root) == {
+            "old.txt": "as it was\n",
+            "other.txt": "a person's, later\n",
+            "before.txt": "first",
+        }
+        assert not (root / "new").exists()
+        assert (await session.rewind(number)).files is None
+
+
+@pytest.mark.journal(23)
+@pytest.mark.at(146)
+async def test_a_file_that_a_person_has_edited_is_a_conflict_and_untouched(store, root):
+    """Edited, removed, made a directory or a link; with force the person's text is overwritten, and can be brought back."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        paths = ["edited", "removed", "folder", "link", "mine"]
+        model = writing(*[("put", {"path": path, "text": "ours"}) for path in paths])
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        for path in paths:
+            (root / path).write_text("at first")
+        number = await last_of(session)
+        for path in paths:
+            await session.ask(path)
+        (root / "edited").write_text("a person's")
+        (root / "removed").unlink()
+        (root / "folder").unlink()
+        (root / "folder").mkdir()
+        (root / "link").unlink()
+        (root / "link").symlink_to("mine")
+
+        files = (await session.rewind(number, files=True)).files
+
+        assert files.restored == ("mine",)
+        assert {one.path: one.why.split(". ")[0].rstrip(".") for one in files.conflicts} == {
+            "edited": "It was changed since",
+            "removed": "It was removed since",
+            "folder": "folder is a directory",
+            "link": "link is a link, and links are not written through",
+        }
+        assert (files.failed, files.removed) == ((), ())
+        assert texts(root) == {"edited": "a person's", "mine": "at first"}
+        assert (root / "link").is_symlink()
+
+        between = await last_of(session)
+        files = (await session.rewind(number, files=True, force=True)).files
+        assert files.restored == ("edited", "removed")
+        assert [one.path for one in files.conflicts] == ["folder", "link"]
+        assert texts(root) == {"edited": "at first", "removed": "at first", "mine": "at first"}
+        files = (await session.rewind(between, files=True)).files
+        assert (files.restored, files.removed) == (("edited",), ("removed",))
+        assert (root / "edited").read_text() == "a person's"
+
+
+async def test_one_can_go_forth_again_with_the_files(store, root):
+    """Files follow the records, whichever branch these belong to: what was removed comes back, with its mode."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        model = writing(
+            ("put", {"path": "a", "text": "1"}),
+            ("put", {"path": "a", "text": "2"}),
+            ("put", {"path": "b/c", "text": "x"}),
+            ("put", {"path": "a", "text": "3"}),
+        )
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        numbers = [await last_of(session)]
+        seen = [{}]
+        for word in "123":
+            await session.ask(word)
+            if word == "3":
+                (root / "b/c").chmod(0o755)
+            numbers.append(await last_of(session))
+            seen.append(texts(root))
+        for at in (1, 3, 0, 2, 3):
+            files = (await session.rewind(numbers[at], files=True)).files
+            assert not files.conflicts + files.failed
+            assert texts(root) == seen[at]
+        assert (root / "b/c").stat().st_mode & 0o777 == 0o755
+        assert await session.ask("4") == "ok"
+        assert (root / "a").read_text() == "3"
+        await session.rewind(numbers[3], files=True)
+        assert texts(root) == seen[3]
+
+
+async def test_modes_are_kept_and_a_mode_that_a_person_sets_stays(store, root):
+    """Of a file that may be run; the content is what counts for a conflict."""
+    for name in ("tool", "mine"):
+        (root / name).write_text("#!/bin/sh\n")
+        (root / name).chmod(0o755)
+    async with no_orphans(), open_kept(store) as supervisor:
+        model = writing(
+            ("put", {"path": "tool", "text": "new"}),
+            ("put", {"path": "mine", "text": "new"}),
+        )
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        number = await last_of(session)
+        await session.ask("1")
+        await session.ask("2")
+        (root / "mine").chmod(0o700)
+        await session.rewind(number, files=True)
+        assert [(root / name).read_text() for name in ("tool", "mine")] == ["#!/bin/sh\n"] * 2
+        assert [(root / name).stat().st_mode & 0o777 for name in ("tool", "mine")] == [0o755, 0o700]
+
+
+async def test_binary_and_large_files_are_told_apart(root, monkeypatch):
+    """Bytes come back as they were; of what is too large only the digest is known, and it stays as it is, with a reason."""
+    monkeypatch.setattr("agentrail.sandboxes.versions.MAX_KEPT_BYTES", 1000)
+    noise = bytes(range(256))
+    (root / "noise").write_bytes(noise)
+    (root / "large").write_text("x" * 1001)
+    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
+        model = writing(
+            ("put", {"path": "noise", "text": "text"}), ("put", {"path": "large", "text": "small"})
+        )
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        number = await last_of(session)
+        await session.ask("1")
+        await session.ask("2")
+        files = (await session.rewind(number, files=True, force=True)).files
+        assert files.restored == ("noise",)
+        assert [(one.path, one.why) for one in files.failed] == [
+            ("large", "It had 1,001 bytes, and at most 1,000 are kept.")
+        ]
+        assert (root / "noise").read_bytes() == noise
+        assert (root / "large").read_text() == "small"
+
+
+async def test_calls_that_run_commands_are_named_as_untold(store, root):
+    """What they wrote stays; where they wrote over what a tool had written, that is a conflict."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        model = writing(
+            ("put", {"path": "a", "text": "1"}),
+            ("run", {"command": "echo more >> a; echo x > b; echo y > c"}),
+            ("put", {"path": "c", "text": "2"}),
+        )
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        number = await last_of(session)
+        for word in "123":
+            await session.ask(word)
+        files = (await session.rewind(number, files=True)).files
+        assert [(one.tool, one.number > number) for one in files.untold] == [("run", True)]
+        assert [one.path for one in files.conflicts] == ["a"]
+        assert files.restored == ("c",)
+        assert texts(root) == {"a": "1more\n", "b": "x\n", "c": "y\n"}
+
+
+async def test_two_sessions_in_one_directory_do_not_undo_each_other(store, root):
+    """What the other wrote over is a conflict, and what only it wrote is none of this one's business."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        ours = writing(("put", {"path": "a", "text": "ours"}), ("put", {"path": "b", "text": "ours"}))
+        theirs = writing(("put", {"path": "a", "text": "theirs"}), ("put", {"path": "c", "text": "theirs"}))
+        session = await supervisor.start_session(model=ours, tools=TOOLS, working_dir=root)
+        other = await supervisor.start_session(model=theirs, tools=TOOLS, working_dir=root)
+        number = await last_of(session)
+        for one in (session, session, other, other):
+            await one.ask("Go")
+        files = (await session.rewind(number, files=True)).files
+        assert ([one.path for one in files.conflicts], files.removed) == (["a"], ("b",))
+        assert texts(root) == {"a": "theirs", "c": "theirs"}
+
+
+async def test_what_sub_agents_wrote_is_the_session_s_too(root):
+    """Their events come up, so that the journal of the root knows."""
+    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
+        script = [
+            calls(("task", {"description": "write", "prompt": "Write it"})),
+            calls(("put", {"path": "a", "text": "child"})),
+            says("written"),
+            says("ok"),
+        ]
+        session = await supervisor.start_session(
+            model=ScriptedModel(script), tools=[*TOOLS, TaskTool()], working_dir=root
+        )
+        number = await last_of(session)
+        await session.ask("Go")
+        assert texts(root) == {"a": "child"}
+        assert (await session.rewind(number, files=True)).files.removed == ("a",)
+        assert texts(root) == {}
+
+
+async def test_another_process_goes_back_with_the_files(tmp_path, root):
+    """The journal alone says what was written, and the store what stood there; trimmed, as far back as there are records."""
+    place = tmp_path / "sessions.db"
+    kept = SqliteStore(place)
+    async with open_kept(kept) as supervisor:
+        model = writing(("put", {"path": "a", "text": "1"}), ("put", {"path": "b", "text": "2"}))
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root, session_id="s-1")
+        first = await last_of(session)
+        await session.ask("1")
+        second = await last_of(session)
+        await session.ask("2")
+    kept.close()
+    kept = SqliteStore(place)
+    async with open_kept(kept) as supervisor:
+        model = writing(("put", {"path": "c", "text": "3"}))
+        session = await supervisor.resume_session("s-1", model=model, tools=TOOLS)
+        number = next(one.seq for one in kept.snapshots("", "s-1"))
+        await session.ask("3")
+        assert await supervisor.trim_session("s-1", before=second)
+        with pytest.raises(Trimmed):
+            await session.rewind(first, files=True)
+        assert texts(root) == {"a": "1", "b": "2", "c": "3"}
+        (root / "a").write_text("a person's")
+        assert (await session.rewind(number, files=True)).files.removed == ("c",)
+        assert texts(root) == {"a": "a person's", "b": "2"}
+    kept.close()
+
+
+# --- what goes wrong
+
+
+async def test_a_write_that_failed_is_not_taken_for_one_that_took_place(store, root):
+    """It was noted before; that it did not happen is noted behind."""
+    (root / "a").write_text("mine")
+    async with no_orphans(), open_kept(store) as supervisor:
+        model = writing(
+            ("put", {"path": "a", "text": "1"}),
+            ("change", {"path": "a", "old": "none", "new": "such"}),
+            ("put", {"path": "a", "text": "2"}),
+        )
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        number = await last_of(session)
+        await session.ask("1")
+        await session.ask("2")
+        (root).chmod(0o500)
+        try:
+            await session.ask("3")
+        finally:
+            (root).chmod(0o700)
+        if (root / "a").read_text() == "1":  # not where the tests are root's
+            assert (await session.rewind(number, files=True)).files.restored == ("a",)
+            assert texts(root) == {"a": "mine"}
+
+
+async def test_a_store_that_is_away_lets_nothing_be_written(root):
+    """What cannot be noted is not done, and the model reads why."""
+    store = FaultyStore(MemoryStore())
+    (root / "a").write_text("mine")
+    async with open_kept(store, store_patience=0.2) as supervisor:
+
+        @agentrail.tool
+        async def cut(ctx: ToolContext) -> str:
+            """Write while the store is away."""
+            store.go_away()
+            done = await ctx.sandbox.write("a", "ours")
+            ran = await ctx.sandbox.execute("echo x > b", ExecuteOptions())
+            assert (root / "a").read_text() == "mine"
+            store.mend()
+            return f"{done.error.code}: {done.error.message} {ran.error.code}"
+
+        session = await supervisor.start_session(
+            model=ScriptedModel([calls(("cut", {})), says("ok")]), tools=[cut], working_dir=root
+        )
+        number = await last_of(session)
+        await session.ask("Go")
+        (result,) = (await session.messages())[2].results
+        assert "io_error: It was not written, because the store" in result.text
+        files = (await session.rewind(number, files=True)).files
+        assert (files.restored, files.conflicts) == ((), ())
+        assert texts(root) == {"a": "mine"}
+
+
+async def test_a_disk_that_is_full_changes_no_file(root, monkeypatch):
+    """All of it stands beside its places before the first is put there; nothing is left of that."""
+    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
+        model = writing(*[("put", {"path": path, "text": "ours"}) for path in ("a", "b", "new/c")])
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        for path in ("a", "b"):
+            (root / path).write_text("at first")
+        number = await last_of(session)
+        for word in "123":
+            await session.ask(word)
+        synced = []
+
+        def full(descriptor):
+            synced.append(descriptor)
+            if len(synced) == 2:
+                raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("agentrail.sandboxes.versions.os.fsync", full)
+            files = (await session.rewind(number, files=True)).files
+        assert {one.why for one in files.failed} == {"the working directory: there is no space left."}
+        assert len(files.failed) == 3
+        assert texts(root) == {"a": "ours", "b": "ours", "new/c": "ours"}
+        files = (await session.rewind(number, files=True)).files
+        assert (files.restored, files.removed) == (("a", "b"), ("new/c",))
+        assert texts(root) == {"a": "at first", "b": "at first"}
+
+
+async def test_a_caller_that_is_cancelled_leaves_nothing_half_and_can_ask_again(store, root):
+    """Cancelled at each place in turn: each file is the one or the other, and the next call gets through."""
+    async with no_orphans(), open_kept(store) as supervisor:
+        model = writing(*[("put", {"path": path, "text": "ours"}) for path in ("a", "b")])
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        for path in ("a", "b"):
+            (root / path).write_text("at first")
+        number = await last_of(session)
+        await session.ask("1")
+        await session.ask("2")
+        late = await last_of(session)
+        passed = False
+        for turns in (0, 2, 5, 10, 15, 20, 30, 50, 10_000):
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as nursery:
+
+                    async def strike(turns=turns, scope=scope, nursery=nursery):
+                        for _ in range(turns):
+                            await trio.lowlevel.checkpoint()
+                        scope.cancel()
+
+                    nursery.start_soon(strike)
+                    await session.rewind(number, files=True)
+                    nursery.cancel_scope.cancel()
+                    passed = True
+            found = texts(root)
+            assert set(found) == {"a", "b"}
+            assert set(found.values()) in ({"ours"}, {"at first"})
+            files = (await session.rewind(number, files=True)).files
+            assert not files.conflicts + files.failed
+            assert texts(root) == {"a": "at first", "b": "at first"}
+            if passed:
+                break
+            await session.rewind(late, files=True)
+            assert texts(root) == {"a": "ours", "b": "ours"}
+        assert passed
+
+
+async def test_a_secret_in_a_file_is_stored_nowhere(tmp_path, root):
+    """Neither its content nor its digest: it is said that it is not kept, and a conflict is never risked."""
+    canary = "sk-canary-0123456789"
+    place = tmp_path / "sessions.db"
+    (root / "a").write_text(f"key = {canary}\n")
+    kept = SqliteStore(place)
+    async with open_kept(kept) as supervisor:
+        model = writing(("put", {"path": "a", "text": "key = ?\n"}))
+        session = await supervisor.start_session(
+            model=model, tools=TOOLS, working_dir=root, provider_opts={"api_key": canary}
+        )
+        number = await last_of(session)
+        await session.ask("Go")
+        files = (await session.rewind(number, files=True)).files
+        assert [(one.path, one.why) for one in files.failed] == [
+            ("a", "A secret stood in it, and those are not kept.")
+        ]
+    kept.close()
+    assert not any(canary.encode() in path.read_bytes() for path in tmp_path.glob("sessions.db*"))
+
+
+async def test_links_and_paths_that_lead_elsewhere_are_not_written_through(root, tmp_path):
+    """A directory that has become a link, out of the workspace or inside of it: nothing behind it is touched."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a").write_text("ours")
+    (root / "there").mkdir()
+    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
+        model = writing(("put", {"path": "d/a", "text": "ours"}), ("put", {"path": "e/a", "text": "ours"}))
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        number = await last_of(session)
+        await session.ask("1")
+        await session.ask("2")
+        for name, to in (("d", outside), ("e", "there")):
+            (root / name / "a").unlink()
+            (root / name).rmdir()
+            (root / name).symlink_to(to)
+        (root / "there" / "a").write_text("ours")
+        for force in (False, True):
+            files = (await session.rewind(number, files=True, force=force)).files
+            assert [one.path for one in files.conflicts] == ["d/a", "e/a"]
+        assert (outside / "a").read_text() == (root / "there" / "a").read_text() == "ours"
+
+
+async def test_two_names_of_one_file_are_one_file(root):
+    """A path through a link inside is noted as where it leads."""
+    (root / "real").mkdir()
+    (root / "link").symlink_to("real")
+    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
+        model = writing(
+            ("put", {"path": "link/a", "text": "1"}),
+            ("put", {"path": "real/a", "text": "2"}),
+        )
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        number = await last_of(session)
+        await session.ask("1")
+        await session.ask("2")
+        assert (await session.rewind(number, files=True)).files.removed == ("real/a",)
+
+
+async def test_what_cannot_be_is_refused_before_anything_is_stopped(root):
+    """No store, a sandbox that keeps nothing, force without files, a number that is none."""
+    async with no_orphans(), open_kept(None) as supervisor:
+        session = await supervisor.start_session(model=writing(), working_dir=root)
+        with pytest.raises(OptionError, match="needs a store"):
+            await session.rewind(1, files=True)
+    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
+        session = await supervisor.start_session(model=writing(), sandbox=MemorySandbox())
+        with pytest.raises(OptionError, match="such as LocalSandbox; got MemorySandbox"):
+            await session.rewind(1, files=True)
+        with pytest.raises(OptionError, match="such as LocalSandbox; got MemorySandbox"):
+            await session.fork(1, files=True)
+        with pytest.raises(OptionError, match="give files=True too"):
+            await session.rewind(1, force=True)
+        with pytest.raises(OptionError, match="files is 'yes': expected True or False"):
+            await session.rewind(1, files="yes")
+
+
+async def test_no_tool_can_say_that_it_wrote_what_it_did_not(root):
+    """The name of the event is ours."""
+    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
+
+        @agentrail.tool
+        async def forge(ctx: ToolContext) -> str:
+            """Say something about files."""
+            with pytest.raises(ToolContractError, match="choose another"):
+                ctx.emit(FILES_EVENT, {"changes": []})
+            return "refused"
+
+        model = ScriptedModel([calls(("forge", {})), says("ok")])
+        session = await supervisor.start_session(model=model, tools=[forge], working_dir=root)
+        assert await session.ask("Go") == "ok"
+        assert (await session.messages())[2].results[0].text == "refused"
+
+
+async def test_subscribers_hear_of_what_is_written_without_its_content(root):
+    """Names, sizes and digests; before it stands there, and as durable as the rest."""
+    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
+        model = writing(("put", {"path": "a", "text": "hello"}))
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        async with session.subscribe() as events:
+            await session.prompt("Go")
+            seen = await until(events, AgentEnd)
+        (told,) = [one for one in seen if isinstance(one, PluginEvent)]
+        assert told.name == FILES_EVENT
+        assert told.payload["tool"] == "put"
+        assert told.payload["changes"][0]["path"] == "a"
+        assert told.payload["changes"][0]["after"]["size_bytes"] == 5
+        assert "before" not in told.payload["changes"][0]
+
+
+async def test_a_session_without_a_store_notes_nothing(root):
+    """Its tools have the very sandbox."""
+    async with no_orphans(), open_kept(None) as supervisor:
+        own = LocalSandbox(root)
+
+        @agentrail.tool
+        async def look(ctx: ToolContext) -> str:
+            """Look at the sandbox."""
+            return str(ctx.sandbox is own)
+
+        model = ScriptedModel([calls(("look", {})), says("ok")])
+        session = await supervisor.start_session(model=model, tools=[look], sandbox=own)
+        await session.ask("Go")
+        assert (await session.messages())[2].results[0].text == "True"
+        await own.aclose()
+
+
+# --- blobs
+
+
+async def test_what_files_contained_goes_with_the_last_session_that_has_it(tmp_path, root):
+    """`delete_session` removes it from the file, and keeps what another session still has."""
+    place = tmp_path / "sessions.db"
+    kept = SqliteStore(place)
+    async with open_kept(kept) as supervisor:
+        for name, own in (("s-1", "only the first"), ("s-2", "only the second")):
+            model = writing(("put", {"path": "a", "text": "both " * 9}), ("put", {"path": "b", "text": own}))
+            session = await supervisor.start_session(
+                model=model, tools=TOOLS, working_dir=root, session_id=name
+            )
+            await session.ask("1")
+            await session.ask("2")
+            await supervisor.stop_session(name)
+        removed = await supervisor.delete_session("s-1")
+        assert removed > 0
+    kept.close()
+    with sqlite3.connect(place) as database:
+        contents = [row[0] for row in database.execute("SELECT content FROM blob")]
+    assert b"both " * 9 in contents
+    assert b"only the second" in contents
+
+
+# --- forks
+
+
+async def test_a_fork_with_files_works_in_a_copy_of_them_as_they_were(store, root):
+    """Links are copied as they are; the session and its fork write apart from there on."""
+    (root / "sub").mkdir()
+    (root / "sub" / "other").write_text("other")
+    (root / "sub" / "link").symlink_to("other")
+    (root / "sub" / "other").chmod(0o755)
+    async with no_orphans(), open_kept(store) as supervisor:
+        model = writing(
+            ("put", {"path": "a", "text": "1"}),
+            ("put", {"path": "a", "text": "2"}),
+            ("put", {"path": "new/b", "text": "x"}),
+            ("put", {"path": "a", "text": "fork"}),
+        )
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root)
+        await session.ask("1")
+        number = await last_of(session)
+        await session.ask("2")
+        await session.ask("3")
+        fork = await session.fork(number, files=True, session_id="f-1")
+        copy = root.parent / "work-f-1"
+        assert texts(copy) == {"a": "1", "sub/other": "other"}
+        assert str((copy / "sub" / "link").readlink()) == "other"
+        assert (copy / "sub" / "other").stat().st_mode & 0o777 == 0o755
+        assert await fork.ask("4") == "ok"
+        assert (copy / "a").read_text() == "fork"
+        assert texts(root) == {"a": "2", "new/b": "x", "sub/other": "other"}
+        start = 1
+        assert (await fork.rewind(start, files=True)).files.restored == ("a",)
+        assert (copy / "a").read_text() == "1"
+        assert not [path for path in root.parent.iterdir() if path.name.startswith(".agentrail")]
+
+
+async def test_a_fork_of_a_session_with_a_sandbox_of_its_own_gets_one_like_it(root, tmp_path):
+    """With the same settings, in the directory that is named."""
+    own = LocalSandbox(root, shell_fallback="unconfined", protected=["secret.txt"])
+    async with no_orphans(), open_kept(MemoryStore()) as supervisor:
+        model = writing(("put", {"path": "a", "text": "1"}), ("put", {"path": "secret.txt", "text": "x"}))
+        session = await supervisor.start_session(model=model, tools=TOOLS, sandbox=own, working_dir=root)
+        await session.ask("1")
+        fork = await session.fork(files=True, working_dir=tmp_path / "there")
+        await fork.ask("2")
+        assert texts(tmp_path / "there") == {"a": "1"}
+        assert "protected" in (await fork.messages())[-2].results[0].text
+    await own.aclose()
+
+
+async def test_a_fork_that_does_not_come_about_leaves_no_copy(store, root, tmp_path):
+    """A directory with something in it, one inside of what is copied, an id that is taken, another sandbox, a number that is none."""
+    (root / "a").write_text("1")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").write_text("x")
+    (tmp_path / "empty").mkdir()
+    async with no_orphans(), open_kept(store, store_patience=0.2) as supervisor:
+        session = await supervisor.start_session(
+            model=writing(), working_dir=root, session_id="s-1", tools=TOOLS
+        )
+        before = sorted(path.name for path in tmp_path.iterdir())
+        for place, said in ((tmp_path / "full", "something in it"), (root / "in", "lies in the directory")):
+            with pytest.raises(SandboxError, match=said):
+                await session.fork(files=True, working_dir=place)
+        with pytest.raises(OptionError, match="another one is given"):
+            await session.fork(files=True, sandbox=MemorySandbox())
+        with pytest.raises(OptionError, match="expected one from 1"):
+            await session.fork(99, files=True)
+        with pytest.raises(OptionError, match="no directory can be called"):
+            await session.fork(files=True, session_id="a/b")
+        with pytest.raises(OptionError, match="max_turns"):
+            await session.fork(files=True, max_turns=0)
+        with pytest.raises(OptionError, match="expected a directory"):
+            await session.fork(files=True, working_dir=7)
+        if isinstance(store, FaultyStore):
+            store.go_away()
+            with pytest.raises(StoreUnavailable), trio.move_on_after(15):
+                await session.fork(files=True)
+            store.mend()
+        assert sorted(path.name for path in tmp_path.iterdir()) == before
+        fork = await session.fork(files=True, working_dir=tmp_path / "empty")
+        assert texts(tmp_path / "empty") == {"a": "1"}
+        await fork.stop()

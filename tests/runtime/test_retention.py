@@ -1,0 +1,477 @@
+"""Stored sessions that are too old, or too many bytes, are deleted; what is alive or needed never is (docs: keep and resume sessions)."""
+
+import itertools
+import logging
+
+import pytest
+import trio
+
+from agentrail.abc.store import Filters, Node, Standing
+from agentrail.outside import current
+from agentrail.runtime import retention
+from agentrail.runtime.retention import (
+    DAY_MS,
+    KeepLimits,
+    Retention,
+    StoredTree,
+    SweepPlan,
+)
+from agentrail.stores.memory import MemoryStore
+from agentrail.stores.sqlite import SqliteStore
+from agentrail.testing.faulty_store import FaultyStore
+from agentrail.testing.orphans import no_orphans
+from agentrail.testing.store_rules.trial import Author, blob_name, snapshot_behind
+from agentrail.testing.supervisors import open_nameless
+from tests.runtime.rig import NoSandbox, on_bounded_time, saying
+
+pytestmark = on_bounded_time
+
+ENDED = Standing(has_ended=True)
+
+
+class Clock:
+    """A clock of a store, in ms."""
+
+    def __init__(self):
+        self.now = 1_790_000_000_000
+
+    def __call__(self):
+        """Read it."""
+        return self.now
+
+    def pass_days(self, days):
+        """Let so much time pass."""
+        self.now += int(days * DAY_MS)
+
+
+@pytest.fixture
+def clock():
+    """One that a test moves."""
+    return Clock()
+
+
+@pytest.fixture
+def store(clock):
+    """One that goes by it."""
+    return MemoryStore(now_ms=clock)
+
+
+def begin(store, session, *bodies, scope="", node="", **rest):
+    """Store a session that no node owns."""
+    author = Author(session, scope=scope)
+    store.create(author.opening(*bodies, node=node, **rest))
+    return author
+
+
+def names(store):
+    """The ids of all that is stored."""
+    return [one.session for one in store.find(Filters(), limit=1_000)]
+
+
+async def write_now(function):
+    """Write in line."""
+    await trio.lowlevel.checkpoint()
+    return function()
+
+
+def sweeper(store, *, write=write_now, **limits):
+    """What sweeps for a node."""
+    return Retention(store, KeepLimits(**limits), "n-me", current(), write)
+
+
+async def swept(store, **limits):
+    """Sweep once, and give what is left."""
+    one = sweeper(store, **limits)
+    await one.sweep()
+    return names(store)
+
+
+# --- by age
+
+
+async def test_what_was_not_written_for_so_many_days_is_deleted(store, clock):
+    """Counted from the last record, on the clock of the store, to the millisecond."""
+    begin(store, "old")
+    begin(store, "goes-on", "a")
+    clock.pass_days(3)
+    author = Author("later")
+    store.create(author.opening(node=""))
+    clock.pass_days(4)
+    one = sweeper(store, days=7)
+    await one.sweep()
+    assert names(store) == ["goes-on", "later", "old"]
+    assert (one.deleted, one.deleted_bytes, one.sweeps) == (0, 0, 1)
+    clock.now += 1
+    await one.sweep()
+    assert names(store) == ["later"]
+    assert one.deleted == 2
+    assert one.deleted_bytes > 0
+
+
+async def test_a_tree_is_as_young_as_its_youngest_session(store, clock):
+    """A child at work keeps its root; and the tree goes as one."""
+    begin(store, "root")
+    child = begin(store, "child", root="root", parent="root")
+    clock.pass_days(5)
+    store.append([child.write("a")])
+    clock.pass_days(5)
+    assert await swept(store, days=8) == ["child", "root"]
+    clock.pass_days(4)
+    assert await swept(store, days=8) == []
+
+
+@pytest.mark.parametrize("standing", [Standing(), Standing(is_working=True), Standing(waits_for=1), ENDED])
+async def test_how_a_session_stands_does_not_keep_it(store, clock, standing):
+    """Nor that it waits for a person: days are days."""
+    begin(store, "s", standing=standing)
+    clock.pass_days(2)
+    assert await swept(store, days=1) == []
+
+
+# --- by bytes
+
+
+def sized(store, session, size, **rest):
+    """Store a session of so many bytes, and let a millisecond pass."""
+    opened = len(b'{"version":1}')
+    does = len("reply xxxxxxxxx")
+    author = begin(store, session, "x" * (size - opened - does), **rest)
+    assert store.size(author.scope, author.session) == size
+    return author
+
+
+async def test_of_too_many_bytes_the_oldest_go(store, clock):
+    """As few as it takes."""
+    for name in "cab":
+        sized(store, name, 1_000)
+        clock.now += 1
+    assert await swept(store, size_bytes=3_000) == ["a", "b", "c"]
+    assert await swept(store, size_bytes=2_999) == ["a", "b"]
+    assert await swept(store, size_bytes=1_000) == ["b"]
+    assert await swept(store, size_bytes=1) == []
+
+
+async def test_each_scope_has_its_own_bytes(store, clock):
+    """A tenant that writes much costs no other anything."""
+    for name, scope in [("a", "one"), ("b", "one"), ("c", "two")]:
+        sized(store, name, 1_000, scope=scope)
+        clock.now += 1
+    assert await swept(store, size_bytes=1_500) == ["b", "c"]
+
+
+async def test_a_tree_is_weighed_whole(store, clock):
+    """With its children, large values and snapshots; those of a living session count too, and it stays."""
+    root = sized(store, "root", 500)
+    sized(store, "child", 500, root="root", parent="root")
+    large = b"v" * 70_000
+    clock.now += 1
+    sized_with = begin(store, "large", blobs={blob_name(large): large})
+    store.put_snapshot(snapshot_behind(root.records[0], b"s" * 300))
+    clock.now += 1
+    begin(store, "alive", "x" * 5_000, node="n-me")
+    assert store.size("", sized_with.session) > 70_000
+    assert await swept(store, size_bytes=76_200) == ["alive", "large"]
+    assert await swept(store, size_bytes=76_200) == ["alive", "large"]
+    assert await swept(store, size_bytes=100) == ["alive"]
+
+
+async def test_age_comes_before_bytes(store, clock):
+    """What is too old goes even where there is room, and makes room."""
+    sized(store, "old", 1_000)
+    clock.pass_days(5)
+    sized(store, "new", 1_000)
+    assert await swept(store, days=3, size_bytes=1_500) == ["new"]
+
+
+async def test_what_did_not_change_is_measured_once(clock):
+    """A sweep of many sessions that rest reads none of their records again; what went on is measured anew."""
+    measured = []
+
+    class Counting(MemoryStore):
+        def size(self, scope, session):
+            measured.append(session)
+            return super().size(scope, session)
+
+    store = Counting(now_ms=clock)
+    author = begin(store, "a")
+    begin(store, "b")
+    begin(store, "mine", node="n-me")
+    one = sweeper(store, size_bytes=10_000)
+    await one.sweep()
+    await one.sweep()
+    assert sorted(measured) == ["a", "b", "mine", "mine"]
+    store.append([author.write("more")])
+    measured.clear()
+    await one.sweep()
+    assert sorted(measured) == ["a", "mine"]
+
+
+# --- what stays
+
+
+async def test_what_a_fork_needs_stays_and_is_told(store, clock, caplog):
+    """It goes when its fork does: a chain of forks from its end."""
+    for name, of in [("a", None), ("b", "a"), ("c", "b"), ("other", None)]:
+        begin(store, name, forked_from=of and (of, 1))
+        clock.pass_days(1)
+    author = Author("c", tail=store.get("", "c").tail)
+    store.append([author.write("x")])
+    with caplog.at_level(logging.INFO, logger="agentrail"):
+        one = sweeper(store, days=1)
+        clock.pass_days(1)
+        await one.sweep()
+    assert names(store) == ["a", "b", "c"]
+    assert one.still_needed == 2
+    assert "session a is kept for now: it is needed by b" in caplog.text
+    assert "session other was deleted" in caplog.text
+    clock.pass_days(1)
+    await one.sweep()
+    assert names(store) == []
+    assert (one.deleted, one.still_needed) == (4, 0)
+
+
+async def test_a_chain_of_forks_is_asked_about_twice_each():
+    """And not once for each that goes: a long chain costs no more than a short one, per fork."""
+    trees = [StoredTree(scope="", root=f"{n:04}", written_at_ms=n) for n in range(2_000)]
+    plan = SweepPlan(trees, KeepLimits(days=1), 10 * DAY_MS)
+    left, asked = {one.root for one in trees}, 0
+    while (found := plan.next()) is not None:
+        asked += 1
+        tree, _ = found
+        fork = f"{int(tree.root) + 1:04}"
+        if fork in left:
+            plan.refused(tree, [fork])
+        else:
+            left.discard(tree.root)
+            plan.deleted(tree)
+    assert not left
+    assert asked <= 2 * 2_000
+
+
+async def test_what_a_living_node_works_on_stays(store, clock):
+    """This one or another; what it left goes."""
+    begin(store, "mine", node="n-me")
+    begin(store, "theirs", node="n-2")
+    begin(store, "left", node="n-3")
+    clock.pass_days(2)
+    store.beat(Node(id="n-2"))
+    one = sweeper(store, days=1, size_bytes=1)
+    await one.sweep()
+    assert names(store) == ["mine", "theirs"]
+    assert one.still_needed == 1
+
+
+@pytest.mark.parametrize("who", ["n-me", "n-2", "neither"])
+async def test_a_session_that_wakes_just_now_stays(clock, who):
+    """Between the look and the deletion it is taken, here or elsewhere; or it was, wrote, and rests again."""
+
+    class Waking(MemoryStore):
+        def delete(self, scope, session, **rest):
+            self.wake()
+            return super().delete(scope, session, **rest)
+
+        def get(self, scope, session):
+            self.wake()
+            return super().get(scope, session)
+
+        def wake(self):
+            if self.armed:
+                self.armed = False
+                node = "n-2" if who == "neither" else who
+                self.beat(Node(id=node))
+                self.take("", "s", node, "start")
+                if who == "neither":
+                    self.release(node, "", "s")
+
+    store = Waking(now_ms=clock)
+    store.armed = False
+    begin(store, "s")
+    clock.pass_days(9)
+    store.armed = True
+    one = sweeper(store, days=1, size_bytes=1)
+    await one.sweep()
+    assert names(store) == ["s"]
+    assert (one.deleted, one.sweeps) == (0, 1)
+
+
+async def test_two_that_sweep_count_each_tree_once(store, clock):
+    """What another deleted between the look and the deletion is gone, and no error."""
+    for name in "abc":
+        begin(store, name)
+    clock.pass_days(9)
+    one, other = sweeper(store, days=1), sweeper(store, days=1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one.sweep)
+        nursery.start_soon(other.sweep)
+    assert names(store) == []
+    assert one.deleted + other.deleted == 3
+    assert (one.sweeps, other.sweeps) == (1, 1)
+
+
+# --- trouble
+
+
+async def test_a_sweep_that_is_cancelled_leaves_whole_trees(store, clock):
+    """At each of its steps: what is gone is counted, and the next sweep does the rest."""
+    for cut in itertools.count():
+        for name in ("a", "b", "a-child", "b-child"):
+            root = name[0]
+            begin(store, name, root=root, parent="" if name == root else root)
+        clock.pass_days(9)
+        with trio.CancelScope() as scope:
+            writes = itertools.count()
+
+            async def write(function, writes=writes, scope=scope, cut=cut):
+                number = next(writes)
+                if number == cut // 2 and not cut % 2:
+                    scope.cancel()
+                await trio.lowlevel.checkpoint()
+                value = function()
+                if number == cut // 2 and cut % 2:
+                    scope.cancel()
+                    await trio.lowlevel.checkpoint()
+                return value
+
+            one = sweeper(store, days=1, write=write)
+            await one.sweep()
+        left = names(store)
+        assert {name[0] for name in left} == {name for name in left if len(name) == 1}
+        assert len(left) == 4 - 2 * one.deleted
+        if one.sweeps:
+            break
+        assert await swept(store, days=1) == []
+    assert cut == 4
+
+
+async def test_a_store_that_is_away_ends_a_sweep_and_is_told(clock, caplog):
+    """The next one does what is left."""
+    kept = FaultyStore(MemoryStore(now_ms=clock))
+    begin(kept, "s")
+    clock.pass_days(9)
+    one = sweeper(kept, days=1)
+    for fault, said in [(kept.go_away, "the disk is full"), (kept.crash, "ZeroDivisionError")]:
+        fault()
+        caplog.clear()
+        await one.sweep()
+        assert said in caplog.text
+        assert "stored sessions could not be swept" in caplog.text
+        assert (one.sweeps, one.deleted) == (0, 0)
+    kept.mend()
+    await one.sweep()
+    assert (names(kept), one.sweeps) == ([], 1)
+
+
+async def test_an_answer_that_is_lost_counts_all_the_same_as_gone(clock):
+    """What was deleted is not there at the next sweep, which is no error."""
+    kept = FaultyStore(MemoryStore(now_ms=clock))
+    begin(kept, "s")
+    clock.pass_days(9)
+    one = sweeper(kept, days=1)
+    kept.lose_answers()
+    await one.sweep()
+    kept.mend()
+    await one.sweep()
+    assert (names(kept), one.sweeps) == ([], 1)
+
+
+# --- in a supervisor
+
+
+def open_kept(store, **limits):
+    """Open a supervisor that keeps its sessions there."""
+    return open_nameless(lambda _name, _root: NoSandbox(), store=store, **limits)
+
+
+@pytest.fixture
+def in_a_hurry(monkeypatch):
+    """Let no test wait for an hour where threads have a hand in."""
+    monkeypatch.setattr(retention, "FIRST_SWEEP_AFTER_SECONDS", 0.01)
+    monkeypatch.setattr(retention, "SWEEP_EVERY_SECONDS", 0.02)
+
+
+async def eventually(fits):
+    """Wait for something that threads have a hand in."""
+    while not fits():  # noqa: ASYNC110 - it is set by threads
+        await trio.sleep(0.002)
+
+
+@pytest.mark.parametrize("kind", ["memory", "threads", "file"])
+@pytest.mark.usefixtures("in_a_hurry")
+async def test_a_supervisor_sweeps_and_its_sessions_live(tmp_path, clock, kind):
+    """Some seconds after it was opened, and each hour; what it did is in its statistics. Its own sessions go on."""
+    if kind == "file":
+        kept = SqliteStore(tmp_path / "s.db", wall=lambda: clock.now / 1000)
+    else:
+        kept = MemoryStore(now_ms=clock)
+    begin(kept, "old")
+    begin(kept, "other")
+    clock.pass_days(2)
+    given = FaultyStore(kept) if kind == "threads" else kept
+    async with open_kept(given, keep=KeepLimits(days=3)) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.ask("Hi")
+        await trio.sleep(0.05)
+        assert supervisor.statistics().deleted == 0
+        clock.pass_days(9)
+        await eventually(lambda: supervisor.statistics().deleted == 2)
+        assert supervisor.statistics().deleted_bytes > 0
+        assert names(given) == ["s-1"]
+        assert (await session.status()).phase == "idle"
+    assert names(kept) == ["s-1"]
+    kept.close()
+
+
+async def sweeps(supervisor, count):
+    """Wait for so many sweeps of a supervisor."""
+    found = supervisor._keeping.retention  # noqa: SLF001 - a sweep without a deletion shows nowhere else
+    await eventually(lambda: found.sweeps >= count)
+
+
+@pytest.mark.usefixtures("in_a_hurry")
+async def test_what_comes_back_when_a_supervisor_is_opened_is_not_swept(clock):
+    """Though it is too old by then: it has an owner before the first sweep."""
+    kept = MemoryStore(now_ms=clock)
+    async with open_kept(kept) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.ask("Hi")
+
+    def give(_opening):
+        return {"model": saying("b")}
+
+    limits = KeepLimits(days=1)
+    for resume in ("all", "none"):
+        clock.pass_days(9)
+        async with open_kept(kept, keep=limits, resume=resume, revive=give) as supervisor:
+            if resume == "none":
+                await supervisor.resume_session("s-1")
+            await sweeps(supervisor, 2)
+            assert await supervisor.session("s-1").ask("And?") == "b"
+    clock.pass_days(9)
+    async with open_kept(kept, keep=limits) as supervisor:
+        await sweeps(supervisor, 1)
+        assert names(kept) == []
+
+
+@pytest.mark.usefixtures("in_a_hurry")
+async def test_a_supervisor_closes_in_the_middle_of_a_sweep(clock):
+    """No deletion begins any more, and leaving does not wait for those that would have been."""
+    kept = FaultyStore(MemoryStore(now_ms=clock))
+    for number in range(50):
+        begin(kept, f"s-{number}")
+    clock.pass_days(9)
+    async with no_orphans(), open_kept(kept, keep=KeepLimits(days=1)):
+        await eventually(lambda: "delete" in kept.calls)
+    gone = kept.calls.count("delete")
+    assert len(names(kept)) == 50 - gone
+
+
+@pytest.mark.usefixtures("in_a_hurry")
+async def test_without_limits_nothing_is_swept(clock):
+    """All is kept by default."""
+    kept = MemoryStore(now_ms=clock)
+    begin(kept, "s")
+    clock.pass_days(100_000)
+    async with open_kept(kept) as supervisor:
+        await trio.sleep(0.05)
+        assert supervisor.statistics().deleted == 0
+    assert names(kept) == ["s"]
