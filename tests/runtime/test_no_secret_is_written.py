@@ -19,7 +19,7 @@ from agentrail.abc import MAX_RESULT_BYTES, Secret
 from agentrail.abc.store import Filters
 from agentrail.cli.sessions import show_session, trace
 from agentrail.cli.stored import StorePlace
-from agentrail.core.values.secret_forms import forms_of
+from agentrail.core.values.secret_forms import forms_of_secret
 from agentrail.core.wire.codec import encode_event
 from agentrail.errors import AgentrailError, CycleFailed, ProviderError, Unrevivable
 from agentrail.events import AgentEnd, AskUser, MessageDelta, SessionParked, ToolExecutionEnd
@@ -39,7 +39,7 @@ ODD = 'canary/+"quoted"\\<é>-4711'
 KEY = "sk-canary-of-the-provider-23"
 VARIABLE = "canary-of-a-variable-42"
 SECRETS = (PLAIN, ODD, KEY, VARIABLE)
-FORMS = sorted({form.encode() for secret in SECRETS for form in forms_of(secret)})
+FORMS = sorted({form.encode() for secret in SECRETS for form in forms_of_secret(secret)})
 SAID = "Secret(…)"
 
 pytestmark = [pytest.mark.at(154), pytest.mark.at(155), pytest.mark.at(156)]
