@@ -8,7 +8,6 @@ import base64
 import json
 import logging
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -16,14 +15,12 @@ import trio
 
 from agentrail import ToolContext, plugins as p, tool
 from agentrail.abc import MAX_RESULT_BYTES, Secret
-from agentrail.abc.store import Filters
 from agentrail.cli.sessions import show_session, trace
 from agentrail.cli.stored import StorePlace
-from agentrail.core.values.secret_forms import forms_of_secret
+from agentrail.core.values.secret_forms import secret_forms_of
 from agentrail.core.wire.codec import encode_event
 from agentrail.errors import AgentrailError, CycleFailed, ProviderError, Unrevivable
 from agentrail.events import AgentEnd, AskUser, MessageDelta, SessionParked, ToolExecutionEnd
-from agentrail.messages import SessionId
 from agentrail.runtime.agent import Agent
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
@@ -31,7 +28,6 @@ from agentrail.testing.cancelling import crash
 from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
 from agentrail.testing.supervisors import open_nameless
-from agentrail.tools.task import TaskTool
 from tests.runtime.rig import NoSandbox, on_bounded_time, on_virtual_time, saying, until
 
 PLAIN = "sk-canary-of-the-data-0815"
@@ -39,7 +35,7 @@ ODD = 'canary/+"quoted"\\<é>-4711'
 KEY = "sk-canary-of-the-provider-23"
 VARIABLE = "canary-of-a-variable-42"
 SECRETS = (PLAIN, ODD, KEY, VARIABLE)
-FORMS = sorted({form.encode() for secret in SECRETS for form in forms_of_secret(secret)})
+FORMS = sorted({form.encode() for secret in SECRETS for form in secret_forms_of(secret)})
 SAID = "Secret(…)"
 
 pytestmark = [pytest.mark.at(154), pytest.mark.at(155), pytest.mark.at(156)]
@@ -201,7 +197,7 @@ async def test_what_is_planted_in_each_door_is_in_no_byte_that_was_written(
             exported = [
                 await supervisor.export_session(one, format=form)
                 for one in ("s-1", "s-2")
-                for form in ("jsonl", "markdown")
+                for form in ("jsonl", "markdown", "otlp")
             ]
             nursery.cancel_scope.cancel()
     written = [*all_files(tmp_path), told(), *exported, repr((status, history, events)).encode()]
@@ -317,9 +313,8 @@ async def test_code_of_the_application_has_the_value_and_the_core_its_handle():
     @tool
     async def use(ctx: ToolContext) -> str:
         """Use the key."""
-        key: Any = ctx.user_data["key"]
-        seen.append(key)
-        return f"used {key.reveal()}"
+        seen.append(ctx.user_data["key"])
+        return f"used {ctx.user_data['key'].reveal()}"
 
     class Looks(p.Plugin[int]):
         def init(self):
@@ -412,25 +407,3 @@ async def test_a_session_that_knows_none_looks_once_and_makes_nothing():
         cell = session._cell  # noqa: SLF001 - what it made
         assert cell.ports.withheld.known is None
         assert cell._cleaner is None  # noqa: SLF001 - the same
-
-
-@on_virtual_time
-async def test_a_session_that_works_for_another_begins_without_secrets():
-    """What an agent is told by its options came by no signal; nor did the tools that it has."""
-    store = MemoryStore()
-    helper = Agent(name="helper", description=f"knows {KEY}", system_prompt=f"say {KEY}")
-    model = Model(
-        calls(("task", {"description": f"find {KEY}", "subagent_type": "helper"})),
-        says(f"found {KEY}"),
-        says("thanks"),
-    )
-    async with open_nameless(lambda _n, _r: Sandbox(), store=store) as supervisor:
-        session = await supervisor.start_session(
-            model=model, tools=[TaskTool()], agents=[helper], session_id="s-1"
-        )
-        assert await session.ask("go") == "thanks"
-        assert model.requests[1].system.startswith(f"say {SAID}")
-        found = store.find(Filters(root=SessionId("s-1")))
-        assert len(found) == 2
-        written = b"".join([bytes(record.body) for one in found for record in store.read("", one.session)])
-    assert found_in(written) == []
