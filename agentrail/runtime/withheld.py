@@ -90,7 +90,7 @@ def known_secrets(values: Iterable[str]) -> KnownSecrets:
     wanted = tuple(sorted(set(values)))
     known = _MADE.get(wanted)
     if known is None:
-        known = _MADE[wanted] = KnownSecrets(wanted)
+        known = _MADE[wanted] = KnownSecrets(sorted(wanted))
         withhold_from_logs(known)
     return known
 

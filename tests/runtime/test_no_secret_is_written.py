@@ -197,7 +197,7 @@ async def test_what_is_planted_in_each_door_is_in_no_byte_that_was_written(
             exported = [
                 await supervisor.export_session(one, format=form)
                 for one in ("s-1", "s-2")
-                for form in ("jsonl", "markdown")
+                for form in ("jsonl", "markdown", "otlp")
             ]
             nursery.cancel_scope.cancel()
     written = [*all_files(tmp_path), told(), *exported, repr((status, history, events)).encode()]
