@@ -274,6 +274,7 @@ class Supervisor(Far):
         resume: Resume = "none",
         revive: Revive | None = None,
         on_drift: OnDrift = "go_on",
+        hibernate_after: float | None = None,
     ) -> None:
         """Make one that is not open yet.
 
@@ -288,6 +289,7 @@ class Supervisor(Far):
             resume: As of `agentrail.open_supervisor`.
             revive: As of `agentrail.open_supervisor`; it is called in the thread of the supervisor.
             on_drift: As of `agentrail.open_supervisor`.
+            hibernate_after: As of `agentrail.open_supervisor`.
         """
         thread = SupervisorThread(
             partial(
@@ -302,6 +304,7 @@ class Supervisor(Far):
                 resume=resume,
                 revive=revive,
                 on_drift=on_drift,
+                hibernate_after=hibernate_after,
             )
         )
         super().__init__(thread, thread.near)

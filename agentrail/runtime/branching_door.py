@@ -30,7 +30,6 @@ from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.reviving import stored_of
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, key_of
 from agentrail.runtime.session import SessionCell
-from agentrail.runtime.sessions_below import SessionEntry
 from agentrail.runtime.workspace import Workspace
 
 T = TypeVar("T")
@@ -64,7 +63,7 @@ class BranchingDoor(ABC):
         refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
         await trio.lowlevel.checkpoint()
         keeping = self._store_of("delete_session")
-        if self._live(key_of(scope, session_id)) is not None:
+        if self._known(key_of(scope, session_id)) is not None:
             raise StillNeeded(session_id, by=["this process, where it is alive: stop it first"])
         return await keeping.write(partial(keeping.store.delete, scope, SessionId(session_id)))
 
@@ -170,16 +169,16 @@ class BranchingDoor(ABC):
     def _check_free(self, scope: str, session_id: SessionId) -> None:
         if self._down is not None:
             raise SessionDown(session_id, self._down)
-        live = self._live(key_of(scope, session_id))
-        if live is not None:
+        known = self._known(key_of(scope, session_id))
+        if known is not None:
             message = f"session {session_id!r} is alive already: give the fork another id, or none"
-            raise AlreadyStarted(message, handle=Session(live.cell))
+            raise AlreadyStarted(message, handle=Session(known))
 
     @abstractmethod
     def _store_of(self, call: str) -> Keeping: ...
 
     @abstractmethod
-    def _live(self, key: str) -> SessionEntry | None: ...
+    def _known(self, key: str) -> SessionCell | None: ...
 
     @abstractmethod
     def _begin(self, cell: SessionCell, workspace: Workspace, restart: Restart) -> Session: ...

@@ -78,7 +78,8 @@ class Session(PromptingHandle, ChangingHandle, LookingBackHandle):
 
     def __repr__(self) -> str:
         """Show id and phase."""
-        phase = "ended" if self._cell.state.ended else self._cell.state.phase.value
+        cell = self._cell
+        phase = "asleep" if cell.is_asleep else "ended" if cell.state.ended else cell.state.phase.value
         return f"<Session {self._cell.ports.key} {phase}>"
 
     async def abort(  # noqa: PLR0913 - all that a caller may say of it
@@ -185,8 +186,11 @@ class Session(PromptingHandle, ChangingHandle, LookingBackHandle):
         # A caller that reads until the end of a cycle gets it, also where it is another end than the one that was thought of.
         terms = with_kinds(decide_terms(kinds=kinds, deltas=deltas, buffer=buffer), ENDS)
         cell = self._cell
-        earlier = None if cell.journal is None else cell.events_between
-        return cell.bus.subscribe(terms, after=after, take_snapshot=cell.take_snapshot, earlier=earlier)
+        earlier = None if cell.journal is None and cell.sleep is None else cell.events_between
+        awake = None if cell.sleep is None else cell.awake
+        return cell.bus.subscribe(
+            terms, after=after, take_snapshot=cell.take_snapshot, earlier=earlier, awake=awake
+        )
 
     async def steer(
         self,

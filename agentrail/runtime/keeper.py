@@ -83,6 +83,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
     resume: Resume = "none",
     revive: Revive | None = None,
     on_drift: OnDrift = "go_on",
+    hibernate_after: float | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor over the given adapters; leaving the block ends all its sessions, whatever happened inside.
 
@@ -96,6 +97,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
         resume: Which stored sessions come back before the body begins: those that had work, all, or none.
         revive: Gives what each of them needs of its code.
         on_drift: What becomes of a stored session of which the code here makes another history: it goes on with that, or stays as it is.
+        hibernate_after: How many seconds a session is idle before it sleeps; None for never, and where there is no store.
 
     An exception of the body leaves as itself, not in a group, after the ordered stop; so does a `SystemExit` or
     `KeyboardInterrupt` of a session.
@@ -114,6 +116,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
         deps_for=deps_for,
         keeping=keeping,
         revive=revive,
+        hibernate_after=None if store is None else hibernate_after,
     )
     keeper = _Keeper(make, keeping)
     failure = Kept()

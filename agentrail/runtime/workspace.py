@@ -58,6 +58,11 @@ class Workspace:
             self._opened = self._make(self._name, Path(self._working_dir))
         return self._opened
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something to close."""
+        return self._opened is not None
+
     def is_unconfined(self) -> bool:
         """Say whether it is known that commands run with the user's rights; nothing is opened to find out."""
         known = self._opened if self._given is None else self._given

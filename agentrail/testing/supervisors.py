@@ -25,6 +25,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
     resume: Resume = "none",
     revive: Revive | None = None,
     on_drift: OnDrift = "go_on",
+    hibernate_after: float | None = None,
 ) -> AbstractAsyncContextManager[SessionSupervisor]:
     """Open a supervisor whose models are objects, such as a `ScriptedModel`.
 
@@ -37,6 +38,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         resume: As of `open_sessions`.
         revive: As of `open_sessions`.
         on_drift: As of `open_sessions`.
+        hibernate_after: As of `open_sessions`.
     """
     return open_sessions(
         _refuse_names,
@@ -47,6 +49,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         resume=resume,
         revive=revive,
         on_drift=on_drift,
+        hibernate_after=hibernate_after,
     )
 
 
