@@ -5,7 +5,6 @@ import gc
 import pytest
 import trio
 
-from agentrail.core.session.state import SessionState
 from agentrail.errors import (
     AlreadyStarted,
     CursorAhead,
@@ -27,7 +26,10 @@ from agentrail.events import (
 )
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime import resuming
+from agentrail.runtime.content import decide_blocks
 from agentrail.runtime.session import SessionCell
+from agentrail.runtime.sleeping import FallAsleep
+from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.expectations import check_events
 from agentrail.testing.faulty_store import FaultyStore
@@ -166,6 +168,20 @@ async def test_who_waits_for_an_answer_keeps_it_awake():
 
 
 @on_virtual_time
+async def test_who_holds_a_handle_of_one_that_sleeps_holds_nothing_of_what_it_knows():
+    """Neither state nor events; nor does a subscriber."""
+    async with open_sleepy() as supervisor:
+        session = await supervisor.start_session(model=saying("a"))
+        async with session.subscribe() as events:
+            await session.ask("Hi")
+            await until(events, AgentEnd)
+            await fall_asleep(supervisor)
+            cell = session._cell  # noqa: SLF001
+            assert not hasattr(cell, "state")
+            assert (cell.journal, cell.interpreter, cell.bus.kept) == (None, None, ())
+
+
+@on_virtual_time
 async def test_no_cell_of_a_session_that_sleeps_is_reachable():
     """What is left is a row: no cell, no state, no event."""
     before = len(cells())
@@ -176,8 +192,6 @@ async def test_no_cell_of_a_session_that_sleeps_is_reachable():
         del session
         await fall_asleep(supervisor, 3)
         assert len(cells()) == before
-        gc.collect()
-        assert not [one for one in gc.get_objects() if isinstance(one, SessionState)]
         session = supervisor.session("s-1")
         assert await said(session) == ["Hi", "a"]
         assert len(cells()) == before + 1
@@ -225,30 +239,54 @@ async def test_two_prompts_wake_it_once_and_each_is_there_once():
 
 @on_virtual_time
 async def test_a_prompt_that_comes_while_it_leaves_is_read_when_it_woke():
-    """The actor has decided to leave, and reads nothing any more."""
+    """Its actor has decided to leave, and reads nothing any more; it takes a second until it is gone."""
     store = MemoryStore()
+    dismiss = SessionSupervisor._dismiss  # noqa: SLF001
+
+    async def dismiss_slowly(self, *given):
+        await dismiss(self, *given)
+        if self._down is None:
+            await trio.sleep(1)
+
     async with no_orphans(), open_sleepy(store) as supervisor:
         session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        cell, answers = session._cell, []  # noqa: SLF001
-        decide = cell.decide_sleep
-
-        async def ask():
-            answers.append(await session.ask("Hi"))
-
-        async with trio.open_nursery() as nursery:
-            cell_class = type(cell)
-
-            def decide_and_prompt(self):
-                decided = decide()
-                if decided:
-                    nursery.start_soon(ask)
-                return decided
-
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(cell_class, "decide_sleep", decide_and_prompt)
-                await trio.sleep(AFTER * 1.01)
-        assert answers == ["a"]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SessionSupervisor, "_dismiss", dismiss_slowly)
+            await trio.sleep(AFTER + 0.5)
+            assert session._cell.is_leaving  # noqa: SLF001
+            with trio.fail_after(20):
+                assert await session.ask("Hi") == "a"
         assert kinds_in(store).count("prompt") == 1
+        assert kinds_in(store).count("taken") == 1
+
+
+@on_virtual_time
+async def test_what_lies_in_its_mailbox_keeps_it_awake():
+    """Also where its sender has gone: else it would lie there until another one came."""
+    async with open_sleepy() as supervisor:
+        session = await supervisor.start_session(model=saying("a"))
+        cell = session._cell  # noqa: SLF001
+        await trio.sleep(AFTER / 2)
+        cell.mailbox.put_control(FallAsleep())  # overtakes what is sent in the same moment
+        session._send(session._prompt(decide_blocks("Hi")))  # noqa: SLF001
+        await trio.sleep(1)
+        assert not cell.is_leaving
+        assert not cell.is_asleep
+        assert len(cell.state.data.history.messages) == 2
+
+
+@on_virtual_time
+async def test_two_that_ask_for_what_it_knows_wake_it_once():
+    """Both get it."""
+    store = MemoryStore()
+    async with open_sleepy(store) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await fall_asleep(supervisor)
+        with trio.fail_after(1):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(session.attach_tools, RecordingTool(name="one"))
+                nursery.start_soon(session.attach_tools, RecordingTool(name="two"))
+        assert kinds_in(store).count("taken") == 1
 
 
 @on_virtual_time
