@@ -129,18 +129,15 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         store_patience: How many seconds a commit may take before the store counts as unavailable; 0.1 or more.
         resume: Which stored sessions come back before the body begins: those that had work (`working`), `all`, or `none`.
         revive: Gives what each of them needs of its code, as options by name: a function of a `StoredOpening`.
-        on_drift: What becomes of a stored session of which newer code makes another history than the one that was lived: `go_on` with
-            the new one, which is recorded and told to its readers by `EventsLost`; or `refuse` it, which stays as it is.
-        hibernate_after: How many seconds a session is idle before it leaves memory; it wakes with the next call of its handle, and when a
-            time of its own is over. Handles, subscriptions and monitors go on through that. None for never; it takes a store.
+        on_drift: What becomes of a stored session of which newer code makes another history: `go_on` with that, or `refuse` it.
+        hibernate_after: How many seconds a session is idle before it leaves memory; the next call of its handle wakes it. None for never.
 
     Yields:
         The supervisor: `start_session`, `session`, `stop_session`, `monitor`, `tree` …; with a store `resume_session`, `find`.
 
     Raises:
         NoTrioRun: Your move: no Trio runs here, such as under asyncio; the message names `agentrail.blocking`, and other ways.
-        OptionError: Your move: `shell_fallback` is neither, a script is no model, `AGENTRAIL_DEBUG` names no mode, `store` names
-            no store, a patience below 0.1, a `resume` that is none of the three, or a `hibernate_after` that cannot be.
+        OptionError: Your move: options that cannot be, all faults at once; or `AGENTRAIL_DEBUG` names no mode.
         StoreUnavailable: The store cannot be kept where it should be; the message has the path and the reason.
         NotAStore, StoreInUse, StoreTooNew: Your move: `store` is something else, another process writes it, or a newer agentrail did.
         Exception: What the body raised, as itself.
@@ -152,11 +149,8 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     modes = modes_of(environment.get(DEBUG_VARIABLE, ""))
     known = MappingProxyType(dict(scripts or {}))
-    faults = [
-        *_faults_of_scripts(known),
-        *faults_of_keeping(store, store_patience, resume, on_drift, hibernate_after),
-    ]
-    if faults:
+    faults = faults_of_keeping(store, store_patience, resume, on_drift, hibernate_after)
+    if faults := [*_faults_of_scripts(known), *faults]:
         raise OptionError(faults)
     directory = None if data_dir is None else Path(data_dir)
     async with HttpClients() as http, opened_store(store, directory, environment) as kept:

@@ -21,7 +21,7 @@ EVERY: Final = "*"
 """What stands for the id where no session is meant in particular; it is none."""
 
 
-class Placed(Protocol):
+class FollowedPlace(Protocol):
     """A session, as far as it decides who reads it."""
 
     @property
@@ -35,7 +35,7 @@ class Placed(Protocol):
         ...
 
 
-class Followed(Placed, Protocol):
+class Followed(FollowedPlace, Protocol):
     """A session, as far as it is read here."""
 
     @property
@@ -208,7 +208,7 @@ class ManySubscription(Subscription):
         self.behind: dict[str, int] = {}
         """The number to go on after of each session that sleeps and has published more, until it wakes."""
 
-    def reads(self, session: Placed) -> bool:
+    def reads(self, session: FollowedPlace) -> bool:
         """Whether this session is read."""
         return (self._group_id is None or self._group_id == session.group_id) and (
             self._scope is None or self._scope == session.scope

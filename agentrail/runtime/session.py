@@ -51,7 +51,7 @@ from agentrail.runtime.resting import RESTED, Rested, RestRequest, decide_rest, 
 from agentrail.runtime.rewinding import RewindRequest, is_quiet
 from agentrail.runtime.scrubbing import Scrub, scrub_of
 from agentrail.runtime.session_journal import SessionJournal, Stepped
-from agentrail.runtime.sleeping import FallAsleep, Sleep, SleepingCell, place_of
+from agentrail.runtime.sleeping import FallAsleep, Sleep, SleepingCell, last_envelope_of
 from agentrail.runtime.subscription import TakenSnapshot
 from agentrail.runtime.task_group import Control, TaskCrashed, TaskGroup
 
@@ -133,7 +133,7 @@ class SessionCell(SleepingCell):
         self.ports: Ports = ports
         self.scrub: Scrub = scrub_of(ports)
         self.mailbox: Mailbox[MailboxItem] = Mailbox(capacity=MAILBOX_CAPACITY)
-        place = row.place if state is None and row is not None else place_of(self.state)
+        place = row.place if state is None and row is not None else last_envelope_of(self.state)
         self.bus: EventBus = EventBus(
             place,
             keep=ports.event_buffer_size,

@@ -30,7 +30,7 @@ from agentrail.runtime.task_group import Control
 from agentrail.runtime.workspace import Workspace
 
 
-class Stage(Enum):
+class SleepStage(Enum):
     """How far a session is: it is awake; or it has decided to leave, and nothing is read any more; or it is asleep."""
 
     AWAKE = "awake"
@@ -103,7 +103,7 @@ class Sleep:
         """
         self._wake = wake
         self.row: SleepingSession | None = row
-        self.stage: Stage = Stage.AWAKE if row is None else Stage.ASLEEP
+        self.stage: SleepStage = SleepStage.AWAKE if row is None else SleepStage.ASLEEP
         self.waking: Waking | None = None
         self.was_asleep: bool = row is not None
 
@@ -111,13 +111,13 @@ class Sleep:
         """Begin to wake it, if that has not begun; one that is about to leave is woken when it has left."""
         if self.waking is None:
             self.waking = Waking()
-            if self.stage is Stage.ASLEEP:
+            if self.stage is SleepStage.ASLEEP:
                 self._wake(cell)
         return self.waking
 
     def rise(self) -> None:
         """Note that it is awake: who waited goes on."""
-        self.stage, self.row, self.was_asleep = Stage.AWAKE, None, True
+        self.stage, self.row, self.was_asleep = SleepStage.AWAKE, None, True
         self.settle(None)
 
     def settle(self, error: AgentrailError | None) -> None:
@@ -151,12 +151,12 @@ class SleepingCell:
     @property
     def is_asleep(self) -> bool:
         """Whether there is no state of it in memory."""
-        return self.sleep is not None and self.sleep.stage is Stage.ASLEEP
+        return self.sleep is not None and self.sleep.stage is SleepStage.ASLEEP
 
     @property
     def is_leaving(self) -> bool:
         """Whether its actor has decided to leave."""
-        return self.sleep is not None and self.sleep.stage is Stage.LEAVING
+        return self.sleep is not None and self.sleep.stage is SleepStage.LEAVING
 
     @property
     def incarnation(self) -> int:
@@ -173,7 +173,7 @@ class SleepingCell:
     def stir(self) -> None:
         """Wake it, if it sleeps: something was put into its mailbox."""
         sleep = self.sleep
-        if sleep is not None and sleep.stage is not Stage.AWAKE and self.ending is None:
+        if sleep is not None and sleep.stage is not SleepStage.AWAKE and self.ending is None:
             sleep.stir(self)
 
     async def awake(self) -> None:
@@ -186,7 +186,7 @@ class SleepingCell:
         Cancellation: A checkpoint only where it has to wait. It wakes all the same.
         """
         sleep = self.sleep
-        while sleep is not None and sleep.stage is not Stage.AWAKE:
+        while sleep is not None and sleep.stage is not SleepStage.AWAKE:
             if self.ending is not None:
                 raise SessionRested(self.ports.session_id, self.ending)
             waking = sleep.stir(self)
@@ -215,13 +215,13 @@ class SleepingCell:
         if not self.may_sleep():
             return False
         assert self.sleep is not None  # noqa: S101 - it may sleep
-        self.sleep.stage = Stage.LEAVING
+        self.sleep.stage = SleepStage.LEAVING
         return True
 
     def lie_down(self, row: SleepingSession) -> None:
         """Let go of all that the journal knows, behind the end of its actor."""
         assert self.sleep is not None  # noqa: S101 - it may sleep
-        self.sleep.stage, self.sleep.row = Stage.ASLEEP, row
+        self.sleep.stage, self.sleep.row = SleepStage.ASLEEP, row
         self.journal = self.interpreter = None
         self.bus.empty()
         # Not replaced by something harmless: who looks at it without waking it first is wrong, and hears so.
@@ -237,16 +237,16 @@ class SleepingCell:
             events: What it published last.
         """
         self.state, self.ports, self.scrub = state, ports, scrub_of(ports)
-        self.bus.fill(place_of(state), events, self.take_snapshot)
+        self.bus.fill(last_envelope_of(state), events, self.take_snapshot)
 
 
-def place_of(state: SessionState) -> Envelope:
+def last_envelope_of(state: SessionState) -> Envelope:
     """Give the envelope of the last event of a session, number 0 before the first."""
     config = state.data.config
     return Envelope(config.session_id, state.data.seq, state.data.started_at_ms, config.path)
 
 
-def row_of(cell: SleepingCell, workspace: Workspace) -> SleepingSession:
+def left_of(cell: SleepingCell, workspace: Workspace) -> SleepingSession:
     """Say what is left of a session that is about to sleep."""
     options = cell.options
     assert options is not None  # noqa: S101 - a root with a store has them
@@ -256,7 +256,7 @@ def row_of(cell: SleepingCell, workspace: Workspace) -> SleepingSession:
         options=evolve(options, messages=()) if options.messages else options,
         workspace=workspace,
         plugins=cell.plugins,
-        place=place_of(cell.state),
+        place=last_envelope_of(cell.state),
         incarnation=cell.incarnation,
         due_at_ms=stored_standing(cell.state).due_at_ms,
     )

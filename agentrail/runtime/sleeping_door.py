@@ -40,7 +40,7 @@ from agentrail.runtime.reviving import StoredOpening
 from agentrail.runtime.scopes import key_of
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.sessions_below import SessionEntry
-from agentrail.runtime.sleeping import FallAsleep, Sleep, SleepingCell, SleepingSession, row_of
+from agentrail.runtime.sleeping import FallAsleep, Sleep, SleepingCell, SleepingSession, left_of
 from agentrail.runtime.workspace import Workspace
 
 LOGGER: Final = Logger("agentrail.runtime")
@@ -145,7 +145,7 @@ class SleepingDoor(ResumingDoor):
         cell, keeping = entry.cell, self._keeping
         assert keeping is not None  # noqa: S101 - no other sleeps
         key = cell.ports.key
-        row = self._asleep[key] = row_of(cell, entry.workspace)
+        row = self._asleep[key] = left_of(cell, entry.workspace)
         keeping.leave(cell)
         del self._entries[key]
         self._deadlines.disarm(("idle", key))
