@@ -123,8 +123,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         scripts: What `scripted:<name>` stands for, such as `{"hello": ScriptedModel([says("Hi.")])}`: for programs under
             test that take a model string. Sessions that name one script share it.
         deps_for: Gives what the tools of a session work with that was started without `deps`, or comes back: a function of its id.
-        store: Keeps the sessions: `sqlite:PATH`, `sqlite:` for the file in the data directory, `memory:`, or a store that the
-            caller closes. None: a session that ends is gone.
+        store: Keeps the sessions: `sqlite:PATH`, `sqlite:` for that in the data directory, `memory:`, one that stays open, or None.
         data_dir: The data directory; None for `AGENTRAIL_DATA_DIR`, else `agentrail` in the user's directory for data.
         store_patience: How many seconds a commit may take before the store counts as unavailable; 0.1 or more.
         resume: Which stored sessions come back before the body begins: those that had work (`working`), `all`, or `none`.
