@@ -64,6 +64,7 @@ class _Keeper:
                 if self._keeping is not None:
                     with trio.move_on_after(self._keeping.writer.patience_seconds):
                         await self._keeping.close()
+                    self._keeping.forget_processes()
                 nursery.cancel_scope.cancel(reason="the supervisor was closed")
 
     def _hear(self, report: Report) -> None:
