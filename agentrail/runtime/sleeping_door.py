@@ -209,7 +209,8 @@ class SleepingDoor(ResumingDoor):
         cell.pending_calls.refuse_all(error)
         if sleep is not None:
             sleep.settle(error)
-        if self._asleep[key].due_at_ms is not None:
+        row = self._asleep.get(key)  # none where its supervisor has closed meanwhile
+        if row is not None and row.due_at_ms is not None:
             self._arm("due", key, trio.current_time() + AGAIN_SECONDS)
 
     def _forget_sleeping(self, cell: SessionCell, reason: str) -> None:

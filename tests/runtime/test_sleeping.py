@@ -727,3 +727,30 @@ async def test_threads_that_take_their_time_lose_nothing_either():
     kinds = kinds_in(store.inner)
     assert kinds.count("prompt") == 20
     assert kinds.count("taken") >= 1
+
+
+async def test_a_supervisor_closes_while_one_hangs_in_its_waking():
+    """The store answers no more: closing takes what its patience allows, and the caller is told at once."""
+    store = FaultyStore(MemoryStore(lease_ms=0))
+    refused = []
+
+    async def prompt(session):
+        with pytest.raises(SessionRested):
+            await session.prompt("Hi")
+        refused.append(trio.current_time())
+
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(10):
+            async with open_sleepy(store, after=0.01, store_patience=0.2) as supervisor:
+                session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+                while not supervisor.statistics().asleep:  # noqa: ASYNC110 - threads are at work
+                    await trio.sleep(0.01)
+                await trio.sleep(0.05)
+                store.hang()
+                nursery.start_soon(prompt, session)
+                await trio.sleep(0.05)
+                began = trio.current_time()
+        assert refused
+        assert refused[0] - began < 1
+        assert trio.current_time() - began < 5
+    store.mend()
