@@ -40,7 +40,6 @@ from agentrail.runtime.restoring import (
 from agentrail.runtime.reviving import check_may_trim, stored_of
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, key_of
 from agentrail.runtime.session import SessionCell
-from agentrail.runtime.sessions_below import SessionEntry
 from agentrail.runtime.workspace import Workspace
 
 T = TypeVar("T")
@@ -77,7 +76,7 @@ class BranchingDoor(ABC):
         keeping = self._store_of("delete_session")
         key = key_of(scope, session_id)
         async with self._beginnings.reserve(key):
-            if self._live(key) is not None:
+            if self._known(key) is not None:
                 raise StillNeeded(session_id, by=["this process, where it is alive: stop it first"])
             return await keeping.write(partial(keeping.store.delete, scope, SessionId(session_id)))
 
@@ -256,7 +255,7 @@ class BranchingDoor(ABC):
     def _store_of(self, call: str) -> Keeping: ...
 
     @abstractmethod
-    def _live(self, key: str) -> SessionEntry | None: ...
+    def _known(self, key: str) -> SessionCell | None: ...
 
     @abstractmethod
     def _begin(self, cell: SessionCell, workspace: Workspace, restart: Restart) -> Session: ...

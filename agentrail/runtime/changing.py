@@ -59,6 +59,7 @@ class ChangingHandle(AskingHandle):
         Cancellation: The switch stands.
         """
         refuse(fault_of_model(model), fault_of_provider_opts(provider_opts))
+        await self._cell.awake()
         choice = decide_switch(model, provider_opts, self._cell.state.data.model.model, self._cell.ports)
         signal = ChangeModel(
             at_ms=now_ms(),
@@ -220,6 +221,7 @@ class ChangingHandle(AskingHandle):
         entry: PluginEntry | None = None,
     ) -> None:
         self._cell.pending_calls.refuse_self(f"{change}_plugin")
+        await self._cell.awake()
         with self._cell.changing_plugins(change, name, entry) as signal:
             if signal.entry is not None and self._is_stored():
                 refuse(fault_of_origin(signal.entry))
@@ -234,6 +236,7 @@ class ChangingHandle(AskingHandle):
         self, tools: tuple[Tool, ...], names: tuple[str, ...], *, replace: bool
     ) -> ToolsReceipt:
         refuse(*faults_of_tools(tools))
+        await self._cell.awake()
         origins = [tool_origin(tool) if self._cell.journal is not None else None for tool in tools]
         if self._is_stored():
             refuse(

@@ -65,6 +65,7 @@ class _Keeper:
                 if self._keeping is not None:
                     with trio.move_on_after(self._keeping.writer.patience_seconds):
                         await self._keeping.close()
+                    self._keeping.forget_processes()
                 nursery.cancel_scope.cancel(reason="the supervisor was closed")
 
     def _hear(self, report: Report) -> None:
@@ -85,6 +86,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
     revive: Revive | None = None,
     on_drift: OnDrift = "go_on",
     keep: KeepLimits | None = None,
+    hibernate_after: float | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor over the given adapters; leaving the block ends all its sessions, whatever happened inside.
 
@@ -99,6 +101,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
         revive: Gives what each of them needs of its code.
         on_drift: What becomes of a stored session of which the code here makes another history: it goes on with that, or stays as it is.
         keep: For how long, and how much of them is kept; None for all.
+        hibernate_after: How many seconds a session is idle before it sleeps; None for never, and where there is no store.
 
     An exception of the body leaves as itself, not in a group, after the ordered stop; so does a `SystemExit` or
     `KeyboardInterrupt` of a session.
@@ -121,6 +124,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
         deps_for=deps_for,
         keeping=keeping,
         revive=revive,
+        hibernate_after=None if store is None else hibernate_after,
     )
     keeper = _Keeper(make, keeping)
     failure = Kept()

@@ -6,7 +6,7 @@ see, and thrown away.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -20,10 +20,11 @@ from agentrail.core.journal.record import sealed
 from agentrail.core.journal.recording import closed_draft
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.signals import Recovered
-from agentrail.core.session.state import SessionConfig, SessionState
+from agentrail.core.session.state import SessionState
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import AgentrailError, JournalDrifted, OptionError, SessionDown, Unrevivable
+from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.assembly import Dependencies, assemble, decide_first_effects
@@ -44,6 +45,7 @@ from agentrail.runtime.reviving import (
     taken_on,
 )
 from agentrail.runtime.session import SessionCell
+from agentrail.runtime.sleeping import SleepingSession
 from agentrail.runtime.tool_origins import GoneTool, tool_at
 from agentrail.runtime.withheld import has_handle
 from agentrail.runtime.workspace import Workspace
@@ -53,6 +55,9 @@ ImportedTools: TypeAlias = Mapping[tuple[str, str], Tool]
 
 GiveOptions = Callable[[StoredOpening], Any]
 """Gives what a stored session needs of its code: `SessionOptions`, or a mapping of some of them; None for nothing."""
+
+MakeRoot = Callable[[SessionState, Ports, Sequence[Event]], SessionCell]
+"""Makes the cell of a root: of what it knows, what it works with, and what it published last."""
 
 LOGGER = Logger("agentrail.runtime")
 
@@ -96,8 +101,22 @@ class ReadySession:
 class Resumption:
     """Brings one tree back."""
 
-    def __init__(self, keeping: Keeping, dependencies: Dependencies, wanted: WantedSession) -> None:
-        """Nothing is read before `run`."""
+    def __init__(
+        self,
+        keeping: Keeping,
+        dependencies: Dependencies,
+        wanted: WantedSession,
+        make_root: MakeRoot = SessionCell,
+    ) -> None:
+        """Nothing is read before `run`.
+
+        Args:
+            keeping: The store.
+            dependencies: What its supervisor has for it.
+            wanted: Which one.
+            make_root: Makes the cell of the root, or gives the one that is there, of a session that slept.
+        """
+        self._make_root = make_root
         self._keeping = keeping
         self._dependencies = dependencies
         self._wanted = wanted
@@ -134,10 +153,34 @@ class Resumption:
         self._watch = watch
         self._finder = PluginFinder({plugin.name: plugin for plugin in _plugins_of(options, watch)})
         watch.find_others(self._finder)
+        gathers = opening.config.gathers_context
+        return await self._take(cell.ports, workspace, options, gathers_context=gathers)
+
+    async def wake(self, row: SleepingSession) -> tuple[ReadySession, ...]:
+        """Read, take, and make ready what sleeps here: its code is at hand.
+
+        Args:
+            row: What is left of it.
+
+        Returns, Raises, Cancellation: As of `run`.
+        """
+        ports = row.ports
+        await self._keeping.read(partial(self._look, self._wanted))
+        self._watch = PluginWatch(ports.session_id, ports.user_data, self._dependencies.outside)
+        self._finder = PluginFinder({plugin.name: plugin for plugin in row.plugins})
+        self._watch.find_others(self._finder)
+        return await self._take(ports, row.workspace, row.options, gathers_context=False)
+
+    async def _take(
+        self, ports: Ports, workspace: Workspace, options: SessionOptions, *, gathers_context: bool
+    ) -> tuple[ReadySession, ...]:
+        """Read the tree, look whether its code is there, take it, and make ready what is wanted of it."""
+        keeping, wanted = self._keeping, self._wanted
         tree = await keeping.read(self._read_tree)
-        self._imported = await keeping.read(partial(imported_tools, tree.values(), cell.ports))
+        self._imported = await keeping.read(partial(imported_tools, tree.values(), ports))
         for one in tree.values():
-            _check_code(one, cell.ports, opening.config if one.stored.session == top.session else None)
+            is_root = one.stored.session == wanted.session_id
+            _check_code(one, ports, is_root=is_root, gathers_context=is_root and gathers_context)
             self._check_drift(one)
         taken = await keeping.write(
             partial(
@@ -152,7 +195,7 @@ class Resumption:
         found = await keeping.read(partial(self._read_taken, tree, taken.sessions))
         for one in found.values():  # it may have recorded more before it was taken
             self._check_drift(one)
-        return tuple(self._make_ready(found, cell.ports, workspace, options))
+        return tuple(self._make_ready(found, ports, workspace, options))
 
     # --- in a worker thread
 
@@ -224,8 +267,9 @@ class Resumption:
                 LOGGER.warning(
                     "session %s: its tools are not there any more: %s", config.session_id, ", ".join(gone)
                 )
-            cell = SessionCell(revived.state, own, revived.events)
-            if len(config.path) == 1:
+            is_root = len(config.path) == 1
+            cell = (self._make_root if is_root else SessionCell)(revived.state, own, revived.events)
+            if is_root:
                 self._ask().report_to(cell.mailbox)
             first = Recovered(
                 at_ms=now_ms(),
@@ -237,7 +281,7 @@ class Resumption:
             if revived.drift is not None:
                 _note_drift(cell, revived.drift)
             wanted |= _wanted_below(cell, first)
-            place = workspace if len(config.path) == 1 else self._place_of(own)
+            place = workspace if is_root else self._place_of(own)
             ready.append(ReadySession(cell=cell, workspace=place, options=options))
         return ready[::-1]
 
@@ -299,14 +343,14 @@ def _plugins_of(options: SessionOptions, watch: PluginWatch) -> list[Any]:
     return [part_entry(entry, watch)[0] for entry in options.plugins]
 
 
-def _check_code(revived: Revived, ports: Ports, config: SessionConfig | None) -> None:
+def _check_code(revived: Revived, ports: Ports, *, is_root: bool, gathers_context: bool) -> None:
     """Look whether all that a session had is there.
 
     Raises:
         Unrevivable: Your move: each thing that is not.
     """
-    missing = missing_code(revived.state, ports, is_root=config is not None, finds_tools=True)
-    if config is not None and config.gathers_context and not ports.context_providers:
+    missing = missing_code(revived.state, ports, is_root=is_root, finds_tools=True)
+    if gathers_context and not ports.context_providers:
         missing.append("its context providers")
     if missing:
         raise Unrevivable(revived.stored.session, missing=missing)

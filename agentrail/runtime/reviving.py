@@ -306,7 +306,9 @@ def check_may_trim(store: Store, scope: str, session_id: SessionId, before: int,
     """
     stored = stored_of(store, scope, session_id)
     kept = [one.seq for one in store.snapshots(scope, session_id) if one.seq >= before]
-    first = min(kept, default=before)  # what stood in front of the first snapshot cannot be folded, nor is it then
+    first = min(
+        kept, default=before
+    )  # what stood in front of the first snapshot cannot be folded, nor is it then
     after = max(first, stored.first_seq - 1, seen)
     back = [
         f"its record {one.seq}, with which it went back behind record {number}"

@@ -33,7 +33,7 @@ from agentrail.core.stack.loading import PluginEntry
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.wire.settling import settled
 from agentrail.errors import AgentrailError, CodecError, ErrorInfo, Fenced, SessionDown, StoreUnavailable
-from agentrail.events import Envelope, Event
+from agentrail.events import Event
 from agentrail.messages import CallId, SessionId
 from agentrail.otp.edges import call_guarded, travels
 from agentrail.otp.exits import keep
@@ -53,6 +53,7 @@ from agentrail.runtime.resting import RESTED, Rested, RestRequest, decide_rest, 
 from agentrail.runtime.rewinding import RewindRequest, is_quiet
 from agentrail.runtime.scrubbing import Scrub, scrub_of
 from agentrail.runtime.session_journal import SessionJournal, Stepped
+from agentrail.runtime.sleeping import FallAsleep, Sleep, SleepingCell, last_envelope_of
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
 from agentrail.runtime.task_group import Control, TaskCrashed, TaskGroup
 
@@ -63,7 +64,7 @@ class SessionCrashed(Exception):
     """What a session crashed with, said again without what may not be told or may not travel."""
 
 
-class SessionCell:
+class SessionCell(SleepingCell):
     """What of a session survives a crash of its actor: state, mailbox, subscribers, callers.
 
     Attributes:
@@ -86,9 +87,11 @@ class SessionCell:
         readers: How answers are read whose callers want values; empty for most.
         branching: Who reads its journal and begins its forks; `None` of one without a store.
         options: What it was started with, for its forks; `None` of one without a store, and of one that works for another.
+        sleep: Whether it sleeps; `None` of one that never does. One that sleeps has no `state`.
     """
 
     __slots__ = (
+        "__weakref__",
         "_cleaner",
         "_coming",
         "_going_back",
@@ -99,45 +102,51 @@ class SessionCell:
         "crash",
         "ending",
         "find",
-        "interpreter",
         "is_gone",
-        "journal",
         "late_ephemeral",
         "mailbox",
         "options",
         "pending_calls",
-        "ports",
         "readers",
         "rested",
         "resting",
-        "scrub",
-        "state",
         "undone",
     )
 
-    def __init__(self, state: SessionState, ports: Ports, events: Sequence[Event] = ()) -> None:
+    def __init__(
+        self,
+        state: SessionState | None,
+        ports: Ports,
+        events: Sequence[Event] = (),
+        *,
+        sleep: Sleep | None = None,
+    ) -> None:
         """Make a session that has not begun.
 
         Args:
-            state: What it knows.
+            state: What it knows; None of one that sleeps.
             ports: What it works with.
             events: Of one that comes back: what it published last, for subscribers that come back too.
+            sleep: Of one that sleeps: how it is woken.
         """
-        self.state: SessionState = state
+        self.sleep: Sleep | None = sleep
+        row = None if sleep is None else sleep.row
+        if state is not None:
+            self.state: SessionState = state
         self.ports: Ports = ports
         self.scrub: Scrub = scrub_of(ports)
         self._cleaner: SignalCleaner | None = None  # made for the first signal of one that knows secrets
         self.mailbox: Mailbox[MailboxItem] = Mailbox(capacity=MAILBOX_CAPACITY)
-        config = state.data.config
+        place = row.place if state is None and row is not None else last_envelope_of(self.state)
         self.bus: EventBus = EventBus(
-            Envelope(config.session_id, state.data.seq, state.data.started_at_ms, config.path),
+            place,
             keep=ports.event_buffer_size,
             events=events,
         )
         self.pending_calls: PendingCalls = PendingCalls(ports.session_id, ports.outside, key=ports.key)
         self.undone: list[Effect] = []
         # Of one that comes back: what there was keeps its number.
-        self._tool_changes = state.data.tools.generation
+        self._tool_changes = 0 if state is None else state.data.tools.generation
         self._coming: tuple[SignalId, ...] = ()
         self.crash: str | None = None
         self.ending: str | None = None
@@ -151,7 +160,7 @@ class SessionCell:
         self.journal: SessionJournal | None = None
         self._going_back: RewindRequest | None = None
         self.branching: Any = None  # a `Branching`, which knows of sessions
-        self.options: SessionOptions | None = None
+        self.options: SessionOptions | None = None if row is None else row.options
         self._gone: trio.Event | None = (
             None  # made when it is waited for: ten thousand idle sessions need none
         )
@@ -175,7 +184,7 @@ class SessionCell:
         Returns:
             The change that they came with; the core is told of it, and names them by it.
         """
-        self._tool_changes += 1
+        self._tool_changes = max(self._tool_changes, self.state.data.tools.generation) + 1
         self.ports.tools.update({(name, self._tool_changes): tool for name, tool in tools.items()})
         return self._tool_changes
 
@@ -268,6 +277,8 @@ class SessionCell:
         parked = self._begin(interpreter)
         if parked is None and not (self.state.ended or self.rested is not None):
             await interpreter.timers.serve(self.mailbox, self._handle, is_idle=self._is_idle)
+        if self.is_leaving:
+            return
         if self.journal is not None:
             await self.drain()
         # Before the task group is dismissed and not after: a tool that will not stop may not keep callers waiting.
@@ -316,7 +327,7 @@ class SessionCell:
         if self.ending is not None:
             return
         self.ending = reason
-        is_rested = self.rested is not None
+        is_rested = self.rested is not None or self.is_asleep
         self.pending_calls.close(reason, is_rested=is_rested)
         self.bus.close(reason, is_rested=is_rested)
         if self.resting is not None:
@@ -383,6 +394,8 @@ class SessionCell:
     def _obey(self, item: Control, interpreter: Interpreter) -> bool:
         if isinstance(item, TaskCrashed):
             raise item.error
+        if isinstance(item, FallAsleep):
+            return not self.decide_sleep()
         journal = self.journal
         assert journal is not None  # noqa: S101 - the others are of journals
         if isinstance(item, RewindRequest):
@@ -416,6 +429,7 @@ class SessionCell:
 
         Cancellation: It may go back all the same.
         """
+        await self.awake()
         journal = self.journal
         assert journal is not None  # noqa: S101 - who goes back has a past
         if self.ending is not None:
@@ -570,8 +584,11 @@ class SessionCell:
 
     def subscribe(self, terms: Terms, *, after: int | None) -> Subscription:
         """Make a subscription, which is registered when its block is entered; as of `EventBus.subscribe`."""
-        earlier = None if self.journal is None else self.events_between
-        return self.bus.subscribe(terms, after=after, take_snapshot=self.take_snapshot, earlier=earlier)
+        earlier = None if self.journal is None and self.sleep is None else self.events_between
+        awake = None if self.sleep is None else self.awake
+        return self.bus.subscribe(
+            terms, after=after, take_snapshot=self.take_snapshot, earlier=earlier, awake=awake
+        )
 
     async def events_between(self, after: int, before: int) -> Sequence[Event]:
         """Give what it published between two numbers, out of its journal; none where that does not say.

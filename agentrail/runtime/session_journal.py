@@ -119,6 +119,7 @@ class SessionJournal:
         durable: The number up to which its records are durable.
         files: What its tools are about to write.
         old_events: What makes events again that are kept no more; None for nothing.
+        recorded_at: When it recorded something last, on Trio's clock; 0 before it did.
         refusal: Why no record of it is taken any more; None while they are.
         tail: Where the journal ends, with what was handed over.
         writer: Who writes it.
@@ -142,6 +143,7 @@ class SessionJournal:
         "gone_tools",
         "old_events",
         "outbox",
+        "recorded_at",
         "refusal",
         "seen_up_to",
         "tail",
@@ -181,6 +183,7 @@ class SessionJournal:
         self.gone_tools: tuple[str, ...] = gone_tools
         self.seen_up_to: int = state.data.seq
         self.old_events: OldEvents | None = old_events
+        self.recorded_at: float = 0.0
         self._snapshot = snapshot
         self._wants_snapshot = False
         self.outbox: Outbox = Outbox()
@@ -267,6 +270,7 @@ class SessionJournal:
 
     def _record(self, drafts: Sequence[Draft], beside: Mapping[str, bytes] = _NOTHING) -> None:
         """Hand records over, with what is stored beside them: they are written from here on, whatever becomes of the session."""
+        self.recorded_at = trio.current_time()
         blobs: dict[str, bytes] = dict(beside)
         small = []
         for draft in drafts:
@@ -320,6 +324,17 @@ class SessionJournal:
             if self._settled is None:
                 self._settled = trio.Event()
             await self._settled.wait()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that it recorded is durable, nothing waits for that any more, and more would be taken."""
+        return (
+            self.refusal is None
+            and self.durable == self.tail.seq
+            and self.outbox.is_empty
+            and self.first is None
+            and self.writer.is_available
+        )
 
     # --- snapshots
 

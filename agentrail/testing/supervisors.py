@@ -27,6 +27,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
     revive: Revive | None = None,
     on_drift: OnDrift = "go_on",
     keep: KeepLimits | None = None,
+    hibernate_after: float | None = None,
 ) -> AbstractAsyncContextManager[SessionSupervisor]:
     """Open a supervisor whose models are objects, such as a `ScriptedModel`.
 
@@ -40,6 +41,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         revive: As of `open_sessions`.
         on_drift: As of `open_sessions`.
         keep: As of `open_sessions`.
+        hibernate_after: As of `open_sessions`.
     """
     return open_sessions(
         _refuse_names,
@@ -51,6 +53,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         revive=revive,
         on_drift=on_drift,
         keep=keep,
+        hibernate_after=hibernate_after,
     )
 
 
