@@ -27,7 +27,7 @@ SUFFIX: Final = ".processes"
 MARKER: Final = "AGENTRAIL_COMMAND"
 """The variable that the processes of a command carry, with a value of its own for each."""
 
-MAX_ENDED: Final = 1_000
+MAX_ENDED_NOTED: Final = 1_000
 """Of how many processes that have ended a list may still tell before it is written anew."""
 
 _MAX_LOOKS: Final = 3
@@ -88,7 +88,7 @@ class ProcessList:
             return
         self._ended += 1
         self._write(msgspec.structs.replace(noted, ended=True))
-        if self._ended > MAX_ENDED:
+        if self._ended > MAX_ENDED_NOTED:
             self._begin_anew()
 
     def close(self) -> None:

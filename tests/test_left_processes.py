@@ -174,7 +174,7 @@ def test_a_list_with_what_would_not_end_stays(store, started):
 
 def test_a_long_run_has_a_short_list(store, started, monkeypatch):
     """What has ended is left out now and then; what is alive stays."""
-    monkeypatch.setattr(left_processes, "MAX_ENDED", 5)
+    monkeypatch.setattr(left_processes, "MAX_ENDED_NOTED", 5)
     one = list_beside(store, "n-1")
     alive, other = started(), started()
     one.started(alive.pid, MARK)
