@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST := $(BIN)/python -m pytest -n auto -rs
 # Beside unit tests: `make test` takes ten examples of each property, `make check` these, `make property` all.
-CHECKED := --unit-examples=50 --folded=all
+CHECKED := --unit-examples=30 --folded=all
 ALL := --unit-examples=1000000
 COVER := --cov --cov-report=
 # Holds steps to a time, so lines are not counted in it.

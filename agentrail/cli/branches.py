@@ -130,7 +130,7 @@ def export(
     def work() -> Exit:
         with reading(place) as opened:
             data = _exported(opened, find_one(opened, session, place.scope), form, content=not no_content)
-        data = leaving_export(data, is_exact=form == "jsonl")
+        data = leaving_export(data, is_exact=form == "jsonl" and not no_content)
         if file is None:
             write_all(1, data)
             return Exit.DONE

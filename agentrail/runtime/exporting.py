@@ -42,7 +42,7 @@ def export_stored(store: Store, stored: StoredSession, *, content: bool = True) 
         JournalCorrupt: A large value is missing.
         StoreUnavailable: It cannot be read.
     """
-    for one in tree_of(store, stored):
+    for one in stored_tree_of(store, stored):
         if one.first_seq > 1 and content:
             raise Trimmed(one.session, first=one.first_seq)
         records = read_after(store, one.scope, one.session, one.first_seq - 1)
@@ -50,7 +50,7 @@ def export_stored(store: Store, stored: StoredSession, *, content: bool = True) 
         yield from encode_export(head, records, store.blob) if content else encode_sizes(head, records)
 
 
-def tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, ...]:
+def stored_tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, ...]:
     """Give a session with those that work for it, each behind the one that it works for; of a child that one alone.
 
     Raises:
@@ -83,7 +83,7 @@ def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool
         JournalCorrupt, CodecError, PluginError, StoreUnavailable: It cannot be read.
     """
     spans = SpanTree(content=content)
-    for one in tree_of(store, stored):
+    for one in stored_tree_of(store, stored):
         if one.first_seq > 1:
             raise Trimmed(one.session, first=one.first_seq)
         records = read_after(store, one.scope, one.session, 0)

@@ -74,7 +74,8 @@ class ExportingDoor(ABC):
         def work() -> bytes:
             stored = stored_of(store, scope, SessionId(session_id))
             if format == "jsonl":
-                return leaving_export(b"".join(export_stored(store, stored, content=content)), is_exact=True)
+                data = b"".join(export_stored(store, stored, content=content))
+                return leaving_export(data, is_exact=content)
             if format == "otlp":
                 return leaving_export(
                     b"".join(export_spans(store, stored, watch, content=content)), is_exact=False

@@ -30,6 +30,7 @@ from agentrail.core.stack.plugin import Plugin
 from agentrail.errors import AgentrailError, CodecError, SessionNotFound, StoreUnavailable, Trimmed
 from agentrail.events import Event
 from agentrail.messages import SessionId
+from agentrail.otp.edges import call_guarded
 from agentrail.runtime import session as sessions
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.keeping import ENGINE
@@ -211,7 +212,7 @@ class _Noted(_Life):
         self._blobs: dict[str, bytes] = {}
         self._drafts: list[Draft] = []
         self._refusal: str | None = None
-        self._trouble: Exception | None = None
+        self._trouble: BaseException | None = None
         try:
             self._keep((opened_draft(cell.state, at_ms=now_ms(), engine=ENGINE),))
         except CodecError as error:
@@ -224,10 +225,11 @@ class _Noted(_Life):
         super().note(before, signal, after, effects)
         if self._refusal is not None or self._trouble is not None:
             return
-        try:
-            self._keep(self._recorder.note(before, signal, after, effects))
-        except Exception as error:  # noqa: BLE001 - raised behind the block
+
+        def fail(error: BaseException) -> None:
             self._trouble = error
+
+        call_guarded(fail, lambda: self._keep(self._recorder.note(before, signal, after, effects)))
 
     def _keep(self, drafts: Iterable[Draft]) -> None:
         for draft in drafts:

@@ -101,7 +101,7 @@ _FORMS: Final[Mapping[Any, WordForm]] = {
     Price: WordForm(
         "usd of a million tokens, read/written", _price_of, lambda price: f"{price.input:g}/{price.output:g}"
     ),
-    StallOptions: WordForm(f"{'|'.join(_POLICIES)}/stall_ms/timeout_ms", _stalls_of, _stalls_word),
+    StallOptions: WordForm("|".join(_POLICIES), _stalls_of, _stalls_word),
     AgentSpec: WordForm("name+background+wake+handoff", _agent_of, _agent_word),
     AgentLimits: WordForm("depth/alive/total", _limits_of, _limits_word),
     ResponseFormat: WordForm("a JSON schema", ResponseFormat, lambda one: JSON.encode(one.schema)),

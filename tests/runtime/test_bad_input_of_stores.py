@@ -25,6 +25,7 @@ from agentrail.errors import (
     Unrevivable,
 )
 from agentrail.stores.memory import MemoryStore
+from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.plugins import PuppetPlugin
 from agentrail.testing.supervisors import open_nameless
@@ -186,17 +187,11 @@ async def test_what_another_process_could_not_find_again():
     class Tool(RecordingTool):
         pass
 
-    async with open_over(KeptElsewhere()) as supervisor:
+    async with open_over(FaultyStore(MemoryStore())) as supervisor:
         session = await supervisor.start_session(model=saying("a"), session_id="s-1")
         for call in (session.attach_plugin(Local((), name="local")), session.attach_tools(Tool())):
             with pytest.raises(OptionError, match=r"importable as package\.module:NAME.*store='memory:'"):
                 await call
-
-
-class KeptElsewhere(MemoryStore):
-    """A store that other processes come to."""
-
-    is_immediate = False  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from agentrail import ToolContext, plugins as p, tool
 from agentrail.abc import MAX_RESULT_BYTES, Secret
 from agentrail.cli.sessions import show_session, trace
 from agentrail.cli.stored import StorePlace
-from agentrail.core.values.secret_forms import forms_of
+from agentrail.core.values.secret_forms import secret_forms_of
 from agentrail.core.wire.codec import encode_event
 from agentrail.errors import AgentrailError, CycleFailed, ProviderError, Unrevivable
 from agentrail.events import AgentEnd, AskUser, MessageDelta, SessionParked, ToolExecutionEnd
@@ -35,7 +35,7 @@ ODD = 'canary/+"quoted"\\<é>-4711'
 KEY = "sk-canary-of-the-provider-23"
 VARIABLE = "canary-of-a-variable-42"
 SECRETS = (PLAIN, ODD, KEY, VARIABLE)
-FORMS = sorted({form.encode() for secret in SECRETS for form in forms_of(secret)})
+FORMS = sorted({form.encode() for secret in SECRETS for form in secret_forms_of(secret)})
 SAID = "Secret(…)"
 
 pytestmark = [pytest.mark.at(154), pytest.mark.at(155), pytest.mark.at(156)]
@@ -197,7 +197,7 @@ async def test_what_is_planted_in_each_door_is_in_no_byte_that_was_written(
             exported = [
                 await supervisor.export_session(one, format=form)
                 for one in ("s-1", "s-2")
-                for form in ("jsonl", "markdown")
+                for form in ("jsonl", "markdown", "otlp")
             ]
             nursery.cancel_scope.cancel()
     written = [*all_files(tmp_path), told(), *exported, repr((status, history, events)).encode()]
