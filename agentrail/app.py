@@ -39,7 +39,7 @@ from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
 from agentrail.runtime.resuming_door import Resume, Revive
-from agentrail.runtime.retention import limits_of
+from agentrail.runtime.retention import keep_limits_of
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.confinement import ShellFallback, check_choice
 from agentrail.sandboxes.local import LocalSandbox
@@ -175,7 +175,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
                 resume=resume,
                 revive=revive,
                 on_drift=on_drift,
-                keep=limits_of(keep_days, keep_bytes),
+                keep=keep_limits_of(keep_days, keep_bytes),
             )
             async with opened as supervisor:
                 supervisor.providers = profiles

@@ -25,7 +25,7 @@ def secrets_held_by(adapter: object) -> tuple[str, ...]:
     or what it was given for its commands. It is asked when a session gets it, and behind each beginning of a stream.
     """
     held = call_guarded(lambda _: None, getattr, adapter, "secrets", None)
-    if not isinstance(held, tuple | list | frozenset):
+    if not isinstance(held, tuple | list):
         return ()
     texts = [one.reveal() if isinstance(one, Secret) else one for one in held]
     return tuple([text for text in texts if isinstance(text, str)])

@@ -9,9 +9,9 @@ import msgspec
 from agentrail.abc.store import Filters, Opening, Standing, Store, StoredSession
 from agentrail.core.journal.bodies import split_draft
 from agentrail.core.journal.exports import ExportHead, encode_export, encode_sizes, read_export
-from agentrail.core.journal.folding import first_state, walk
 from agentrail.core.journal.record import Tail, sealed
 from agentrail.core.journal.recording import opened_draft
+from agentrail.core.journal.replaying import steps
 from agentrail.core.journal.spans import SpanTree, encode_otlp
 from agentrail.core.session.branching import config_of_fork, forked_state
 from agentrail.core.stack.loading import Ask
@@ -42,7 +42,7 @@ def export_stored(store: Store, stored: StoredSession, *, content: bool = True) 
         JournalCorrupt: A large value is missing.
         StoreUnavailable: It cannot be read.
     """
-    for one in tree_of(store, stored):
+    for one in stored_tree_of(store, stored):
         if one.first_seq > 1 and content:
             raise Trimmed(one.session, first=one.first_seq)
         records = read_after(store, one.scope, one.session, one.first_seq - 1)
@@ -50,7 +50,7 @@ def export_stored(store: Store, stored: StoredSession, *, content: bool = True) 
         yield from encode_export(head, records, store.blob) if content else encode_sizes(head, records)
 
 
-def tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, ...]:
+def stored_tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, ...]:
     """Give a session with those that work for it, each behind the one that it works for; of a child that one alone.
 
     Raises:
@@ -83,16 +83,15 @@ def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool
         JournalCorrupt, CodecError, PluginError, StoreUnavailable: It cannot be read.
     """
     spans = SpanTree(content=content)
-    for one in tree_of(store, stored):
+    for one in stored_tree_of(store, stored):
         if one.first_seq > 1:
             raise Trimmed(one.session, first=one.first_seq)
         records = read_after(store, one.scope, one.session, 0)
         finder = PluginFinder({})
         sources = fold_sources(store, one, finder, ask)
         try:
-            found = spans.spans_of(
-                one.scope, one.session, walk(first_state(records, sources), records, sources=sources)
-            )
+            walked = (step.walked for step in steps(records, sources))
+            found = spans.spans_of(one.scope, one.session, walked)
         except PluginError:
             if finder.missing:
                 raise Unrevivable(one.session, missing=tuple(finder.missing)) from None

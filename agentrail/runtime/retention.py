@@ -57,7 +57,7 @@ class KeepLimits:
     size_bytes: int | None = None
 
 
-def limits_of(days: float | None, size_bytes: int | None) -> KeepLimits | None:
+def keep_limits_of(days: float | None, size_bytes: int | None) -> KeepLimits | None:
     """Make one value of both; None where all is kept."""
     return None if days is None and size_bytes is None else KeepLimits(days=days, size_bytes=size_bytes)
 
@@ -148,7 +148,7 @@ class SweepPlan:
     def refused(self, one: StoredTree, by: Iterable[str]) -> None:
         """Hear that a tree stays, because others need it: forks of it, or a node, or that it was written meanwhile."""
         needs = self._needs[one.key] = set(by)
-        for name in needs:
+        for name in sorted(needs):
             self._needed_by[one.scope, SessionId(name)].append(one)
 
     def needed(self) -> Mapping[_TreeKey, set[str]]:

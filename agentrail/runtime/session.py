@@ -136,9 +136,8 @@ class SessionCell:
         )
         self.pending_calls: PendingCalls = PendingCalls(ports.session_id, ports.outside, key=ports.key)
         self.undone: list[Effect] = []
-        self._tool_changes = (
-            state.data.tools.generation
-        )  # of one that comes back: what there was keeps its number
+        # Of one that comes back: what there was keeps its number.
+        self._tool_changes = state.data.tools.generation
         self._coming: tuple[SignalId, ...] = ()
         self.crash: str | None = None
         self.ending: str | None = None

@@ -20,7 +20,7 @@ from agentrail.logs import withhold_from_logs
 MAX_VALUES: Final = 200
 """How many are remembered; of keys that change with each request the oldest go first."""
 
-_MADE: Final[WeakValueDictionary[frozenset[str], KnownSecrets]] = WeakValueDictionary()
+_MADE: Final[WeakValueDictionary[tuple[str, ...], KnownSecrets]] = WeakValueDictionary()
 """What was made of the same values, for as long as a session has it: ten thousand sessions with one key look for the same forms.
 
 Of the process, because the log is: what any session knows is taken out of all that is told to it.
@@ -87,7 +87,7 @@ class Withheld:
 
 def known_secrets(values: Iterable[str]) -> KnownSecrets:
     """Give what finds these values: one for all who look for the same."""
-    wanted = frozenset(values)
+    wanted = tuple(sorted(set(values)))
     known = _MADE.get(wanted)
     if known is None:
         known = _MADE[wanted] = KnownSecrets(wanted)

@@ -159,7 +159,6 @@ class LocalSandbox:
             limits=limits or CommandLimits(),
             env=_revealed(env or {}),
         )
-        self._secrets = secrets_in_variables(env or {})
         self._commands = Commands(self._root, resolved, self._files, rules, self._programs)
         self._file_rules = hard_links, protected, dict(env or {})
 
@@ -169,7 +168,7 @@ class LocalSandbox:
     @property
     def secrets(self) -> tuple[str, ...]:
         """What its commands are given and no record may show."""
-        return self._secrets
+        return secrets_in_variables(self._file_rules[2])
 
     @property
     def capabilities(self) -> frozenset[str]:

@@ -7,11 +7,11 @@ import pytest
 from agentrail.abc.store import Filters
 from agentrail.core.journal.record import first_broken
 from agentrail.errors import AlreadyExists, JournalCorrupt, OptionError, SessionNotFound, Trimmed, Unrevivable
+from agentrail.plugins import Continue, plugin
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
-from agentrail.testing.plugins import PuppetPlugin
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools.task import TaskTool
@@ -166,10 +166,15 @@ async def test_what_cannot_be_exported_is_said():
         await session.ask("One")
         with pytest.raises(SessionNotFound):
             await supervisor.export_session("s-2")
-        with pytest.raises(OptionError, match="'jsonl', 'markdown' or 'otlp'"):
+        with pytest.raises(OptionError, match="'jsonl' or 'markdown' or 'otlp'"):
             await supervisor.export_session("s-1", format="pdf")
     async with no_orphans(), open_kept(store) as supervisor:
-        await supervisor.start_session(model=saying("a"), plugins=[PuppetPlugin()], session_id="s-3")
+
+        @plugin(init=tuple)
+        def local(_event, state, _ctx):
+            return Continue(state)
+
+        await supervisor.start_session(model=saying("a"), plugins=[local], session_id="s-3")
         with pytest.raises(Unrevivable, match="plugin"):
             await supervisor.export_session("s-3", format="otlp")
     async with no_orphans(), open_kept(store) as supervisor:

@@ -361,11 +361,14 @@ async def test_a_store_that_is_away_lets_nothing_be_written(root):
         @agentrail.tool
         async def cut(ctx: ToolContext) -> str:
             """Write while the store is away."""
+            await ctx.sandbox.write("a", "first")
             store.go_away()
-            done = await ctx.sandbox.write("a", "ours")
-            ran = await ctx.sandbox.execute("echo x > b", ExecuteOptions())
-            assert (root / "a").read_text() == "mine"
-            store.mend()
+            try:
+                done = await ctx.sandbox.write("a", "second")
+                ran = await ctx.sandbox.execute("echo x > b", ExecuteOptions())
+                assert (root / "a").read_text() == "first"
+            finally:
+                store.mend()
             return f"{done.error.code}: {done.error.message} {ran.error.code}"
 
         session = await supervisor.start_session(
@@ -376,7 +379,7 @@ async def test_a_store_that_is_away_lets_nothing_be_written(root):
         (result,) = (await session.messages())[2].results
         assert "io_error: It was not written, because the store" in result.text
         files = (await session.rewind(number, files=True)).files
-        assert (files.restored, files.conflicts) == ((), ())
+        assert (files.restored, files.conflicts) == (("a",), ())
         assert texts(root) == {"a": "mine"}
 
 

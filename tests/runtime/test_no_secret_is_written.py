@@ -14,17 +14,18 @@ import pytest
 import trio
 
 from agentrail import ToolContext, plugins as p, tool
-from agentrail.abc import Secret
+from agentrail.abc import MAX_RESULT_BYTES, Secret
 from agentrail.cli.sessions import show_session, trace
 from agentrail.cli.stored import StorePlace
-from agentrail.core.values.secret_forms import forms_of
+from agentrail.core.values.secret_forms import secret_forms_of
 from agentrail.core.wire.codec import encode_event
 from agentrail.errors import AgentrailError, CycleFailed, ProviderError, Unrevivable
-from agentrail.events import AgentEnd, AskUser, MessageDelta, SessionParked
+from agentrail.events import AgentEnd, AskUser, MessageDelta, SessionParked, ToolExecutionEnd
 from agentrail.runtime.agent import Agent
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.cancelling import crash
+from agentrail.testing.faulty_store import FaultyStore
 from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, fails, says
 from agentrail.testing.supervisors import open_nameless
 from tests.runtime.rig import NoSandbox, on_bounded_time, on_virtual_time, saying, until
@@ -34,7 +35,7 @@ ODD = 'canary/+"quoted"\\<é>-4711'
 KEY = "sk-canary-of-the-provider-23"
 VARIABLE = "canary-of-a-variable-42"
 SECRETS = (PLAIN, ODD, KEY, VARIABLE)
-FORMS = sorted({form.encode() for secret in SECRETS for form in forms_of(secret)})
+FORMS = sorted({form.encode() for secret in SECRETS for form in secret_forms_of(secret)})
 SAID = "Secret(…)"
 
 pytestmark = [pytest.mark.at(154), pytest.mark.at(155), pytest.mark.at(156)]
@@ -112,6 +113,8 @@ async def leak(ctx: ToolContext, how: str = "text") -> str:
             return await ctx.run_session(f"look for {planted()}", system_prompt=planted())
         case "large":
             return planted() + " x" * 40_000 + planted()
+        case "cut":  # such that the middle, which is left out, begins in a key
+            return "x" * (MAX_RESULT_BYTES // 2 - 20) + KEY + " y" * MAX_RESULT_BYTES
         case _:
             return f"it is {planted()}"
 
@@ -154,7 +157,7 @@ async def test_what_is_planted_in_each_door_is_in_no_byte_that_was_written(
         says(f"child says {planted()}"),
         calls(("leak", {"how": "ask"}), text=f"<status>{KEY}</status>"),
         says("well"),
-        fails(ProviderError(f"refused {planted()}"), after=f"half of {KEY[:-3]}"),
+        fails(ProviderError(f"refused {planted()}"), after=f"most of {KEY[:-3]}"),
         says("after all"),
         says("crashed no more"),
     )
@@ -255,6 +258,19 @@ async def test_a_stream_that_is_cut_at_every_byte_says_the_same():
     assert KEY[: len(KEY) // 2 + 1].encode() not in written
 
 
+@on_virtual_time
+async def test_a_result_that_is_too_long_is_not_cut_within_a_secret():
+    """Half of one is not found any more: it is replaced before the middle is left out."""
+    async with open_nameless(lambda _n, _r: Sandbox()) as supervisor:
+        model = Model(calls(("leak", {"how": "cut"})), *[says("ok")] * 5)
+        session = await supervisor.start_session(model=model, tools=[leak])
+        async with session.subscribe() as events:
+            await session.prompt("go")
+            said = (await until(events, ToolExecutionEnd))[-1].result.text
+    assert "bytes left out" in said
+    assert KEY[:15] not in said
+
+
 @pytest.mark.parametrize("cut", [10, 20])
 @on_virtual_time
 async def test_what_waits_is_let_go_at_an_abort(cut):
@@ -289,7 +305,7 @@ async def test_what_waits_is_let_go_when_a_stream_is_silent_and_what_follows_is_
     assert deltas == ["it is ", KEY[:10], f"{SAID}. A bear"]
 
 
-@on_virtual_time
+@on_bounded_time
 async def test_code_of_the_application_has_the_value_and_the_core_its_handle():
     """A tool may use what a plugin may only know of."""
     seen = []
@@ -310,7 +326,7 @@ async def test_code_of_the_application_has_the_value_and_the_core_its_handle():
             return p.Continue(state)
 
     store = MemoryStore()
-    async with open_nameless(lambda _n, _r: NoSandbox(), store=store) as supervisor:
+    async with open_nameless(lambda _n, _r: NoSandbox(), store=FaultyStore(store)) as supervisor:
         session = await supervisor.start_session(
             model=ScriptedModel([calls(("use", {})), says("ok")]),
             tools=[use],
@@ -321,7 +337,7 @@ async def test_code_of_the_application_has_the_value_and_the_core_its_handle():
         await session.ask("go")
         assert f"used {SAID}" in repr(await session.messages())
     assert seen == [Secret(PLAIN), SAID]
-    async with open_nameless(lambda _n, _r: NoSandbox(), store=store) as supervisor:
+    async with open_nameless(lambda _n, _r: NoSandbox(), store=FaultyStore(store)) as supervisor:
         given = {"model": saying("back"), "tools": [use], "plugins": [Looks]}
         with pytest.raises(Unrevivable, match="user_data, which holds a Secret"):
             await supervisor.resume_session("s-1", **given)
