@@ -39,7 +39,8 @@ from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
 from agentrail.runtime.resuming_door import Resume, Revive
-from agentrail.runtime.retention import keep_limits_of
+from agentrail.runtime.retention import KeepLimits, keep_limits_of
+from agentrail.runtime.store_options import StoreOptions
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.confinement import ShellFallback, check_choice
 from agentrail.sandboxes.local import LocalSandbox
@@ -132,8 +133,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         resume: Which stored sessions come back before the body begins: those that had work (`working`), `all`, or `none`.
         revive: Gives what each of them needs of its code, as options by name: a function of a `StoredOpening`.
         on_drift: What becomes of a stored session of which newer code makes another history: `go_on` with that, or `refuse` it.
-        keep_days: How many days behind its last record a stored session is kept, from 1; then it is deleted with its tree. None: for
-            ever. A session that is alive is never deleted, nor what a fork needs. Deleted is some seconds after opening, and each hour.
+        keep_days: How many days behind its last record a stored session is kept, from 1, unless it is alive or a fork needs it.
         keep_bytes: How many bytes the stored sessions of one scope may have together, from 1; of more the oldest are deleted. None: any.
         hibernate_after: How many seconds a session is idle before it leaves memory; the next call of its handle wakes it. None for never.
 
@@ -154,29 +154,20 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     modes = modes_of(environment.get(DEBUG_VARIABLE, ""))
     known = MappingProxyType(dict(scripts or {}))
-    faults = [
-        *_faults_of_scripts(known),
-        *faults_of_keeping(store, store_patience, resume, on_drift, hibernate_after),
-        *faults_of_limits(store, keep_days, keep_bytes),
-    ]
-    if faults:
-        raise OptionError(faults)
-    directory = None if data_dir is None else Path(data_dir)
-    async with HttpClients() as http, opened_store(store, directory, environment) as kept:
+    options = StoreOptions(
+        patience=store_patience,
+        resume=resume,
+        revive=revive,
+        on_drift=on_drift,
+        keep=keep_limits_of(keep_days, keep_bytes),
+        hibernate_after=hibernate_after,
+    )
+    _check_options(known, store, options)
+    async with HttpClients() as http, opened_store(store, data_dir, environment) as kept:
         resolve, profiles = _find_models(http, environment, known)
         with watch_loop() if "loop" in modes else nullcontext():
-            opened = open_sessions(
-                resolve,
-                partial(make_sandbox, shell_fallback=shell_fallback),
-                deps_for=deps_for,
-                store=kept,
-                store_patience=store_patience,
-                resume=resume,
-                revive=revive,
-                on_drift=on_drift,
-                keep=keep_limits_of(keep_days, keep_bytes),
-                hibernate_after=hibernate_after,
-            )
+            make = partial(make_sandbox, shell_fallback=shell_fallback)
+            opened = open_sessions(resolve, make, deps_for=deps_for, store=kept, options=options)
             async with opened as supervisor:
                 supervisor.providers = profiles
                 yield supervisor
@@ -209,6 +200,20 @@ async def open_session(
     """
     async with open_supervisor(shell_fallback=shell_fallback) as supervisor:
         yield await supervisor.start_session(model=model, **given)
+
+
+def _check_options(scripts: Mapping[str, Provider], store: str | Store | None, options: StoreOptions) -> None:
+    """Refuse what cannot be, all faults at once."""
+    limits = options.keep or KeepLimits()
+    faults = [
+        *_faults_of_scripts(scripts),
+        *faults_of_keeping(
+            store, options.patience, options.resume, options.on_drift, options.hibernate_after
+        ),
+        *faults_of_limits(store, limits.days, limits.size_bytes),
+    ]
+    if faults:
+        raise OptionError(faults)
 
 
 def _find_models(

@@ -268,7 +268,8 @@ class Resumption:
                     "session %s: its tools are not there any more: %s", config.session_id, ", ".join(gone)
                 )
             is_root = len(config.path) == 1
-            cell = (self._make_root if is_root else SessionCell)(revived.state, own, revived.events)
+            parts = (revived.state, own, revived.events)
+            cell = self._make_root(*parts) if is_root else SessionCell(*parts)
             if is_root:
                 self._ask().report_to(cell.mailbox)
             first = Recovered(

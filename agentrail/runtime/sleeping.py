@@ -17,6 +17,7 @@ from agentrail.core.stack.plugin import Plugin
 from agentrail.errors import AgentrailError, SessionRested
 from agentrail.events import Envelope, Event
 from agentrail.runtime.event_bus import EventBus
+from agentrail.runtime.held_code import HeldCode
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.ports import Ports
@@ -128,7 +129,7 @@ class Sleep:
             waking.done.set()
 
 
-class SleepingCell:
+class SleepingCell(HeldCode):
     """A session that can sleep: what of its cell goes when it falls asleep, and comes back."""
 
     __slots__ = ("interpreter", "journal", "ports", "scrub", "sleep", "state")

@@ -184,7 +184,7 @@ def faults_of_limits(store: object, keep_days: object, keep_bytes: object) -> li
 
 @asynccontextmanager
 async def opened_store(
-    store: str | Store | None, data_directory: Path | None, environ: Mapping[str, str]
+    store: str | Store | None, data_directory: str | os.PathLike[str] | None, environ: Mapping[str, str]
 ) -> AsyncIterator[Store | None]:
     """Open the store that is named, in a worker thread, for a block.
 
@@ -206,7 +206,11 @@ async def opened_store(
         return
     # Looked for where it is needed only: a program that names a file may have no home.
     directory = (
-        find_data_directory(environ) if data_directory is None and store == "sqlite:" else data_directory
+        find_data_directory(environ)
+        if data_directory is None and store == "sqlite:"
+        else None
+        if data_directory is None
+        else Path(data_directory)
     )
     opened = await outside.offload(partial(open_store, store, directory))
     try:

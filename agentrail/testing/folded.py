@@ -349,7 +349,19 @@ def _seams(watched: FoldedSessions) -> tuple[tuple[Any, str, Callable[[Any], Any
 
         return finish
 
-    return ((SessionCell, "run", runs), (SessionCell, "finish", finishes), (sessions, "step", steps))
+    def lies_down(before: Any) -> Any:
+        def lie_down(cell: SessionCell, *args: Any) -> None:
+            watched.let_go(cell)  # when it wakes it is followed anew
+            before(cell, *args)
+
+        return lie_down
+
+    return (
+        (SessionCell, "run", runs),
+        (SessionCell, "finish", finishes),
+        (SessionCell, "lie_down", lies_down),
+        (sessions, "step", steps),
+    )
 
 
 def _shown(event: Event | None) -> str:

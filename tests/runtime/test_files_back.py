@@ -369,6 +369,8 @@ async def test_a_store_that_is_away_lets_nothing_be_written(root):
                 assert (root / "a").read_text() == "first"
             finally:
                 store.mend()
+            assert done.error is not None
+            assert ran.error is not None
             return f"{done.error.code}: {done.error.message} {ran.error.code}"
 
         session = await supervisor.start_session(

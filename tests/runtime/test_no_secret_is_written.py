@@ -8,6 +8,7 @@ import base64
 import json
 import logging
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -313,8 +314,9 @@ async def test_code_of_the_application_has_the_value_and_the_core_its_handle():
     @tool
     async def use(ctx: ToolContext) -> str:
         """Use the key."""
-        seen.append(ctx.user_data["key"])
-        return f"used {ctx.user_data['key'].reveal()}"
+        key: Any = ctx.user_data["key"]
+        seen.append(key)
+        return f"used {key.reveal()}"
 
     class Looks(p.Plugin[int]):
         def init(self):

@@ -450,7 +450,7 @@ async def test_its_files_are_there_when_it_wakes_and_are_closed_at_the_end():
         lambda _name, _root: boxes[0], store=MemoryStore(), hibernate_after=AFTER
     ) as supervisor:
         session = await supervisor.start_session(model=saying("a"), session_id="s-1")
-        session._cell.ports.open_sandbox()  # noqa: SLF001
+        session._cell.ports.workspace.open()  # noqa: SLF001
         await fall_asleep(supervisor)
         await session.status()
         await fall_asleep(supervisor)
