@@ -193,10 +193,10 @@ class Retention:
         self._scope = trio.CancelScope()
         # Of sessions that no node owns, with the hash of their last record: what does not change is measured once.
         self._measured: dict[tuple[str, str], tuple[bytes, int, int]] = {}
-        self.deleted = 0
-        self.deleted_bytes = 0
-        self.still_needed = 0
-        self.sweeps = 0
+        self.deleted: int = 0
+        self.deleted_bytes: int = 0
+        self.still_needed: int = 0
+        self.sweeps: int = 0
 
     async def run(self) -> None:
         """Sweep, after some seconds and then each hour, until `stop` is called.
