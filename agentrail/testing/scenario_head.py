@@ -132,8 +132,7 @@ _GROUPS: Final = WordForm(f"{'|'.join(sorted(GROUPS))}|all", _groups_of, ",".joi
 
 
 def _read_parameters(words: LineWords) -> Mapping[str, Any]:
-    whole = words.take_option("schema")
-    if whole is not None:
+    for whole in words.take_all(_is_schema, 1):
         return {"parameters": whole.value}
     pairs: list[Pair] = list(words.take_all(_is_parameter))
     schema = {
@@ -142,6 +141,11 @@ def _read_parameters(words: LineWords) -> Mapping[str, Any]:
         "required": [pair.key for pair in pairs if not pair.value.endswith("?")],
     }
     return {"parameters": schema}
+
+
+def _is_schema(word: object) -> bool:
+    # A parameter may have this name too: then a type stands behind it.
+    return isinstance(word, Pair) and word.key == "schema" and isinstance(word.value, Mapping)
 
 
 def _is_parameter(word: object) -> bool:

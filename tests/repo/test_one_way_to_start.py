@@ -15,8 +15,6 @@ FOLDS = {
     "runtime/reviving.py",  # reads and folds: what all below are given
     "runtime/past.py",  # what a session was at a number
     "runtime/old_events.py",  # what it published long ago
-    "runtime/exporting.py",  # writes a journal down, for people and for tools
-    "testing/scenario_export.py",  # writes it down as a test
     "testing/folded.py",  # compares a fold with a session of a test
 }
 BRINGS_BACK = {
