@@ -196,9 +196,14 @@ async def _fork_with_files(
             fork_stored(store, journal, number, session_id, at_ms, working_dir=str(directory))
             is_done = True
         finally:
-            await (copied.sandbox.aclose() if is_done else copied.remove())
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLOSE_SECONDS):
+                await (copied.sandbox.aclose() if is_done else copied.remove())
     finally:
-        await sandbox.aclose()
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLOSE_SECONDS):
+            await sandbox.aclose()
+
+
+_CLOSE_SECONDS = 60.0
 
 
 def _write_new(file: Path, data: bytes) -> None:

@@ -193,7 +193,7 @@ class BranchingDoor(ABC):
             fork = await self._fork_cell(cell, number, None, given, own=copied.sandbox)
         finally:
             if fork is None:
-                await copied.remove()
+                await copied.remove()  # noqa: ASYNC102 - shielded inside
         return fork
 
     async def _fork_cell(

@@ -235,7 +235,7 @@ async def copy_files(
         is_done = True
     finally:
         if not is_done:
-            await files.remove()
+            await files.remove()  # noqa: ASYNC102 - shielded inside
     return files
 
 

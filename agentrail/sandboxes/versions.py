@@ -272,15 +272,19 @@ class VersionedFiles(Files):
             if data is None or hash_bytes(data) != then.sha256:
                 end("failed", _not_kept(then))
                 return
+            is_beside = False
             try:
                 self._put_beside(one, data, mode)
-            except BaseException as error:
-                self._discard_one(one)
+                is_beside = True
+            except (OSError, PathRefused) as error:
                 refusal = _refusal_of_one(error, names)
                 if refusal is None:
                     raise
                 end("failed", refusal.message)
                 return
+            finally:
+                if not is_beside:
+                    self._discard_one(one)
         staged.ready.append(one)
         if read is not None and now is not None and not now.lost and not is_as_left:
             staged.contents[now.sha256] = read
@@ -416,10 +420,8 @@ def _refusal_of(error: OSError | PathRefused, names: Names) -> Refusal:
     return error.refusal if isinstance(error, PathRefused) else refusal_of(error, show_names(names))
 
 
-def _refusal_of_one(error: BaseException, names: Names) -> Refusal | None:
+def _refusal_of_one(error: OSError | PathRefused, names: Names) -> Refusal | None:
     """Say why one file cannot be put beside its place; None for what is no fault of that one, such as a full disk."""
-    if not isinstance(error, OSError | PathRefused):
-        return None
     refusal = _refusal_of(error, names)
     return None if refusal.code in {"no_space", "io_error"} else refusal
 
