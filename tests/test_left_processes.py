@@ -20,7 +20,9 @@ from agentrail.testing.supervisors import open_nameless
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at in /proc")
 
-MARK = "0123456789abcdef"
+# Of this process alone: what has a mark is found wherever it runs, and the tests run in several.
+MARK = f"{os.getpid():016x}"
+CUT = f"c{MARK[1:]}"
 
 
 @pytest.fixture
@@ -118,8 +120,8 @@ def test_numbers_that_are_no_process_of_ours_kill_nothing(store):
 
 def test_a_list_that_is_damaged_is_read_as_far_as_it_can_be(store, started, caplog):
     """A line that is none, and one that was cut in the middle: both are told, and the others count."""
-    process, cut = started(), started(mark="cut")
-    tail = b"{]\n\xff\xfe\n" + msgspec.json.encode(noted(cut, mark="cut"))
+    process, cut = started(), started(mark=CUT)
+    tail = b"{]\n\xff\xfe\n" + msgspec.json.encode(noted(cut, mark=CUT))
     leave(store, noted(process), tail=tail)
     assert end_left_processes(store) == 1
     assert is_alive(cut)
