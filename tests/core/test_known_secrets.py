@@ -206,3 +206,10 @@ def test_a_text_without_anything_suspicious_passes_as_it_is():
     stream, piece = StreamedText(KnownSecrets(["12345678"])), "no digit in here"
     assert stream.feed(piece) is piece
     assert stream.is_clear
+
+
+def test_what_was_replaced_already_is_not_replaced_again():
+    """It stands in what is remembered for a longer one that may begin with it, and that did not come."""
+    stream = StreamedText(KnownSecrets(["12345678", "1234567890abcdef"]))
+    said = [stream.feed("12345678"), stream.let_go(), stream.feed("1234"), stream.let_go()]
+    assert "".join(said) == f"{REPLACEMENT}1234"
