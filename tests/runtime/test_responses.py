@@ -82,7 +82,6 @@ def test_what_is_let_through_by_hand_comes_back_from_its_bytes(place, odd):
     "block",
     [
         Thinking(text="hm", provider="p"),
-        ToolCall(call_id=CallId("c"), name="add", arguments={"deep": {"a": 1}}),
         ToolCall(call_id=CallId("c"), name="add", arguments=None, malformed="{"),
     ],
 )
@@ -93,6 +92,17 @@ def test_what_is_seldom_goes_through_its_bytes(block):
     )
     assert not is_plain(response)
     assert readable(response, "m") == response
+
+
+@pytest.mark.parametrize(
+    "odd", [{"a": {1: 2}}, {1: 2}, {"a": object()}, {"a": [{2}, b"x", float("nan"), 10**400]}]
+)
+def test_arguments_are_settled_to_their_depth(odd):
+    """A call freezes what it is given, and the step settles it: so its bytes need not be asked."""
+    call = ToolCall(call_id=CallId("c"), name="add", arguments=odd)
+    response = msgspec.structs.replace(PLAIN, message=msgspec.structs.replace(PLAIN.message, content=(call,)))
+    said = settled(readable(response, "m"))
+    assert decode_signal(encode_signal(said)) == said
 
 
 def test_what_is_none_is_refused():
