@@ -112,7 +112,7 @@ async def cancel_everywhere(  # noqa: PLR0913 - what happens, and where
             supervisor and all in it; `abort` aborts what all sessions do; `steer` steers them; `crash` crashes their
             actors. How the cycle ends after an abort or a crash (`CycleEnded`) is no failure, and a scenario that wants
             to go on behind it catches that itself. With `steer` a scenario finds one message more than it sent.
-        round_seconds: How long one round may take.
+        round_seconds: How long one round may take, and then reading what its sessions published.
         within_seconds: How long to wait for what is just ending, as of `no_orphans`.
         make_sandbox: Makes the sandboxes of sessions that bring none of their own; by default a `LocalSandbox` on their
             `working_dir`.
@@ -129,14 +129,14 @@ async def cancel_everywhere(  # noqa: PLR0913 - what happens, and where
     for step in range(1, MAX_ROUNDS + 1):
         blow = _Blow(step)
         try:
-            with trio.fail_after(round_seconds):
-                await _play(
-                    scenario,
-                    mode,
-                    blow,
-                    partial(open_nameless, make_sandbox, host=make_host()),
-                    within_seconds,
-                )
+            await _play(
+                scenario,
+                mode,
+                blow,
+                partial(open_nameless, make_sandbox, host=make_host()),
+                round_seconds=round_seconds,
+                within_seconds=within_seconds,
+            )
         except BaseException as error:
             error.add_note(f"cancel_everywhere, mode {mode!r}: struck at step {step}")
             raise
@@ -189,16 +189,21 @@ async def _play(
     mode: Mode,
     blow: _Blow,
     open_supervisor: _OpenSupervisor,
+    *,
+    round_seconds: float,
     within_seconds: float,
 ) -> None:
+    # Not one deadline around all of it: while `no_orphans` pauses, a virtual clock finds nobody busy and jumps to it.
     async with no_orphans(within_seconds=within_seconds):
         trio.lowlevel.add_instrument(blow)
         try:
-            stage = await _play_on_stage(scenario, mode, blow, open_supervisor)
+            with trio.fail_after(round_seconds):
+                stage = await _play_on_stage(scenario, mode, blow, open_supervisor)
         finally:
             trio.lowlevel.remove_instrument(blow)
     if stage is not None:
-        await stage.check_ended()
+        with trio.fail_after(round_seconds):
+            await stage.check_ended()
 
 
 async def _play_on_stage(

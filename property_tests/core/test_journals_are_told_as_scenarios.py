@@ -19,7 +19,8 @@ def test_any_life_can_be_told(data: st.DataObject) -> None:
     try:
         text = scenario_of_journal(life.records, life.sources())
     except OptionError as error:
-        assert "(change_plugins)" in str(error)  # noqa: PT017 - most lives raise nothing
+        # Not by the record that the message names: a change waits for the end of a cycle, and comes to something there.
+        assert any(record.kind == "change_plugins" for record in life.records), error  # noqa: PT017 - most lives raise nothing
         event("refused")
         return
     assert play(read_scenario(text)) == text
