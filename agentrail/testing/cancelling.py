@@ -127,11 +127,10 @@ async def cancel_everywhere(  # noqa: PLR0913 - what happens, and where
         Exception: What the scenario raised, with the same note.
     """
     for step in range(1, MAX_ROUNDS + 1):
-        blow = _Blow(step)
+        blow = _Blow(mode, step)
         try:
             await _play(
                 scenario,
-                mode,
                 blow,
                 partial(open_nameless, make_sandbox, host=make_host()),
                 round_seconds=round_seconds,
@@ -168,7 +167,8 @@ class _LetterBomb(ChunkBuffer):
 class _Blow(trio.abc.Instrument):
     """Counts the steps of all tasks, and strikes once."""
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, mode: Mode, step: int) -> None:
+        self.mode = mode
         self._steps_left = step
         self.is_armed = True
         self.strike: Callable[[], None] = lambda: None
@@ -186,7 +186,6 @@ class _Blow(trio.abc.Instrument):
 
 async def _play(
     scenario: CancelledScenario,
-    mode: Mode,
     blow: _Blow,
     open_supervisor: _OpenSupervisor,
     *,
@@ -198,7 +197,7 @@ async def _play(
         trio.lowlevel.add_instrument(blow)
         try:
             with trio.fail_after(round_seconds):
-                stage = await _play_on_stage(scenario, mode, blow, open_supervisor)
+                stage = await _play_on_stage(scenario, blow, open_supervisor)
         finally:
             trio.lowlevel.remove_instrument(blow)
     if stage is not None:
@@ -207,8 +206,9 @@ async def _play(
 
 
 async def _play_on_stage(
-    scenario: CancelledScenario, mode: Mode, blow: _Blow, open_supervisor: _OpenSupervisor
+    scenario: CancelledScenario, blow: _Blow, open_supervisor: _OpenSupervisor
 ) -> CancelledStage | None:
+    mode = blow.mode
     stage: CancelledStage | None = None
     with trio.CancelScope() as everything:
         async with open_supervisor() as supervisor:

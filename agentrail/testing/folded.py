@@ -11,8 +11,8 @@ state, its options and what it is told; else a bug of agentrail. Sessions that a
 No store enters that was not there, and nothing that a session does or answers is another because it is watched.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -38,6 +38,7 @@ from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.reviving import PluginFinder, read_after
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.session_journal import SessionJournal
+from agentrail.testing.seams import Seam, wrapped
 
 _MAX_FAULTS: Final = 5
 _MAX_SHOWN: Final = 600
@@ -311,11 +312,7 @@ def folded_sessions() -> Iterator[FoldedSessions]:
         FoldDiffers: A session is not what its journal comes to; the message says from which record on.
     """
     watched = FoldedSessions()
-    with ExitStack() as stack:
-        for owner, name, wrapped in _seams(watched):
-            before = getattr(owner, name)
-            stack.callback(setattr, owner, name, before)
-            setattr(owner, name, wrapped(before))
+    with wrapped(_seams(watched)):
         yield watched
     faults = watched.faults()
     if faults:
@@ -324,7 +321,7 @@ def folded_sessions() -> Iterator[FoldedSessions]:
         raise FoldDiffers(message)
 
 
-def _seams(watched: FoldedSessions) -> tuple[tuple[Any, str, Callable[[Any], Any]], ...]:
+def _seams(watched: FoldedSessions) -> tuple[Seam, ...]:
     """Where sessions begin, and where all of their signals go through."""
 
     def runs(before: Any) -> Any:
