@@ -192,7 +192,7 @@ async def _play(
     round_seconds: float,
     within_seconds: float,
 ) -> None:
-    # Not one deadline around all of it: while `no_orphans` pauses, a virtual clock finds nobody busy and jumps to it.
+    # Not one deadline around all of it: while `no_orphans` pauses, a virtual clock finds all asleep and jumps to it.
     async with no_orphans(within_seconds=within_seconds):
         trio.lowlevel.add_instrument(blow)
         try:
