@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST := $(BIN)/python -m pytest -n auto -rs
 # Beside unit tests: `make test` takes ten examples of each property, `make check` these, `make property` all.
-CHECKED := --unit-examples=50 --folded=all
+CHECKED := --unit-examples=30 --folded=all
 ALL := --unit-examples=1000000
 COVER := --cov --cov-report=
 # Holds steps to a time, so lines are not counted in it.
@@ -33,7 +33,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run test property check bench bench-quick bench-peers soak crash lint docs docs-check coverage coverage-of-spec mutants compiled-test test-minimum examples longest install litellm peers clean
+.PHONY: help run test property check bench bench-quick bench-peers soak crash lint lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check coverage coverage-of-spec mutants compiled-test compiled-build test-minimum examples longest install litellm peers clean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -68,14 +68,35 @@ crash: $(TEST)  ## a process that writes journals is killed, ten thousand times,
 	$(BIN)/python -m scripts.crash --rounds $(ROUNDS) --seed $(SEED)
 	$(BIN)/python -m scripts.crash --sessions --rounds $$(($(ROUNDS) / 10)) --delay 0.3 --seed $(SEED)
 
+# Two at a time, because each has one thread; what takes longest begins first. Each says what it has to say in one piece, where
+# make knows how (not that of macOS).
+IN_PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
 lint: $(DEV)  ## style, types (ours, and as users see them), layers, what a seed has to give, Trio habits, news fragments
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going $(IN_PIECES) \
+		lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news
+
+lint-doors: $(DEV)
+	$(BIN)/python -m scripts.doors
+
+# Each of its rules is about one of these words, and a file with none of them takes as long to read.
+lint-trio: $(DEV)
+	$(BIN)/flake8-async --enable=$(TRIO_RULES) $$(grep -rlE 'async|trio|BaseException|except:' --include='*.py' agentrail)
+
+lint-types: $(DEV)
+	$(BIN)/mypy
+
+lint-public-types: $(DEV)
+	$(BIN)/python -m scripts.verify_types
+
+lint-style: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/python -m scripts.verify_types
+
+lint-layers: $(DEV)
 	$(BIN)/lint-imports
-	$(BIN)/python -m scripts.doors
-	$(BIN)/flake8-async --enable=$(TRIO_RULES) $$(find agentrail -name '*.py')
+
+lint-news: $(DEV)
 	$(BIN)/towncrier build --draft --version next > /dev/null
 
 docs: $(DEV)  ## write the generated pages anew
@@ -102,6 +123,9 @@ mutants: $(DEV)  ## deliberate bugs, each of which some test has to notice
 
 compiled-test:  ## the suite, the properties and the mutants on the compiled build, in an environment of its own
 	@PYTHON=$(PYTHON) HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) bash scripts/compiled_test.sh
+
+compiled-build:  # and nothing else: it has one thread, so what else has one can run beside it
+	@PYTHON=$(PYTHON) bash scripts/compiled_test.sh build
 
 test-minimum:  ## the tests on the oldest versions of dependencies that we allow
 	@PYTHON=$(PYTHON) bash scripts/test_minimum.sh

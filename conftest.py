@@ -11,7 +11,8 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -53,9 +54,10 @@ SCRUBBED: Final = (
 # function-scoped fixtures from pytest-trio, which reset nothing that an example could leave behind.
 QUIET: Final = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=QUIET)
-# The same examples in every run: what is green here stays green, and what is red can be had again at home.
+# The same examples in every run: what is green here stays green, and what is red can be had again at home. New ones are drawn
+# by `dev`, also by the stranger's `make test` in CI, and by `nightly`; so they need not be many.
 settings.register_profile(
-    "ci", max_examples=150, deadline=None, suppress_health_check=QUIET, derandomize=True, print_blob=True
+    "ci", max_examples=75, deadline=None, suppress_health_check=QUIET, derandomize=True, print_blob=True
 )
 settings.register_profile(
     "nightly", max_examples=5_000, deadline=None, suppress_health_check=QUIET, print_blob=True
@@ -182,10 +184,11 @@ def pytest_runtest_teardown() -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection() -> Generator[None, Any, Any]:
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
     """Collect without the cyclic collector, and keep what was collected out of its sight: half of the time goes to it."""
     gc.disable()
     try:
+        _import_ahead(session.config)
         return (yield)
     finally:
         gc.freeze()
@@ -211,6 +214,24 @@ def pytest_sessionfinish() -> None:
     """And at the end: pytest collects five times over before it leaves."""
     gc.collect()
     gc.freeze()
+
+
+def _import_ahead(config: pytest.Config) -> None:
+    """In a worker: import what it is to collect, beginning elsewhere than the others.
+
+    In a fresh clone each module with tests is rewritten before it is imported first, and what came out is kept. Workers that
+    go the same way all rewrite the same module at the same time, so each does all of the work.
+    """
+    worker: Mapping[str, Any] | None = getattr(config, "workerinput", None)
+    if worker is None:
+        return
+    folders = [config.rootpath / argument for argument in config.args]
+    ours = [folder for folder in folders if folder.is_dir() and folder.name in {"tests", "property_tests"}]
+    modules = sorted(path for folder in ours for path in folder.rglob("test_*.py"))
+    first = len(modules) * int(str(worker["workerid"]).removeprefix("gw")) // int(worker["workercount"])
+    for path in (*modules[first:], *modules[:first]):
+        with suppress(Exception, pytest.skip.Exception):  # pytest imports it again, and says it
+            import_module(".".join(path.relative_to(config.rootpath).with_suffix("").parts))
 
 
 # --- who runs what

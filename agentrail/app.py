@@ -39,7 +39,8 @@ from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
 from agentrail.runtime.resuming_door import Resume, Revive
-from agentrail.runtime.retention import limits_of
+from agentrail.runtime.retention import KeepLimits, keep_limits_of
+from agentrail.runtime.store_options import StoreOptions
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.confinement import ShellFallback, check_choice
 from agentrail.sandboxes.local import LocalSandbox
@@ -114,6 +115,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     on_drift: OnDrift = "go_on",
     keep_days: float | None = None,
     keep_bytes: int | None = None,
+    hibernate_after: float | None = None,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor of sessions; leaving the block ends all of them, in order. With a store they leave, and can be resumed.
 
@@ -125,25 +127,22 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         scripts: What `scripted:<name>` stands for, such as `{"hello": ScriptedModel([says("Hi.")])}`: for programs under
             test that take a model string. Sessions that name one script share it.
         deps_for: Gives what the tools of a session work with that was started without `deps`, or comes back: a function of its id.
-        store: Keeps the sessions: `sqlite:PATH`, `sqlite:` for the file in the data directory, `memory:`, or a store that the
-            caller closes. None: a session that ends is gone.
+        store: Keeps the sessions: `sqlite:PATH`, `sqlite:` for that in the data directory, `memory:`, one that stays open, or None.
         data_dir: The data directory; None for `AGENTRAIL_DATA_DIR`, else `agentrail` in the user's directory for data.
         store_patience: How many seconds a commit may take before the store counts as unavailable; 0.1 or more.
         resume: Which stored sessions come back before the body begins: those that had work (`working`), `all`, or `none`.
         revive: Gives what each of them needs of its code, as options by name: a function of a `StoredOpening`.
-        on_drift: What becomes of a stored session of which newer code makes another history than the one that was lived: `go_on` with
-            the new one, which is recorded and told to its readers by `EventsLost`; or `refuse` it, which stays as it is.
-        keep_days: How many days behind its last record a stored session is kept, from 1; then it is deleted with its tree. None: for
-            ever. A session that is alive is never deleted, nor what a fork needs. Deleted is some seconds after opening, and each hour.
+        on_drift: What becomes of a stored session of which newer code makes another history: `go_on` with that, or `refuse` it.
+        keep_days: How many days behind its last record a stored session is kept, from 1, unless it is alive or a fork needs it.
         keep_bytes: How many bytes the stored sessions of one scope may have together, from 1; of more the oldest are deleted. None: any.
+        hibernate_after: How many seconds a session is idle before it leaves memory; the next call of its handle wakes it. None for never.
 
     Yields:
         The supervisor: `start_session`, `session`, `stop_session`, `monitor`, `tree` …; with a store `resume_session`, `find`.
 
     Raises:
         NoTrioRun: Your move: no Trio runs here, such as under asyncio; the message names `agentrail.blocking`, and other ways.
-        OptionError: Your move: `shell_fallback` is neither, a script is no model, `AGENTRAIL_DEBUG` names no mode, `store` names
-            no store, a patience below 0.1, a `resume` that is none of the three, or `keep_days` or `keep_bytes` below 1.
+        OptionError: Your move: options that cannot be, all faults at once; or `AGENTRAIL_DEBUG` names no mode.
         StoreUnavailable: The store cannot be kept where it should be; the message has the path and the reason.
         NotAStore, StoreInUse, StoreTooNew: Your move: `store` is something else, another process writes it, or a newer agentrail did.
         Exception: What the body raised, as itself.
@@ -155,28 +154,20 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     check_choice("shell_fallback", shell_fallback, ShellFallback)
     modes = modes_of(environment.get(DEBUG_VARIABLE, ""))
     known = MappingProxyType(dict(scripts or {}))
-    faults = [
-        *_faults_of_scripts(known),
-        *faults_of_keeping(store, store_patience, resume, on_drift),
-        *faults_of_limits(store, keep_days, keep_bytes),
-    ]
-    if faults:
-        raise OptionError(faults)
-    directory = None if data_dir is None else Path(data_dir)
-    async with HttpClients() as http, opened_store(store, directory, environment) as kept:
+    options = StoreOptions(
+        patience=store_patience,
+        resume=resume,
+        revive=revive,
+        on_drift=on_drift,
+        keep=keep_limits_of(keep_days, keep_bytes),
+        hibernate_after=hibernate_after,
+    )
+    _check_options(known, store, options)
+    async with HttpClients() as http, opened_store(store, data_dir, environment) as kept:
         resolve, profiles = _find_models(http, environment, known)
         with watch_loop() if "loop" in modes else nullcontext():
-            opened = open_sessions(
-                resolve,
-                partial(make_sandbox, shell_fallback=shell_fallback),
-                deps_for=deps_for,
-                store=kept,
-                store_patience=store_patience,
-                resume=resume,
-                revive=revive,
-                on_drift=on_drift,
-                keep=limits_of(keep_days, keep_bytes),
-            )
+            make = partial(make_sandbox, shell_fallback=shell_fallback)
+            opened = open_sessions(resolve, make, deps_for=deps_for, store=kept, options=options)
             async with opened as supervisor:
                 supervisor.providers = profiles
                 yield supervisor
@@ -209,6 +200,20 @@ async def open_session(
     """
     async with open_supervisor(shell_fallback=shell_fallback) as supervisor:
         yield await supervisor.start_session(model=model, **given)
+
+
+def _check_options(scripts: Mapping[str, Provider], store: str | Store | None, options: StoreOptions) -> None:
+    """Refuse what cannot be, all faults at once."""
+    limits = options.keep or KeepLimits()
+    faults = [
+        *_faults_of_scripts(scripts),
+        *faults_of_keeping(
+            store, options.patience, options.resume, options.on_drift, options.hibernate_after
+        ),
+        *faults_of_limits(store, limits.days, limits.size_bytes),
+    ]
+    if faults:
+        raise OptionError(faults)
 
 
 def _find_models(

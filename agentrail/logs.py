@@ -29,7 +29,7 @@ class Withholding(Protocol):
         """Give a text without them."""
 
 
-_WITHHELD: Final[weakref.WeakSet[Withholding]] = weakref.WeakSet()
+_WITHHELD: Final[weakref.WeakKeyDictionary[Withholding, None]] = weakref.WeakKeyDictionary()
 
 
 def withhold_from_logs(known: Withholding) -> None:
@@ -37,7 +37,7 @@ def withhold_from_logs(known: Withholding) -> None:
 
     Of the process, as the log is: a record does not say which session knew what stands in it.
     """
-    _WITHHELD.add(known)
+    _WITHHELD[known] = None
 
 
 @frozen

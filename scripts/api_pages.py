@@ -47,7 +47,16 @@ SUPERVISOR: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 OF_THE_SHELL: Final = frozenset(
-    {"start_behind", "stop_all", "close_rest", "hear", "look_back", "fork_cell", "make_ready"}
+    {
+        "start_behind",
+        "stop_all",
+        "close_rest",
+        "hear",
+        "look_back",
+        "fork_cell",
+        "make_ready",
+        "restore_files",
+    }
 )
 """What `open_supervisor` and the sessions themselves call on a supervisor."""
 

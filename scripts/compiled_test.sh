@@ -23,6 +23,7 @@ if [ "$(cat "$venv/.built" 2> /dev/null)" != "$built" ]; then
     "$python" -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall "$wheel"
     echo "$built" > "$venv/.built"
 fi
+[ "$*" != build ] || exit 0  # before the copy: other work may go on in the checkout
 
 # A copy of the checkout in which `agentrail` is what was installed, so that no source can take its place.
 rm -rf "$tree"
@@ -36,7 +37,6 @@ cd "$tree"
 "$python" -c 'import agentrail.core, benchmarks.bars; print("tests run on the", benchmarks.bars.build_in_use(), "build")'
 
 case "$*" in
-    build) ;;
     '')
         "$python" -m pytest -n auto -rs
         "$python" -m pytest -n auto -rs property_tests

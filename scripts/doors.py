@@ -128,6 +128,11 @@ def find_orders(folder: Path) -> list[Finding]:
     given.preserve_asts = given.export_types = given.explicit_package_bases = True
     given.namespace_packages = given.ignore_missing_imports = given.ignore_errors = True
     sources = create_source_list([str(folder)], given)
+    # Of what is imported from elsewhere only the signatures: its bodies would take most of the time.
+    given.per_module_options = {
+        "*.*": {"preserve_asts": False},
+        **{source.module: {"preserve_asts": True} for source in sources},
+    }
     built = build.build(sources, given)
     found: list[Finding] = []
     for source in sources:

@@ -32,6 +32,7 @@ from agentrail.runtime.options import SessionOptions
 from agentrail.testing.scenario import play, read_scenario
 from agentrail.testing.scenario_out import GROUPS
 from scripts.api_pages import session_api_page, supervisor_api_page
+from scripts.journal_page import journal_page
 
 REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
 SCENARIOS: Final = Path(__file__).parent.parent / "tests" / "scenarios"
@@ -395,6 +396,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "events.md": events_page,
     "events.json": events_schema,
     "signals.md": signals_page,
+    "journal.md": lambda: journal_page(DRAWN, summary, field_lines),
     "errors.md": errors_page,
     "plugins.md": plugins_page,
 }

@@ -44,6 +44,7 @@ from agentrail.runtime.session_reports import SessionReports as AsyncReports
 from agentrail.runtime.subscription import Subscription as AsyncSubscription
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.testing.models import FunctionModel, ScriptedModel, Turn, calls, says
+from scripts.api_pages import OF_THE_SHELL
 from tests.runtime.rig import open_bare
 
 SECONDS = 20.0
@@ -187,12 +188,9 @@ def test_leaving_the_block_leaves_no_thread(how):
 # --- what it is
 
 
-PUBLIC_ELSEWHERE = {"start_behind", "stop_all", "close_rest", "hear", "look_back", "fork_cell", "make_ready"}
-"""Of the supervisor: for this library's own use, in its own thread."""
-
 PAIRS = [
     (AsyncSession, blocking.Session, set[str]()),
-    (SessionSupervisor, blocking.Supervisor, PUBLIC_ELSEWHERE | {"providers"}),
+    (SessionSupervisor, blocking.Supervisor, OF_THE_SHELL | {"providers"}),
     (
         AsyncSubscription,
         blocking.Subscription,

@@ -85,6 +85,7 @@ def a_collector(thresholds: tuple[int, int, int] = (700, 10, 10)) -> Iterator[No
         (gc.enable if was_enabled else gc.disable)()
 
 
+@pytest.mark.check  # imports every module in a process of its own
 def test_a_program_that_did_not_ask_keeps_its_collector():
     """Importing every module and running sessions leaves thresholds, frozen objects and callbacks as they were, all the while."""
     done = subprocess.run(
@@ -106,7 +107,13 @@ def test_nothing_but_tuning_and_the_tests_know_the_collector():
     assert importers == {"tuning.py", "testing/orphans.py", "testing/purity.py"}
 
 
-@pytest.mark.parametrize(("arguments", "main"), [(("run", "hello"), "serve_run"), (("chat",), "serve_chat")])
+@pytest.mark.parametrize(
+    ("arguments", "main"),
+    [
+        (("run", "hello"), "serve_run"),
+        pytest.param(("chat",), "serve_chat", marks=pytest.mark.check),
+    ],
+)
 def test_the_commands_ask(arguments, main):
     """`agentrail run` and `agentrail chat` have the thresholds, and all that was imported is frozen, before anything runs."""
     done = subprocess.run(

@@ -85,6 +85,18 @@ from agentrail.abc.tool_images import (
     MAX_IMAGE_BYTES as MAX_IMAGE_BYTES,
     MAX_RESULT_IMAGES as MAX_RESULT_IMAGES,
 )
+from agentrail.abc.versions import (
+    FileKeeper as FileKeeper,
+    FileOutcome as FileOutcome,
+    GetContent as GetContent,
+    PutBack as PutBack,
+    VersionedSandbox as VersionedSandbox,
+)
+from agentrail.core.journal.files import (
+    FileState as FileState,
+    FileWrite as FileWrite,
+    WantedFile as WantedFile,
+)
 from agentrail.core.policy.budget import Price as Price
 from agentrail.core.protocol.changes import (
     Change as Change,

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from agentrail.abc.secret import Secret
 from agentrail.otp.edges import call_guarded
 
-_TELLING: Final = re.compile(r"auth(?!or)|key|token|secret|passw|cookie|credential", re.IGNORECASE)
+_TELLING: Final = re.compile(r"auth(?!or(?!i[sz]))|key|token|secret|passw|cookie|credential", re.IGNORECASE)
 """Names of headers and variables whose values are keys; others, such as `application/json`, stand in ordinary texts."""
 
 _LETS_IN: Final = re.compile(r"(?:basic|bearer|token|apikey)\s+", re.IGNORECASE)
@@ -25,7 +25,7 @@ def secrets_held_by(adapter: object) -> tuple[str, ...]:
     or what it was given for its commands. It is asked when a session gets it, and behind each beginning of a stream.
     """
     held = call_guarded(lambda _: None, getattr, adapter, "secrets", None)
-    if not isinstance(held, tuple | list | frozenset):
+    if not isinstance(held, tuple | list):
         return ()
     texts = [one.reveal() if isinstance(one, Secret) else one for one in held]
     return tuple([text for text in texts if isinstance(text, str)])

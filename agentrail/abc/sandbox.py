@@ -261,7 +261,7 @@ class Sandbox(Protocol):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """What it can, of `execute` and `snapshot`; without it the answer is `unsupported`."""
+        """What it can, of `execute`, `snapshot` and `versions`; without it the answer is `unsupported`."""
         ...
 
     async def read(self, path: str, *, offset: int = 1, limit: int | None = None) -> ReadResult:

@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from attrs import frozen
 
 from agentrail.abc.sandbox import Refusal, Sandbox
-from agentrail.core.journal.files import FileChange, WantedFile
+from agentrail.core.journal.files import FileWrite, WantedFile
 
 GetContent: TypeAlias = Callable[[str], bytes | None]
 """Gives what a file contained by its SHA-256, or None; it blocks, and is called in a worker thread."""
@@ -19,7 +19,7 @@ FileOutcome: TypeAlias = Literal["restored", "removed", "same", "conflict", "fai
 class FileKeeper(Protocol):
     """Who is told of what is written, before it is written."""
 
-    async def keep(self, changes: Sequence[FileChange], contents: Mapping[str, bytes]) -> Refusal | None:
+    async def keep(self, changes: Sequence[FileWrite], contents: Mapping[str, bytes]) -> Refusal | None:
         """Keep what is about to be written, durably.
 
         Args:
@@ -31,7 +31,7 @@ class FileKeeper(Protocol):
         """
         ...
 
-    def take_back(self, changes: Sequence[FileChange]) -> None:
+    def take_back(self, changes: Sequence[FileWrite]) -> None:
         """Hear that these were not made after all."""
         ...
 

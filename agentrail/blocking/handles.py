@@ -276,6 +276,7 @@ class Supervisor(Far):
         on_drift: OnDrift = "go_on",
         keep_days: float | None = None,
         keep_bytes: int | None = None,
+        hibernate_after: float | None = None,
     ) -> None:
         """Make one that is not open yet.
 
@@ -292,6 +293,7 @@ class Supervisor(Far):
             on_drift: As of `agentrail.open_supervisor`.
             keep_days: As of `agentrail.open_supervisor`.
             keep_bytes: As of `agentrail.open_supervisor`.
+            hibernate_after: As of `agentrail.open_supervisor`.
         """
         thread = SupervisorThread(
             partial(
@@ -308,6 +310,7 @@ class Supervisor(Far):
                 on_drift=on_drift,
                 keep_days=keep_days,
                 keep_bytes=keep_bytes,
+                hibernate_after=hibernate_after,
             )
         )
         super().__init__(thread, thread.near)

@@ -1,8 +1,10 @@
 """`agentrail sessions fork`, `export` and `import`: what a store holds goes on in a branch, and to other stores."""
 
+import shlex
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
+import trio
 from cyclopts import Parameter, validators
 
 from agentrail import outside
@@ -15,7 +17,9 @@ from agentrail.cli.stored import (
     USUAL_PLACE,
     StorePlace,
     find_one,
+    journal_of,
     reading,
+    records_of,
     run_over_store,
     say,
     sources_of,
@@ -23,12 +27,21 @@ from agentrail.cli.stored import (
 )
 from agentrail.errors import OptionError
 from agentrail.messages import SessionId
-from agentrail.runtime.exporting import export_stored, fork_stored, import_stored, render_markdown
+from agentrail.runtime.exporting import (
+    export_spans,
+    export_stored,
+    fork_stored,
+    import_stored,
+    leaving_export,
+    render_markdown,
+)
 from agentrail.runtime.past import Journal
-from agentrail.runtime.reviving import PluginFinder
+from agentrail.runtime.restoring import copy_files
+from agentrail.sandboxes.local import LocalSandbox
+from agentrail.testing.scenario_export import scenario_of_journal, sizes_of_journal
 
 
-def fork(
+def fork(  # noqa: PLR0913 - the options of a command
     session: SessionArgument,
     *,
     at: Annotated[
@@ -40,6 +53,13 @@ def fork(
     name: Annotated[
         str | None,
         Parameter(name="--id", help="The id of the fork; without it one is made up.", show_default=False),
+    ] = None,
+    files: Annotated[
+        Path | None,
+        Parameter(
+            help="A directory that is not there yet: a copy of the session's files, as they were then.",
+            show_default=False,
+        ),
     ] = None,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
@@ -55,12 +75,19 @@ def fork(
             found = find_one(opened, session, place.scope)
             if found.root != found.session:
                 raise OptionError([f"{session} works for another session: fork {found.root}, its root"])
-            journal = _journal_of(opened, found)
+            journal = journal_of(opened, found)
             number = journal.number_of(at, turn)
             session_id = SessionId(name or f"s-{outside.ids(6)}")
-            fork_stored(opened, journal, number, session_id, int(outside.wall() * 1000))
+            at_ms = int(outside.wall() * 1000)
+            if files is None:
+                fork_stored(opened, journal, number, session_id, at_ms)
+            else:
+                there = number, files.absolute()
+                trio.run(_fork_with_files, opened, journal, there, session_id, at_ms)
+        go_there = "" if files is None else f"cd {shlex.quote(str(files))} && "
         say(
-            f"{session_id}: a fork of {session} behind record {number}; agentrail chat --resume {session_id} goes on with it"
+            f"{session_id}: a fork of {session} behind record {number}; "
+            f"{go_there}agentrail chat --resume {session_id} goes on with it"
         )
         return Exit.DONE
 
@@ -71,8 +98,12 @@ def export(
     session: SessionArgument,
     *,
     form: Annotated[
-        Literal["jsonl", "markdown"],
-        Parameter(name="--format", help="jsonl can be imported; markdown is the conversation, for people."),
+        Literal["jsonl", "scenario", "markdown", "otlp"],
+        Parameter(
+            name="--format",
+            help="jsonl can be imported; scenario is a text test that plays and comes to the same events; markdown is the conversation, "
+            "for people; otlp is spans of cycles, requests, calls and sub-agents, as OpenTelemetry writes them to a file.",
+        ),
     ] = "jsonl",
     no_content: Annotated[
         bool,
@@ -97,15 +128,9 @@ def export(
     send_logs_to_stderr(debug=place.debug)
 
     def work() -> Exit:
-        if form == "markdown" and no_content:
-            raise OptionError(["--format markdown is content: --no-content goes with --format jsonl"])
         with reading(place) as opened:
-            found = find_one(opened, session, place.scope)
-            if form == "jsonl":
-                data = b"".join(export_stored(opened, found, content=not no_content))
-            else:
-                messages = _journal_of(opened, found).state_behind(found.tail.seq).data.history.messages[:]
-                data = render_markdown(messages).encode("utf-8", "replace")
+            data = _exported(opened, find_one(opened, session, place.scope), form, content=not no_content)
+        data = leaving_export(data, is_exact=form == "jsonl" and not no_content)
         if file is None:
             write_all(1, data)
             return Exit.DONE
@@ -114,6 +139,22 @@ def export(
         return Exit.DONE
 
     return run_over_store(work)
+
+
+def _exported(store: Store, found: StoredSession, form: str, *, content: bool) -> bytes:
+    sources = sources_of(found.session, store.blob)
+    match form:
+        case "jsonl":
+            return b"".join(export_stored(store, found, content=content))
+        case "otlp":
+            return b"".join(export_spans(store, found, sources.ask, content=content))
+        case "scenario" if content:
+            return scenario_of_journal(records_of(store, found), sources).encode("utf-8", "replace")
+        case "scenario":
+            return sizes_of_journal(records_of(store, found)).encode()
+        case _:
+            messages = journal_of(store, found).state_behind(found.tail.seq).data.history.messages[:]
+            return render_markdown(messages, content=content).encode("utf-8", "replace")
 
 
 def import_(
@@ -142,6 +183,29 @@ def import_(
     return run_over_store(work)
 
 
+async def _fork_with_files(
+    store: Store, journal: Journal, place: tuple[int, Path], session_id: SessionId, at_ms: int
+) -> None:
+    number, directory = place
+    config = journal.state_behind(number).data.config
+    sandbox = LocalSandbox(config.working_dir)
+    is_done = False
+    try:
+        copied = await copy_files(sandbox, directory, journal.files_behind(number), store.blob, session_id)
+        try:
+            fork_stored(store, journal, number, session_id, at_ms, working_dir=str(directory))
+            is_done = True
+        finally:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLOSE_SECONDS):
+                await (copied.sandbox.aclose() if is_done else copied.remove())
+    finally:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLOSE_SECONDS):
+            await sandbox.aclose()
+
+
+_CLOSE_SECONDS = 60.0
+
+
 def _write_new(file: Path, data: bytes) -> None:
     try:
         with file.open("xb") as opened:
@@ -150,8 +214,3 @@ def _write_new(file: Path, data: bytes) -> None:
         raise OptionError([f"{file} is there already: name a file that is not"]) from None
     except OSError as error:
         raise OptionError([f"{file} cannot be written: {error.strerror}"]) from error
-
-
-def _journal_of(store: Store, found: StoredSession) -> Journal:
-    sources = sources_of(found.session, store.blob)
-    return Journal(store, found, cast("PluginFinder", sources.resolve), sources.ask)

@@ -76,6 +76,22 @@ app.command(
 )
 
 app.command(
+    "agentrail.cli.sessions:replay_journal",
+    name="replay",
+    help="""Live a session again from its journal, without a network, and compare it with what was recorded.
+
+    JOURNAL is the id of a stored session, or a file: what `sessions export` or `sessions trace --json` wrote. It is the same command
+    as `sessions replay`. Exit codes: 0 all is as it was, 1 it differs or is damaged, 2 there is no such journal.""",
+)
+app.command(
+    "agentrail.cli.store:app",
+    name="store",
+    help="""Look after the store as a whole: back it up.
+
+    Exit codes: 0 done, 2 wrong usage, or there is no such store.""",
+)
+
+app.command(
     "agentrail.cli.plugins:app",
     name="plugins",
     help="""List the built-in plugins, or explain what a stack of plugins says to a hook event.

@@ -13,6 +13,7 @@ from agentrail.cli.exits import Exit
 from agentrail.cli.session_views import show_record
 from agentrail.cli.stored import StorePlace, find_one, reading, records_of, say, sources_of
 from agentrail.core.journal.bodies import blobs_of, join_blobs
+from agentrail.core.journal.exports import EXPORT_BEGINS, read_export
 from agentrail.core.journal.folding import Sources, no_blobs
 from agentrail.core.journal.lines import read_journal
 from agentrail.core.journal.record import Record, Tail, first_broken
@@ -42,16 +43,19 @@ class LoadedJournal:
     snapshots: dict[int, bytes]
 
 
-def load(name: str, place: StorePlace) -> LoadedJournal:
-    """Read a journal: of a file, where there is one of this name, else of a session of the store.
+def load(name: str, place: StorePlace) -> tuple[LoadedJournal, ...]:
+    """Read journals: of a file, where there is one of this name, else of a session of the store.
+
+    Returns:
+        One; of an export all that are in it, the root first.
 
     Raises:
         SessionNotFound: Your move: it is neither.
-        OptionError: Your move: the file cannot be read, or holds no journal.
+        OptionError: Your move: the file cannot be read, or holds no journal; or an export without content.
         JournalCorrupt: A line of the file is damaged.
         StoreUnavailable, NotAStore, StoreTooNew: As of `reading`.
     """
-    if name.endswith(".jsonl") or os.sep in name:
+    if name.endswith(".jsonl") or os.sep in name or Path(name).is_file():
         return _load_file(Path(name))
     with reading(place) as opened:
         found = find_one(opened, name, place.scope)
@@ -63,21 +67,39 @@ def load(name: str, place: StorePlace) -> LoadedJournal:
             if is_sound(one) and one.seq <= len(records) and records[one.seq - 1].hash == one.hash
         }
     sources = sources_of(found.session, blobs.get)
-    return LoadedJournal(name=name, records=records, sources=sources, snapshots=snapshots)
+    return (LoadedJournal(name=name, records=records, sources=sources, snapshots=snapshots),)
 
 
-def _load_file(path: Path) -> LoadedJournal:
+def _load_file(path: Path) -> tuple[LoadedJournal, ...]:
     try:
-        found = read_journal(path.read_bytes())
+        text = path.read_bytes()
     except OSError as error:
         raise OptionError([f"{path} cannot be read: {error.strerror}"]) from error
+    if text.startswith(EXPORT_BEGINS):
+        return _load_export(path, text)
+    found = read_journal(text)
     if found.damaged is not None:
         raise found.damaged
     if not found.records:
         raise OptionError([f"{path} holds no journal: expected a record as JSON in each line"])
     session = found.records[0].session
-    return LoadedJournal(
-        name=str(path), records=found.records, sources=sources_of(session, no_blobs), snapshots={}
+    sources = sources_of(session, no_blobs)
+    return (LoadedJournal(name=str(path), records=found.records, sources=sources, snapshots={}),)
+
+
+def _load_export(path: Path, text: bytes) -> tuple[LoadedJournal, ...]:
+    try:
+        exported = read_export(text)
+    except CodecError as error:
+        raise OptionError([f"{path}: {error}"]) from error
+    return tuple(
+        LoadedJournal(
+            name=f"{path}, session {one.head.session}",
+            records=one.records,
+            sources=sources_of(one.head.session, one.blobs.get),
+            snapshots={},
+        )
+        for one in exported
     )
 
 

@@ -103,7 +103,10 @@ async def kept_store(options: KeepingOptions, tell: Say, *, is_needed: bool) -> 
     """
     try:
         name = DEFAULT_STORE if options.store is None else options.store
-        store = await outside.offload(partial(open_store, name, directory_of(options.data_dir)))
+        # Looked for where it is needed only: who names a file, or keeps nothing, may have no home.
+        needs_none = options.data_dir is None and name != DEFAULT_STORE
+        directory = None if needs_none else directory_of(options.data_dir)
+        store = await outside.offload(partial(open_store, name, directory))
     except (StoreInUse, StoreUnavailable) as error:
         if is_needed or options.store is not None or options.resume is not None:
             raise

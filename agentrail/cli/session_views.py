@@ -5,6 +5,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import msgspec
+
 from agentrail import events
 from agentrail.abc.store import StoredSession
 from agentrail.cli.notices import notice_of, show_decision, show_milliseconds
@@ -25,6 +27,7 @@ from agentrail.messages import (
     UserBlock,
     UserMessage,
 )
+from agentrail.runtime.past import PastState
 
 _SHORT: Final = 72
 
@@ -199,6 +202,39 @@ def show_waits(status: Status, waiting: Sequence[str]) -> Iterator[str]:
     yield from (f"waits for {line}" for line in waiting)
     if status.queued:
         yield f"queued    {len(status.queued)} prompts"
+
+
+def show_past(stored: StoredSession, past: PastState, waiting: Sequence[str]) -> Iterator[str]:
+    """Say what a session was behind a record: where it stood, what waited, what had been said.
+
+    Args:
+        stored: How the store has it now.
+        past: What it was.
+        waiting: What waited for people, in lines.
+    """
+    status = past.status
+    yield f"session   {_name_of(stored)}, behind record {past.number} of {stored.tail.seq}"
+    yield f"at        {moment(past.at_ms)}, event {past.snapshot.last_seq}"
+    yield f"phase     {status.phase}"
+    yield from show_waits(status, waiting)
+    if past.snapshot.text:
+        yield f"heard     {shorten(past.snapshot.text)}"
+    yield f"messages  {len(past.messages)}"
+    for piece in conversation(past.messages):
+        yield from (f"  {line}" for line in piece.text.rstrip("\n").split("\n"))
+
+
+def past_as_json(stored: StoredSession, past: PastState) -> str:
+    """Write the same as one JSON object."""
+    said = {
+        "session": stored.session,
+        "scope": stored.scope,
+        "number": past.number,
+        "at_ms": past.at_ms,
+        "snapshot": past.snapshot,
+        "messages": past.messages,
+    }
+    return msgspec.json.encode(said, enc_hook=dict).decode()
 
 
 # --- records

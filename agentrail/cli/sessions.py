@@ -18,8 +18,10 @@ from agentrail.cli.output import write_error
 from agentrail.cli.resuming import recover_sessions
 from agentrail.cli.session_views import (
     CycleTree,
+    past_as_json,
     row_as_json,
     show_head,
+    show_past,
     show_record,
     show_rows,
     show_waits,
@@ -31,6 +33,7 @@ from agentrail.cli.stored import (
     StorePlace,
     all_sessions,
     find_one,
+    journal_of,
     reading,
     records_of,
     run_over_store,
@@ -56,7 +59,7 @@ app.command(
 app.command(
     "agentrail.cli.branches:export",
     name="export",
-    help="Write a session with its sub-agents as a file that `sessions import` reads back bit for bit, or as Markdown.",
+    help="Write a session with its sub-agents as a file that `sessions import` reads back bit for bit; or as a scenario, Markdown or spans.",
 )
 app.command(
     "agentrail.cli.branches:import_",
@@ -114,6 +117,13 @@ def list_sessions(
 def show_session(
     session: SessionArgument,
     *,
+    at: Annotated[
+        int | None,
+        Parameter(
+            help="Show what it was behind this record, with all that waited then; -1 is the last one.",
+            show_default=False,
+        ),
+    ] = None,
     json: JsonLines = False,
     place: StorePlace = USUAL_PLACE,
 ) -> Exit:
@@ -123,6 +133,12 @@ def show_session(
     def work() -> Exit:
         with reading(place) as opened:
             found = find_one(opened, session, place.scope)
+            if at is not None:
+                past = journal_of(opened, found).past_state(found.tail.seq if at == -1 else at)
+                waiting = people.show_waiting(past.status)
+                for line in [past_as_json(found, past)] if json else show_past(found, past, waiting):
+                    say(line)
+                return Exit.DONE
             word = standing_word(found, is_owned=Owners.of(opened).owns(found))
             if json:
                 say(row_as_json(found, word))
@@ -173,6 +189,9 @@ def trace(
     def work() -> Exit:
         with reading(place) as opened:
             found = find_one(opened, session, place.scope)
+            if after > found.tail.seq:
+                fault = f"after is {after}: expected a number up to {found.tail.seq}, where session {session!r} ends"
+                raise OptionError([fault])
             for record in _some_records(opened, found, after, limit):
                 for line in [encode_line(record).decode().rstrip("\n")] if json else show_record(record):
                     say(line)
@@ -196,8 +215,8 @@ def _some_records(store: Store, found: StoredSession, after: int, limit: int | N
     name="replay",
     help="""Live a session again from its journal, without a network, and compare it with what was recorded.
 
-    JOURNAL is the id of a stored session, or a file with a journal as lines of JSON. Exit codes: 0 all is as it was, 1 it differs,
-    2 there is no such journal.""",
+    JOURNAL is the id of a stored session, or a file: what `sessions export` or `sessions trace --json` wrote. Exit codes: 0 all is as
+    it was, 1 it differs or is damaged, 2 there is no such journal.""",
 )
 def replay_journal(  # noqa: PLR0913 - an option each
     journal: Annotated[str, Parameter(help="The id of a session, or a file.")],
@@ -233,10 +252,9 @@ def replay_journal(  # noqa: PLR0913 - an option each
             raise OptionError(["--diff compares two journals: expected agentrail sessions replay --diff A B"])
         loaded = load(journal, place)
         if other is not None:
-            return compare(loaded, load(other, place))
-        if step:
-            return walk_through(loaded)
-        return tell_causes(loaded) if explained else live_again(loaded)
+            return compare(loaded[0], load(other, place)[0])
+        look = walk_through if step else tell_causes if explained else live_again
+        return max([look(one) for one in loaded])
 
     return run_over_store(work)
 

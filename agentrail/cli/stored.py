@@ -13,6 +13,7 @@ from typing import Annotated, Final
 from attrs import frozen
 from cyclopts import Parameter
 
+from agentrail.abc.held_secrets import secrets_in_variables
 from agentrail.abc.store import Filters, Store, StoredSession
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.logs import Debug
@@ -21,8 +22,10 @@ from agentrail.core.journal.folding import GetBlob, Sources
 from agentrail.core.journal.record import Record
 from agentrail.errors import AgentrailError, SessionNotFound, StoreUnavailable, YourMove
 from agentrail.messages import SessionId
+from agentrail.runtime.past import Journal
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.reviving import PluginFinder, Revived, read_after, revive
+from agentrail.runtime.withheld import knowing, without_known
 from agentrail.stores.named import DATA_VARIABLE, find_data_directory, open_store
 from agentrail.stores.sqlite_files import writer_of
 
@@ -261,6 +264,12 @@ def state_of(store: Store, stored: StoredSession) -> Revived:
     return revive(store, stored, finder, watch)
 
 
+def journal_of(store: Store, stored: StoredSession) -> Journal:
+    """Give the journal of a session, with the code of its plugins as `sources_of` finds it. Nothing is read yet."""
+    watch, finder = _code_of(stored.session)
+    return Journal(store, stored, finder, watch)
+
+
 def _code_of(session: SessionId) -> tuple[PluginWatch, PluginFinder]:
     here = os.getcwd()  # noqa: PTH109 - `python -m` puts this very text there
     if here not in sys.path:
@@ -280,7 +289,9 @@ def run_over_store(work: Callable[[], Exit]) -> Exit:
         What the work says; `USAGE` where the command line or the machine must change, `FAILED` for other errors.
     """
     try:
-        return work()
+        # A command knows no session's secrets. Those of its environment are likely the same.
+        with knowing(secrets_in_variables(os.environ)):
+            return work()
     except (YourMove, StoreUnavailable) as error:
         write_error(describe_error(error))
         return Exit.USAGE
@@ -300,4 +311,4 @@ def say(text: str) -> None:
         OutputClosed: It is read no more.
         OutputFailed: It cannot be written.
     """
-    write_all(1, f"{text}\n".encode("utf-8", "replace"))
+    write_all(1, f"{without_known(text)}\n".encode("utf-8", "replace"))

@@ -95,12 +95,13 @@ class Grouping:
 
     def _goes_on(self, messages: Sequence[Message], key: object, steady: int) -> bool:
         known = self._known
-        if known > min(len(messages), steady) or key != self._key:
+        # The message behind what is settled is asked for too: without it the last group is open again.
+        if known >= len(messages) or known > steady or key != self._key:
             return False
         if isinstance(messages, Log) and isinstance(self._last, Log) and messages.grew_from(self._last):
             return True
         # By identity: messages that are equal may be written otherwise, as `True` and `1` in arguments are.
-        return all(map(operator.is_, self._last[:known], messages[:known]))
+        return all(map(operator.is_, self._last[: known + 1], messages[: known + 1]))
 
     def _settle(self, pieces: Iterable[bytes]) -> None:
         if self._pieces or self._short:

@@ -43,3 +43,4 @@ class AskingHandle:
         if self._cell.journal is not None:
             self._cell.journal.check_admission(signal)
         self._cell.mailbox.put_nowait(signal)  # type: ignore[arg-type]  # Asked is the base of these members of Signal
+        self._cell.stir()

@@ -92,20 +92,12 @@ def assemble(
         ToolDefinitionError, PluginError, ModelNotFound, Authentication, OptionError: Your move; as of `start_session`.
     """
     working_dir = os.path.abspath(options.working_dir)  # noqa: PTH100 - links are the sandbox's business
-    given = None if isinstance(options.sandbox, str) else options.sandbox
-    listing = ToolListing(
-        session_id=session_id,
-        model=string_of(options.model),
-        working_dir=working_dir,
-        user_data=options.user_data,
-        is_unconfined=given is not None and is_unconfined(given),
-        agents=tuple((agent.name, agent.description) for agent in options.agents),
-    )
+    listing = _listing_of(session_id, options, working_dir)
     # Before the model is looked for: two tools of one name are found first.
     tools = _with_agent_tools(options)
     toolbox, names = dependencies.specs.box_of(tools, listing)
     deps = decide_deps(options.deps, session_id, tools, dependencies.deps_for)
-    withheld = _withheld_of(options, given)
+    withheld = _withheld_of(options)
     watch = PluginWatch(session_id, options.user_data, dependencies.outside, withheld=withheld)
     stack, plugin_states = load_stack(_without_secrets(options.plugins, withheld), ask=watch)
     model, provider = find_provider(options.model, options.provider_opts, dependencies.resolve_provider)
@@ -115,8 +107,8 @@ def assemble(
     agents = _agents_of(options, listing, dependencies, providers, provider_opts)
     config = _with_agents(_with_host(config, dependencies.host), options, agents)
     workspace = _workspace_of(options, working_dir, dependencies)
-    for known in providers.values():
-        withheld.learn_from(known)
+    for one in providers.values():
+        withheld.learn_from(one)
     ports = Ports(
         session_id=session_id,
         providers=providers,
@@ -143,25 +135,32 @@ def assemble(
         withheld=withheld,
     )
     _tell_warnings(session_id, stack)
-    state = new_session(
-        withheld.in_value(config),
-        withheld.in_tools(toolbox),
-        stack,
-        withheld.in_value(plugin_states),
-        messages=withheld.in_value(options.messages),
-    )
+    known = [withheld.in_value(one) for one in (config, plugin_states, options.messages)]
+    state = new_session(known[0], withheld.in_tools(toolbox), stack, known[1], messages=known[2])
     cell = SessionCell(state, ports)
     watch.report_to(cell.mailbox)
     return cell, workspace
 
 
-def _withheld_of(options: SessionOptions, sandbox: object) -> Withheld:
+def _listing_of(session_id: SessionId, options: SessionOptions, working_dir: str) -> ToolListing:
+    given = None if isinstance(options.sandbox, str) else options.sandbox
+    return ToolListing(
+        session_id=session_id,
+        model=string_of(options.model),
+        working_dir=working_dir,
+        user_data=options.user_data,
+        is_unconfined=given is not None and is_unconfined(given),
+        agents=tuple((agent.name, agent.description) for agent in options.agents),
+    )
+
+
+def _withheld_of(options: SessionOptions) -> Withheld:
     """Say which secrets a session knows from its start; those of its providers come when these are found."""
     withheld = Withheld()
     withheld.learn(options.user_data)
     withheld.learn_options(options.provider_opts)
-    if sandbox is not None:
-        withheld.learn_from(sandbox)
+    if options.sandbox is not None and not isinstance(options.sandbox, str):
+        withheld.learn_from(options.sandbox)
     return withheld
 
 

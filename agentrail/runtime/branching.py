@@ -58,8 +58,7 @@ def options_of_fork(known: SessionOptions, session_id: SessionId, given: Mapping
 def finder_for(cell: SessionCell, options: SessionOptions, ask: Ask) -> PluginFinder:
     """Find the code of plugins as the session has it, else as it was given, else where it was defined."""
     given = [part_entry(entry, ask)[0] for entry in options.plugins]
-    live = [member.plugin for member in cell.state.data.stack.members]
-    return PluginFinder({plugin.name: plugin for plugin in (*given, *live)})
+    return PluginFinder({plugin.name: plugin for plugin in (*given, *cell.plugins)})
 
 
 def state_of_fork(

@@ -37,10 +37,9 @@ from agentrail.runtime.restoring import (
     put_files_back,
     versioned_of,
 )
-from agentrail.runtime.reviving import stored_of
+from agentrail.runtime.reviving import check_may_trim, stored_of
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, key_of
 from agentrail.runtime.session import SessionCell
-from agentrail.runtime.sessions_below import SessionEntry
 from agentrail.runtime.workspace import Workspace
 
 T = TypeVar("T")
@@ -77,7 +76,7 @@ class BranchingDoor(ABC):
         keeping = self._store_of("delete_session")
         key = key_of(scope, session_id)
         async with self._beginnings.reserve(key):
-            if self._live(key) is not None:
+            if self._known(key) is not None:
                 raise StillNeeded(session_id, by=["this process, where it is alive: stop it first"])
             return await keeping.write(partial(keeping.store.delete, scope, SessionId(session_id)))
 
@@ -95,7 +94,7 @@ class BranchingDoor(ABC):
         Raises:
             OptionError: Your move: there is no store, no snapshot, or no such record.
             SessionNotFound: Your move: the store has none of this id.
-            StillNeeded: Your move: a fork begins at one of them; `by` says which.
+            StillNeeded: Your move: a fork begins at one of them, or the session went back to one; `by` says which.
             StoreUnavailable: The store takes nothing for now.
 
         Cancellation: What has not begun is not done; what has is.
@@ -105,7 +104,15 @@ class BranchingDoor(ABC):
             raise OptionError([f"before is {before!r}: expected a whole number from 1"])
         await trio.lowlevel.checkpoint()
         keeping = self._store_of("trim_session")
-        return await keeping.write(partial(keeping.store.trim, scope, SessionId(session_id), before))
+        store, wanted = keeping.store, SessionId(session_id)
+        # Most is read beside the writer, and by it only what came meanwhile.
+        seen = await keeping.read(partial(check_may_trim, store, scope, wanted, before))
+
+        def trim() -> int:
+            check_may_trim(store, scope, wanted, before, seen=seen)
+            return store.trim(scope, wanted, before)
+
+        return await keeping.write(trim)
 
     # --- what handles ask for
 
@@ -186,7 +193,7 @@ class BranchingDoor(ABC):
             fork = await self._fork_cell(cell, number, None, given, own=copied.sandbox)
         finally:
             if fork is None:
-                await copied.remove()
+                await copied.remove()  # noqa: ASYNC102 - shielded inside
         return fork
 
     async def _fork_cell(
@@ -248,7 +255,7 @@ class BranchingDoor(ABC):
     def _store_of(self, call: str) -> Keeping: ...
 
     @abstractmethod
-    def _live(self, key: str) -> SessionEntry | None: ...
+    def _known(self, key: str) -> SessionCell | None: ...
 
     @abstractmethod
     def _begin(self, cell: SessionCell, workspace: Workspace, restart: Restart) -> Session: ...

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
+import msgspec
+
 from agentrail.abc import Provider, Tool, ToolListing
 from agentrail.core.protocol.signals import (
     ChangeModel,
@@ -29,7 +31,8 @@ from agentrail.runtime.arguments import (
 from agentrail.runtime.asking import AskingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.models import decide_switch, facts_of
-from agentrail.runtime.reviving import fault_of_origin, fault_of_tool_origin
+from agentrail.runtime.reviving import fault_of_origin
+from agentrail.runtime.tool_origins import fault_of_bare, tool_origin
 
 
 class ChangingHandle(AskingHandle):
@@ -56,6 +59,7 @@ class ChangingHandle(AskingHandle):
         Cancellation: The switch stands.
         """
         refuse(fault_of_model(model), fault_of_provider_opts(provider_opts))
+        await self._cell.awake()
         choice = decide_switch(model, provider_opts, self._cell.state.data.model.model, self._cell.ports)
         signal = ChangeModel(
             at_ms=now_ms(),
@@ -80,8 +84,9 @@ class ChangingHandle(AskingHandle):
             The names that are there now.
 
         Raises:
-            OptionError: Your move: something that is no tool, such as a list of tools; or the session is kept in a store, and another
-                process could not import the tool. Nothing was attached.
+            OptionError: Your move: something that is no tool, such as a list of tools; or the session is kept in a store, and no other
+                process would find the tool as it is: expected a name in a module, or a class that was given no arguments. Nothing was
+                attached.
             ToolDefinitionError: Your move: a schema that is none, or two of one name; nothing was attached.
             SessionDown: The session has ended.
 
@@ -216,6 +221,7 @@ class ChangingHandle(AskingHandle):
         entry: PluginEntry | None = None,
     ) -> None:
         self._cell.pending_calls.refuse_self(f"{change}_plugin")
+        await self._cell.awake()
         with self._cell.changing_plugins(change, name, entry) as signal:
             if signal.entry is not None and self._is_stored():
                 refuse(fault_of_origin(signal.entry))
@@ -230,11 +236,19 @@ class ChangingHandle(AskingHandle):
         self, tools: tuple[Tool, ...], names: tuple[str, ...], *, replace: bool
     ) -> ToolsReceipt:
         refuse(*faults_of_tools(tools))
+        await self._cell.awake()
+        origins = [tool_origin(tool) if self._cell.journal is not None else None for tool in tools]
         if self._is_stored():
-            refuse(*map(fault_of_tool_origin, tools))
+            refuse(
+                *(fault_of_bare(tool) for tool, origin in zip(tools, origins, strict=True) if origin is None)
+            )
         ports = self._cell.ports
         listing = self._listing(model_of(self._cell.state.data).model)
         specs = tuple(ports.spec_of(tool, listing) for tool in tools)
+        specs = tuple(
+            msgspec.structs.replace(spec, origin=origin) if origin else spec
+            for spec, origin in zip(specs, origins, strict=True)
+        )
         Toolbox(specs)  # two of one name are found before anything is changed
         signal = ChangeTools(
             at_ms=now_ms(),
@@ -257,8 +271,8 @@ class ChangingHandle(AskingHandle):
         tools = [ports.tools[spec.name, box.generation_of(spec.name)] for spec in box]
         listing = self._listing(model)
         return tuple(
-            ports.spec_of(tool, listing)
-            for tool in tools
+            msgspec.structs.replace(ports.spec_of(tool, listing), origin=spec.origin)
+            for spec, tool in zip(box, tools, strict=True)
             if callable(call_guarded(lambda _: None, getattr, tool, "description"))
         )
 

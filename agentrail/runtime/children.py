@@ -239,7 +239,9 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
     change = _stack_of(parent)
     # What its agent says of itself, and its tools, came with the options and by no signal.
     withheld = ports.withheld
-    state = new_session(withheld.in_value(config), withheld.in_tools(toolbox), change.stack, change.states)
+    state = new_session(
+        withheld.in_value(config), withheld.in_tools(toolbox), change.stack, withheld.in_value(change.states)
+    )
     own_ports = attrs.evolve(
         ports,
         session_id=session_id,

@@ -13,6 +13,7 @@ from typing import Final, Literal, Self, TypeAlias
 import trio
 
 from agentrail.core.protocol.signals import AbortCycle, Asked, Prompt
+from agentrail.core.session.state import SessionConfig
 from agentrail.core.session.tags import visible_in
 from agentrail.errors import SessionDown, StoreUnavailable, YourMove
 from agentrail.events import (
@@ -74,6 +75,7 @@ class CycleStream:
         self._events: Subscription = cell.bus.subscribe(
             with_kinds(terms, (*ENDS, *_OF_PROMPTS)), after=None, take_snapshot=cell.take_snapshot
         )
+        self._config: SessionConfig | None = None
         self._call: PendingCall | None = None
         self._accepted: Event | None = None
         self._end: AgentEnd | None = None
@@ -126,6 +128,9 @@ class CycleStream:
         Cancellation: Once the message is on its way the cycle goes on, or is aborted where `on_leave` says so.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
+        await self._cell.awake()
+        # Kept for who looks at the reply later: the session may sleep by then.
+        self._config = self._cell.state.data.config
         await self._events.__aenter__()
         try:
             self._call = self._cell.pending_calls.open(self._prompt, self._send, on_answered=self._events.end)
@@ -177,13 +182,17 @@ class CycleStream:
             if isinstance(event, MessageDelta):
                 yield event.delta
             elif isinstance(event, ResponseComplete) and not self._deltas:
-                yield visible_in((event.message,), self._cell.state.data.config)
+                yield visible_in((event.message,), self._config_of_cell())
         self._raise_failure()
 
     def _said_in(self, messages: Sequence[Message]) -> list[str]:
-        config = self._cell.state.data.config
+        config = self._config_of_cell()
         each = [visible_in((message,), config) for message in messages]
         return [said for said in each if said]
+
+    def _config_of_cell(self) -> SessionConfig:
+        assert self._config is not None  # noqa: S101 - the block was entered
+        return self._config
 
     # --- reading
 
@@ -247,6 +256,7 @@ class CycleStream:
         if self._cell.journal is not None:
             self._cell.journal.check_admission(signal)
         self._cell.mailbox.put_nowait(signal)  # type: ignore[arg-type]  # Asked is the base of these members of Signal
+        self._cell.stir()
 
     async def _leave(self) -> None:
         call, pending = self._call, self._cell.pending_calls
@@ -267,3 +277,4 @@ class CycleStream:
 
 def _post(cell: SessionCell, signal: Asked) -> None:
     cell.mailbox.put_notice(signal)  # also where it is full
+    cell.stir()

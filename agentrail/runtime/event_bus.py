@@ -70,6 +70,28 @@ class EventBus:
         self.on_close: Callable[[EventBus], None] | None = None
         """Called once, when the session has ended."""
 
+    def empty(self) -> None:
+        """Keep no event any more: the session sleeps, and its journal has them. Subscribers stay, and miss nothing."""
+        self._kept = []
+        self._first = self._last.seq + 1
+
+    def fill(
+        self, place: Envelope, events: Sequence[Event], take_snapshot: Callable[[], TakenSnapshot]
+    ) -> None:
+        """Go on where a session stands that woke. Where that is not where it slept in, subscribers begin anew.
+
+        Args:
+            place: The envelope of its last committed event.
+            events: As of the constructor.
+            take_snapshot: As of `attach`.
+        """
+        slept_at, self._last = self._last.seq, place
+        if place.seq != slept_at and self._subscriptions:  # another process had it meanwhile
+            self.begin_anew(slept_at, take_snapshot())
+            return
+        self._kept = list(_without_gap(events[-self._keep :], place.seq)) if events and self._keep else []
+        self._first = place.seq + 1 - len(self._kept)
+
     @property
     def kept(self) -> tuple[Event, ...]:
         """The last committed events, oldest first."""
@@ -79,6 +101,11 @@ class EventBus:
     def session_id(self) -> SessionId:
         """Whose bus it is."""
         return self._last.session_id
+
+    @property
+    def path(self) -> tuple[SessionId, ...]:
+        """The chain of sessions from the root to this one."""
+        return self._last.path
 
     @property
     def last_seq(self) -> int:
@@ -145,6 +172,7 @@ class EventBus:
         after: int | None,
         take_snapshot: Callable[[], TakenSnapshot],
         earlier: ReadEarlier | None = None,
+        awake: Callable[[], Awaitable[None]] | None = None,
     ) -> Subscription:
         """Make a subscription; it is registered when its block is entered.
 
@@ -153,17 +181,22 @@ class EventBus:
             after: A number to go on after; None for nothing of the past.
             take_snapshot: As of `attach`.
             earlier: Gives what is not kept any more; None where nothing does. It is asked before the registration.
+            awake: Wakes the session, where it sleeps; None for one that never does.
         """
         found = NOTHING_EARLIER
 
         async def prepare() -> None:
             nonlocal found
             for _ in range(READS):
+                if awake is not None:  # again each time: it may have fallen asleep while it was read
+                    await awake()
                 if earlier is None or after is None or not self.lacks(self.reach_of(after, found)):
                     return
                 found, before = await self.read_earlier(after, earlier, found), found
                 if len(found.events) <= len(before.events):
-                    return  # the journal does not have them
+                    break  # the journal does not have them
+            if awake is not None:
+                await awake()
 
         def enter(subscription: Subscription) -> None:
             # One who wants the past gets it, with the end that it missed; one who wants what comes would get nothing.
@@ -177,7 +210,10 @@ class EventBus:
             )
 
         return Subscription(
-            terms, enter=enter, leave=self.detach, prepare=None if earlier is None else prepare
+            terms,
+            enter=enter,
+            leave=self.detach,
+            prepare=None if earlier is None and awake is None else prepare,
         )
 
     def faults_of(self, after: int | None) -> list[str]:
@@ -260,18 +296,16 @@ class EventBus:
     def _since(self, after: int | None, earlier: Earlier = NOTHING_EARLIER) -> tuple[Event, ...]:
         if after is None:
             return ()
+        last = self._last
         if self.lacks(after):
             reach = self.reach_of(after, earlier)
             if not self.lacks(reach):
                 return (*earlier.events, *self._since(reach))
             # Not what is still kept of the rest: it is older than the snapshot, which has to follow at once. And not a
             # number of its own: the cursor goes on behind what was lost.
-            last = self._last
             meta = Envelope(last.session_id, last.seq, last.at_ms, last.path, ephemeral=True)
             return (EventsLost(from_seq=after + 1, to_seq=last.seq, meta=meta),)
-        return tuple(
-            self._kept[(seq - self._first) % self._keep] for seq in range(after + 1, self.last_seq + 1)
-        )
+        return tuple(self._kept[(seq - self._first) % self._keep] for seq in range(after + 1, last.seq + 1))
 
 
 def _number_of(event: Event) -> int:

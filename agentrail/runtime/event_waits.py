@@ -77,6 +77,7 @@ class EventWait:
         """
         await trio.lowlevel.checkpoint()
         cell = self._cell
+        await cell.awake()
         # Between a prompt and its cycle, while others judge it or it waits, what was published is of another one.
         after = None if _is_coming(cell.state) else await self._find_beginning()
         if after is None and cell.ending is None and _is_idle(cell.state):

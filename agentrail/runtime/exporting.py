@@ -9,9 +9,9 @@ import msgspec
 from agentrail.abc.store import Filters, Opening, Standing, Store, StoredSession
 from agentrail.core.journal.bodies import split_draft
 from agentrail.core.journal.exports import ExportHead, encode_export, encode_sizes, read_export
-from agentrail.core.journal.folding import first_state, walk
 from agentrail.core.journal.record import Tail, sealed
 from agentrail.core.journal.recording import opened_draft
+from agentrail.core.journal.replaying import steps
 from agentrail.core.journal.spans import SpanTree, encode_otlp
 from agentrail.core.session.branching import config_of_fork, forked_state
 from agentrail.core.stack.loading import Ask
@@ -20,6 +20,7 @@ from agentrail.messages import AssistantMessage, Message, SessionId, Text, ToolC
 from agentrail.runtime.keeping import ENGINE
 from agentrail.runtime.past import Journal
 from agentrail.runtime.reviving import PluginFinder, fold_sources, read_after
+from agentrail.runtime.withheld import without_known
 
 ExportFormat: TypeAlias = Literal["jsonl", "markdown", "otlp"]
 """What a supervisor writes a session as. The command has `scenario` too: tests are no part of a running session."""
@@ -41,7 +42,7 @@ def export_stored(store: Store, stored: StoredSession, *, content: bool = True) 
         JournalCorrupt: A large value is missing.
         StoreUnavailable: It cannot be read.
     """
-    for one in tree_of(store, stored):
+    for one in stored_tree_of(store, stored):
         if one.first_seq > 1 and content:
             raise Trimmed(one.session, first=one.first_seq)
         records = read_after(store, one.scope, one.session, one.first_seq - 1)
@@ -49,7 +50,7 @@ def export_stored(store: Store, stored: StoredSession, *, content: bool = True) 
         yield from encode_export(head, records, store.blob) if content else encode_sizes(head, records)
 
 
-def tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, ...]:
+def stored_tree_of(store: Store, stored: StoredSession) -> tuple[StoredSession, ...]:
     """Give a session with those that work for it, each behind the one that it works for; of a child that one alone.
 
     Raises:
@@ -82,22 +83,44 @@ def export_spans(store: Store, stored: StoredSession, ask: Ask, *, content: bool
         JournalCorrupt, CodecError, PluginError, StoreUnavailable: It cannot be read.
     """
     spans = SpanTree(content=content)
-    for one in tree_of(store, stored):
+    for one in stored_tree_of(store, stored):
         if one.first_seq > 1:
             raise Trimmed(one.session, first=one.first_seq)
         records = read_after(store, one.scope, one.session, 0)
         finder = PluginFinder({})
         sources = fold_sources(store, one, finder, ask)
         try:
-            found = spans.spans_of(
-                one.scope, one.session, walk(first_state(records, sources), records, sources=sources)
-            )
+            walked = (step.walked for step in steps(records, sources))
+            found = spans.spans_of(one.scope, one.session, walked)
         except PluginError:
             if finder.missing:
                 raise Unrevivable(one.session, missing=tuple(finder.missing)) from None
             raise
         for place in range(0, len(found), _SPANS_IN_A_LINE):
             yield encode_otlp(found[place : place + _SPANS_IN_A_LINE])
+
+
+def leaving_export(data: bytes, *, is_exact: bool) -> bytes:
+    """Look at an export once more before it leaves the process: what was not known as a secret when it was recorded may be by now.
+
+    Args:
+        data: All of it.
+        is_exact: Whether it is read back by its hashes, so that nothing in it can be replaced.
+
+    Raises:
+        OptionError: Your move: there is one in it, and nothing can be replaced.
+    """
+    text = data.decode("utf-8", "replace")
+    said = without_known(text)
+    if said == text:
+        return data
+    if is_exact:
+        fault = (
+            "a secret that is known here stands in what was recorded, from when it was not known: "
+            "export without content, or as markdown, where it is replaced"
+        )
+        raise OptionError([fault])
+    return said.encode()
 
 
 def _head_of(stored: StoredSession) -> ExportHead:
@@ -163,7 +186,15 @@ def import_stored(store: Store, text: bytes) -> tuple[SessionId, ...]:
     return tuple([one.records[0].session for one in openings])
 
 
-def fork_stored(store: Store, journal: Journal, number: int, session_id: SessionId, at_ms: int) -> None:
+def fork_stored(  # noqa: PLR0913 - what a fork begins with
+    store: Store,
+    journal: Journal,
+    number: int,
+    session_id: SessionId,
+    at_ms: int,
+    *,
+    working_dir: str | None = None,
+) -> None:
     """Begin the journal of a fork, of which nothing is alive: it begins when it is resumed.
 
     Args:
@@ -172,13 +203,17 @@ def fork_stored(store: Store, journal: Journal, number: int, session_id: Session
         number: Behind which record.
         session_id: Of the fork.
         at_ms: Now, on the clock of signals.
+        working_dir: Where its files are; None for those of its parent.
 
     Raises:
         AgentrailError: As of `Journal.state_behind` and `Store.create`.
     """
     parent = journal.stored
     then = journal.state_behind(number)
-    state = forked_state(then, config_of_fork(then.data.config, session_id), at_ms)
+    config = config_of_fork(then.data.config, session_id)
+    if working_dir is not None:
+        config = msgspec.structs.replace(config, working_dir=working_dir)
+    state = forked_state(then, config, at_ms)
     state = msgspec.structs.replace(state, data=msgspec.structs.replace(state.data, started_at_ms=at_ms))
     forked_from = (parent.session, number)
     draft, blobs = split_draft(opened_draft(state, at_ms=at_ms, engine=ENGINE, forked_from=forked_from))

@@ -14,6 +14,7 @@ from agentrail.runtime.exporting import (
     export_spans,
     export_stored,
     import_stored,
+    leaving_export,
     render_markdown,
 )
 from agentrail.runtime.keeping import Keeping
@@ -73,11 +74,15 @@ class ExportingDoor(ABC):
         def work() -> bytes:
             stored = stored_of(store, scope, SessionId(session_id))
             if format == "jsonl":
-                return b"".join(export_stored(store, stored, content=content))
+                data = b"".join(export_stored(store, stored, content=content))
+                return leaving_export(data, is_exact=content)
             if format == "otlp":
-                return b"".join(export_spans(store, stored, watch, content=content))
+                return leaving_export(
+                    b"".join(export_spans(store, stored, watch, content=content)), is_exact=False
+                )
             state = Journal(store, stored, finder, watch).state_behind(stored.tail.seq)
-            return render_markdown(state.data.history.messages[:], content=content).encode()
+            text = render_markdown(state.data.history.messages[:], content=content)
+            return leaving_export(text.encode(), is_exact=False)
 
         return await keeping.fold(work)
 

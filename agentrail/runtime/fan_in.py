@@ -4,8 +4,10 @@ A subscriber is registered with each bus that it reads, so a session's events ke
 session that is not read this way pays nothing. How sessions interleave is the order in which they published.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
+
+from attrs import frozen
 
 from agentrail.errors import CursorAhead, OptionError, SessionDown
 from agentrail.events import Event
@@ -19,13 +21,8 @@ EVERY: Final = "*"
 """What stands for the id where no session is meant in particular; it is none."""
 
 
-class Followed(Protocol):
-    """A session, as far as it is read here."""
-
-    @property
-    def bus(self) -> EventBus:
-        """What it publishes with."""
-        ...
+class FollowedPlace(Protocol):
+    """A session, as far as it decides who reads it."""
 
     @property
     def group_id(self) -> str | None:
@@ -37,6 +34,15 @@ class Followed(Protocol):
         """The scope that it is followed with."""
         ...
 
+
+class Followed(FollowedPlace, Protocol):
+    """A session, as far as it is read here."""
+
+    @property
+    def bus(self) -> EventBus:
+        """What it publishes with."""
+        ...
+
     def take_snapshot(self) -> TakenSnapshot:
         """Hold how it stands; what that counts has been published when this returns."""
         ...
@@ -46,23 +52,57 @@ class Followed(Protocol):
         ...
 
 
+@frozen(kw_only=True)
+class SleepingPlace:
+    """Where a session sleeps.
+
+    Attributes:
+        group_id: The group that it is followed with.
+        scope: The scope that it is followed with.
+        last_seq: The number of its last event.
+    """
+
+    group_id: str | None
+    scope: str
+    last_seq: int
+
+
 class FanIn:
     """All live sessions, and who reads several of them."""
 
     def __init__(self) -> None:
         """Begin without sessions."""
         self._sessions: dict[EventBus, Followed] = {}
+        self._asleep: dict[str, SleepingPlace] = {}
         self._subscriptions: tuple[ManySubscription, ...] = ()
         self._down: str | None = None
         self._forget = self._sessions.__delitem__  # bound once, and not for each session
 
     def join(self, session: Followed) -> None:
-        """Take in a session that has published nothing yet; it leaves by itself when its bus closes."""
+        """Take in a session that has published nothing yet, or woke; it leaves by itself when its bus closes."""
+        key = _key_of(session)
+        self._asleep.pop(key, None)
         self._sessions[session.bus] = session
         session.bus.on_close = self._forget
         for subscription in self._subscriptions:
             if subscription.reads(session):
-                session.bus.attach(subscription, after=None, take_snapshot=session.take_snapshot)
+                after = subscription.behind.pop(key, None)
+                session.bus.attach(subscription, after=after, take_snapshot=session.take_snapshot)
+
+    def lie_down(self, session: Followed) -> None:
+        """Let go of a session that falls asleep; where it stands is remembered until it wakes."""
+        bus = session.bus
+        del self._sessions[bus]
+        bus.on_close = None
+        for subscription in self._subscriptions:
+            bus.detach(subscription)
+        self._asleep[_key_of(session)] = SleepingPlace(
+            group_id=session.group_id, scope=session.scope, last_seq=bus.last_seq
+        )
+
+    def forget_sleeping(self, key: str) -> None:
+        """Let go of a session that does not wake any more; fine if it is not there."""
+        self._asleep.pop(key, None)
 
     def subscribe_all(
         self, terms: Terms, after: Mapping[str, int] | None, scope: str | None = None
@@ -156,10 +196,22 @@ class FanIn:
             }
         else:
             buses = {bus: seq for bus, _, seq in self._cursors(subscription, after)}
-        ahead = {bus: faults for bus, seq in buses.items() if (faults := bus.faults_of(seq))}
-        if ahead:
-            positions = {_key_of(self._sessions[bus]): bus.last_seq for bus in ahead}
-            raise CursorAhead([fault for faults in ahead.values() for fault in faults], positions=positions)
+        sleeping = {key: place for key, place in self._asleep.items() if subscription.reads(place)}
+        ahead = {
+            _key_of(self._sessions[bus]): bus.last_seq for bus, seq in buses.items() if bus.faults_of(seq)
+        }
+        faults = [fault for bus, seq in buses.items() for fault in bus.faults_of(seq)]
+        if after is not None:
+            # Those that sleep are not woken for it: when they wake, what they have published since comes, or that it is lost.
+            wanted = {key: after.get(key, 0) for key in sleeping}
+            far = {key: sleeping[key].last_seq for key, seq in wanted.items() if seq > sleeping[key].last_seq}
+            ahead |= far
+            faults += [
+                f"after[{key!r}] is {wanted[key]}: expected at most {last}" for key, last in far.items()
+            ]
+            subscription.behind = {key: seq for key, seq in wanted.items() if seq < sleeping[key].last_seq}
+        if faults:
+            raise CursorAhead(faults, positions=ahead)
         for bus, seq in buses.items():
             bus.attach(
                 subscription,
@@ -175,9 +227,13 @@ class FanIn:
         for bus in self._sessions:
             bus.detach(subscription)
 
-    def positions(self, reads: Callable[[Followed], bool], before: Event) -> dict[str, int]:
-        """Say for each live session that is read which number was the last in front of this event, which one of them published."""
-        return {
+    def positions(self, subscription: "ManySubscription", before: Event) -> dict[str, int]:
+        """Say for each session that is read which number was the last in front of this event, which one of them published."""
+        reads, behind = subscription.reads, subscription.behind
+        sleeping = {
+            key: behind.get(key, place.last_seq) for key, place in self._asleep.items() if reads(place)
+        }
+        return sleeping | {
             _key_of(session): bus.last_seq - bus.is_last(before)
             for bus, session in self._sessions.items()
             if reads(session)
@@ -215,8 +271,10 @@ class ManySubscription(Subscription):
         self._fan_in = fan_in
         self._group_id = group_id
         self._scope = scope
+        self.behind: dict[str, int] = {}
+        """The number to go on after of each session that sleeps and has published more, until it wakes."""
 
-    def reads(self, session: Followed) -> bool:
+    def reads(self, session: FollowedPlace) -> bool:
         """Whether this session is read."""
         return (self._group_id is None or self._group_id == session.group_id) and (
             self._scope is None or self._scope == session.scope
@@ -226,13 +284,15 @@ class ManySubscription(Subscription):
         """Take what is to be read of one session before anything live."""
         super().begin(session_id, replay, None)
         self._keep_for_loss(replay, snapshot)
+        if replay and self._reader is not None:  # of one that woke, while it is read already
+            self._wake()
 
     def bus_closed(self, *, is_rested: bool) -> None:
         """One session has ended, or is at rest; others go on, and more will come."""
 
     def _positions_before(self, event: Event) -> Mapping[str, int]:
         # All that was published until now is in the buffer, or was not wanted; only this event found no room.
-        return self._fan_in.positions(self.reads, event)
+        return self._fan_in.positions(self, event)
 
 
 def _key_of(session: Followed) -> str:

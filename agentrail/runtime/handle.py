@@ -78,7 +78,8 @@ class Session(PromptingHandle, ChangingHandle, LookingBackHandle):
 
     def __repr__(self) -> str:
         """Show id and phase."""
-        phase = "ended" if self._cell.state.ended else self._cell.state.phase.value
+        cell = self._cell
+        phase = "asleep" if cell.is_asleep else "ended" if cell.state.ended else cell.state.phase.value
         return f"<Session {self._cell.ports.key} {phase}>"
 
     async def abort(  # noqa: PLR0913 - all that a caller may say of it

@@ -72,7 +72,7 @@ from agentrail.runtime.crashes import (
     info_of,
 )
 from agentrail.runtime.event_bus import EventBus
-from agentrail.runtime.file_notes import Kept
+from agentrail.runtime.file_notes import KeptJournal
 from agentrail.runtime.held_stream import HeldStream
 from agentrail.runtime.host_gates import Ticket, Turnstile, ask_host, tell_host
 from agentrail.runtime.models import decide_provider_opts
@@ -261,7 +261,7 @@ class Interpreter:
         ports: Ports,
         bus: EventBus,
         pending_calls: PendingCalls,
-        journal: Kept | None = None,
+        journal: KeptJournal | None = None,
     ) -> None:
         """Take what effects need; inside of a Trio run. Streams are read while the store takes records; None for always."""
         self._gate = None if journal is None else journal.writer

@@ -17,9 +17,8 @@ from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.supervision_types import Report
 from agentrail.runtime.branch import SupervisorLabel
 from agentrail.runtime.deps import DepsFor
-from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping, OnDrift
-from agentrail.runtime.resuming_door import Resume, Revive
-from agentrail.runtime.retention import KeepLimits
+from agentrail.runtime.keeping import Keeping
+from agentrail.runtime.store_options import USUAL_OPTIONS, StoreOptions
 from agentrail.runtime.supervisor import SESSIONS, SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
 
@@ -65,6 +64,7 @@ class _Keeper:
                 if self._keeping is not None:
                     with trio.move_on_after(self._keeping.writer.patience_seconds):
                         await self._keeping.close()
+                    self._keeping.forget_processes()
                 nursery.cancel_scope.cancel(reason="the supervisor was closed")
 
     def _hear(self, report: Report) -> None:
@@ -80,11 +80,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
     host: HostHooks = NO_HOST,
     deps_for: DepsFor | None = None,
     store: Store | None = None,
-    store_patience: float = STORE_PATIENCE_SECONDS,
-    resume: Resume = "none",
-    revive: Revive | None = None,
-    on_drift: OnDrift = "go_on",
-    keep: KeepLimits | None = None,
+    options: StoreOptions = USUAL_OPTIONS,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor over the given adapters; leaving the block ends all its sessions, whatever happened inside.
 
@@ -94,11 +90,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
         host: What is asked about the calls of its sessions, and told of them; those of their children too.
         deps_for: Gives what the tools of a session work with that was started without, or comes back.
         store: Keeps what its sessions record; the caller closes it. None: nothing is kept, and a session that ends is gone.
-        store_patience: How many seconds the store may take for a commit before it counts as unavailable.
-        resume: Which stored sessions come back before the body begins: those that had work, all, or none.
-        revive: Gives what each of them needs of its code.
-        on_drift: What becomes of a stored session of which the code here makes another history: it goes on with that, or stays as it is.
-        keep: For how long, and how much of them is kept; None for all.
+        options: How they are kept.
 
     An exception of the body leaves as itself, not in a group, after the ordered stop; so does a `SystemExit` or
     `KeyboardInterrupt` of a session.
@@ -111,7 +103,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
     keeping = (
         None
         if store is None
-        else Keeping(store, patience_seconds=store_patience, on_drift=on_drift, limits=keep)
+        else Keeping(store, patience_seconds=options.patience, on_drift=options.on_drift, limits=options.keep)
     )
     make = partial(
         SessionSupervisor,
@@ -120,7 +112,8 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
         host=host,
         deps_for=deps_for,
         keeping=keeping,
-        revive=revive,
+        revive=options.revive,
+        hibernate_after=None if store is None else options.hibernate_after,
     )
     keeper = _Keeper(make, keeping)
     failure = Kept()
@@ -131,8 +124,8 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
                 await keeper.up.wait()
                 keeper.failure.release()  # a store that does not answer
                 assert keeper.supervisor is not None  # noqa: S101 - it is up
-                if resume != "none":
-                    await keeper.supervisor.resume_all(resume)
+                if options.resume != "none":
+                    await keeper.supervisor.resume_all(options.resume)
                 if keeping is not None:
                     keeping.let_sweep()
                 with keeper.body:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import metadata
+from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar
 
 import trio
@@ -13,6 +14,7 @@ from agentrail.core.journal.record import Record, Tail, sealed
 from agentrail.core.journal.recording import opened_draft
 from agentrail.core.protocol.signals import Recovered
 from agentrail.errors import AgentrailError, CodecError, OptionError, StoreUnavailable
+from agentrail.left_processes import ProcessList, end_left_processes, keep_list, list_beside
 from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
 from agentrail.runtime.clock import now_ms
@@ -99,6 +101,7 @@ class Keeping:
         self.store: Store = store
         self.on_drift: OnDrift = on_drift
         self.writer: Writer = Writer(store, patience_seconds=patience_seconds, outside=self._outside)
+        self._processes: ProcessList | None = None
         self._folds = trio.CapacityLimiter(MAX_FOLDS)
         self._old_events = OldEvents(store, self._outside, self._folds)
         self.node: Node = Node(id=f"n-{self._outside.ids(8)}", version=ENGINE)
@@ -110,9 +113,16 @@ class Keeping:
     async def open(self, nursery: trio.Nursery) -> None:
         """Say that this node is alive, and begin to write, in tasks of a nursery that outlives all sessions.
 
+        Beside a store in a file, processes are ended that a run which died has left there; and those of this one are noted.
+
         Raises:
             StoreUnavailable: The store does not answer.
         """
+        path = getattr(self.store, "path", None)
+        if isinstance(path, Path):
+            await self.read(partial(end_left_processes, path))
+            self._processes = list_beside(path, self.node.id)
+            keep_list(self._processes)
         beat = partial(self.store.beat, self.node)
         if self.store.is_immediate:
             beat()
@@ -126,6 +136,11 @@ class Keeping:
     def let_sweep(self) -> None:
         """Say that what was to be resumed by itself is back, and so owned by this node: what is too old may go."""
         self._may_sweep.set()
+
+    def forget_processes(self) -> None:
+        """Note that the run ends in order: no other has to look for its processes."""
+        if self._processes is not None:
+            self._processes.close()
 
     async def close(self) -> None:
         """Wait until all is written that was handed over; nothing is swept any more.
@@ -155,7 +170,13 @@ class Keeping:
         self.keep(cell, tail)
 
     def keep(
-        self, cell: SessionCell, tail: Tail, *, first: Recovered | None = None, snapshot: int = 0
+        self,
+        cell: SessionCell,
+        tail: Tail,
+        *,
+        first: Recovered | None = None,
+        snapshot: int = 0,
+        gone_tools: tuple[str, ...] = (),
     ) -> None:
         """Let a session record what it does from here on.
 
@@ -164,6 +185,7 @@ class Keeping:
             tail: Where its journal ends.
             first: Its first signal, where it comes back.
             snapshot: Behind which record its newest snapshot stands; 0 for none.
+            gone_tools: Of one that comes back: its tools that are not there any more.
         """
         cell.journal = SessionJournal(
             cell.state,
@@ -173,6 +195,7 @@ class Keeping:
             cell.pending_calls,
             first=first,
             snapshot=snapshot,
+            gone_tools=gone_tools,
             old_events=self._old_events,
             scrub=cell.scrub,
         )
@@ -204,7 +227,7 @@ class Keeping:
     def leave(self, cell: SessionCell) -> None:
         """Let go of a session of which nothing acts any more: a tree has no owner then, when all of its records are written."""
         journal = cell.journal
-        if journal is not None and cell.rested is not None:
+        if journal is not None and (cell.rested is not None or cell.is_leaving):
             journal.put_snapshot(cell.state)
         config = cell.state.data.config
         if len(config.path) == 1:

@@ -218,15 +218,16 @@ class LookingBackHandle(AskingHandle):
         await trio.lowlevel.checkpoint()
         cell = self._cell
         branching = self._branching()
+        await cell.awake()
         check_root(cell, "rewind")
         cell.pending_calls.refuse_self("rewind")
         if files:
             versioned_of(cell, "rewind")
-        at_ms = now_ms()
+        at_ms, now = now_ms(), cell.state
 
         def look(journal: Journal) -> tuple[int, Any]:
             number = journal.number_of(to, turn)
-            return number, state_to_go_back_to(journal, number, cell.state, at_ms)
+            return number, state_to_go_back_to(journal, number, now, at_ms)
 
         number, then = await branching.look_back(cell, look)
         branching.make_ready(cell, then)
@@ -296,7 +297,7 @@ def check_root(cell: SessionCell, call: str) -> None:
     Raises:
         OptionError: Your move: it works for another session, whose root is named.
     """
-    path = cell.state.data.config.path
+    path = cell.bus.path
     if len(path) > 1:
         fault = f"{call}: session {path[-1]!r} works for another one, and has no branches of its own: {call} {path[0]!r}, its root"
         raise OptionError([fault])

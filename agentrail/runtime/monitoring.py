@@ -46,6 +46,6 @@ class SessionMonitor:
         return SessionGone(
             session_id=self._cell.ports.session_id,
             reason=reason,
-            incarnation=self._cell.state.data.incarnation,
+            incarnation=self._cell.incarnation,
             scope=self._cell.ports.scope,
         )

@@ -180,6 +180,16 @@ class PendingCalls:
         if call is not None and not call.answered.is_set():
             call.settle(None, error)
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether any caller waits, or has not yet gone on with its answer."""
+        return bool(self._waiting)
+
+    def refuse_all(self, error: AgentrailError) -> None:
+        """Raise an error where callers wait; those that come later are heard."""
+        for to in list(self._waiting):
+            self.refuse(to, error)
+
     def give_up(self, to: SignalId, error: StoreUnavailable) -> None:
         """Raise an error where a caller waits for an answer that is there, and that the store does not let go.
 

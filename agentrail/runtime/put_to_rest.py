@@ -26,6 +26,7 @@ def fault_of_within(within: object) -> str | None:
 
 async def rest_session(cell: SessionCell, within: float) -> Rested:
     """Let a session leave, and wait until nothing of it acts any more; see `SessionSupervisor.rest`."""
+    await cell.awake()
     path = cell.state.data.config.path
     if len(path) > 1:
         message = f"session {path[-1]!r} works for a call of {path[-2]!r}: put {path[0]!r} to rest, which it goes with"
@@ -80,3 +81,4 @@ def _nudge(cell: SessionCell) -> None:
     """Let it take a step, which changes nothing: behind each it looks whether it may leave."""
     # As a notice, which no bound keeps out; the answer goes nowhere.
     cell.mailbox.put_notice(StatusQuery(at_ms=now_ms(), signal_id=cell.pending_calls.mint()))
+    cell.stir()

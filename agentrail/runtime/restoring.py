@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from agentrail.abc import Refusal, Sandbox
 from agentrail.abc.versions import GetContent, PutBack, VersionedSandbox
-from agentrail.core.journal.files import FileChange, FilesBehind, UntoldCall
+from agentrail.core.journal.files import FilesBehind, FileWrite, UntoldCall
 from agentrail.core.protocol.request import EffectId
 from agentrail.errors import OptionError
 from agentrail.logs import Logger
@@ -125,7 +125,7 @@ class _WhileAlive:
         self.take_back = keeper.take_back
         self.keep_command = keeper.keep_command
 
-    async def keep(self, changes: Sequence[FileChange], contents: Mapping[str, bytes]) -> Refusal | None:
+    async def keep(self, changes: Sequence[FileWrite], contents: Mapping[str, bytes]) -> Refusal | None:
         refused: Refusal | None = Refusal(code="io_error", message=_GONE)
         async with trio.open_nursery() as nursery:
 
@@ -235,7 +235,7 @@ async def copy_files(
         is_done = True
     finally:
         if not is_done:
-            await files.remove()
+            await files.remove()  # noqa: ASYNC102 - shielded inside
     return files
 
 

@@ -6,9 +6,9 @@ see, and thrown away.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 from attrs import frozen
@@ -20,9 +20,11 @@ from agentrail.core.journal.record import sealed
 from agentrail.core.journal.recording import closed_draft
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.signals import Recovered
-from agentrail.core.session.state import SessionConfig, SessionState
+from agentrail.core.session.state import SessionState
 from agentrail.core.stack.plugin_code import part_entry
+from agentrail.core.values.toolbox import ToolSpec
 from agentrail.errors import AgentrailError, JournalDrifted, OptionError, SessionDown, Unrevivable
+from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.assembly import Dependencies, assemble, decide_first_effects
@@ -43,11 +45,19 @@ from agentrail.runtime.reviving import (
     taken_on,
 )
 from agentrail.runtime.session import SessionCell
+from agentrail.runtime.sleeping import SleepingSession
+from agentrail.runtime.tool_origins import GoneTool, tool_at
 from agentrail.runtime.withheld import has_handle
 from agentrail.runtime.workspace import Workspace
 
+ImportedTools: TypeAlias = Mapping[tuple[str, str], Tool]
+"""Tools by origin and name."""
+
 GiveOptions = Callable[[StoredOpening], Any]
 """Gives what a stored session needs of its code: `SessionOptions`, or a mapping of some of them; None for nothing."""
+
+MakeRoot = Callable[[SessionState, Ports, Sequence[Event]], SessionCell]
+"""Makes the cell of a root: of what it knows, what it works with, and what it published last."""
 
 LOGGER = Logger("agentrail.runtime")
 
@@ -91,13 +101,28 @@ class ReadySession:
 class Resumption:
     """Brings one tree back."""
 
-    def __init__(self, keeping: Keeping, dependencies: Dependencies, wanted: WantedSession) -> None:
-        """Nothing is read before `run`."""
+    def __init__(
+        self,
+        keeping: Keeping,
+        dependencies: Dependencies,
+        wanted: WantedSession,
+        make_root: MakeRoot = SessionCell,
+    ) -> None:
+        """Nothing is read before `run`.
+
+        Args:
+            keeping: The store.
+            dependencies: What its supervisor has for it.
+            wanted: Which one.
+            make_root: Makes the cell of the root, or gives the one that is there, of a session that slept.
+        """
+        self._make_root = make_root
         self._keeping = keeping
         self._dependencies = dependencies
         self._wanted = wanted
         self._finder = PluginFinder({})
         self._watch: PluginWatch | None = None
+        self._imported: ImportedTools = {}
 
     async def run(self, give: GiveOptions) -> tuple[ReadySession, ...]:
         """Read, look, take, and make ready.
@@ -128,9 +153,34 @@ class Resumption:
         self._watch = watch
         self._finder = PluginFinder({plugin.name: plugin for plugin in _plugins_of(options, watch)})
         watch.find_others(self._finder)
+        gathers = opening.config.gathers_context
+        return await self._take(cell.ports, workspace, options, gathers_context=gathers)
+
+    async def wake(self, row: SleepingSession) -> tuple[ReadySession, ...]:
+        """Read, take, and make ready what sleeps here: its code is at hand.
+
+        Args:
+            row: What is left of it.
+
+        Returns, Raises, Cancellation: As of `run`.
+        """
+        ports = row.ports
+        await self._keeping.read(partial(self._look, self._wanted))
+        self._watch = PluginWatch(ports.session_id, ports.user_data, self._dependencies.outside)
+        self._finder = PluginFinder({plugin.name: plugin for plugin in row.plugins})
+        self._watch.find_others(self._finder)
+        return await self._take(ports, row.workspace, row.options, gathers_context=False)
+
+    async def _take(
+        self, ports: Ports, workspace: Workspace, options: SessionOptions, *, gathers_context: bool
+    ) -> tuple[ReadySession, ...]:
+        """Read the tree, look whether its code is there, take it, and make ready what is wanted of it."""
+        keeping, wanted = self._keeping, self._wanted
         tree = await keeping.read(self._read_tree)
+        self._imported = await keeping.read(partial(imported_tools, tree.values(), ports))
         for one in tree.values():
-            _check_code(one, cell.ports, opening.config if one.stored.session == top.session else None)
+            is_root = one.stored.session == wanted.session_id
+            _check_code(one, ports, is_root=is_root, gathers_context=is_root and gathers_context)
             self._check_drift(one)
         taken = await keeping.write(
             partial(
@@ -145,7 +195,7 @@ class Resumption:
         found = await keeping.read(partial(self._read_taken, tree, taken.sessions))
         for one in found.values():  # it may have recorded more before it was taken
             self._check_drift(one)
-        return tuple(self._make_ready(found, cell.ports, workspace, options))
+        return tuple(self._make_ready(found, ports, workspace, options))
 
     # --- in a worker thread
 
@@ -211,9 +261,16 @@ class Resumption:
                 self._close(revived)
                 continue
             above = all_ports[config.path[-2] if len(config.path) > 1 else ""]
-            own = all_ports[config.session_id] = ports_of(revived.state, above)
-            cell = SessionCell(revived.state, own, revived.events)
-            if len(config.path) == 1:
+            own = all_ports[config.session_id] = ports_of(revived.state, above, self._imported)
+            gone = gone_tools(revived.state, own)
+            if gone:
+                LOGGER.warning(
+                    "session %s: its tools are not there any more: %s", config.session_id, ", ".join(gone)
+                )
+            is_root = len(config.path) == 1
+            parts = (revived.state, own, revived.events)
+            cell = self._make_root(*parts) if is_root else SessionCell(*parts)
+            if is_root:
                 self._ask().report_to(cell.mailbox)
             first = Recovered(
                 at_ms=now_ms(),
@@ -221,11 +278,11 @@ class Resumption:
                 open=revived.begun,
                 attempt=1 if self._wanted.is_asked else revived.attempt,
             )
-            self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot)
+            self._keeping.keep(cell, revived.tail, first=first, snapshot=revived.snapshot, gone_tools=gone)
             if revived.drift is not None:
                 _note_drift(cell, revived.drift)
             wanted |= _wanted_below(cell, first)
-            place = workspace if len(config.path) == 1 else self._place_of(own)
+            place = workspace if is_root else self._place_of(own)
             ready.append(ReadySession(cell=cell, workspace=place, options=options))
         return ready[::-1]
 
@@ -287,31 +344,87 @@ def _plugins_of(options: SessionOptions, watch: PluginWatch) -> list[Any]:
     return [part_entry(entry, watch)[0] for entry in options.plugins]
 
 
-def _check_code(revived: Revived, ports: Ports, config: SessionConfig | None) -> None:
+def _check_code(revived: Revived, ports: Ports, *, is_root: bool, gathers_context: bool) -> None:
     """Look whether all that a session had is there.
 
     Raises:
         Unrevivable: Your move: each thing that is not.
     """
-    missing = missing_code(revived.state, ports, is_root=config is not None)
-    if config is not None and config.gathers_context and not ports.context_providers:
+    missing = missing_code(revived.state, ports, is_root=is_root, finds_tools=True)
+    if gathers_context and not ports.context_providers:
         missing.append("its context providers")
     if missing:
         raise Unrevivable(revived.stored.session, missing=missing)
 
 
-def missing_code(state: SessionState, ports: Ports, *, is_root: bool = True) -> list[str]:
-    """Name what a session has by its state and not by its ports: tools, models, and of a root agents."""
+def missing_code(
+    state: SessionState, ports: Ports, *, is_root: bool = True, finds_tools: bool = False
+) -> list[str]:
+    """Name what a session has by its state and not by its ports: tools, models, and of a root agents.
+
+    Args:
+        state: Of the session.
+        ports: What it would work with.
+        is_root: Whether it works for no other.
+        finds_tools: Whether tools that have an origin are looked for there by the caller, and may be gone.
+    """
     data = state.data
-    names = {name for name, _ in ports.tools} | {
-        name for agent in ports.agents.values() for name in agent.tools or ()
-    }
-    missing = [f"tool {spec.name!r}" for spec in data.tools if spec.name not in names]
+    names = _names_of_tools(ports)
+    missing = [
+        f"tool {spec.name!r}"
+        for spec in data.tools
+        if spec.name not in names and not (finds_tools and spec.origin)
+    ]
     missing += [
         f"agent {spec.name!r}" for spec in data.config.agents if is_root and spec.name not in ports.agents
     ]
     models = dict.fromkeys((data.model.model, *(facts.model for facts in data.config.fallbacks)))
     return missing + [f"model {name!r}" for name in models if not _has_model(name, ports)]
+
+
+def _names_of_tools(ports: Ports) -> set[str]:
+    return {name for name, _ in ports.tools} | {
+        name for agent in ports.agents.values() for name in agent.tools or ()
+    }
+
+
+def imported_tools(sessions: Iterable[Revived], ports: Ports) -> ImportedTools:
+    """Import the tools that came while these sessions ran and are not given now. This blocks.
+
+    Returns:
+        By origin and name those that are there.
+    """
+    names = _names_of_tools(ports)
+    wanted = {
+        (spec.origin, spec.name): spec
+        for one in sessions
+        for spec, _ in _tools_in(one.state)
+        if spec.origin and spec.name not in names
+    }
+    found = {key: tool_at(spec) for key, spec in wanted.items()}
+    return {key: tool for key, tool in found.items() if tool is not None}
+
+
+def gone_tools(state: SessionState, ports: Ports) -> tuple[str, ...]:
+    """Name the tools that a session shows its model and that are not there any more."""
+    tools = state.data.tools
+    return tuple(
+        [
+            name
+            for name in tools.names
+            if isinstance(ports.tools.get((name, tools.generation_of(name))), GoneTool)
+        ]
+    )
+
+
+def _tools_in(state: SessionState) -> Iterator[tuple[ToolSpec, int]]:
+    """Give the tools that a session has, or that its open calls began with, each with the change that brought it."""
+    data = state.data
+    for spec in data.tools:
+        yield spec, data.tools.generation_of(spec.name)
+    for call in (*data.batch, *data.survivors):
+        if call.spec is not None:
+            yield call.spec, call.generation
 
 
 def _has_model(name: str, ports: Ports) -> bool:
@@ -332,20 +445,31 @@ def _plain(model: str) -> str:
     return _NUMBERED.sub(r"\1", model)
 
 
-def ports_of(state: SessionState, above: Ports) -> Ports:
-    """Give a session what it works with: of what the root was resumed with, by the names that its state knows."""
+def ports_of(state: SessionState, above: Ports, imported: ImportedTools | None = None) -> Ports:
+    """Give a session what it works with: of what the root was resumed with, by the names that its state knows.
+
+    Args:
+        state: What it knows.
+        above: What the root was resumed with.
+        imported: Of one that comes back: its tools that were imported. What is not there either is stood for, and taken away.
+    """
     data = state.data
     by_name: dict[str, Tool] = {}
     for agent in above.agents.values():
         by_name.update(agent.tools or {})
     by_name.update({name: tool for (name, generation), tool in above.tools.items() if generation == 0})
     tools = dict(above.tools)
-    for name, generation in (
-        *((spec.name, data.tools.generation_of(spec.name)) for spec in data.tools),
-        *((call.call.name, call.generation) for call in (*data.batch, *data.survivors)),
-    ):
-        if (name, generation) not in tools and name in by_name:
-            tools[name, generation] = by_name[name]
+    for spec, generation in _tools_in(state):
+        key = spec.name, generation
+        if key in tools:
+            continue
+        if spec.name in by_name:
+            tools[key] = by_name[spec.name]
+        elif imported is not None:
+            found = imported.get((spec.origin, spec.name))
+            tools[key] = found or GoneTool(
+                name=spec.name, parameters=spec.parameters, effect_class=spec.effect_class
+            )
     providers = dict(above.providers)
     model = data.model.model
     if model not in providers and _plain(model) in providers:

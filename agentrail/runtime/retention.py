@@ -57,7 +57,7 @@ class KeepLimits:
     size_bytes: int | None = None
 
 
-def limits_of(days: float | None, size_bytes: int | None) -> KeepLimits | None:
+def keep_limits_of(days: float | None, size_bytes: int | None) -> KeepLimits | None:
     """Make one value of both; None where all is kept."""
     return None if days is None and size_bytes is None else KeepLimits(days=days, size_bytes=size_bytes)
 
@@ -148,7 +148,7 @@ class SweepPlan:
     def refused(self, one: StoredTree, by: Iterable[str]) -> None:
         """Hear that a tree stays, because others need it: forks of it, or a node, or that it was written meanwhile."""
         needs = self._needs[one.key] = set(by)
-        for name in needs:
+        for name in sorted(needs):
             self._needed_by[one.scope, SessionId(name)].append(one)
 
     def needed(self) -> Mapping[_TreeKey, set[str]]:
@@ -193,10 +193,10 @@ class Retention:
         self._scope = trio.CancelScope()
         # Of sessions that no node owns, with the hash of their last record: what does not change is measured once.
         self._measured: dict[tuple[str, str], tuple[bytes, int, int]] = {}
-        self.deleted = 0
-        self.deleted_bytes = 0
-        self.still_needed = 0
-        self.sweeps = 0
+        self.deleted: int = 0
+        self.deleted_bytes: int = 0
+        self.still_needed: int = 0
+        self.sweeps: int = 0
 
     async def run(self) -> None:
         """Sweep, after some seconds and then each hour, until `stop` is called.
@@ -289,7 +289,7 @@ class Retention:
     def _size_of(self, one: StoredSession, measured: dict[tuple[str, str], tuple[bytes, int, int]]) -> int:
         key = (one.scope, one.session)
         known = self._measured.get(key)
-        if known is None or one.node or known[:2] != (one.tail.hash, one.first_seq):
+        if known is None or known[:2] != (one.tail.hash, one.first_seq):
             known = (one.tail.hash, one.first_seq, self._store.size(one.scope, one.session))
         if not one.node:  # while one is owned, a snapshot may come without a record
             measured[key] = known
@@ -317,9 +317,7 @@ class Retention:
 
     def _delete_now(self, one: StoredTree, why: str) -> None:
         """Delete a tree, count it and tell it: here, because nothing may stand behind this any more when it is done."""
-        there = self._store.get(one.scope, one.root)
-        if there is not None and there.node == self._node:
-            raise StillNeeded(one.root, by=["this process, where it woke"])
+        # One that woke has a `taken` record since, here as on any other node, and is refused.
         size = self._store.delete(one.scope, one.root, written_before_ms=one.written_at_ms + 1)
         self.deleted += 1
         self.deleted_bytes += size

@@ -12,11 +12,10 @@ from typing import Any, Final
 import msgspec
 from attrs import field, frozen
 
-from agentrail.abc import Tool
 from agentrail.abc.store import Store, StoredSession
-from agentrail.core.journal.bodies import decode_opened, join_blobs
+from agentrail.core.journal.bodies import decode_opened, decode_rewound, join_blobs
 from agentrail.core.journal.folding import Drift, Folded, Sources, first_state, fold, walk
-from agentrail.core.journal.record import DRIFTED, TAKEN, Record, Tail
+from agentrail.core.journal.record import DRIFTED, REWOUND, TAKEN, Record, Tail
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId
@@ -24,7 +23,7 @@ from agentrail.core.session.state import SessionConfig, SessionState
 from agentrail.core.session.state_codec import decode_config, decode_session
 from agentrail.core.stack.loading import Ask
 from agentrail.core.stack.plugin import Plugin
-from agentrail.errors import CodecError, PluginError, Trimmed, Unrevivable
+from agentrail.errors import CodecError, PluginError, StillNeeded, Trimmed, Unrevivable
 from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
@@ -46,9 +45,9 @@ class StoredOpening:
     Attributes:
         session_id: Which session.
         scope: Of which scope; empty for one without.
-        origin: Where its code comes from, as it was opened with; empty for nowhere.
+        origin: Where its code comes from, as it was opened with; empty for nowhere, and where its first record was trimmed.
         config: What it was started with; the model that it has by now may be another one.
-        tools: The names of its tools when it began.
+        tools: The names of its tools when it began; of one that was trimmed, at its newest snapshot. So are the plugins.
         plugins: What stands for its plugins when it began.
     """
 
@@ -99,10 +98,21 @@ class PluginFinder:
 
     def __call__(self, record: PluginRecord) -> Plugin | type[Plugin] | None:
         """Find the code of one; None where it is not there."""
-        found = self._given.get(record.name) or found_at(record.origin)
+        found = self._given.get(record.name) or _made_at(record)
         if found is None:
             self.missing[f"plugin {record.name!r} (version {record.version!r}, from {record.origin})"] = None
         return found
+
+
+def _made_at(record: PluginRecord) -> Any:
+    """Make a plugin of the class that stands at its origin; None where that makes none of this name.
+
+    So it is with one that its caller made, with arguments or under a name of its own: only the caller can give it.
+    """
+    found = found_at(record.origin)
+    plugin = call_guarded(lambda _: None, found) if isinstance(found, type) else found
+    name = call_guarded(lambda _: None, getattr, plugin, "name", None)
+    return plugin if name == record.name else None
 
 
 def found_at(origin: str) -> Any:
@@ -122,40 +132,23 @@ def found_at(origin: str) -> Any:
 
 def fault_of_origin(record: PluginRecord) -> str | None:
     """Say what is wrong with a plugin that comes to a stored session: another process has to find it by where it was defined."""
-    return _fault_of(f"plugin {record.name!r}", record.origin)
-
-
-def fault_of_tool_origin(tool: Tool) -> str | None:
-    """Say what is wrong with a tool that comes to a stored session, as `fault_of_origin` does of a plugin."""
-    return _fault_of(f"tool {tool.name!r}", tool_origin(tool))
-
-
-def tool_origin(tool: Tool) -> str:
-    """Say where a tool comes from, `package.module:NAME`: its class, or of one made of a function that function."""
-    function = call_guarded(lambda _: None, getattr, tool, "function", None)
-    found: Any = function if hasattr(function, "__qualname__") else type(tool)
-    return f"{found.__module__}:{found.__qualname__}"
-
-
-def _fault_of(what: str, origin: str) -> str | None:
-    if found_at(origin) is not None:
+    if found_at(record.origin) is not None:
         return None
     return (
-        f"{what} is defined at {origin!r}, where no other process finds it, and the session is kept in a store: "
+        f"plugin {record.name!r} is defined at {record.origin!r}, where no other process finds it, and the session is kept in a store: "
         "make it importable as package.module:NAME, give it to start_session and resume_session, or use store='memory:'"
     )
 
 
 def opening_of(store: Store, stored: StoredSession) -> StoredOpening:
-    """Read how a session began. This blocks.
+    """Read how a session began; of one that was trimmed, how it stood at its newest snapshot. This blocks.
 
     Raises:
         SessionNotFound, Trimmed, StoreUnavailable: As of `Store.read`.
         CodecError: It is of a newer version.
     """
-    (first,) = store.read(stored.scope, stored.session, 0, 1)
-    opened = decode_opened(join_blobs(first.body, store.blob))
-    document = msgspec.json.decode(bytes(opened.state))
+    state, origin = _beginning_of(store, stored)
+    document = msgspec.json.decode(state)
     config = document["session_state"]["data"]["config"]
     # Without its plugins: no code is there yet, and the configuration does not refer to them.
     head = {"codec": document["codec"], "tools": document["tools"], "plugins": []}
@@ -169,11 +162,21 @@ def opening_of(store: Store, stored: StoredSession) -> StoredOpening:
     return StoredOpening(
         session_id=stored.session,
         scope=stored.scope,
-        origin=opened.origin,
+        origin=origin,
         config=decode_config(msgspec.json.encode({**head, "kind": "config", "config": config})),
         tools=tuple(document["tools"][number]["name"] for number in numbers),
         plugins=tuple(plugins),
     )
+
+
+def _beginning_of(store: Store, stored: StoredSession) -> tuple[bytes, str]:
+    if stored.first_seq > 1:
+        for snapshot in store.snapshots(stored.scope, stored.session, stored.tail.seq):
+            if is_sound(snapshot):
+                return snapshot.state, ""
+    (first,) = store.read(stored.scope, stored.session, 0, 1)
+    opened = decode_opened(join_blobs(first.body, store.blob))
+    return bytes(opened.state), opened.origin
 
 
 def revive(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) -> Revived:
@@ -282,6 +285,39 @@ def read_after(
             break
         after = page[-1].seq
     return tuple(records)
+
+
+def check_may_trim(store: Store, scope: str, session_id: SessionId, before: int, *, seen: int = 0) -> int:
+    """Look whether a session can come back without the records in front of a number. This blocks.
+
+    Args:
+        store: Where it is.
+        scope: Of which scope.
+        session_id: Its id.
+        before: The first record that is to stay.
+        seen: Up to which record was looked already.
+
+    Returns:
+        Up to which record was looked by now.
+
+    Raises:
+        StillNeeded: Your move: a record that stays goes back to one that does not.
+        SessionNotFound, StoreUnavailable: As of `Store.read`.
+    """
+    stored = stored_of(store, scope, session_id)
+    kept = [one.seq for one in store.snapshots(scope, session_id) if one.seq >= before]
+    first = min(
+        kept, default=before
+    )  # what stood in front of the first snapshot cannot be folded, nor is it then
+    after = max(first, stored.first_seq - 1, seen)
+    back = [
+        f"its record {one.seq}, with which it went back behind record {number}"
+        for one in read_after(store, scope, session_id, after)
+        if one.kind == REWOUND and (number := decode_rewound(one.body).number) < first
+    ]
+    if back:
+        raise StillNeeded(session_id, by=back)
+    return max(after, stored.tail.seq)
 
 
 def fold_sources(store: Store, stored: StoredSession, finder: PluginFinder, ask: Ask) -> Sources:

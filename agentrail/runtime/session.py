@@ -1,8 +1,7 @@
 """The actor of one session: take an item of the mailbox, `step`, carry out. What it knows survives it, so it can crash and come back."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal, cast
+from typing import Any
 
 import trio
 from attrs import evolve
@@ -13,7 +12,7 @@ from agentrail.core.journal.folding import rewound_state
 from agentrail.core.protocol.effects import Effect, Publish, Refuse, ReplyToCaller
 from agentrail.core.protocol.signals import (
     Asked,
-    ChangePlugins,
+    ChangeTools,
     Final,
     Recovered,
     ResponseCompleted,
@@ -28,11 +27,9 @@ from agentrail.core.session.machine import step
 from agentrail.core.session.projection import Snapshot, Status, snapshot_of, status_of
 from agentrail.core.session.recovery import is_left_alone
 from agentrail.core.session.state import Phase, SessionState
-from agentrail.core.stack.loading import PluginEntry
-from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.wire.settling import settled
 from agentrail.errors import AgentrailError, CodecError, ErrorInfo, Fenced, SessionDown, StoreUnavailable
-from agentrail.events import Envelope, Event
+from agentrail.events import Event
 from agentrail.messages import CallId, SessionId
 from agentrail.otp.edges import call_guarded, travels
 from agentrail.otp.exits import keep
@@ -43,15 +40,14 @@ from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
 from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.interpreter import ChunkBuffer, Interpreter, MailboxItem
-from agentrail.runtime.models import Choice, is_object
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.pending_calls import PendingCalls
-from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.resting import RESTED, Rested, RestRequest, decide_rest, make_rested
 from agentrail.runtime.rewinding import RewindRequest, is_quiet
 from agentrail.runtime.scrubbing import Scrub, scrub_of
 from agentrail.runtime.session_journal import SessionJournal, Stepped
+from agentrail.runtime.sleeping import FallAsleep, Sleep, SleepingCell, last_envelope_of
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
 from agentrail.runtime.task_group import Control, TaskCrashed, TaskGroup
 
@@ -62,7 +58,7 @@ class SessionCrashed(Exception):
     """What a session crashed with, said again without what may not be told or may not travel."""
 
 
-class SessionCell:
+class SessionCell(SleepingCell):
     """What of a session survives a crash of its actor: state, mailbox, subscribers, callers.
 
     Attributes:
@@ -85,57 +81,64 @@ class SessionCell:
         readers: How answers are read whose callers want values; empty for most.
         branching: Who reads its journal and begins its forks; `None` of one without a store.
         options: What it was started with, for its forks; `None` of one without a store, and of one that works for another.
+        sleep: Whether it sleeps; `None` of one that never does. One that sleeps has no `state`.
     """
 
     __slots__ = (
+        "__weakref__",
         "_cleaner",
-        "_coming",
         "_going_back",
         "_gone",
-        "_tool_changes",
         "branching",
         "bus",
         "crash",
         "ending",
         "find",
-        "interpreter",
         "is_gone",
-        "journal",
         "late_ephemeral",
         "mailbox",
         "options",
         "pending_calls",
-        "ports",
         "readers",
         "rested",
         "resting",
-        "scrub",
-        "state",
         "undone",
     )
 
-    def __init__(self, state: SessionState, ports: Ports, events: Sequence[Event] = ()) -> None:
+    def __init__(
+        self,
+        state: SessionState | None,
+        ports: Ports,
+        events: Sequence[Event] = (),
+        *,
+        sleep: Sleep | None = None,
+    ) -> None:
         """Make a session that has not begun.
 
         Args:
-            state: What it knows.
+            state: What it knows; None of one that sleeps.
             ports: What it works with.
             events: Of one that comes back: what it published last, for subscribers that come back too.
+            sleep: Of one that sleeps: how it is woken.
         """
-        self.state: SessionState = state
+        self.sleep: Sleep | None = sleep
+        row = None if sleep is None else sleep.row
+        if state is not None:
+            self.state: SessionState = state
         self.ports: Ports = ports
         self.scrub: Scrub = scrub_of(ports)
         self._cleaner: SignalCleaner | None = None  # made for the first signal of one that knows secrets
         self.mailbox: Mailbox[MailboxItem] = Mailbox(capacity=MAILBOX_CAPACITY)
-        config = state.data.config
+        place = row.place if state is None and row is not None else last_envelope_of(self.state)
         self.bus: EventBus = EventBus(
-            Envelope(config.session_id, state.data.seq, state.data.started_at_ms, config.path),
+            place,
             keep=ports.event_buffer_size,
             events=events,
         )
         self.pending_calls: PendingCalls = PendingCalls(ports.session_id, ports.outside, key=ports.key)
         self.undone: list[Effect] = []
-        self._tool_changes = 0
+        # Of one that comes back: what there was keeps its number.
+        self._tool_changes = 0 if state is None else state.data.tools.generation
         self._coming: tuple[SignalId, ...] = ()
         self.crash: str | None = None
         self.ending: str | None = None
@@ -149,7 +152,7 @@ class SessionCell:
         self.journal: SessionJournal | None = None
         self._going_back: RewindRequest | None = None
         self.branching: Any = None  # a `Branching`, which knows of sessions
-        self.options: SessionOptions | None = None
+        self.options: SessionOptions | None = None if row is None else row.options
         self._gone: trio.Event | None = (
             None  # made when it is waited for: ten thousand idle sessions need none
         )
@@ -166,86 +169,6 @@ class SessionCell:
         data = self.state.data
         call = next(one for one in (*data.batch, *data.survivors) if one.call.call_id == call_id)
         return self.ports.tools[call.call.name, call.generation]
-
-    def add_tools(self, tools: Mapping[str, Tool]) -> int:
-        """Keep new tools by their names, beside older ones of the same names that calls may be running with.
-
-        Returns:
-            The change that they came with; the core is told of it, and names them by it.
-        """
-        self._tool_changes += 1
-        self.ports.tools.update({(name, self._tool_changes): tool for name, tool in tools.items()})
-        return self._tool_changes
-
-    def forget_tools(self) -> None:
-        """Let go of tools that no call and no list has any more."""
-        data = self.state.data
-        used = {(spec.name, data.tools.generation_of(spec.name)) for spec in data.tools}
-        used |= {(call.call.name, call.generation) for call in (*data.batch, *data.survivors)}
-        for key in list(self.ports.tools):
-            # Newer ones are on their way in the mailbox; those below 0 are of agents, which may come yet.
-            if key not in used and 0 <= key[1] <= data.tools.generation:
-                del self.ports.tools[key]
-
-    @contextmanager
-    def changing_plugins(
-        self, change: Literal["attach", "detach", "reload"], name: str, entry: PluginEntry | None
-    ) -> Iterator[ChangePlugins]:
-        """Make the signal of a change, and keep the code that it brings, which no signal holds, until it is answered.
-
-        Raises:
-            PluginError: Your move: the entry is no plugin, declares what cannot be, or its options are no JSON.
-        """
-        watch = self.state.data.stack.ask
-        signal_id = self.pending_calls.mint()
-        record = None
-        if change != "detach":
-            plugin, record = part_entry(cast("PluginEntry", entry), watch)
-            name = record.name
-            if isinstance(watch, PluginWatch):
-                watch.keep(signal_id, plugin)
-                self._coming = (*self._coming, signal_id)
-        try:
-            yield ChangePlugins(at_ms=now_ms(), signal_id=signal_id, change=change, name=name, entry=record)
-        except trio.Cancelled:  # only the answer is lost: the change stands, and is to find its code
-            raise
-        except BaseException:
-            self._forget_plugins(signal_id)
-            raise
-        self._forget_plugins(signal_id)
-
-    def _forget_plugins(self, answered: SignalId) -> None:
-        """Let go of plugins whose changes are over: of one that is answered, and of those before it whose callers had left."""
-        watch = self.state.data.stack.ask
-        if answered not in self._coming or not isinstance(watch, PluginWatch):
-            return
-        waiting = {one.signal_id for one in self.state.postponed if isinstance(one, ChangePlugins)}
-        behind = self._coming.index(answered) + 1
-        over = [change for change in self._coming[:behind] if change not in waiting]
-        for change in over:
-            watch.forget(change)
-        self._coming = tuple(change for change in self._coming if change not in over)
-
-    def add_model(self, choice: Choice) -> None:
-        """Keep a provider that the next request may ask, as the newest."""
-        providers, opts = self.ports.providers, self.ports.provider_opts
-        for known in (providers, opts):
-            known.pop(choice.name, None)
-        providers[choice.name], opts[choice.name] = choice.provider, choice.opts
-        self.ports.withheld.learn_options(choice.opts)
-        self.ports.withheld.learn_from(choice.provider)
-
-    def forget_models(self, newest: str) -> None:
-        """Let go of provider objects that came before this one and that are not asked any more; strings can be found again."""
-        data = self.state.data
-        used = {facts.model for facts in (data.model, data.config.model, *data.config.fallbacks)}
-        used |= {data.stream.model} if data.stream is not None else set()
-        for name in list(self.ports.providers):
-            if name == newest:  # those behind it are on their way in the mailbox
-                return
-            if name not in used and is_object(name):
-                del self.ports.providers[name]
-                self.ports.provider_opts.pop(name, None)
 
     async def run(self, task_group: TaskGroup) -> None:
         """Be the actor of one incarnation, until the session has ended.
@@ -266,6 +189,8 @@ class SessionCell:
         parked = self._begin(interpreter)
         if parked is None and not (self.state.ended or self.rested is not None):
             await interpreter.timers.serve(self.mailbox, self._handle, is_idle=self._is_idle)
+        if self.is_leaving:
+            return
         if self.journal is not None:
             await self.drain()
         # Before the task group is dismissed and not after: a tool that will not stop may not keep callers waiting.
@@ -276,6 +201,9 @@ class SessionCell:
 
         A call of its own: what the session was before is let go of with it, and would else stay as long as the actor.
         """
+        gone = self._without_gone_tools()
+        if gone is not None:
+            self._advance(gone, interpreter)
         first = self._first_signal()
         parked = decide_parked(first, self.state)
         for clean in self._cleaned(first):
@@ -311,7 +239,7 @@ class SessionCell:
         if self.ending is not None:
             return
         self.ending = reason
-        is_rested = self.rested is not None
+        is_rested = self.rested is not None or self.is_asleep
         self.pending_calls.close(reason, is_rested=is_rested)
         self.bus.close(reason, is_rested=is_rested)
         if self.resting is not None:
@@ -378,6 +306,8 @@ class SessionCell:
     def _obey(self, item: Control, interpreter: Interpreter) -> bool:
         if isinstance(item, TaskCrashed):
             raise item.error
+        if isinstance(item, FallAsleep):
+            return not self.decide_sleep()
         journal = self.journal
         assert journal is not None  # noqa: S101 - the others are of journals
         if isinstance(item, RewindRequest):
@@ -411,6 +341,7 @@ class SessionCell:
 
         Cancellation: It may go back all the same.
         """
+        await self.awake()
         journal = self.journal
         assert journal is not None  # noqa: S101 - who goes back has a past
         if self.ending is not None:
@@ -441,6 +372,20 @@ class SessionCell:
 
     def _is_idle(self) -> bool:
         return self.state.phase is Phase.IDLE
+
+    def _without_gone_tools(self) -> ChangeTools | None:
+        """Make the signal that takes away the tools which are not there any more, before anything is asked of a model."""
+        journal = self.journal
+        if journal is None or not journal.gone_tools:
+            return None
+        names, journal.gone_tools = journal.gone_tools, ()
+        # No caller waits for its answer, which is let go of.
+        return ChangeTools(
+            at_ms=now_ms(),
+            signal_id=self.pending_calls.mint(),
+            detach=names,
+            generation=self.state.data.tools.generation,
+        )
 
     def _first_signal(self) -> Signal:
         crash, self.crash = self.crash, None
@@ -551,8 +496,11 @@ class SessionCell:
 
     def subscribe(self, terms: Terms, *, after: int | None) -> Subscription:
         """Make a subscription, which is registered when its block is entered; as of `EventBus.subscribe`."""
-        earlier = None if self.journal is None else self.events_between
-        return self.bus.subscribe(terms, after=after, take_snapshot=self.take_snapshot, earlier=earlier)
+        earlier = None if self.journal is None and self.sleep is None else self.events_between
+        awake = None if self.sleep is None else self.awake
+        return self.bus.subscribe(
+            terms, after=after, take_snapshot=self.take_snapshot, earlier=earlier, awake=awake
+        )
 
     async def events_between(self, after: int, before: int) -> Sequence[Event]:
         """Give what it published between two numbers, out of its journal; none where that does not say.

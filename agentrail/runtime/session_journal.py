@@ -113,11 +113,13 @@ class SessionJournal:
 
     Attributes:
         first: The first signal of a session that comes back; None behind that, and of one that begins.
+        gone_tools: The names of tools that a session that comes back has no more; they are taken away by its first signal.
         seen_up_to: The number of the last event that was published before it came back.
         outbox: What waits.
         durable: The number up to which its records are durable.
         files: What its tools are about to write.
         old_events: What makes events again that are kept no more; None for nothing.
+        recorded_at: When it recorded something last, on Trio's clock; 0 before it did.
         refusal: Why no record of it is taken any more; None while they are.
         tail: Where the journal ends, with what was handed over.
         writer: Who writes it.
@@ -138,8 +140,10 @@ class SessionJournal:
         "durable",
         "files",
         "first",
+        "gone_tools",
         "old_events",
         "outbox",
+        "recorded_at",
         "refusal",
         "seen_up_to",
         "tail",
@@ -156,6 +160,7 @@ class SessionJournal:
         *,
         first: Recovered | None = None,
         snapshot: int = 0,
+        gone_tools: tuple[str, ...] = (),
         old_events: OldEvents | None = None,
         scrub: Scrub = keep,
     ) -> None:
@@ -169,13 +174,16 @@ class SessionJournal:
             callers: Of the session.
             first: The first signal of a session that comes back.
             snapshot: Behind which record its newest snapshot stands; 0 for none.
+            gone_tools: Its tools that are not there any more.
             old_events: What makes events again that are kept no more.
             scrub: Takes the secrets of the session out of a text.
         """
         self.files: FileNotes = FileNotes(self, scrub)
         self.first: Recovered | None = first
+        self.gone_tools: tuple[str, ...] = gone_tools
         self.seen_up_to: int = state.data.seq
         self.old_events: OldEvents | None = old_events
+        self.recorded_at: float = 0.0
         self._snapshot = snapshot
         self._wants_snapshot = False
         self.outbox: Outbox = Outbox()
@@ -262,6 +270,7 @@ class SessionJournal:
 
     def _record(self, drafts: Sequence[Draft], beside: Mapping[str, bytes] = _NOTHING) -> None:
         """Hand records over, with what is stored beside them: they are written from here on, whatever becomes of the session."""
+        self.recorded_at = trio.current_time()
         blobs: dict[str, bytes] = dict(beside)
         small = []
         for draft in drafts:
@@ -315,6 +324,17 @@ class SessionJournal:
             if self._settled is None:
                 self._settled = trio.Event()
             await self._settled.wait()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that it recorded is durable, nothing waits for that any more, and more would be taken."""
+        return (
+            self.refusal is None
+            and self.durable == self.tail.seq
+            and self.outbox.is_empty
+            and self.first is None
+            and self.writer.is_available
+        )
 
     # --- snapshots
 

@@ -10,6 +10,7 @@ class SupervisorStatistics:
     Attributes:
         live: Sessions that have not ended.
         started: All that were ever started.
+        asleep: Those of them that sleep, which a row stands for.
         ended: Those that have ended, the parked ones among them.
         parked: Those that crashed too often.
         restarts: How often one was brought back.
@@ -20,6 +21,7 @@ class SupervisorStatistics:
     """
 
     live: int
+    asleep: int = 0
     started: int
     ended: int
     parked: int

@@ -101,8 +101,8 @@ class Subscription:
         self._ended = False
         self._cut_at: Mapping[str, int] | None = None
         self._since_yield = 0
-        # One for each `EventsLost` that waits to be read, in the same order. A list: mostly there is none.
-        self._snapshots: list[TakenSnapshot] = []
+        # One for each `EventsLost` that waits to be read, in the same order.
+        self._snapshots: deque[TakenSnapshot] = deque()
         self._taken: TakenSnapshot | None = None
         self._snapshot: Snapshot | None = None
         self.dropped_deltas: int = 0
@@ -267,7 +267,7 @@ class Subscription:
         if self._replay or self._buffer:
             event = self._replay.popleft() if self._replay else self._buffer.popleft()
             if type(event) is EventsLost and self._snapshots:
-                self._taken = self._snapshots.pop(0)
+                self._taken = self._snapshots.popleft()
             return event
         if self._cut_at is not None:
             raise self._too_slow(self._cut_at)

@@ -5,9 +5,9 @@ apart from those of the others. What a session knew survives its actor, so its h
 had not read yet go on with the next incarnation; and what crashes too often is parked, alone.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import trio
 from attrs import evolve
@@ -62,15 +62,16 @@ from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
 from agentrail.runtime.last_words import EndedSessions, LastWords
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.ports import Ports
 from agentrail.runtime.put_to_rest import LEAVE_WITHIN_SECONDS, fault_of_within, leave_quietly, rest_session
 from agentrail.runtime.resting import Rested
-from agentrail.runtime.resuming import Resumption, WantedSession
-from agentrail.runtime.resuming_door import ResumingDoor, Revive
-from agentrail.runtime.reviving import StoredOpening
+from agentrail.runtime.resuming_door import Revive
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, is_in, key_of
+from agentrail.runtime.scrubbing import scrub_of
 from agentrail.runtime.session import SessionCell, SessionCrashed
 from agentrail.runtime.session_reports import DEFAULT_BUFFER, ReportBoard, SessionReports
 from agentrail.runtime.sessions_below import SessionEntry, SessionsBelow
+from agentrail.runtime.sleeping_door import SleepingDoor
 from agentrail.runtime.starting import StartingDoor
 from agentrail.runtime.statistics import SupervisorStatistics
 from agentrail.runtime.subscription import decide_terms
@@ -108,7 +109,7 @@ BRANCH: Final = SupervisorFlags(
 )
 
 
-class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor, SessionsBelow):
+class SessionSupervisor(StartingDoor, SleepingDoor, BranchingDoor, ExportingDoor, SessionsBelow):
     """Owns sessions: a crash of one touches no other, and none outlives its supervisor."""
 
     providers: ProviderProfiles
@@ -125,6 +126,7 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
         deps_for: DepsFor | None = None,
         keeping: Keeping | None = None,
         revive: Revive | None = None,
+        hibernate_after: float | None = None,
     ) -> None:
         """Made by `open_supervisor`."""
         self._root = root
@@ -151,6 +153,7 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
         # One object of each, and not one for each session.
         self._find, self._life = self._find_cell, self._live_on
         self._started = self._ended = self._parked = self._restarts = 0
+        self._begin_sleeping(hibernate_after)
 
     async def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session:
         """Start a session; one for a call must have the tool.
@@ -163,8 +166,8 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
         cell, workspace = assemble(session_id, chosen, self._dependencies)
         names = cell.state.data.tools.names
         if calling is not None and calling not in names:
-            known = f"there are {', '.join(names)}" if names else "give tools in the options"
-            message = f"there is no tool {calling!r:.200} to call: {known}"
+            there = f"there are {', '.join(names)}" if names else "give tools in the options"
+            message = f"there is no tool {calling!r:.200} to call: {there}"
             raise UnknownTool(message, names=names)
         refused = decide_refusal(cell.state, now_ms())
         if refused is not None:
@@ -178,7 +181,7 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
             return self._begin(cell, workspace, chosen.restart)
 
     def session(self, session_id: str, *, scope: str = NO_SCOPE) -> Session:
-        """Find a live session by its id.
+        """Find a live session by its id. One that sleeps is found too, and wakes with the first call of its handle.
 
         Args:
             session_id: Its id.
@@ -189,13 +192,13 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
             SessionDown: There is none; `SessionRested`, if it was put to rest.
         """
         refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
-        entry = self._live(key_of(scope, session_id))
-        if entry is None:
+        cell = self._known(key_of(scope, session_id))
+        if cell is None:
             raise self._gone.error_for(scope, session_id, self._down)
-        return Session(entry.cell)
+        return Session(cell)
 
     def sessions(self, *, scope: str | None = None) -> tuple[Session, ...]:
-        """Give all live sessions, oldest first.
+        """Give all live sessions, oldest first; not those that sleep, for which there are `session` and `find`.
 
         Args:
             scope: Only those of this scope, `""` for those without one; None for all.
@@ -303,8 +306,10 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
         Cancellation: The session goes on. If it had left by then, what it left is in `last_words(id).rested`, for a while.
         """
         refuse(fault_of_within(within))
-        session = self.session(session_id, scope=scope)
-        return await rest_session(self._entries[key_of(session.scope, session_id)].cell, within)
+        key = key_of(self.session(session_id, scope=scope).scope, session_id)
+        cell = self._known(key)
+        assert cell is not None  # noqa: S101 - it was found
+        return await rest_session(cell, within)
 
     def monitor(self, session: Session | str, *, scope: str = NO_SCOPE) -> SessionMonitor:
         """Watch a session; `await monitor.wait()` tells its end, once it is gone for good. A restart is no end.
@@ -382,7 +387,8 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
         threads = self._dependencies.threads.statistics()
         retention = None if self._keeping is None else self._keeping.retention
         return SupervisorStatistics(
-            live=sum(not entry.cell.state.ended for entry in self._entries.values()),
+            live=sum(not entry.cell.state.ended for entry in self._entries.values()) + len(self._asleep),
+            asleep=len(self._asleep),
             started=self._started,
             ended=self._ended,
             parked=self._parked,
@@ -413,8 +419,11 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
         Cancellation: What has not ended yet is left to the code that cancels.
         """
         self._down = reason
+        self._close_hollows()
         async with trio.open_nursery() as nursery:
             for entry in reversed(self._entries.values()):
+                if entry.cell.is_leaving:  # by itself
+                    continue
                 if entry.cell.journal is None:
                     nursery.start_soon(stop_quietly, entry.cell, reason)
                 elif len(entry.cell.state.data.config.path) == 1:  # the others go with it
@@ -424,34 +433,28 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
         """Free what sessions hold that could not end in order, once their actors are gone."""
         for entry in tuple(self._entries.values()):
             await self._retire(entry, "the supervisor had no more time for it")
+        await self._close_sleeping()
         self._fan_in.close("the supervisor was closed")
         self._gone.close()
         self._board.close("the supervisor was closed")
 
-    # --- with a store
-
-    async def _bring_back(self, wanted: WantedSession, give: Callable[[StoredOpening], Any]) -> Session:
-        keeping = self._store_of("resume_session")
-        await trio.lowlevel.checkpoint()
-        async with self._beginnings.reserve(key_of(wanted.scope, wanted.session_id)):
-            self._check_free(wanted.scope, wanted.session_id)
-            ready = await Resumption(keeping, self._dependencies, wanted).run(give)
-            if self._down is not None:
-                keeping.leave(ready[-1].cell)
-                raise SessionDown(wanted.session_id, self._down)
-            for one in ready[:-1]:
-                self._begin(one.cell, one.workspace, "temporary")
-            ready[-1].cell.options = ready[-1].options
-            return self._begin(ready[-1].cell, ready[-1].workspace, ready[-1].options.restart)
+    # --- finding
 
     def _check_free(self, scope: str, session_id: SessionId) -> None:
         if self._down is not None:
             raise SessionDown(session_id, self._down)
-        live = self._live(key_of(scope, session_id))
-        if live is not None:
+        known = self._known(key_of(scope, session_id))
+        if known is not None:
             within = f" of scope {scope!r}" if scope else ""
             message = f"session {session_id!r}{within} is alive already: use its handle, or another id"
-            raise AlreadyStarted(message, handle=Session(live.cell))
+            raise AlreadyStarted(message, handle=Session(known))
+
+    def _known(self, key: str) -> SessionCell | None:
+        """Give the cell of a session that is alive, or sleeps; None where there is none."""
+        entry = self._live(key)
+        if entry is not None:
+            return entry.cell
+        return None if self._down is not None else self._hollow_of(key)
 
     def _find_cell(self, scope: str, session_id: str) -> SessionCell | None:
         entry = self._live(key_of(scope, session_id))
@@ -469,6 +472,7 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
         if self._keeping is not None:
             cell.branching = self
         self._fan_in.join(cell)
+        self._watch_sleep(cell)
         # Not waited for: a subscriber that comes before the next checkpoint sees all that the session ever publishes.
         self._root.start_child_soon(self._child_spec(entry, restart))
         return Session(cell)
@@ -487,7 +491,7 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
         if cell.ending is not None:  # its sandbox could not be closed, which is reported and not tried again
             return
         if cell.crash is None:
-            self._started += 1
+            self._started += cell.sleep is None or not cell.sleep.was_asleep
         else:
             self._restarts += 1
             self._board.publish("restarted", cell, cell.state.data.incarnation + 1, now_ms())
@@ -510,10 +514,12 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
             raise
         finally:
             entry.branch.leave()
-            if cell.crash is None:
+            if cell.crash is None and not cell.is_leaving:
                 self._close(entry, "the supervisor had no more time for it")
             await self._dismiss(entry, task_group)  # noqa: ASYNC102 - shielded and bounded inside
-            if cell.crash is None:
+            if cell.is_leaving:
+                self._lie_down(entry)
+            elif cell.crash is None:
                 await self._retire(entry, "ended")  # noqa: ASYNC102 - shielded and bounded inside
 
     async def _dismiss(self, entry: SessionEntry, task_group: TaskGroup) -> None:
@@ -586,32 +592,38 @@ class SessionSupervisor(StartingDoor, ResumingDoor, BranchingDoor, ExportingDoor
         if entry.cell.state.data.agents.states and not leaves:
             self._stop_agents(entry.cell)
         try:
-            scrub = entry.cell.scrub
-            # What it raises is told to the log: the session has ended, and no other is concerned.
-            with (
-                cleanup_scope(_CLOSE_WITHIN_SECONDS) as grace,
-                suppress(PortCrashed),
-                crash_edge(decide_close_crash, scrub=scrub),
-            ):
-                await entry.workspace.aclose()
-            if grace.cancelled_caught:
-                log_report(
-                    Report(
-                        kind="shutdown_error",
-                        supervisor=entry.cell.ports.key,
-                        child_id="sandbox",
-                        incarnation=entry.cell.state.data.incarnation,
-                        reason=Killed(),
-                        at_seconds=trio.current_time(),
-                    )
-                )
+            await self._close_workspace(entry.workspace, entry.cell.ports)
         finally:
             entry.cell.finish(reason)
+
+    async def _close_workspace(self, workspace: Workspace, ports: Ports) -> None:
+        """Free what a session held of files and processes.
+
+        Cancellation: As of `_retire`.
+        """
+        scrub = scrub_of(ports)
+        # What it raises is told to the log: the session has ended, and no other is concerned.
+        with (
+            cleanup_scope(_CLOSE_WITHIN_SECONDS) as grace,
+            suppress(PortCrashed),
+            crash_edge(decide_close_crash, scrub=scrub),
+        ):
+            await workspace.aclose()
+        if grace.cancelled_caught:
+            log_report(
+                Report(
+                    kind="shutdown_error",
+                    supervisor=ports.key,
+                    child_id="sandbox",
+                    reason=Killed(),
+                    at_seconds=trio.current_time(),
+                )
+            )
 
 
 def _look_at(entry: SessionEntry) -> ActorView:
     cell = entry.cell
-    phase = "ended" if cell.state.ended else cell.state.phase.value
+    phase = "asleep" if cell.is_asleep else "ended" if cell.state.ended else cell.state.phase.value
     return ActorView(phase, cell.mailbox.statistics().waiting, entry.branch.supervisor)
 
 

@@ -40,7 +40,7 @@ from agentrail.outside import jitter, way_back
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.content import decide_child
 from agentrail.runtime.crashes import PortCrashed, crash_edge
-from agentrail.runtime.file_notes import FileNotes, Kept, NotingKeeper
+from agentrail.runtime.file_notes import FileNotes, KeptJournal, NotingKeeper
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.ports import ChildUsage, ChildWork, Ports
 from agentrail.runtime.processes import Processes
@@ -380,7 +380,7 @@ class ToolCallRunner:
         ports: Ports,
         pending_calls: PendingCalls,
         task_group: TaskGroup,
-        journal: Kept | None = None,
+        journal: KeptJournal | None = None,
     ) -> None:
         """Take what calls need; inside of a Trio run."""
         self.files: FileNotes | None = None if journal is None else journal.files

@@ -5,7 +5,8 @@ what a sandbox was given for its commands. Only values of eight characters and m
 keeps. They stay in the process: nothing in here is stored or shown. How they are found does not enter: see `core.values.known_secrets`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -19,7 +20,7 @@ from agentrail.logs import withhold_from_logs
 MAX_VALUES: Final = 200
 """How many are remembered; of keys that change with each request the oldest go first."""
 
-_MADE: Final[WeakValueDictionary[frozenset[str], KnownSecrets]] = WeakValueDictionary()
+_MADE: Final[WeakValueDictionary[tuple[str, ...], KnownSecrets]] = WeakValueDictionary()
 """What was made of the same values, for as long as a session has it: ten thousand sessions with one key look for the same forms.
 
 Of the process, because the log is: what any session knows is taken out of all that is told to it.
@@ -86,12 +87,26 @@ class Withheld:
 
 def known_secrets(values: Iterable[str]) -> KnownSecrets:
     """Give what finds these values: one for all who look for the same."""
-    wanted = frozenset(values)
+    wanted = tuple(sorted(set(values)))
     known = _MADE.get(wanted)
     if known is None:
-        known = _MADE[wanted] = KnownSecrets(wanted)
+        known = _MADE[wanted] = KnownSecrets(sorted(wanted))
         withhold_from_logs(known)
     return known
+
+
+@contextmanager
+def knowing(values: Iterable[str]) -> Iterator[KnownSecrets]:
+    """Let these values be known inside of a block, to the log and to `without_known`, whatever sessions know."""
+    known = known_secrets(values)  # by a name: it lives as long as it is held
+    yield known
+
+
+def without_known(text: str) -> str:
+    """Give a text that is to leave the process without what any session in it knows, or the program that leaves it."""
+    for known in tuple(_MADE.values()):
+        text = known.replaced(text)
+    return text
 
 
 def handles_in(value: Any) -> Any:

@@ -62,6 +62,11 @@ class Workspace:
         """Own a sandbox that was made for this session elsewhere, and close it with the session."""
         self._given, self._opened = None, sandbox
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something to close."""
+        return self._opened is not None
+
     def is_unconfined(self) -> bool:
         """Say whether it is known that commands run with the user's rights; nothing is opened to find out."""
         known = self._opened if self._given is None else self._given

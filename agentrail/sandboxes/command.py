@@ -15,9 +15,10 @@ from attrs import evolve, frozen
 
 from agentrail import outside
 from agentrail.abc import ExecuteResult, ToolProcess
+from agentrail.left_processes import MARKER, current_list
 from agentrail.processes import note_started, note_stopped
 from agentrail.sandboxes.output import MAX_OUTPUT_BYTES, OutputWindow
-from agentrail.sandboxes.process_tree import GRACE_SECONDS, KILL_SECONDS, MARKER, ProcessTree, StoppedTree
+from agentrail.sandboxes.process_tree import GRACE_SECONDS, KILL_SECONDS, ProcessTree, StoppedTree
 from agentrail.sandboxes.spool import Spool
 from agentrail.sandboxes.view import CALL_FILTER, Confining
 
@@ -90,6 +91,9 @@ class _Running:
                 stopped = await self.tree.stop()
                 ended = len(stopped.found) - len(stopped.found & stopped.left)
                 note_stopped(self.tree.group, ended=ended, left=stopped.left)
+                of_run = current_list()
+                if of_run is not None and not stopped.left:
+                    of_run.ended(self.tree.group)
                 self.process.kill()
         return stopped
 
@@ -121,7 +125,7 @@ async def run_command(command: CommandRun) -> ExecuteResult:
         try:
             with _explaining(output.reading):
                 async with _start(command.program, ends) as running:
-                    note_started(running.tree.group)
+                    _note_started(running.tree)
                     output.close_writing()
                     ending.theirs.close()
                     outlets = _Outlets(output.reading, ending if is_confined else None, spool)
@@ -153,7 +157,7 @@ async def open_process(
         try:
             with _explaining(stdout.fileno()):
                 async with _start(program, ends) as running:
-                    note_started(running.tree.group)
+                    _note_started(running.tree)
                     to_it.close_reading()
                     from_it.close_writing()
                     opened = OpenedProcess(running, stdin, stdout)
@@ -301,6 +305,13 @@ class _Pipe:
         if self.writing >= 0:
             os.close(self.writing)
         self.writing = -1
+
+
+def _note_started(tree: ProcessTree) -> None:
+    note_started(tree.group)
+    of_run = current_list()
+    if of_run is not None:
+        of_run.started(tree.group, tree.token)
 
 
 def _start(program: Program, ends: _Ends) -> AbstractAsyncContextManager[_Running]:

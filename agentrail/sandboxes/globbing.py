@@ -152,8 +152,18 @@ def _end_of_class(pattern: str, start: int) -> int | None:
 
 def _character_class(members: str) -> str:
     negated = members[0] in {"!", "^"}
-    escaped = re.sub(r"([\\\[\]^&~|])", r"\\\1", members[negated:])
-    return f"[{'^' if negated else ''}{escaped}]"
+    chars = members[negated:]
+    made: list[str] = []
+    at = 0
+    while at < len(chars):
+        # A hyphen that is a member is escaped: two in a row will be an operator of `re` some day, and it warns of them.
+        if chars[at + 1 : at + 2] == "-" and at + 2 < len(chars):
+            made.append(f"{re.escape(chars[at])}-{re.escape(chars[at + 2])}")
+            at += 3
+        else:
+            made.append(re.escape(chars[at]))
+            at += 1
+    return f"[{'^' if negated else ''}{''.join(made)}]"
 
 
 def expand_braces(pattern: str) -> tuple[str, ...]:

@@ -88,6 +88,9 @@ class LocalSandbox:
     waited for, so that a write has happened or has not.
     """
 
+    _keeper: FileKeeper | None = None
+    _kept_of: "LocalSandbox | None" = None
+
     def __init__(  # noqa: PLR0913 - all but the first are options, by name
         self,
         root: str | os.PathLike[str],
@@ -149,31 +152,15 @@ class LocalSandbox:
         )
         self._threads = trio.CapacityLimiter(MAX_FILE_THREADS)
         self._locks = KeyedLocks()
-        rules = CommandRules(
+        rules = self._rules = CommandRules(
             shell_fallback=shell_fallback,
             network=network,
             readable=tuple(readable),
             limits=limits or CommandLimits(),
-            env={
-                name: value.reveal() if isinstance(value, Secret) else value
-                for name, value in (env or {}).items()
-            },
+            env=_revealed(env or {}),
         )
-        self._secrets = secrets_in_variables(env or {})
         self._commands = Commands(self._root, resolved, self._files, rules, self._programs)
-        self._keeper: FileKeeper | None = None
-        self._kept_of: LocalSandbox | None = None
-        self._open_like = functools.partial(
-            LocalSandbox,
-            virtual_mode=virtual_mode,
-            hard_links=hard_links,
-            protected=protected,
-            shell_fallback=shell_fallback,
-            network=network,
-            readable=rules.readable,
-            limits=rules.limits,
-            env=dict(env or {}),
-        )
+        self._file_rules = hard_links, protected, dict(env or {})
 
     def __repr__(self) -> str:
         return f"LocalSandbox({str(self._path)!r})"
@@ -181,7 +168,7 @@ class LocalSandbox:
     @property
     def secrets(self) -> tuple[str, ...]:
         """What its commands are given and no record may show."""
-        return self._secrets
+        return secrets_in_variables(self._file_rules[2])
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -511,7 +498,18 @@ class LocalSandbox:
         opener = open_by_walk if self._virtual else open_anywhere
         work = functools.partial(copy_tree, self._root, opener, directory, outside.check_cancelled)
         await outside.offload(work, limiter=self._threads)
-        return self._open_like(directory)
+        rules, (hard_links, protected, env) = self._rules, self._file_rules
+        return LocalSandbox(
+            directory,
+            virtual_mode=self._virtual,
+            hard_links=hard_links,
+            protected=protected,
+            shell_fallback=rules.shell_fallback,
+            network=rules.network,
+            readable=rules.readable,
+            limits=rules.limits,
+            env=env,
+        )
 
     async def _write_kept(
         self, path: str, plan: Callable[[Names], PlannedWrite], *, attempts: int = MAX_WRITE_ATTEMPTS
@@ -580,6 +578,10 @@ class LocalSandbox:
         if self._virtual:
             return decide_names(path, self._roots)
         return decide_anywhere(path, self._roots[1], PurePosixPath(Path.home()))
+
+
+def _revealed(env: Mapping[str, str | Secret]) -> dict[str, str]:
+    return {name: value.reveal() if isinstance(value, Secret) else value for name, value in env.items()}
 
 
 def _outcomes(

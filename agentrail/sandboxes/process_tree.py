@@ -18,14 +18,13 @@ import trio
 from attrs import frozen
 
 from agentrail import outside
+from agentrail.left_processes import MARKER
 
 GRACE_SECONDS: Final = 2.0
 """Between SIGTERM and SIGKILL."""
 
 KILL_SECONDS: Final = 2.0
 """How long killed processes are waited for; only an uninterruptible system call takes longer."""
-
-MARKER: Final = "AGENTRAIL_COMMAND"
 
 PROC: Final = Path("/proc")
 _PF_KTHREAD: Final = 0x00200000  # in the kernel's sched.h; the number has stood still since 2.6

@@ -15,7 +15,7 @@ from attrs import define, frozen
 from agentrail import outside
 from agentrail.abc import EditResult, Refusal, WriteResult
 from agentrail.abc.versions import FileOutcome, GetContent, PutBack
-from agentrail.core.journal.files import FileChange, FileState, WantedFile
+from agentrail.core.journal.files import FileState, FileWrite, WantedFile
 from agentrail.sandboxes.beneath import FLAGS
 from agentrail.sandboxes.files import Files, edit_bytes, hash_bytes, put_file
 from agentrail.sandboxes.guarded import identify
@@ -56,7 +56,7 @@ class PlannedWrite:
     names: Names
     data: bytes
     replaced: os.stat_result | None
-    change: FileChange
+    change: FileWrite
     contents: Mapping[str, bytes]
     result: WriteResult | EditResult
 
@@ -67,7 +67,7 @@ class _Staged:
 
     number: int
     names: Names
-    change: FileChange
+    change: FileWrite
     found: os.stat_result | None
     temporary: str | None = None
     mode: int | None = None
@@ -90,7 +90,7 @@ class StagedFiles:
         self.ready: list[_Staged] = []
 
     @property
-    def changes(self) -> tuple[FileChange, ...]:
+    def changes(self) -> tuple[FileWrite, ...]:
         """What is written next."""
         return tuple([one.change for one in self.ready])
 
@@ -127,7 +127,7 @@ class VersionedFiles(Files):
             sha256=hash_bytes(data),
             sha256_before=None if before is None else before.sha256 or None,
         )
-        change = FileChange(
+        change = FileWrite(
             path=_written(where, names, depth),
             before=before,
             after=_state_of(data, replaced),
@@ -165,7 +165,7 @@ class VersionedFiles(Files):
             names=names,
             data=data,
             replaced=replaced,
-            change=FileChange(path=_written(where, names, len(names) - 1), before=before, after=after),
+            change=FileWrite(path=_written(where, names, len(names) - 1), before=before, after=after),
             contents=_contents(read, data),
             result=EditResult(
                 replacements=replacements,
@@ -263,7 +263,7 @@ class VersionedFiles(Files):
         if not force and not is_as_left:
             end("conflict", _conflict(now, wanted))
             return
-        change = FileChange(path=wanted.path, before=now, after=then)
+        change = FileWrite(path=wanted.path, before=now, after=then)
         one = _Staged(number=number, names=names, change=change, found=found, made=[])
         if then is None:
             one.remove_directories = wanted.directories
@@ -272,15 +272,19 @@ class VersionedFiles(Files):
             if data is None or hash_bytes(data) != then.sha256:
                 end("failed", _not_kept(then))
                 return
+            is_beside = False
             try:
                 self._put_beside(one, data, mode)
-            except BaseException as error:
-                self._discard_one(one)
+                is_beside = True
+            except (OSError, PathRefused) as error:
                 refusal = _refusal_of_one(error, names)
                 if refusal is None:
                     raise
                 end("failed", refusal.message)
                 return
+            finally:
+                if not is_beside:
+                    self._discard_one(one)
         staged.ready.append(one)
         if read is not None and now is not None and not now.lost and not is_as_left:
             staged.contents[now.sha256] = read
@@ -416,10 +420,8 @@ def _refusal_of(error: OSError | PathRefused, names: Names) -> Refusal:
     return error.refusal if isinstance(error, PathRefused) else refusal_of(error, show_names(names))
 
 
-def _refusal_of_one(error: BaseException, names: Names) -> Refusal | None:
+def _refusal_of_one(error: OSError | PathRefused, names: Names) -> Refusal | None:
     """Say why one file cannot be put beside its place; None for what is no fault of that one, such as a full disk."""
-    if not isinstance(error, OSError | PathRefused):
-        return None
     refusal = _refusal_of(error, names)
     return None if refusal.code in {"no_space", "io_error"} else refusal
 

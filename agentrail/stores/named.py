@@ -98,7 +98,13 @@ def open_store(name: str, data_directory: Path | None, *, read_only: bool = Fals
 MIN_PATIENCE_SECONDS: Final = 0.1
 
 
-def faults_of_keeping(store: object, store_patience: object, resume: object, on_drift: object) -> list[str]:
+def faults_of_keeping(
+    store: object,
+    store_patience: object,
+    resume: object,
+    on_drift: object,
+    hibernate_after: object = None,
+) -> list[str]:
     """Say what is wrong with how sessions are to be kept.
 
     Args:
@@ -106,6 +112,7 @@ def faults_of_keeping(store: object, store_patience: object, resume: object, on_
         store_patience: In seconds.
         resume: Which sessions come back.
         on_drift: What becomes of one of which newer code makes another history.
+        hibernate_after: In seconds; None for never.
     """
     faults: list[str] = []
     if isinstance(store, str):
@@ -126,7 +133,21 @@ def faults_of_keeping(store: object, store_patience: object, resume: object, on_
         faults.append(f"resume is {resume!r}, and there is no store: give one, such as store='sqlite:'")
     if on_drift not in ("go_on", "refuse"):
         faults.append(f"on_drift is {on_drift!r:.80}: expected 'go_on' or 'refuse'")
-    return faults
+    return faults + _faults_of_sleep(hibernate_after, store)
+
+
+def _faults_of_sleep(hibernate_after: object, store: object) -> list[str]:
+    if hibernate_after is None:
+        return []
+    is_number = isinstance(hibernate_after, int | float) and not isinstance(hibernate_after, bool)
+    if not is_number or not 0 < hibernate_after < float("inf"):  # type: ignore[operator]  # a number by then
+        return [
+            f"hibernate_after is {hibernate_after!r:.80}: expected finite seconds above 0, or None for never"
+        ]
+    if store is None:
+        given = f"hibernate_after is {hibernate_after!r:.80}"
+        return [f"{given}, and there is no store for what sleeps: give one, such as store='sqlite:'"]
+    return []
 
 
 MAX_KEEP_DAYS: Final = 36_500
@@ -163,7 +184,7 @@ def faults_of_limits(store: object, keep_days: object, keep_bytes: object) -> li
 
 @asynccontextmanager
 async def opened_store(
-    store: str | Store | None, data_directory: Path | None, environ: Mapping[str, str]
+    store: str | Store | None, data_directory: str | os.PathLike[str] | None, environ: Mapping[str, str]
 ) -> AsyncIterator[Store | None]:
     """Open the store that is named, in a worker thread, for a block.
 
@@ -185,7 +206,11 @@ async def opened_store(
         return
     # Looked for where it is needed only: a program that names a file may have no home.
     directory = (
-        find_data_directory(environ) if data_directory is None and store == "sqlite:" else data_directory
+        find_data_directory(environ)
+        if data_directory is None and store == "sqlite:"
+        else None
+        if data_directory is None
+        else Path(data_directory)
     )
     opened = await outside.offload(partial(open_store, store, directory))
     try:

@@ -48,6 +48,7 @@ from agentrail.stores.sqlite_rows import fetch_session
 from agentrail.stores.sqlite_salvage import SalvageReport
 from agentrail.stores.sqlite_schema import SCHEMA, StoreSchema
 from agentrail.stores.sqlite_writing import (
+    Standings,
     append_batch,
     create_journal,
     forget_earlier_nodes,
@@ -115,6 +116,7 @@ class SqliteStore:
         self._lock: WriteLock | None = None
         # One thread writes; this is for the one that closes beside it, so that the lock is let go of behind the last commit.
         self._turn = threading.RLock()
+        self._standings: Standings = {}
         self._log_pages = 0
         self._is_suspect = False
         self._must_empty_log = False
@@ -212,6 +214,7 @@ class SqliteStore:
         return apsw.SQLITE_OK
 
     def _drop_writer(self) -> None:
+        self._standings = {}
         writer, self._writer = self._writer, None
         if writer is not None:
             forget(writer)
@@ -248,6 +251,7 @@ class SqliteStore:
             try:
                 yield connection
             except AgentrailError:
+                self._standings = {}
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
@@ -283,6 +287,7 @@ class SqliteStore:
     def create(self, opening: Opening) -> None:
         """Begin a journal; see `Store.create`."""
         with self._transaction() as connection:
+            self._standings.clear()
             create_journal(connection, opening, self.now_ms())
 
     def take(self, scope: str, root: SessionId, node: str, cause: Cause, *, force: bool = False) -> Taken:
@@ -300,7 +305,7 @@ class SqliteStore:
     def append(self, batch: Sequence[Append]) -> tuple[Fenced | None, ...]:
         """Write records of many sessions in one transaction; see `Store.append`."""
         with self._transaction() as connection:
-            return append_batch(connection, batch, self.now_ms())
+            return append_batch(connection, batch, self.now_ms(), self._standings)
 
     def put_snapshot(self, snapshot: StoredSnapshot) -> None:
         """Keep a snapshot; the last two of each session are kept."""
@@ -316,6 +321,7 @@ class SqliteStore:
         """Remove a root with its tree; see `Store.delete`. What stood there is overwritten, in the file and in its log."""
         now = self.now_ms()
         with self._transaction() as connection:
+            self._standings.clear()
             removed = delete_tree(
                 connection,
                 scope,

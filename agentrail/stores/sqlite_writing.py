@@ -4,13 +4,22 @@ A session's row is the witness of its last record: number, epoch and hash. It is
 and the epoch in front of what comes, so an owner that was taken over finds nothing to advance.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, TypeAlias
 
 import apsw
 import msgspec
 
-from agentrail.abc.store import Append, Cause, Node, Opening, StoredSession, StoredSnapshot, Taken
+from agentrail.abc.store import (
+    Append,
+    Cause,
+    Node,
+    Opening,
+    Standing,
+    StoredSession,
+    StoredSnapshot,
+    Taken,
+)
 from agentrail.core.journal.record import Record, sealed, tail_of, taken_draft
 from agentrail.errors import AlreadyExists, Fenced, HeldBy
 from agentrail.messages import SessionId
@@ -36,12 +45,20 @@ _KEPT_SNAPSHOTS: Final = 2
 _ADVANCE: Final = """
 UPDATE session SET last_seq = ?2, hash = ?3, events = ?4, written_at_ms = ?5
 WHERE scope = ?6 AND session = ?7 AND last_seq = ?8 AND epoch = ?9
-RETURNING ?1, is_working, has_ended, waits_for, due_at_ms, title
+RETURNING ?1
 """
 
-_STAND: Final = """
-UPDATE session SET is_working = ?, has_ended = ?, waits_for = ?, due_at_ms = ?, title = ? WHERE scope = ? AND session = ?
+_ADVANCE_AND_STAND: Final = """
+UPDATE session SET last_seq = ?2, hash = ?3, events = ?4, written_at_ms = ?5,
+    is_working = ?10, has_ended = ?11, waits_for = ?12, due_at_ms = ?13, title = ?14
+WHERE scope = ?6 AND session = ?7 AND last_seq = ?8 AND epoch = ?9
+RETURNING ?1
 """
+
+Standings: TypeAlias = dict[tuple[str, str], Standing]
+"""How sessions stand in the file, by scope and id, as far as the connection that writes knows; forgotten with each doubt."""
+
+_MAX_KNOWN: Final = 20_000
 
 
 def create_journal(connection: apsw.Connection, opening: Opening, now: int) -> None:
@@ -112,24 +129,32 @@ def check_dense(records: Sequence[Record], *, is_one_epoch: bool = True) -> None
 # --- the fence
 
 
-def append_batch(connection: apsw.Connection, batch: Sequence[Append], now: int) -> tuple[Fenced | None, ...]:
+def append_batch(
+    connection: apsw.Connection, batch: Sequence[Append], now: int, known: Standings
+) -> tuple[Fenced | None, ...]:
     """Write records of many sessions; see `Store.append`.
 
     Appends that follow on what is there go in together; each of the others is looked at by itself.
+
+    Args:
+        connection: Within a transaction.
+        batch: What is to be written.
+        now: On the clock of the store.
+        known: How sessions stand in the file; kept up here. Where the transaction is undone, none of it is known any more.
     """
     for one in batch:
         check_dense(one.records)
     answers: list[Fenced | None] = [None] * len(batch)
     groups = _by_session(batch)
     joined = [(places, whole) for places in groups if (whole := _joined(batch, places)) is not None]
-    advanced = _advance_all(connection, [one for _, one in joined], now)
+    advanced = _advance_all(connection, [one for _, one in joined], now, known)
     done = {places[0] for (places, _), is_in in zip(joined, advanced, strict=True) if is_in}
     for places in groups:
         if places[0] in done:
             continue
         refused: Fenced | None = None
         for place in places:
-            found = _append_alone(connection, batch[place], now, is_behind_refused=refused is not None)
+            found = _append_alone(connection, batch[place], now, known, is_behind_refused=refused is not None)
             refused = refused or found
             answers[place] = found
     return tuple(answers)
@@ -160,38 +185,45 @@ def _joined(batch: Sequence[Append], places: Sequence[int]) -> Append | None:
     return Append(records=tuple(records), standing=batch[places[-1]].standing, blobs=blobs)
 
 
-def _advance_all(connection: apsw.Connection, appends: Sequence[Append], now: int) -> list[bool]:
+def _advance_all(
+    connection: apsw.Connection, appends: Sequence[Append], now: int, known: Standings
+) -> list[bool]:
     """Write what follows on what is there, and say of each whether it did."""
     is_in = [False] * len(appends)
+    same: list[SqliteRow] = []
     changed: list[SqliteRow] = []
-    for place, *before in connection.executemany(_ADVANCE, _advances(appends, now)):
-        one = appends[place]
-        is_in[place] = True
-        standing = standing_row(one.standing)
-        # Most records change nothing of it, and each index that it stands in would be written again.
-        if standing != tuple(before):
-            changed.append((*standing, one.scope, one.session))
-    if changed:
-        connection.executemany(_STAND, changed)
+    for place, one in enumerate(appends):
+        row = _advance_of(place, one, now)
+        # Most records change nothing of how their session stands, and each index that it stands in would be written again.
+        if known.get((one.scope, one.session)) == one.standing:
+            same.append(row)
+        else:
+            changed.append((*row, *standing_row(one.standing)))
+    for statement, rows in ((_ADVANCE, same), (_ADVANCE_AND_STAND, changed)):
+        if rows:
+            for (place,) in connection.executemany(statement, rows):
+                is_in[place] = True
     written = [one for one, is_written in zip(appends, is_in, strict=True) if is_written]
     connection.executemany(PUT_RECORD, (row_of(record) for one in written for record in one.records))
     for one in written:
+        known[(one.scope, one.session)] = one.standing
         if one.blobs:
             _keep_blobs(connection, one.scope, one.session, one.blobs.items())
+    if len(known) > _MAX_KNOWN:
+        known.clear()
     return is_in
 
 
-def _advances(appends: Iterable[Append], now: int) -> Iterator[SqliteRow]:
-    for place, one in enumerate(appends):
-        first, last = one.records[0], one.records[-1]
-        yield (
-            *(place, last.seq, last.hash, last.events, now),
-            *(first.scope, first.session, first.seq - 1, first.epoch),
-        )
+def _advance_of(place: int, one: Append, now: int) -> SqliteRow:
+    first, last = one.records[0], one.records[-1]
+    return (
+        *(place, last.seq, last.hash, last.events, now),
+        *(first.scope, first.session, first.seq - 1, first.epoch),
+    )
 
 
 def _append_alone(
-    connection: apsw.Connection, one: Append, now: int, *, is_behind_refused: bool
+    connection: apsw.Connection, one: Append, now: int, known: Standings, *, is_behind_refused: bool
 ) -> Fenced | None:
     """Write what is missing of an append that is there already in part; or say why nothing of it will ever be.
 
@@ -214,7 +246,7 @@ def _append_alone(
         return Fenced(first.session, durable_up_to=last_of_epoch(connection, there, first.epoch))
     # A repeated append changes nothing, and least of all how the session stood before others came behind it.
     if missing:
-        _advance_all(connection, [msgspec.structs.replace(one, records=missing)], now)
+        _advance_all(connection, [msgspec.structs.replace(one, records=missing)], now, known)
     return None
 
 

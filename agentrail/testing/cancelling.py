@@ -112,7 +112,7 @@ async def cancel_everywhere(  # noqa: PLR0913 - what happens, and where
             supervisor and all in it; `abort` aborts what all sessions do; `steer` steers them; `crash` crashes their
             actors. How the cycle ends after an abort or a crash (`CycleEnded`) is no failure, and a scenario that wants
             to go on behind it catches that itself. With `steer` a scenario finds one message more than it sent.
-        round_seconds: How long one round may take.
+        round_seconds: How long one round may take, and then reading what its sessions published.
         within_seconds: How long to wait for what is just ending, as of `no_orphans`.
         make_sandbox: Makes the sandboxes of sessions that bring none of their own; by default a `LocalSandbox` on their
             `working_dir`.
@@ -127,16 +127,15 @@ async def cancel_everywhere(  # noqa: PLR0913 - what happens, and where
         Exception: What the scenario raised, with the same note.
     """
     for step in range(1, MAX_ROUNDS + 1):
-        blow = _Blow(step)
+        blow = _Blow(mode, step)
         try:
-            with trio.fail_after(round_seconds):
-                await _play(
-                    scenario,
-                    mode,
-                    blow,
-                    partial(open_nameless, make_sandbox, host=make_host()),
-                    within_seconds,
-                )
+            await _play(
+                scenario,
+                blow,
+                partial(open_nameless, make_sandbox, host=make_host()),
+                round_seconds=round_seconds,
+                within_seconds=within_seconds,
+            )
         except BaseException as error:
             error.add_note(f"cancel_everywhere, mode {mode!r}: struck at step {step}")
             raise
@@ -168,7 +167,8 @@ class _LetterBomb(ChunkBuffer):
 class _Blow(trio.abc.Instrument):
     """Counts the steps of all tasks, and strikes once."""
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, mode: Mode, step: int) -> None:
+        self.mode = mode
         self._steps_left = step
         self.is_armed = True
         self.strike: Callable[[], None] = lambda: None
@@ -186,24 +186,29 @@ class _Blow(trio.abc.Instrument):
 
 async def _play(
     scenario: CancelledScenario,
-    mode: Mode,
     blow: _Blow,
     open_supervisor: _OpenSupervisor,
+    *,
+    round_seconds: float,
     within_seconds: float,
 ) -> None:
+    # Not one deadline around all of it: while `no_orphans` pauses, a virtual clock finds all asleep and jumps to it.
     async with no_orphans(within_seconds=within_seconds):
         trio.lowlevel.add_instrument(blow)
         try:
-            stage = await _play_on_stage(scenario, mode, blow, open_supervisor)
+            with trio.fail_after(round_seconds):
+                stage = await _play_on_stage(scenario, blow, open_supervisor)
         finally:
             trio.lowlevel.remove_instrument(blow)
     if stage is not None:
-        await stage.check_ended()
+        with trio.fail_after(round_seconds):
+            await stage.check_ended()
 
 
 async def _play_on_stage(
-    scenario: CancelledScenario, mode: Mode, blow: _Blow, open_supervisor: _OpenSupervisor
+    scenario: CancelledScenario, blow: _Blow, open_supervisor: _OpenSupervisor
 ) -> CancelledStage | None:
+    mode = blow.mode
     stage: CancelledStage | None = None
     with trio.CancelScope() as everything:
         async with open_supervisor() as supervisor:

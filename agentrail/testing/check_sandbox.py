@@ -20,6 +20,7 @@ from agentrail.abc import (
     Sandbox,
     SnapshotSandbox,
 )
+from agentrail.testing.versions_rules import notes_what_it_writes, puts_files_back
 
 SandboxFactory: TypeAlias = Callable[[], Sandbox]
 
@@ -414,6 +415,8 @@ SANDBOX_RULES: Final[tuple[Callable[[Sandbox], Awaitable[None]], ...]] = (
     _refuses_bad_searches,
     _runs_or_says_so,
     _brings_snapshots_back,
+    notes_what_it_writes,
+    puts_files_back,
     _is_cancelled_at_once,
     _closes_twice,
 )

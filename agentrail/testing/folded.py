@@ -11,8 +11,8 @@ state, its options and what it is told; else a bug of agentrail. Sessions that a
 No store enters that was not there, and nothing that a session does or answers is another because it is watched.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +30,7 @@ from agentrail.core.stack.plugin import Plugin
 from agentrail.errors import AgentrailError, CodecError, SessionNotFound, StoreUnavailable, Trimmed
 from agentrail.events import Event
 from agentrail.messages import SessionId
+from agentrail.otp.edges import call_guarded
 from agentrail.runtime import session as sessions
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.keeping import ENGINE
@@ -37,6 +38,7 @@ from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.reviving import PluginFinder, read_after
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.session_journal import SessionJournal
+from agentrail.testing.seams import Seam, wrapped
 
 _MAX_FAULTS: Final = 5
 _MAX_SHOWN: Final = 600
@@ -211,7 +213,7 @@ class _Noted(_Life):
         self._blobs: dict[str, bytes] = {}
         self._drafts: list[Draft] = []
         self._refusal: str | None = None
-        self._trouble: Exception | None = None
+        self._trouble: BaseException | None = None
         try:
             self._keep((opened_draft(cell.state, at_ms=now_ms(), engine=ENGINE),))
         except CodecError as error:
@@ -224,10 +226,11 @@ class _Noted(_Life):
         super().note(before, signal, after, effects)
         if self._refusal is not None or self._trouble is not None:
             return
-        try:
-            self._keep(self._recorder.note(before, signal, after, effects))
-        except Exception as error:  # noqa: BLE001 - raised behind the block
+
+        def fail(error: BaseException) -> None:
             self._trouble = error
+
+        call_guarded(fail, lambda: self._keep(self._recorder.note(before, signal, after, effects)))
 
     def _keep(self, drafts: Iterable[Draft]) -> None:
         for draft in drafts:
@@ -309,11 +312,7 @@ def folded_sessions() -> Iterator[FoldedSessions]:
         FoldDiffers: A session is not what its journal comes to; the message says from which record on.
     """
     watched = FoldedSessions()
-    with ExitStack() as stack:
-        for owner, name, wrapped in _seams(watched):
-            before = getattr(owner, name)
-            stack.callback(setattr, owner, name, before)
-            setattr(owner, name, wrapped(before))
+    with wrapped(_seams(watched)):
         yield watched
     faults = watched.faults()
     if faults:
@@ -322,7 +321,7 @@ def folded_sessions() -> Iterator[FoldedSessions]:
         raise FoldDiffers(message)
 
 
-def _seams(watched: FoldedSessions) -> tuple[tuple[Any, str, Callable[[Any], Any]], ...]:
+def _seams(watched: FoldedSessions) -> tuple[Seam, ...]:
     """Where sessions begin, and where all of their signals go through."""
 
     def runs(before: Any) -> Any:
@@ -347,7 +346,19 @@ def _seams(watched: FoldedSessions) -> tuple[tuple[Any, str, Callable[[Any], Any
 
         return finish
 
-    return ((SessionCell, "run", runs), (SessionCell, "finish", finishes), (sessions, "step", steps))
+    def lies_down(before: Any) -> Any:
+        def lie_down(cell: SessionCell, *args: Any) -> None:
+            watched.let_go(cell)  # when it wakes it is followed anew
+            before(cell, *args)
+
+        return lie_down
+
+    return (
+        (SessionCell, "run", runs),
+        (SessionCell, "finish", finishes),
+        (SessionCell, "lie_down", lies_down),
+        (sessions, "step", steps),
+    )
 
 
 def _shown(event: Event | None) -> str:

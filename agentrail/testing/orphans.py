@@ -59,7 +59,7 @@ async def no_orphans(*, within_seconds: float = 5.0) -> AsyncIterator[None]:
 
     Args:
         within_seconds: How long to wait for what is just ending. Real seconds, because threads and processes know
-            nothing of a virtual clock.
+            nothing of a virtual clock. One that jumps by itself may do so meanwhile: put no deadline around this block.
 
     Raises:
         AssertionError: Something is left; every thing is named.

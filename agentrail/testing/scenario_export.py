@@ -15,8 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from agentrail.core.journal.folding import NO_SOURCES, Sources, Walked, first_state, walk
+from agentrail.core.journal.folding import NO_SOURCES, Sources, Walked
 from agentrail.core.journal.record import CLOSED, OPENED, TAKEN, Record
+from agentrail.core.journal.replaying import state_at, steps
 from agentrail.core.protocol.effects import Effect, Publish
 from agentrail.core.protocol.signals import GoOn, Prompt, Steer, ToolFinished
 from agentrail.core.protocol.stamped import SignalId
@@ -61,11 +62,11 @@ def scenario_of_journal(records: Sequence[Record], sources: Sources = NO_SOURCES
         OptionError: Your move: there is something in it that a scenario has no words for; the message has the record and what it is.
         JournalCorrupt: As of `fold`, with its other errors.
     """
-    start = first_state(records, sources)
+    start = state_at(records, 1, sources)
     _check_start(records[0], start)
     head = [f"# {remark or f'session {records[0].session}, {len(records)} records'}"]
     head += _head_of(records[0], start)
-    told = list(_told(start, walk(start, records, sources=sources)))
+    told = list(_told(start, (one.walked for one in steps(records, sources))))
     parts = [_lines_of(one) for one in told]
     text = "\n".join([*head, *(line for part in parts for line in part)]) + "\n"
     came = _played(text, records[0])

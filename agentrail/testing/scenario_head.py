@@ -5,7 +5,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, Final
 
 from agentrail.core.policy.budget import Price
@@ -81,23 +80,35 @@ def _limits_word(limits: AgentLimits) -> str:
 
 
 _POLICIES: Final[Mapping[str, StallPolicy]] = {"report": "report", "retry": "retry", "abort": "abort"}
+
+
+def _stalls_of(text: str) -> StallOptions:
+    policy, *times = text.split("/")
+    if not times:
+        return StallOptions(stall_policy=_POLICIES[policy])
+    stall_ms, timeout_ms = map(int, times)
+    return StallOptions(stall_policy=_POLICIES[policy], stall_ms=stall_ms, timeout_ms=timeout_ms)
+
+
+def _stalls_word(stalls: StallOptions) -> str:
+    if stalls == StallOptions(stall_policy=stalls.stall_policy):
+        return stalls.stall_policy
+    return f"{stalls.stall_policy}/{stalls.stall_ms}/{stalls.timeout_ms}"
+
+
 _FORMS: Final[Mapping[Any, WordForm]] = {
     **FORMS,
     Price: WordForm(
         "usd of a million tokens, read/written", _price_of, lambda price: f"{price.input:g}/{price.output:g}"
     ),
-    StallOptions: WordForm(
-        "|".join(_POLICIES),
-        lambda policy: StallOptions(stall_policy=_POLICIES[policy]),
-        attrgetter("stall_policy"),
-    ),
+    StallOptions: WordForm("|".join(_POLICIES), _stalls_of, _stalls_word),
     AgentSpec: WordForm("name+background+wake+handoff", _agent_of, _agent_word),
     AgentLimits: WordForm("depth/alive/total", _limits_of, _limits_word),
     ResponseFormat: WordForm("a JSON schema", ResponseFormat, lambda one: JSON.encode(one.schema)),
 }
 _MODEL: Final = Line(
     ModelFacts,
-    f"model=?{SCRIPTED_MODEL} window=context_window assumed=window_is_assumed stall_policy=stalls price=",
+    f"model=?{SCRIPTED_MODEL} window=context_window assumed=window_is_assumed max_output=max_output_tokens model_retries=max_retries stall_policy=stalls price=",
     forms=_FORMS,
 )
 _USUAL_ID: Final = SessionId("scenario")
@@ -121,8 +132,7 @@ _GROUPS: Final = WordForm(f"{'|'.join(sorted(GROUPS))}|all", _groups_of, ",".joi
 
 
 def _read_parameters(words: LineWords) -> Mapping[str, Any]:
-    whole = words.take_option("schema")
-    if whole is not None:
+    for whole in words.take_all(_is_schema, 1):
         return {"parameters": whole.value}
     pairs: list[Pair] = list(words.take_all(_is_parameter))
     schema = {
@@ -131,6 +141,11 @@ def _read_parameters(words: LineWords) -> Mapping[str, Any]:
         "required": [pair.key for pair in pairs if not pair.value.endswith("?")],
     }
     return {"parameters": schema}
+
+
+def _is_schema(word: object) -> bool:
+    # A parameter may have this name too: then a type stands behind it.
+    return isinstance(word, Pair) and word.key == "schema" and isinstance(word.value, Mapping)
 
 
 def _is_parameter(word: object) -> bool:

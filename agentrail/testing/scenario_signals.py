@@ -21,9 +21,9 @@ from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import Chunk, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
 from agentrail.core.protocol.signals import ChildPublished, ChunksArrived, Respond, ResponseCompleted, Signal
 from agentrail.core.values.toolbox import ToolSpec, read_call
-from agentrail.core.wire.codec import SIGNAL_KINDS
-from agentrail.errors import ErrorInfo
-from agentrail.events import AbortReceipt, LeftBehind, MessageDelta, StatusUpdate
+from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, encode_event
+from agentrail.errors import CodecError, ErrorInfo
+from agentrail.events import AbortReceipt, Event, LeftBehind, MessageDelta, StatusUpdate, UnknownEvent
 from agentrail.messages import (
     AssistantBlock,
     AssistantMessage,
@@ -316,6 +316,9 @@ def _write_answer(signal: Respond) -> Iterator[str]:
 
 
 def _read_published(words: LineWords) -> Mapping[str, Any]:
+    whole = words.take_option("event")
+    if whole is not None:
+        return {"event": _event_of(whole.value)}
     text = words.take_text() or ""
     return {"event": MessageDelta(delta=text) if words.take_flag("delta") else StatusUpdate(text=text)}
 
@@ -326,8 +329,19 @@ def _write_published(signal: ChildPublished) -> Iterator[str]:
             yield from (quote(text), "delta")
         case StatusUpdate(text=text):
             yield quote(text)
-        case event:  # of one that a scenario has no words for only the kind
-            yield quote(type(event).__name__)
+        case event:  # one that a scenario has no words for, as on the wire
+            yield f"event={encode_event(event).decode()}"
+
+
+def _event_of(written: object) -> Event:
+    try:
+        event = decode_event(json.dumps(written))
+    except CodecError as error:
+        raise ScenarioError(str(error)) from error
+    if isinstance(event, UnknownEvent):
+        message = f"{written!r:.200} is no event that is known here"
+        raise ScenarioError(message)
+    return event
 
 
 def _read_lost(words: LineWords) -> Mapping[str, Any]:
@@ -409,7 +423,7 @@ _SPECIAL: Final[Mapping[str, Part | Line | Mapping[str, Line]]] = {
     "chunks": free('"text"… thinking="text"… usage=…', _read_chunks, _write_chunks),
     "message": free('"text"… thinking="text"… CALL:TOOL={…}… stop=…', _read_response, _write_response),
     "error": Line(ErrorInfo, 'code "message" [retryable] after=retry_after_seconds'),
-    "event": free('"text" [delta]', _read_published, _write_published),
+    "event": free('"text" [delta] | event={…}', _read_published, _write_published),
     "result": _RESULTS,
     "receipt": RECEIPT,
 }

@@ -12,6 +12,7 @@ from agentrail.runtime.keeper import open_sessions
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.retention import KeepLimits
+from agentrail.runtime.store_options import StoreOptions
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
 from agentrail.sandboxes.local import LocalSandbox
@@ -27,6 +28,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
     revive: Revive | None = None,
     on_drift: OnDrift = "go_on",
     keep: KeepLimits | None = None,
+    hibernate_after: float | None = None,
 ) -> AbstractAsyncContextManager[SessionSupervisor]:
     """Open a supervisor whose models are objects, such as a `ScriptedModel`.
 
@@ -35,22 +37,26 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
             `working_dir`.
         host: What is asked about the calls of its sessions, and told of them.
         store: As of `open_sessions`.
-        store_patience: As of `open_sessions`.
-        resume: As of `open_sessions`.
-        revive: As of `open_sessions`.
-        on_drift: As of `open_sessions`.
-        keep: As of `open_sessions`.
+        store_patience: As of `StoreOptions`.
+        resume: As of `StoreOptions`.
+        revive: As of `StoreOptions`.
+        on_drift: As of `StoreOptions`.
+        keep: As of `StoreOptions`.
+        hibernate_after: As of `StoreOptions`.
     """
     return open_sessions(
         _refuse_names,
         make_sandbox or _make_sandbox,
         host=host,
         store=store,
-        store_patience=store_patience,
-        resume=resume,
-        revive=revive,
-        on_drift=on_drift,
-        keep=keep,
+        options=StoreOptions(
+            patience=store_patience,
+            resume=resume,
+            revive=revive,
+            on_drift=on_drift,
+            keep=keep,
+            hibernate_after=hibernate_after,
+        ),
     )
 
 

@@ -9,13 +9,14 @@ deadline, a cancellation), an item is gone and all else goes on: no reply is mis
 one session tells. So it is counted: what goes in, against what reaches the code that acts on it.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from agentrail.actors import machine_loop, supervising
 from agentrail.actors.mailbox import Mailbox
 from agentrail.runtime.session import SessionCell
+from agentrail.testing.seams import Seam, wrapped
 
 _MAX_SHOWN: Final = 200
 _MAX_FAULTS: Final = 20
@@ -110,11 +111,7 @@ def no_lost_items() -> Iterator[ItemWatch]:
         Lost: An item was accepted and nothing handled it, or a reader sleeps although there is something to take.
     """
     watch = ItemWatch()
-    with ExitStack() as stack:
-        for owner, name, wrapped in _seams(watch):
-            before = getattr(owner, name)
-            stack.callback(setattr, owner, name, before)
-            setattr(owner, name, wrapped(before))
+    with wrapped(_seams(watch)):
         yield watch
     faults = (*watch.lost(), *watch.stuck())
     if faults:
@@ -123,7 +120,7 @@ def no_lost_items() -> Iterator[ItemWatch]:
         raise Lost(message)
 
 
-def _seams(watch: ItemWatch) -> tuple[tuple[Any, str, Callable[[Any], Any]], ...]:
+def _seams(watch: ItemWatch) -> tuple[Seam, ...]:
     """Where items go in, are given up, and reach what acts on them: of sessions, of machines, of supervisors."""
 
     def puts(before: Any) -> Any:

@@ -317,7 +317,15 @@ TAKES_NOTHING: Final = {
     ),
     *(
         f"supervisor.{name}"
-        for name in ("start_behind", "close_rest", "hear", "look_back", "fork_cell", "make_ready")
+        for name in (
+            "start_behind",
+            "close_rest",
+            "hear",
+            "look_back",
+            "fork_cell",
+            "make_ready",
+            "restore_files",
+        )
     ),
     # Those above are for the package itself.
     *("plugin.FunctionPlugin", "sandbox.aclose"),

@@ -74,6 +74,7 @@ class Breaks(Behaviour[str, None]):
         self.fail_in("terminate")
 
 
+@pytest.mark.at(147)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("what", MAKES)
 @on_virtual_time
@@ -98,6 +99,7 @@ async def test_of_a_machine(stage, place, what):
         assert supervisor.handle("b").exit_reason is None
 
 
+@pytest.mark.at(147)
 @pytest.mark.parametrize("place", ["init", "life", "init of a subtree"])
 @pytest.mark.parametrize("what", MAKES)
 @on_virtual_time

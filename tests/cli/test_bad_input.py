@@ -16,6 +16,14 @@ REFUSED = "http://127.0.0.1:9/v1"  # the port `discard`, on which nobody listens
     ("arguments", "sentences"),
     [
         (
+            ("run", "x", "--model", "demo:fast", "--keep-days", "3"),
+            ("--keep-days and --keep-bytes are about kept sessions", "give --keep, or --store"),
+        ),
+        (
+            ("run", "x", "--model", "demo:fast", "--store", "memory:", "--keep-days", "0"),
+            ("keep_days is 0.0: expected days from 1 to 36500",),
+        ),
+        (
             ("run", "x", "--model", "anthropc:y"),
             ("there is no provider 'anthropc'", "Did you mean 'anthropic:y'?"),
         ),

@@ -74,8 +74,8 @@ async def test_an_export_without_content_holds_no_word(ask, session):
     assert "canary" not in ran.out
     assert '"kind":"prompt"' in ran.out
     ran = await ask("sessions", "export", session, "--no-content", "--format", "markdown")
-    assert ran.code == 2
-    assert "--no-content" in ran.err
+    assert ran.code == 0
+    assert ran.out.startswith("## User\n\n19 characters\n")
 
 
 async def test_a_conversation_is_written_as_markdown(ask, session):
@@ -112,3 +112,25 @@ async def test_a_fork_is_in_the_list_and_can_be_gone_on_with(ask, session):
     ran = await ask("sessions", "fork", "s-nowhere")
     assert ran.code == 2
     assert "sessions list" in ran.err
+
+
+@pytest.mark.at(146)
+async def test_a_fork_with_files_gets_a_copy_of_them(ask, session, tmp_path):
+    """In the directory that is named; what cannot be leaves nothing, in the store or beside it."""
+    place = tmp_path / "there"
+    (tmp_path / "work" / "sub").mkdir(parents=True)
+    (tmp_path / "work" / "sub" / "a").write_text("a")
+    ran = await ask("run", "look", *DEMO, "--cwd", str(tmp_path / "work"), "--keep")
+    session = ran.err.rsplit(maxsplit=1)[-1]
+    ran = await ask("sessions", "fork", session, "--id", "s-branch", "--files", str(place))
+    assert (ran.code, ran.err) == (0, "")
+    assert f"cd {place} && agentrail chat --resume s-branch" in ran.out
+    assert (place / "sub" / "a").read_text() == "a"
+    assert f'"working_dir":"{place}"' in (await ask("sessions", "export", "s-branch")).out
+    ran = await ask("sessions", "fork", session, "--files", str(place))
+    assert ran.code == 2
+    assert "there is something in it" in ran.err
+    other = tmp_path / "other"
+    ran = await ask("sessions", "fork", session, "--id", "s-branch", "--files", str(other))
+    assert ran.code == 2
+    assert not other.exists()

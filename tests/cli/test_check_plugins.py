@@ -49,6 +49,7 @@ async def test_a_stack_in_which_nothing_breaks_exits_with_zero(folder):
     assert ran.out.startswith("Nothing broke: ")
 
 
+@pytest.mark.check
 async def test_without_a_number_it_looks_for_as_long_as_was_said(folder, monkeypatch, capfd):
     """The default is a time; portion after portion is run until it is over, each with a seed of its own."""
     monkeypatch.setattr(check_plugins, "DEFAULT_SECONDS", 0.0)

@@ -12,6 +12,7 @@ from hypothesis.strategies import SearchStrategy
 
 from agentrail.core.policy.budget import Budget, Price
 from agentrail.core.protocol.changes import UpdateContext, UpdateTodos
+from agentrail.core.values.append_only import GrowingSet
 from agentrail.events import Envelope, Event, EventBase, MessageDelta, SubagentEvent, Todo, ToolExecutionEnd
 from agentrail.messages import SessionId
 
@@ -86,6 +87,8 @@ def _values(hint: Any) -> SearchStrategy[Any]:
         return st.tuples(*map(_values, inner))
     if origin is tuple:
         return st.lists(_values(inner[0]), max_size=3).map(tuple)
+    if origin is GrowingSet:
+        return st.lists(_values(inner[0]), max_size=3).map(_grown)
     if hint is Price:  # it refuses what is no price
         amounts = st.floats(0, 1e6)
         return st.builds(Price, input=amounts, output=amounts, cache_read=st.none() | amounts)
@@ -102,3 +105,10 @@ def _values(hint: Any) -> SearchStrategy[Any]:
         keys = st.text(min_size=1).filter(lambda key: key != "todos")
         return st.builds(UpdateContext, key=keys, value=st.none() | st.text())
     return _SCALARS[hint] if hint in _SCALARS else values_of(hint)
+
+
+def _grown(items: list[Any]) -> GrowingSet[Any]:
+    made: GrowingSet[Any] = GrowingSet()
+    for item in items:
+        made = made.added(item)
+    return made

@@ -430,6 +430,19 @@ FIELDS: Final[Mapping[str, e.Event]] = {
 """Events with fields that came later, and that are only written when they do not hold their defaults."""
 
 SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
+    "change_tools_origin": s.ChangeTools(
+        at_ms=_AT,
+        signal_id=_ASKED_BY,
+        attach=(
+            ToolSpec(
+                name="look",
+                description="Look something up.",
+                parameters={"type": "object"},
+                origin="app.tools:look",
+            ),
+        ),
+        generation=1,
+    ),
     "prompt_via": s.Prompt(
         at_ms=_AT, signal_id=_ASKED_BY, ref=_P, content=_ASKED, via="http", request_id="req-1"
     ),

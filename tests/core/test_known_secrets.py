@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from agentrail.core.values.known_secrets import REPLACEMENT, KnownSecrets, StreamedText
-from agentrail.core.values.secret_forms import MIN_SECRET_CHARACTERS, forms_of
+from agentrail.core.values.secret_forms import MIN_SECRET_CHARACTERS, secret_forms_of
 
 KEY = 'sk-live/+4711 "quoted" \\ <é>'
 # Some repeat themselves, some overlap, one stands in another, one begins as another ends.
@@ -24,7 +24,7 @@ VALUES = (
     "bbbbaaaa",
 )
 KNOWN = KnownSecrets(VALUES)
-FORMS = sorted({form for value in VALUES for form in forms_of(value)})
+FORMS = sorted({form for value in VALUES for form in secret_forms_of(value)})
 
 pytestmark = pytest.mark.at(156)
 
@@ -74,7 +74,7 @@ def test_a_secret_is_found_in_base64_wherever_it_begins(before, encode):
 
 def test_what_is_short_is_no_secret():
     """Texts would be full of it; the bound holds without the spaces around it."""
-    assert forms_of("a") == forms_of("1234567") == forms_of("  1234567\n") == ()
+    assert secret_forms_of("a") == secret_forms_of("1234567") == secret_forms_of("  1234567\n") == ()
     assert not KnownSecrets(["a", "1", ""])
     assert KnownSecrets(["a"]).replaced("a banana") == "a banana"
     assert KnownSecrets(["12345678\n"]).replaced("is 12345678.") == f"is {REPLACEMENT}."
@@ -206,3 +206,10 @@ def test_a_text_without_anything_suspicious_passes_as_it_is():
     stream, piece = StreamedText(KnownSecrets(["12345678"])), "no digit in here"
     assert stream.feed(piece) is piece
     assert stream.is_clear
+
+
+def test_what_was_replaced_already_is_not_replaced_again():
+    """It stands in what is remembered for a longer one that may begin with it, and that did not come."""
+    stream = StreamedText(KnownSecrets(["12345678", "1234567890abcdef"]))
+    said = [stream.feed("12345678"), stream.let_go(), stream.feed("1234"), stream.let_go()]
+    assert "".join(said) == f"{REPLACEMENT}1234"

@@ -253,6 +253,15 @@ def test_a_plugin_comes_back_by_its_name():
     assert decode_stack(text, {"Remembers": Remembers()})[1] == states
 
 
+def test_all_plugins_that_are_not_there_are_named_at_once():
+    """Who brings them along has to know of each; those that are there do not hide one."""
+    two = [(Remembers(name=name), {"limit": 3}) for name in ("a", "b", "c")]
+    text = encode_stack(*load_stack(two))
+    with pytest.raises(PluginError) as caught:
+        decode_stack(text, {"b": Remembers(name="b")})
+    assert [fault.partition(" (")[0] for fault in caught.value.faults] == ["plugin 'a'", "plugin 'c'"]
+
+
 def test_options_that_only_an_update_took_do_not_stand_in_the_way():
     """`init` is not called for a plugin whose state is stored: it need not take what `on_config_update` took."""
     stack, states = load_stack(((Remembers, {"limit": 3}),))

@@ -121,3 +121,10 @@ def test_formats_are_values():
     assert ResponseFormat({"type": "array"}) != CITY
     assert CITY.schema != CITY
     assert repr(ResponseFormat({"type": "array"})) == "ResponseFormat({'type': 'array'})"
+
+
+def test_what_the_caller_cannot_read_is_said_where_the_schema_has_nothing_against_it():
+    """The 30th of February is a text of the right shape; the model hears why it is no date."""
+    verdict = CITY.check('{"city": "Lisbon"}', repaired=False, misfit="there is no such city")
+    assert isinstance(verdict, RepairTurn)
+    assert "there is no such city" in verdict.note

@@ -119,7 +119,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="tools of agents are let go when others are detached",
         breaks=_HANDED,
-        file="runtime/session.py",
+        file="runtime/held_code.py",
         old="            if key not in used and 0 <= key[1] <= data.tools.generation:\n",
         new="            if key not in used and key[1] <= data.tools.generation:\n",
         killed_by="tests/runtime/test_handoff.py::test_a_model_calls_a_tool_of_an_agent_that_came_behind_other_changes",

@@ -23,6 +23,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         killed_by=_STREAMS,
     ),
     Mutant(
+        name="a body of version 1 may be another signal than its record says",
+        breaks=_DAMAGE,
+        file="core/journal/signal_bodies.py",
+        old="    if body.startswith(_WHOLE):\n",
+        new="    if False:\n",
+        killed_by="tests/core/journal/test_signal_bodies.py::test_what_is_no_body_is_refused",
+    ),
+    Mutant(
         name="chunks are thrown away with every response",
         breaks=_SAME,
         file="core/journal/recording.py",

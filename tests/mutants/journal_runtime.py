@@ -45,6 +45,22 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         killed_by=f"{_OUTBOX}::test_to_take_out_of_many_costs_no_more_than_of_few",
     ),
     Mutant(
+        name="what crashed while it left is carried out twice",
+        breaks="a tool runs at most once",
+        file="runtime/outbox.py",
+        old="                step.left = place + 1\n",
+        new="                pass\n",
+        killed_by=f"{_OUTBOX}::test_a_step_that_crashes_while_it_leaves_goes_on_behind_what_crashed",
+    ),
+    Mutant(
+        name="a standing that was undone is believed",
+        breaks="a sleeping session is found when its timer is due",
+        file="stores/sqlite.py",
+        old="            except AgentrailError:\n                self._standings = {}\n",
+        new="            except AgentrailError:\n",
+        killed_by="tests/stores/test_sqlite.py::test_a_standing_that_was_undone_is_not_believed",
+    ),
+    Mutant(
         name="a status shows what a crash takes back",
         breaks=_DURABLE,
         file="runtime/session.py",

@@ -52,7 +52,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="all provider objects are kept",
         breaks="a session holds no more than it can use",
-        file="runtime/session.py",
+        file="runtime/held_code.py",
         old="            if name not in used and is_object(name):\n",
         new="            if name is None:\n",
         killed_by="tests/runtime/test_changes.py::test_a_session_keeps_one_object_that_it_was_switched_to",

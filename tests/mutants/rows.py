@@ -714,8 +714,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (21,),
         "the end of a session has no time",
         "runtime/supervisor.py",
-        "                cleanup_scope(_CLOSE_WITHIN_SECONDS) as grace,\n",
-        "                cleanup_scope(0) as grace,\n",
+        "            cleanup_scope(_CLOSE_WITHIN_SECONDS) as grace,\n",
+        "            cleanup_scope(0) as grace,\n",
         "tests/runtime/test_supervisor.py::test_work_at_the_end_of_a_session_has_a_grace_period",
     ),
     _row(

@@ -152,6 +152,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="    return what_leaves(error) is not None or any(map(is_cancellation, leaves(error)))",
         new="    return any(not isinstance(leaf, Exception) for leaf in leaves(error))",
         killed_by=f"{_BASE}::test_of_a_machine",
+        rows=(147,),
     ),
     Mutant(
         name="an interrupt ends in its actor",

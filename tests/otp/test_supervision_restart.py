@@ -106,6 +106,7 @@ def test_children_that_are_counted_apart_use_up_nobody_elses_restarts():
     assert restarts(rig) == 0
 
 
+@pytest.mark.at(150)
 def test_a_child_that_exceeds_its_own_budget_is_given_up_alone():
     """One report `shutdown` names it, it is gone from the books, and the supervisor and the others go on."""
     rig = apart(W("a"), W("b"))
@@ -289,6 +290,7 @@ def test_retry_goes_behind_other_requests():
     assert (rig.status(), rig.retries, rig.events()) == ([("a", "stopped")], {}, [])
 
 
+@pytest.mark.at(150)
 @pytest.mark.scenario("S-213")
 @pytest.mark.parametrize("draw", [0.0, 0.5])
 def test_back_off_grows_up_to_its_maximum(draw):

@@ -42,6 +42,7 @@ Guarded: Any = stacks.stack_machine(
 Guarded.__test__ = False  # what is derived from it is tested
 
 
+@pytest.mark.check  # the lives below are as wild, and counted
 class GuardedSession(Guarded):  # type: ignore[misc]  # a class that was just made
     """Any order of signals, and after each: nothing has begun that a guard has not let through."""
 

@@ -30,6 +30,7 @@ from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.tools import HangingTool, RecordingTool, StubbornTool
 from tests.runtime.rig import calling, kinds, on_virtual_time, open_bare, saying, until, wants
+from tests.thinned import paired
 
 
 async def start_hanging(supervisor, *tools, then="next", **options):
@@ -327,8 +328,10 @@ async def immune_tool(stage):
     await session.stop()
 
 
-@pytest.mark.parametrize("mode", ["cancel", "close", "abort", "crash"])
-@pytest.mark.parametrize("scenario", [plain_cycle, two_tools, queued_prompts, immune_tool])
+@pytest.mark.parametrize(
+    ("scenario", "mode"),
+    paired([plain_cycle, two_tools, queued_prompts, immune_tool], ["cancel", "close", "abort", "crash"]),
+)
 async def test_at_every_step(scenario, mode):
     """Struck at its n-th step, for every n: nothing is left, and all that was begun has an end."""
     assert await cancel_everywhere(scenario, mode=mode) > 10
@@ -442,15 +445,17 @@ def _crashing() -> HostHooks:
     return HostHooks(before_tool=crash, after_tool=crash)
 
 
-@pytest.mark.parametrize("mode", ["cancel", "close", "abort", "steer", "crash"])
 @pytest.mark.parametrize(
-    ("scenario", "host"),
-    [
-        (called_and_aborted, _hanging),
-        (called_twice, _denying),
-        (called_twice, _rewriting),
-        (called_twice, _crashing),
-    ],
+    ("scenario", "host", "mode"),
+    paired(
+        [
+            (called_and_aborted, _hanging),
+            (called_twice, _denying),
+            (called_twice, _rewriting),
+            (called_twice, _crashing),
+        ],
+        ["cancel", "close", "abort", "steer", "crash"],
+    ),
 )
 async def test_at_every_step_with_a_host(scenario, host, mode):
     """A host that hangs, denies, rewrites and tells, crashes: as without one nothing is left, and every call has its end (8.16)."""

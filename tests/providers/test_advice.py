@@ -407,7 +407,9 @@ async def tls(tmp_path) -> ssl.SSLContext:
         "req",
         "-x509",
         "-newkey",
-        "rsa:2048",
+        "ec",  # for RSA it would look for primes, which takes longer than most tests
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
         "-nodes",
         "-days",
         "2",

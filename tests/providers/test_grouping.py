@@ -127,6 +127,16 @@ def test_another_model_is_told_of_calls_in_its_own_way():
     assert bodies[0] == bodies[2] != bodies[1]
 
 
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_last_group_is_open_again_when_what_followed_it_is_taken_back(kind):
+    """It was settled because a message of another role stood behind it, which does not any more."""
+    asked = kind(ProviderOptions(), HttpClients())
+    first, second, answer = POOL[0], POOL[1], POOL[3]
+    for messages in ((first, second, answer), (first, second), (first, second, POOL[9])):
+        request = request_of(*messages, model="stub:a")
+        assert asked.encode(request) == kind(ProviderOptions(), HttpClients()).encode(request)
+
+
 def test_what_is_settled_is_wrapped_once():
     """A conversation that grows by a message wraps that and what it follows; a mark keeps what is behind it fresh."""
     wrapped: list[int] = []

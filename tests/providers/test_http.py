@@ -344,7 +344,9 @@ async def test_a_certificate_that_nobody_knows(tmp_path):
         "req",
         "-x509",
         "-newkey",
-        "rsa:2048",
+        "ec",  # for RSA it would look for primes, which takes longer than most tests
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
         "-nodes",
         "-days",
         "2",

@@ -16,6 +16,7 @@ from agentrail.providers.openai_responses import OpenAIResponses
 from agentrail.providers.options import ProviderOptions
 from tests.providers.h2_server import Served, open_h2_server
 from tests.providers.transcripts import KEY, WIRE, completed, request_of
+from tests.thinned import first
 
 WIRES = {
     AnthropicMessages: "anthropic",
@@ -24,6 +25,7 @@ WIRES = {
     Gemini: "gemini",
 }
 EVERY = pytest.mark.parametrize("kind", WIRES)
+ONE_AT_ONCE = pytest.mark.parametrize("kind", first(list(WIRES)))
 
 
 def events_of(kind) -> list[bytes]:
@@ -72,7 +74,7 @@ async def _append(answers, provider):
     answers.append(await ask(provider))
 
 
-@EVERY
+@ONE_AT_ONCE
 async def test_a_stream_that_is_left_is_given_up_at_the_server(kind, tmp_path):
     """Leaving the block closes the connection, which nobody else uses, within a tenth of a second."""
     with trio.fail_after(20):
@@ -91,7 +93,7 @@ async def test_a_stream_that_is_left_is_given_up_at_the_server(kind, tmp_path):
             assert http.statistics().open_responses == 0
 
 
-@EVERY
+@ONE_AT_ONCE
 async def test_a_broken_stream_is_given_up(kind, tmp_path):
     """What is no JSON ends the response with its error, also where the server would go on."""
     with trio.fail_after(20):

@@ -247,3 +247,25 @@ def test_the_rest_of_the_port_is_that_of_the_provider_behind_the_name():
     assert asked == ["gpt-x"]
     body = json.loads(provider.encode(request_of("Hi", model="registry:eu:gpt-x")))
     assert (body["model"], body["temperature"]) == ("gpt-x", 1)
+
+
+async def test_a_profile_holds_what_stands_behind_it():
+    """What the provider of the last request held; before that what is known; and nothing when it is gone, which another call says."""
+
+    class Holds(FunctionModel):
+        secrets: tuple[object, ...] = ()
+
+    def make(_model: str, opts: Mapping[str, Any]) -> Provider:
+        made = Holds(lambda _: says("ok"))
+        made.secrets = (opts.get("api_key"),)
+        return made
+
+    profiles = Profiles(make)
+    profiles.register("eu", opts={"api_key": "first-key"}, resolve=lambda _: {"api_key": "second-key"})
+    provider = profiles.provider_for("registry:eu:gpt-x", {})
+    assert provider.secrets == ("first-key",)
+    await _ask(provider)
+    assert provider.secrets == ("second-key",)
+    other = profiles.provider_for("registry:eu:gpt-x", {})
+    profiles.unregister("eu")
+    assert other.secrets == ()

@@ -4,6 +4,7 @@ import copy
 import json
 import logging
 import pickle
+import re
 
 import pytest
 import structlog
@@ -168,3 +169,29 @@ async def test_the_command_prints_no_key(command, number):
     assert CANARY not in ran.out + ran.err
     assert CANARY[:8] not in ran.out + ran.err
     assert ran.code != 0
+
+
+@pytest.mark.at(155)
+@pytest.mark.parametrize("how", ["text", "function", "header", "profile", "profile that asks"])
+async def test_a_key_that_the_server_writes_back_is_in_nothing_that_is_kept(how):
+    """However the session came to it: a model that says the key of its own requests says `Secret(…)`."""
+    answer = next((WIRE / "openai_chat").glob("**/text.sse")).read_text()
+    first = re.search(r'"content":"(?=\w)', answer)[0]
+    echo = answer.replace(first, f"{first}{CANARY} ", 1)
+    opts = {
+        "function": {"api_key": lambda: CANARY},
+        "header": {"api_key": "key-of-no-use", "headers": {"X-Token": f"Bearer {CANARY}"}},
+    }.get(how, {"api_key": CANARY})
+    with trio.fail_after(20):
+        async with open_server(reply(echo.encode())) as server, open_supervisor(environ={}) as sup:
+            if how.startswith("profile"):
+                asks = how.endswith("asks")
+                given = {"base_url": server.url, **({} if asks else opts)}
+                sup.providers.register("eu", opts=given, resolve=(lambda _: opts) if asks else None)
+                session = await sup.start_session(model="registry:eu:gpt-x")
+            else:
+                session = await sup.start_session(
+                    model="openai-chat:gpt-x", provider_opts={"base_url": server.url, **opts}
+                )
+            assert "Secret(…) " in await session.ask("Hi")
+            assert CANARY not in repr(await session.messages())

@@ -67,6 +67,7 @@ def test_an_unknown_workload_is_refused_with_the_names_that_there_are():
     assert "growth" in ran.stderr
 
 
+@pytest.mark.check  # what is measured has no garbage to clear away, and that is much where ten thousand tests ran
 def test_ours_runs_between_two_bare_runs():
     """Each round is bare, ours, bare, after one of each that does not count; a ratio is to the mean of its own two."""
     ran: list[str] = []
@@ -165,6 +166,7 @@ def test_a_compiled_build_has_bars_that_are_at_least_as_hard():
         assert compiled.must <= pure.must >= pure.aim >= compiled.aim <= compiled.must
 
 
+@pytest.mark.check  # collects as often
 def test_cpu_and_wall_of_a_run_stand_in_its_row():
     """Each row says what one whole run of ours took, on both clocks."""
 

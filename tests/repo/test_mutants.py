@@ -32,6 +32,7 @@ def test_a_mutant_of_a_row_is_killed_by_a_test_of_that_row():
     assert not {name: rows for name, rows in unmarked.items() if rows}
 
 
+@pytest.mark.check  # pytest in a process of its own
 def test_a_row_of_a_parameter_is_found():
     """Marks of parameters count for the test that names them, and for no other."""
     scenarios = "tests/core/test_scenarios.py::test_scenario"

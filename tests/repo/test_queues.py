@@ -38,15 +38,12 @@ QUEUES: Final = {
         "tests/actors/test_registry.py",
     ),
     "otp/turns.py:_queue": ("postponed events, `max_postponed`", "tests/otp/test_statem_order.py"),
-    "runtime/fan_in.py:_snapshots": (
-        "one for each `EventsLost` of `_replay`",
-        "tests/runtime/test_scopes.py",
-    ),
     "runtime/last_words.py:_due": ("MAX_HANDLES", "tests/runtime/test_last_words.py"),
     "runtime/outbox.py:_steps": (
         "one for each record of a session that is not durable; while the store takes none nothing is admitted, and no stream read",
         "tests/runtime/test_kept_sessions.py",
     ),
+    "runtime/outbox.py:_ephemeral": ("MAX_EPHEMERAL_BYTES", "tests/runtime/test_outbox.py"),
     "runtime/store_writer.py:_again": ("MAX_BATCH", "tests/runtime/test_store_writer.py"),
     "runtime/store_writer.py:_calls": (
         "starts, ends and rests of sessions, and a beat; those that wait give up with the patience",
@@ -58,6 +55,10 @@ QUEUES: Final = {
     ),
     "runtime/subscription.py:_replay": ("event_buffer_size", "tests/runtime/test_subscriptions.py"),
     "runtime/subscription.py:_buffer": ("buffer", "tests/runtime/test_subscriptions.py"),
+    "runtime/subscription.py:_snapshots": (
+        "one for each `EventsLost` of `_replay` and `_buffer`",
+        "tests/runtime/test_readers_come_back.py",
+    ),
     "runtime/subscription.py:kept": ("a part of `_buffer`", "tests/runtime/test_subscriptions.py"),
     "sandboxes/guarded.py:waiting": ("_MAX_ENTRIES_LOOKED_AT", "tests/sandboxes/test_attacks.py"),
 }

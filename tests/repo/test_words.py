@@ -36,6 +36,7 @@ STORED: Final = {
     "scenario_out.py": ('"RunErrand"', '"CancelErrand"', 'f"RunErrand'),
     "scenario_signals.py": ("    ErrandFinished ",),
     "sandbox.md": ("`nobody`",),
+    "journal.md": ("`errand_finished`",),
 }
 """What is written to journals and read from scenarios keeps its name for ever; so does the user of Unix."""
 

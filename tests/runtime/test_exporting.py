@@ -1,10 +1,13 @@
 """Sessions go from one store to another as they were, and to people as text."""
 
+import json
+
 import pytest
 
 from agentrail.abc.store import Filters
 from agentrail.core.journal.record import first_broken
-from agentrail.errors import AlreadyExists, JournalCorrupt, OptionError, SessionNotFound, Trimmed
+from agentrail.errors import AlreadyExists, JournalCorrupt, OptionError, SessionNotFound, Trimmed, Unrevivable
+from agentrail.plugins import Continue, plugin
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -85,6 +88,47 @@ async def test_a_changed_export_is_refused_whole():
 
 
 @pytest.mark.journal(25)
+@pytest.mark.parametrize("form", ["markdown", "otlp"])
+async def test_what_people_and_tools_read_holds_no_word_without_content_either(form):
+    """With it there is the canary; without it who, how much and when."""
+    store = MemoryStore()
+    await lived(store)
+    async with no_orphans(), open_kept(store) as supervisor:
+        assert b"canary" in await supervisor.export_session("s-1", format=form)
+        data = await supervisor.export_session("s-1", format=form, content=False)
+        for word in (b"canary", b"xxxx", b"below", b"Look.", b"Again"):
+            assert word not in data
+        known = b"## User\n\n70000 characters" if form == "markdown" else b'"execute_tool task"'
+        assert known in data
+
+
+async def test_a_tree_is_exported_as_spans_of_one_trace():
+    """The sub-agent's cycle stands below the call that it works for; a line for each session, the same each time."""
+    store = MemoryStore()
+    await lived(store)
+    async with no_orphans(), open_kept(store) as supervisor:
+        data = await supervisor.export_session("s-1", format="otlp")
+        assert await supervisor.export_session("s-1", format="otlp") == data
+    lines = [json.loads(line) for line in data.splitlines()]
+    assert len(lines) == 2
+    root, child = (line["resourceSpans"][0]["scopeSpans"][0]["spans"] for line in lines)
+    assert [one["name"] for one in root] == [
+        "invoke_agent",
+        "chat object",
+        "execute_tool task",
+        "invoke_agent",
+        "chat object",
+        "invoke_agent",
+        "chat object",
+    ]
+    task, agent = root[2], root[3]
+    assert agent["parentSpanId"] == task["spanId"]
+    assert child[0]["parentSpanId"] == agent["spanId"]
+    assert {one["traceId"] for one in (*root[:5], *child)} == {root[0]["traceId"]}
+    assert root[5]["traceId"] != root[0]["traceId"]
+
+
+@pytest.mark.journal(25)
 async def test_an_export_without_content_holds_no_word():
     """The canary was in prompts, answers and the application's own data."""
     store = MemoryStore()
@@ -115,22 +159,31 @@ async def test_a_conversation_is_written_for_people():
 
 
 async def test_what_cannot_be_exported_is_said():
-    """An unknown id, another format, a conversation without its content, no store, a trimmed journal."""
+    """An unknown id, another format, no store, a trimmed journal, code that is not there."""
     store = MemoryStore()
     async with no_orphans(), open_kept(store) as supervisor:
         session = await supervisor.start_session(model=saying("a"), session_id="s-1")
         await session.ask("One")
         with pytest.raises(SessionNotFound):
             await supervisor.export_session("s-2")
-        with pytest.raises(OptionError, match="'jsonl' or 'markdown'"):
+        with pytest.raises(OptionError, match="'jsonl' or 'markdown' or 'otlp'"):
             await supervisor.export_session("s-1", format="pdf")
-        with pytest.raises(OptionError, match="without its content"):
-            await supervisor.export_session("s-1", format="markdown", content=False)
+    async with no_orphans(), open_kept(store) as supervisor:
+
+        @plugin(init=tuple)
+        def local(_event, state, _ctx):
+            return Continue(state)
+
+        await supervisor.start_session(model=saying("a"), plugins=[local], session_id="s-3")
+        with pytest.raises(Unrevivable, match="plugin"):
+            await supervisor.export_session("s-3", format="otlp")
     async with no_orphans(), open_kept(store) as supervisor:
         (snapshot,) = store.snapshots("", "s-1")
         await supervisor.trim_session("s-1", before=snapshot.seq)
         with pytest.raises(Trimmed):
             await supervisor.export_session("s-1")
+        with pytest.raises(Trimmed):
+            await supervisor.export_session("s-1", format="otlp")
         assert b'"seq":' in await supervisor.export_session("s-1", content=False)
     async with no_orphans(), open_nameless() as supervisor:
         with pytest.raises(OptionError, match="needs a store"):

@@ -1,13 +1,12 @@
 """Files of a session that goes back: what its tools wrote becomes what it was, and nothing else is touched."""
 
-import os
 import sqlite3
 
 import pytest
 import trio
 
 import agentrail
-from agentrail.abc import ExecuteOptions, Ok, ToolContext
+from agentrail.abc import ExecuteOptions, ToolContext
 from agentrail.core.journal.files import FILES_EVENT
 from agentrail.errors import OptionError, SandboxError, StoreUnavailable, ToolContractError, Trimmed
 from agentrail.events import AgentEnd, PluginEvent
@@ -299,6 +298,34 @@ async def test_what_sub_agents_wrote_is_the_session_s_too(root):
         assert texts(root) == {}
 
 
+async def test_another_process_goes_back_with_the_files(tmp_path, root):
+    """The journal alone says what was written, and the store what stood there; trimmed, as far back as there are records."""
+    place = tmp_path / "sessions.db"
+    kept = SqliteStore(place)
+    async with open_kept(kept) as supervisor:
+        model = writing(("put", {"path": "a", "text": "1"}), ("put", {"path": "b", "text": "2"}))
+        session = await supervisor.start_session(model=model, tools=TOOLS, working_dir=root, session_id="s-1")
+        first = await last_of(session)
+        await session.ask("1")
+        second = await last_of(session)
+        await session.ask("2")
+    kept.close()
+    kept = SqliteStore(place)
+    async with open_kept(kept) as supervisor:
+        model = writing(("put", {"path": "c", "text": "3"}))
+        session = await supervisor.resume_session("s-1", model=model, tools=TOOLS)
+        number = next(one.seq for one in kept.snapshots("", "s-1"))
+        await session.ask("3")
+        assert await supervisor.trim_session("s-1", before=second)
+        with pytest.raises(Trimmed):
+            await session.rewind(first, files=True)
+        assert texts(root) == {"a": "1", "b": "2", "c": "3"}
+        (root / "a").write_text("a person's")
+        assert (await session.rewind(number, files=True)).files.removed == ("c",)
+        assert texts(root) == {"a": "a person's", "b": "2"}
+    kept.close()
+
+
 # --- what goes wrong
 
 
@@ -334,11 +361,16 @@ async def test_a_store_that_is_away_lets_nothing_be_written(root):
         @agentrail.tool
         async def cut(ctx: ToolContext) -> str:
             """Write while the store is away."""
+            await ctx.sandbox.write("a", "first")
             store.go_away()
-            done = await ctx.sandbox.write("a", "ours")
-            ran = await ctx.sandbox.execute("echo x > b", ExecuteOptions())
-            assert (root / "a").read_text() == "mine"
-            store.mend()
+            try:
+                done = await ctx.sandbox.write("a", "second")
+                ran = await ctx.sandbox.execute("echo x > b", ExecuteOptions())
+                assert (root / "a").read_text() == "first"
+            finally:
+                store.mend()
+            assert done.error is not None
+            assert ran.error is not None
             return f"{done.error.code}: {done.error.message} {ran.error.code}"
 
         session = await supervisor.start_session(
@@ -349,7 +381,7 @@ async def test_a_store_that_is_away_lets_nothing_be_written(root):
         (result,) = (await session.messages())[2].results
         assert "io_error: It was not written, because the store" in result.text
         files = (await session.rewind(number, files=True)).files
-        assert (files.restored, files.conflicts) == ((), ())
+        assert (files.restored, files.conflicts) == (("a",), ())
         assert texts(root) == {"a": "mine"}
 
 
@@ -596,7 +628,7 @@ async def test_a_fork_with_files_works_in_a_copy_of_them_as_they_were(store, roo
         fork = await session.fork(number, files=True, session_id="f-1")
         copy = root.parent / "work-f-1"
         assert texts(copy) == {"a": "1", "sub/other": "other"}
-        assert os.readlink(copy / "sub" / "link") == "other"
+        assert str((copy / "sub" / "link").readlink()) == "other"
         assert (copy / "sub" / "other").stat().st_mode & 0o777 == 0o755
         assert await fork.ask("4") == "ok"
         assert (copy / "a").read_text() == "fork"

@@ -462,9 +462,12 @@ async def test_a_rewind_into_an_approval_closes_it(store):
         assert await session.ask("So?") == "b"
 
 
+SECOND = RecordingTool(answer=lambda _: Ok(text="the second"))
+
+
 async def test_a_rewind_brings_back_the_tools_of_then(store):
     """By their names: one that took another's place since works in its stead; one that is gone is named, and nothing was stopped."""
-    first, second = RecordingTool(), RecordingTool(answer=lambda _: Ok(text="the second"))
+    first, second = RecordingTool(), SECOND
     async with no_orphans(), open_kept(store) as supervisor:
         model = ScriptedModel([says("a"), says("b"), wants("record"), says("c"), wants("hang")])
         session = await supervisor.start_session(model=model, tools=[HangingTool()], session_id="s-1")
@@ -613,3 +616,34 @@ async def test_what_was_trimmed_is_said_by_its_first_number():
         assert await texts(await session.fork(snapshot.seq)) == ["One", "a", "Two", "b"]
         await session.rewind(snapshot.seq)
         assert await session.messages() == messages
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("f"))
+        assert await session.messages() == messages
+        assert await session.ask("Four") == "f"
+
+
+async def test_what_a_session_went_back_to_is_not_trimmed_away():
+    """Without it, what it knows could not be made again; when a newer snapshot stands behind that, it can go."""
+    store = MemoryStore()
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.start_session(model=saying(*"ab"), session_id="s-1")
+        await session.ask("One")
+        early = (await session.journal())[-1].number
+        await session.ask("Two")
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("c"))
+        (snapshot,) = store.snapshots("", "s-1")
+        await session.rewind(early)
+        with pytest.raises(StillNeeded) as raised:
+            await supervisor.trim_session("s-1", before=snapshot.seq)
+        (by,) = raised.value.by
+        assert by.endswith(f"went back behind record {early}")
+        assert await texts(session) == ["One", "a"]
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("c"))
+        newest = max(one.seq for one in store.snapshots("", "s-1"))
+        assert await supervisor.trim_session("s-1", before=newest) == newest - 1
+        assert await session.ask("Three") == "c"
+    async with no_orphans(), open_kept(store) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("d"))
+        assert await texts(session) == ["One", "a", "Three", "c"]

@@ -131,6 +131,7 @@ async def test_a_crash_during_a_stop_still_ends_the_session(supervisor):
     assert seen[-1] == SessionEnd(reason="enough")
 
 
+@pytest.mark.at(150)
 async def test_beyond_the_restart_limit_a_session_is_parked(supervisor):
     """`SessionParked` with the reason, then `SessionEnd`; callers get `SessionDown`, and no sibling notices."""
     sibling = await supervisor.start_session(model=saying("unharmed"))
@@ -283,6 +284,7 @@ async def test_a_session_that_was_stopped_stays_away(supervisor, restart):
     assert (await supervisor.tree()).children == ()
 
 
+@pytest.mark.at(147)
 async def test_a_bug_in_what_carries_an_effect_out_crashes_the_session(supervisor, monkeypatch):
     """Whatever falls out of a task of the session is a crash of its actor: it comes back, and no sibling notices."""
 

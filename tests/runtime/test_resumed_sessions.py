@@ -482,7 +482,7 @@ def look(name: str) -> str:
 
 @pytest.mark.journal(15)
 async def test_a_tool_that_no_other_process_finds_is_refused_with_the_way_out():
-    """At run time, with a store, and nothing is changed; one that can be imported is taken, and given again by who resumes."""
+    """At run time, with a store, and nothing is changed; one that can be imported is taken, and comes back by itself."""
 
     class Local(RecordingTool):
         pass
@@ -505,11 +505,10 @@ async def test_a_tool_that_no_other_process_finds_is_refused_with_the_way_out():
         assert session._cell.state.data.tools.names == ("one",)  # noqa: SLF001 - what the model is shown
         await session.attach_tools(look, RecordingTool())
     async with open_again(inner) as supervisor:
-        with pytest.raises(Unrevivable, match="tool 'look'"):
-            await supervisor.resume_session("s-1", model=saying("b"), tools=[Local(name="one")])
-        await supervisor.resume_session(
-            "s-1", model=saying("b"), tools=[Local(name="one"), look, RecordingTool()]
-        )
+        with pytest.raises(Unrevivable, match="tool 'one'"):
+            await supervisor.resume_session("s-1", model=saying("b"))
+        session = await supervisor.resume_session("s-1", model=saying("b"), tools=[Local(name="one")])
+        assert session._cell.state.data.tools.names == ("look", "one", "record")  # noqa: SLF001
     async with open_kept(MemoryStore()) as supervisor:
         session = await supervisor.start_session(model=saying("a"))
         await session.attach_tools(Local(name="two"), nested)

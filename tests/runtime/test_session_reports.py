@@ -24,6 +24,7 @@ def said(reports) -> list[tuple[str, str, int]]:
     return [(report.kind, report.session_id, report.incarnation) for report in reports]
 
 
+@pytest.mark.at(150)
 async def test_restarts_and_the_end_are_told_in_order(supervisor):
     """Each crash that is forgiven, and the one too many; when that is told, the last words are there."""
     session = await supervisor.start_session(model=saying("a"), session_id="s-1")

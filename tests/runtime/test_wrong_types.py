@@ -90,11 +90,15 @@ WRONG = {
     ],
     "fork": [
         (lambda s: s.fork("1"), "at is '1': expected a whole number from 1"),
+        (lambda s: s.fork(1, files=1), "files is 1: expected True or False"),
         (lambda s: s.fork(1, turn=1), "a number (1) and a turn (1) are given: give one of them"),
         (lambda s: s.fork(), "a journal needs a store"),
     ],
     "rewind": [
         (lambda s: s.rewind(), "to what? give the number of a record, or turn="),
+        (lambda s: s.rewind(1, files="all"), "files is 'all': expected True or False"),
+        (lambda s: s.rewind(1, files=True, force=None), "force is None: expected True or False"),
+        (lambda s: s.rewind(1, force=True), "force is about files: give files=True too"),
         (lambda s: s.rewind(turn=1.5), "turn is 1.5: expected a whole number from 1"),
         (lambda s: s.rewind(1), "a journal needs a store"),
     ],

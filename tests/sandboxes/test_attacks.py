@@ -32,6 +32,7 @@ async def test_an_attack_comes_to_nothing(kind, mode, tmp_path):
     await attack(kind, tmp_path, confined=mode == "confined")
 
 
+@pytest.mark.check  # the same attacks again, and only where the tests run as root
 @pytest.mark.skipif(os.geteuid() != 0, reason="the tests run as an ordinary user already")
 @pytest.mark.parametrize("kind", ATTACKS, ids=lambda kind: kind.__name__)
 async def test_and_so_it_does_for_an_ordinary_user(kind):

@@ -183,7 +183,7 @@ async def test_where_nothing_confines_commands_are_refused(monkeypatch, tmp_path
     """By default: with the reason and the way out, and the sandbox no longer says that it can."""
     take_bubblewrap_away(monkeypatch)
     sandbox = LocalSandbox(tmp_path)
-    assert sandbox.capabilities == frozenset({"execute"})
+    assert sandbox.capabilities == frozenset({"execute", "versions"})
     error = (await sandbox.execute("touch made", ExecuteOptions())).error
     assert error is not None
     assert error.code == "unsupported"
@@ -191,7 +191,7 @@ async def test_where_nothing_confines_commands_are_refused(monkeypatch, tmp_path
         f"Commands are disabled: bubblewrap is not available here ({WITHOUT}). "
         'Set shell_fallback="unconfined" to run them without a sandbox.'
     )
-    assert sandbox.capabilities == frozenset()
+    assert sandbox.capabilities == frozenset({"versions"})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 import trio
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from agentrail.sandboxes.globbing import MAX_ALTERNATIVES, PatternFault, compile_names, compile_pattern
 
@@ -71,6 +71,9 @@ def test_what_is_no_pattern_says_why(pattern, words):
     assert str(caught.value) == words
 
 
+@example(pattern="[?--]", name="")
+@example(pattern="[--a]", name="-")
+@example(pattern="[a--]", name="a")
 @given(
     pattern=st.text("ab*?[]!-", min_size=1, max_size=8).filter(lambda text: text != "**"),
     name=st.text("ab-]", max_size=8),

@@ -181,7 +181,7 @@ async def test_without_virtual_mode_paths_lead_anywhere(tmp_path):
 
 async def test_a_cancelled_write_has_happened_or_has_not(sandbox, tmp_path, monkeypatch):
     """The thread is waited for: nobody writes after the cancellation has travelled on."""
-    begun, put = trio.Event(), files._put  # noqa: SLF001 - held up in the middle
+    begun, put = trio.Event(), files.put_file  # held up in the middle
     token = trio.lowlevel.current_trio_token()
 
     def put_slowly(*args: object) -> None:
@@ -189,7 +189,7 @@ async def test_a_cancelled_write_has_happened_or_has_not(sandbox, tmp_path, monk
         time.sleep(0.2)
         put(*args)
 
-    monkeypatch.setattr(files, "_put", put_slowly)
+    monkeypatch.setattr(files, "put_file", put_slowly)
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(sandbox.write, "a", "x")

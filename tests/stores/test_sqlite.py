@@ -10,8 +10,9 @@ from agentrail import outside
 from agentrail.abc.store import Filters, Node, Standing
 from agentrail.core.journal.record import first_broken
 from agentrail.errors import AlreadyExists, Fenced, HeldBy, OptionError, StoreUnavailable
-from agentrail.stores import sqlite
+from agentrail.stores import sqlite, sqlite_writing
 from agentrail.stores.sqlite import SqliteStore
+from agentrail.stores.sqlite_writing import append_batch
 from agentrail.testing.seeded import SeededMachine
 from tests.stores.disk import Disk
 from tests.stores.rig import Clock, following, opening, snapshot_of
@@ -201,6 +202,55 @@ def test_a_standing_is_written_where_it_changed(store):
     assert store.get("", "s").standing == standing
     store.append([two])
     assert store.get("", "s").standing == Standing(has_ended=True)
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt(), OptionError(["never mind"])], ids=repr)
+def test_a_standing_that_was_undone_is_not_believed(store, monkeypatch, fault):
+    """What is known of a row holds no longer than its transaction: the same append again writes it."""
+    store.create(opening())
+    one, behind = following(tail(store), "a", standing=Standing(title="one"))
+    two, _ = following(behind, "b", standing=Standing(title="two"))
+    assert store.append([one]) == (None,)
+
+    def write_and_fail(*args):
+        assert append_batch(*args) == (None,)
+        raise fault
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite, "append_batch", write_and_fail)
+        with pytest.raises(type(fault)):
+            store.append([two])
+    assert store.get("", "s").standing == Standing(title="one")
+    assert store.append([two]) == (None,)
+    assert store.get("", "s").standing == Standing(title="two")
+
+
+def test_a_standing_of_a_journal_that_is_gone_is_not_believed(store):
+    """Another one of the same id stands as it was opened, and then as its own records say."""
+    store.create(opening(standing=Standing(title="one")))
+    one, _ = following(tail(store), "a", standing=Standing(title="two"))
+    assert store.append([one]) == (None,)
+    store.release("n1", "", "s")
+    store.delete("", "s")
+    store.create(opening(standing=Standing(title="three")))
+    again, _ = following(tail(store), "a", standing=Standing(title="two"))
+    assert store.append([again]) == (None,)
+    assert store.get("", "s").standing == Standing(title="two")
+
+
+def test_what_is_known_of_rows_is_bounded(store, monkeypatch):
+    """Of too many sessions all is forgotten, and written again."""
+    monkeypatch.setattr(sqlite_writing, "_MAX_KNOWN", 2)
+    for session in ("a", "b", "c"):
+        store.create(opening(session))
+    for title in ("one", "one", "two"):
+        batch = [
+            following(tail(store, session), title, session=session, standing=Standing(title=title))[0]
+            for session in ("a", "b", "c")
+        ]
+        assert store.append(batch) == (None, None, None)
+        assert {store.get("", session).standing.title for session in ("a", "b", "c")} == {title}
+        assert len(store._standings) <= 2  # noqa: SLF001 - it cannot be seen from outside
 
 
 @pytest.mark.at(141)

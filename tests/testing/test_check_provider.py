@@ -100,8 +100,15 @@ CASES = {
         for number, turn in enumerate(SCRIPT)
     },
 }
+# One of each vendor, with calls and without; `make check` has them all.
+AT_ONCE = {"anthropic calls", "openai-chat text", "google calls", "openai text", "demo", "scripted 1"}
 TRUE_CASES = [
-    pytest.param(case, demand, id=f"{name}: {demand_name(demand)}")
+    pytest.param(
+        case,
+        demand,
+        id=f"{name}: {demand_name(demand)}",
+        marks=() if name in AT_ONCE else pytest.mark.check,
+    )
     for name, case in CASES.items()
     for demand in demands_of(case)
 ]

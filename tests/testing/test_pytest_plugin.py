@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent.parent
 PLUGIN = "agentrail.testing.pytest_plugin"
 
@@ -53,6 +55,7 @@ def run(*arguments, cwd):
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.check  # pytest in a process of its own
 def test_the_fixtures_work(tmp_path):
     """A session in no time, on virtual time; and who writes more of a script than is asked for hears of it."""
     (tmp_path / "test_agent.py").write_text(TESTS)

@@ -52,6 +52,7 @@ def digests(count, *options, seed=SEED):
     return found
 
 
+@pytest.mark.check
 @pytest.mark.simulation("V-001")
 def test_one_seed_is_one_run():
     """In two processes with random hash seeds, one of them under the allocator of the C library; another seed is another run."""

@@ -211,6 +211,7 @@ def run_long(seed):
     return json.loads(ran.stdout)
 
 
+@pytest.mark.check
 def test_the_long_run_loses_nothing():
     """Crashes, aborts, stops and children among it."""
     assert run_long(1)["handled"] > 800

@@ -19,6 +19,9 @@ from agentrail.structs import Value
 
 EXPORT_VERSION: Final = 1
 
+EXPORT_BEGINS: Final = b'{"agentrail_export":'
+"""What a file of exported sessions begins with, of any version."""
+
 
 class ExportHead(Value, frozen=True, kw_only=True):
     """What a session's part of an export begins with.

@@ -46,7 +46,7 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaul
     lost: str = ""
 
 
-class FileChange(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+class FileWrite(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """A file that is written.
 
     Attributes:
@@ -67,6 +67,7 @@ class FileNote(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
 
     Attributes:
         version: Of this form.
+        number: Tells it from the others that its process is about to make.
         call_id: The call that writes; empty for a session that goes back.
         tool: Its tool.
         changes: What it writes.
@@ -74,9 +75,10 @@ class FileNote(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_default
     """
 
     version: int = _NOTE_VERSION
+    number: int = 0
     call_id: CallId = CallId("")
     tool: str = ""
-    changes: tuple[FileChange, ...] = ()
+    changes: tuple[FileWrite, ...] = ()
     is_untold: bool = False
 
 
@@ -84,7 +86,7 @@ class WantedFile(Value, frozen=True, kw_only=True):
     """A file that is to be what it was.
 
     Attributes:
-        path: As of `FileChange`.
+        path: As of `FileWrite`.
         then: What stood there at the number; None for nothing.
         left: What the session left there: one state; or two, where it is not known whether the last write took place, because the
             process ended.
@@ -172,8 +174,8 @@ class _Paths:
     """What was written so far. Made for one look, and thrown away behind it."""
 
     def __init__(self) -> None:
-        self._first: dict[str, FileChange] = {}
-        self._last: dict[str, FileChange] = {}
+        self._first: dict[str, FileWrite] = {}
+        self._last: dict[str, FileWrite] = {}
         self._open: dict[EffectId, set[str]] = {}
         self._writer: dict[str, EffectId] = {}
         self._unsure: set[str] = set()

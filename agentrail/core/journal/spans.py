@@ -55,7 +55,7 @@ _CODES: Final = frozenset(
 
 
 @define(eq=False, kw_only=True)
-class Span:
+class JournalSpan:
     """One span.
 
     Attributes:
@@ -96,9 +96,9 @@ class SpanTree:
                 vendor made up, such as ids of calls and names of tools that there are not.
         """
         self._content = content
-        self._above: dict[SessionId, Span] = {}
+        self._above: dict[SessionId, JournalSpan] = {}
 
-    def spans_of(self, scope: str, session: SessionId, walked: Iterable[Walked]) -> tuple[Span, ...]:
+    def spans_of(self, scope: str, session: SessionId, walked: Iterable[Walked]) -> tuple[JournalSpan, ...]:
         """Give the spans of one session, in the order in which they began.
 
         Args:
@@ -116,18 +116,18 @@ class _SessionSpans:
     """Follows the events of one session, and knows which spans are open."""
 
     def __init__(
-        self, scope: str, session: SessionId, above: dict[SessionId, Span], *, content: bool
+        self, scope: str, session: SessionId, above: dict[SessionId, JournalSpan], *, content: bool
     ) -> None:
         self._scope = scope
         self._session = session
         self._above = above
         self._content = content
-        self._spans: list[Span] = []
-        self._open: dict[int, Span] = {}  # as a set, in order: spans equal only themselves
-        self._cycle: Span | None = None
-        self._request: Span | None = None
-        self._calls: dict[CallId, Span] = {}
-        self._children: dict[SessionId, Span] = {}
+        self._spans: list[JournalSpan] = []
+        self._open: dict[int, JournalSpan] = {}  # as a set, in order: spans equal only themselves
+        self._cycle: JournalSpan | None = None
+        self._request: JournalSpan | None = None
+        self._calls: dict[CallId, JournalSpan] = {}
+        self._children: dict[SessionId, JournalSpan] = {}
         self._prompts: dict[str, str] = {}
         self._tools: frozenset[str] = frozenset()
         self._end_ms = 0
@@ -142,7 +142,7 @@ class _SessionSpans:
                 if meta is not None and not meta.ephemeral:
                     self._hear(effect.event, meta.seq, meta.at_ms)
 
-    def close(self) -> tuple[Span, ...]:
+    def close(self) -> tuple[JournalSpan, ...]:
         """End what is open."""
         for span in tuple(self._open.values()):
             self._cut(span, self._end_ms)
@@ -192,9 +192,9 @@ class _SessionSpans:
                 span.attributes |= {"agentrail.turns": turns, **_usage(usage)}
             case AgentAbort():
                 span.attributes["agentrail.outcome"] = "aborted"
-            case AgentError(error=error):
+            case _:
                 span.attributes["agentrail.outcome"] = "failed"
-                self._fail(span, error.code, error.message)
+                self._fail(span, event.error.code, event.error.message)
         self._end(span, at_ms)
 
     def _hear_request(
@@ -255,11 +255,11 @@ class _SessionSpans:
                 known.attributes["agentrail.blocked_by"] = by
             case ToolKilled():
                 known.attributes["agentrail.killed"] = True
-            case ToolExecutionEnd(result=result):
+            case _:
                 if self._content:
-                    known.attributes["gen_ai.tool.call.result"] = result.text
-                if result.is_error:
-                    self._fail(known, "tool_error", result.text)
+                    known.attributes["gen_ai.tool.call.result"] = event.result.text
+                if event.result.is_error:
+                    self._fail(known, "tool_error", event.result.text)
                 del self._calls[event.call_id]
                 self._end(known, at_ms)
 
@@ -293,15 +293,15 @@ class _SessionSpans:
                 name = "agentrail.retry"
                 said = {"agentrail.attempt": attempt, "agentrail.delay_ms": delay_ms}
                 said["error.type"] = self._code_of(error.code)
-            case SessionRecovered(decisions=decisions):
-                name, said = "agentrail.recovered", {"agentrail.decisions": len(decisions)}
+            case _:
+                name, said = "agentrail.recovered", {"agentrail.decisions": len(event.decisions)}
         self._cycle.moments.append((name, at_ms, said))
 
     # --- spans
 
-    def _begin(self, what: str, number: int, at_ms: int, name: str, above: Span | None) -> Span:
+    def _begin(self, what: str, number: int, at_ms: int, name: str, above: JournalSpan | None) -> JournalSpan:
         span_id = _id_of("span", 8, self._scope, self._session, what, number)
-        span = Span(
+        span = JournalSpan(
             trace_id=_id_of("trace", 16, self._scope, self._session, what, number)
             if above is None
             else above.trace_id,
@@ -315,11 +315,11 @@ class _SessionSpans:
         self._open[id(span)] = span
         return span
 
-    def _end(self, span: Span, at_ms: int) -> None:
+    def _end(self, span: JournalSpan, at_ms: int) -> None:
         span.ended_at_ms = max(at_ms, span.began_at_ms)
         self._open.pop(id(span), None)
 
-    def _cut(self, span: Span | None, at_ms: int) -> None:
+    def _cut(self, span: JournalSpan | None, at_ms: int) -> None:
         """End a span whose own end never came."""
         if span is not None:
             span.attributes["agentrail.incomplete"] = True
@@ -331,7 +331,7 @@ class _SessionSpans:
         self._request = None
         self._calls.clear()
 
-    def _fail(self, span: Span, code: str, message: str) -> None:
+    def _fail(self, span: JournalSpan, code: str, message: str) -> None:
         span.error = self._code_of(code)
         span.attributes["error.type"] = span.error
         span.message = message if self._content else ""
@@ -387,7 +387,7 @@ _KINDS: Final[Mapping[SpanKind, int]] = {"internal": 1, "client": 3}
 _FAILED: Final = 2
 
 
-def encode_otlp(spans: Iterable[Span]) -> bytes:
+def encode_otlp(spans: Iterable[JournalSpan]) -> bytes:
     """Write spans as one line of JSON, as OpenTelemetry's file exporter writes a request to export traces.
 
     Returns:
@@ -402,7 +402,7 @@ def encode_otlp(spans: Iterable[Span]) -> bytes:
     return msgspec.json.encode(batch) + b"\n"
 
 
-def _written(span: Span) -> dict[str, Any]:
+def _written(span: JournalSpan) -> dict[str, Any]:
     said: dict[str, Any] = {
         "traceId": span.trace_id,
         "spanId": span.span_id,

@@ -109,10 +109,16 @@ class Reading:
         if len(self.records) != len(records):
             message = "two plugins have one name"
             raise Misfit(message)
-        if records:
-            members = [
-                restored_member(self.plugin_of(one), one.options or {}, ask=self.ask) for one in records
-            ]
+        members: list[Member] = []
+        faults: list[str] = []
+        for one in records:
+            try:
+                members.append(restored_member(self.plugin_of(one), one.options or {}, ask=self.ask))
+            except PluginError as error:
+                faults += error.faults
+        if faults:  # all at once: each that is missing is to be brought along
+            raise PluginError(faults)
+        if members:
             self.stack = compile_stack(members, ask=self.ask)
 
     def plugin_of(self, record: PluginRecord) -> Plugin:
@@ -530,6 +536,7 @@ LATER_FIELDS: Final = frozenset(
         ("SessionConfig", "scope"),
         ("SteerReceipt", "request_id"),
         ("Stream", "due_at_ms"),
+        ("ToolSpec", "origin"),
     }
 )
 """The fields that states did not have when they were stored first, by class and field, sorted: a state that makes no use of them

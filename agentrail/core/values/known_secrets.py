@@ -12,15 +12,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from agentrail.core.values.secret_forms import MIN_SECRET_CHARACTERS, forms_of
+from agentrail.core.values.secret_forms import MIN_SECRET_CHARACTERS, secret_forms_of
 
 REPLACEMENT: Final = "Secret(…)"
 """What stands in place of a secret."""
 
-Span: TypeAlias = tuple[int, int]
+_Stretch: TypeAlias = tuple[int, int]
 
 
-def _places_of(form: str, text: str) -> Iterator[Span]:
+def _places_of(form: str, text: str) -> Iterator[_Stretch]:
     """Give where a form stands in a text; what overlaps itself in a row, such as in a row of one letter, counts as one."""
     start = text.find(form)
     if start < 0:
@@ -44,7 +44,7 @@ class KnownSecrets:
     def __init__(self, secrets: Iterable[str]) -> None:
         """Take the values; those that are too short, and pieces of what would stand in their place, are left out."""
         kept = [secret for secret in secrets if secret.strip() not in REPLACEMENT]
-        found = {form for secret in kept for form in forms_of(secret)}
+        found = {form for secret in kept for form in secret_forms_of(secret)}
         self._forms = tuple(sorted(found))
         self._first = frozenset(text[0] for text in found)
         self._longest = max(map(len, found), default=0)
@@ -78,12 +78,12 @@ class KnownSecrets:
         spans = self.found_in("".join(pieces))
         return self._cut(pieces, spans) if spans else pieces
 
-    def found_in(self, text: str) -> list[Span]:
+    def found_in(self, text: str) -> list[_Stretch]:
         """Say where in a text secrets stand: from where to where, in order, and none touches the inside of another."""
         if len(text) < self._shortest:
             return []
         spans = sorted(span for form in self._forms for span in _places_of(form, text))
-        merged: list[Span] = []
+        merged: list[_Stretch] = []
         for start, end in spans:
             if merged and start < merged[-1][1]:
                 merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
@@ -91,7 +91,7 @@ class KnownSecrets:
                 merged.append((start, end))
         return merged
 
-    def _cut(self, pieces: Sequence[str], spans: Sequence[Span]) -> list[str]:
+    def _cut(self, pieces: Sequence[str], spans: Sequence[_Stretch]) -> list[str]:
         """Write pieces anew: what stands for a secret stands where it began."""
         made: list[str] = []
         coming = iter((*spans, (sum(map(len, pieces)) + 1, 0)))

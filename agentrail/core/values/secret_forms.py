@@ -20,7 +20,7 @@ _BEHIND: Final = (0, 2, 3)
 """How many characters of base64 are not decided by a text alone, where 0, 1 or 2 bytes stand before it."""
 
 
-def forms_of(secret: str) -> tuple[str, ...]:
+def secret_forms_of(secret: str) -> tuple[str, ...]:
     """Give all forms of a secret, each once, in an order that is always the same; none of one that is too short.
 
     Args:

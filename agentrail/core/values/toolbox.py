@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, NoReturn, TypeAlias
 
+import msgspec
 from msgspec.structs import force_setattr
 
 from agentrail.core.values.json_schema import CompiledSchema, fault_of_schema
@@ -36,7 +37,23 @@ class _Memoized:
     _validator: CompiledSchema
 
 
-class ToolSpec(_Memoized, Value, frozen=True, kw_only=True):
+def _yes() -> bool:
+    return True
+
+
+def _once() -> EffectClass:
+    return "once"
+
+
+def _unset() -> None:
+    return None
+
+
+def _code() -> Literal["code"]:
+    return "code"
+
+
+class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
     """One tool, as the model is told of it and as the core judges its calls.
 
     Attributes:
@@ -50,17 +67,21 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True):
         polling: Whether repeats are its nature, so that no loops are looked for.
         answered_by: What gives the result: its code; the user, whom the call is a question to; a session of its own; the
             client, who has the code; or the session that calls it, of what it knows.
+        origin: Of one that came while the session ran and is kept: where its code is found again, `package.module:NAME`. Empty of
+            all others, which are given again by who brings the session back.
     """
 
     name: str
     description: str
     parameters: JsonObject
-    killable: bool = True
-    effect_class: EffectClass = "once"
-    timeout_seconds: float | None = None
-    max_retries: int | None = None
-    polling: bool = False
-    answered_by: Literal["code", "user", "child", "client", "machine"] = "code"
+    # `origin` came later, and is left out where there is none; the defaults of the others are made, so they are always written.
+    killable: bool = msgspec.field(default_factory=_yes)
+    effect_class: EffectClass = msgspec.field(default_factory=_once)
+    timeout_seconds: float | None = msgspec.field(default_factory=_unset)
+    max_retries: int | None = msgspec.field(default_factory=_unset)
+    polling: bool = msgspec.field(default_factory=bool)
+    answered_by: Literal["code", "user", "child", "client", "machine"] = msgspec.field(default_factory=_code)
+    origin: str = ""
 
     def __post_init__(self) -> None:
         """Freeze the schema: the tool goes on with its own."""

@@ -1,0 +1,12 @@
+"""`agentrail store`: what is about the whole store and not about one session. The commands themselves stand in `sessions`."""
+
+from typing import Final
+
+from cyclopts import App
+
+app: Final = App(name="store", result_action="return_value")
+app.command(
+    "agentrail.cli.sessions:backup",
+    name="backup",
+    help="Copy the whole store to a new file, also while a process writes it; the same as `sessions backup`.",
+)

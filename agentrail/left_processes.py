@@ -1,0 +1,315 @@
+"""The processes of a run that died: what is noted of each beside the store, and how the next run finds and ends those that are left.
+
+A number alone names no process: it is given again. So each is noted with the time of its start and the boot of the machine, and nothing is
+ended that does not have all three, or the mark that its command was started with, which no other process of the machine has. Each run has a list
+of its own, which goes with its clean end; a list whose run is alive is left alone. Only for machines with `/proc`. No loop enters.
+"""
+
+import contextlib
+import os
+import signal
+import stat
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from attrs import frozen
+
+from agentrail.logs import Logger
+
+LOGGER: Final = Logger("agentrail.processes")
+
+SUFFIX: Final = ".processes"
+"""What the name of a list ends with; it begins with that of the store."""
+
+MARKER: Final = "AGENTRAIL_COMMAND"
+"""The variable that the processes of a command carry, with a value of its own for each."""
+
+MAX_ENDED_NOTED: Final = 1_000
+"""Of how many processes that have ended a list may still tell before it is written anew."""
+
+_MAX_LOOKS: Final = 3
+_MAX_BYTES: Final = 16 << 20
+_PROC: Final = Path("/proc")
+
+
+class NotedProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """What is noted of a process.
+
+    Attributes:
+        pid: Its number, which is that of its group too.
+        started: When it started, in ticks since the boot, as proc_pid_stat(5) says.
+        boot: Of which boot, and in which namespace of numbers.
+        mark: The value of its marker; empty for the run itself.
+        ended: Whether it has ended.
+    """
+
+    pid: int
+    started: int
+    boot: str
+    mark: str = ""
+    ended: bool = False
+
+
+@frozen
+class _Status:
+    group: int
+    started: int
+
+
+class ProcessList:
+    """The list of one run: a file that is appended to, and gone at the clean end. Each call takes some microseconds of the disk's cache."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin nothing on the disk: the file comes with the first process.
+
+        Args:
+            path: Of the file; nothing may stand there yet.
+        """
+        self._path = path
+        self._descriptor = -1
+        self._alive: dict[int, NotedProcess] = {}
+        self._ended = 0
+
+    def started(self, pid: int, mark: str) -> None:
+        """Note a process that was just started. What cannot be noted is told to the log once, and stops nothing."""
+        status, boot = _status_of(pid), _boot()
+        if status is None or not boot:
+            return
+        noted = self._alive[pid] = NotedProcess(pid=pid, started=status.started, boot=boot, mark=mark)
+        self._write(noted)
+
+    def ended(self, pid: int) -> None:
+        """Note that nothing of it is left."""
+        noted = self._alive.pop(pid, None)
+        if noted is None:
+            return
+        self._ended += 1
+        self._write(msgspec.structs.replace(noted, ended=True))
+        if self._ended > MAX_ENDED_NOTED:
+            self._begin_anew()
+
+    def close(self) -> None:
+        """Remove the list, unless something is there still that it tells of: the run ends."""
+        if self._descriptor < 0:
+            return
+        os.close(self._descriptor)
+        self._descriptor = -1
+        if not self._alive:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+
+    def _write(self, noted: NotedProcess) -> None:
+        try:
+            if self._descriptor < 0:
+                self._descriptor = self._open(self._path)
+            os.write(self._descriptor, _line_of(noted))
+        except OSError as error:
+            LOGGER.warning("processes cannot be noted in %s: %s", self._path, error)
+
+    def _begin_anew(self) -> None:
+        """Leave out those that have ended."""
+        new = self._path.with_name(f"{self._path.name}.new")
+        try:
+            descriptor = self._open(new)
+            os.write(descriptor, b"".join(map(_line_of, self._alive.values())))
+            new.replace(self._path)
+        except OSError as error:
+            LOGGER.warning("%s cannot be written anew: %s", self._path, error)
+            return
+        os.close(self._descriptor)
+        self._descriptor, self._ended = descriptor, 0
+
+    @staticmethod
+    def _open(path: Path) -> int:
+        # Nothing that stands there is opened: neither a link nor what another user put there.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        pid = _own_pid()
+        own = _status_of(pid)
+        if own is not None:
+            os.write(descriptor, _line_of(NotedProcess(pid=pid, started=own.started, boot=_boot())))
+        return descriptor
+
+
+def list_beside(store: Path, run: str) -> ProcessList:
+    """Make the list of a run beside a store.
+
+    Args:
+        store: The file of the store.
+        run: The name of the run, which no other has.
+    """
+    return ProcessList(store.with_name(f"{store.name}.{run}{SUFFIX}"))
+
+
+def end_left_processes(store: Path) -> int:
+    """End what dead runs over a store have left, and remove their lists. This blocks.
+
+    Args:
+        store: The file of the store.
+
+    Returns:
+        How many processes were killed.
+    """
+    killed = 0
+    for path in sorted(store.parent.glob(f"{_escaped(store.name)}.*{SUFFIX}")):
+        lines = _read(path)
+        if lines is None:
+            continue
+        noted = list(_noted_in(path, lines))
+        runner = noted[0] if noted and not noted[0].mark else None
+        if runner is not None and _is_there(runner):
+            continue
+        if not _boot():
+            LOGGER.warning("%s is left as it is: processes cannot be looked at without /proc", path)
+            continue
+        alive: dict[int, NotedProcess] = {}
+        for one in noted:
+            if one.ended:
+                alive.pop(one.pid, None)
+            elif one.mark:
+                alive[one.pid] = one
+        killed += _end(alive.values())
+        with contextlib.suppress(OSError):
+            path.unlink()
+    if killed:
+        LOGGER.warning("killed %d processes that a run which died had left behind", killed)
+    return killed
+
+
+_LIST: Final[ContextVar[ProcessList | None]] = ContextVar("agentrail_process_list_of_this_run", default=None)
+
+
+def keep_list(of_run: ProcessList | None) -> None:
+    """Let all that this task starts from now on, and the tasks that it starts, be noted in this list."""
+    _LIST.set(of_run)
+
+
+def current_list() -> ProcessList | None:
+    """Give the list that processes of this task are noted in."""
+    return _LIST.get()
+
+
+# --- reading
+
+
+def _read(path: Path) -> bytes | None:
+    """Read a list, where it is a file that only this user may write; what else stands there is told, and left."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        LOGGER.warning("%s is no list of processes, and is left as it is: %s", path, error)
+        return None
+    try:
+        about = os.fstat(descriptor)
+        is_ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid() and about.st_nlink == 1
+        if not is_ours or about.st_mode & 0o077:
+            LOGGER.warning(
+                "%s is not read, and nothing is killed for it: expected a file of this user with mode 0600",
+                path,
+            )
+            return None
+        return os.read(descriptor, _MAX_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def _noted_in(path: Path, lines: bytes) -> Iterator[NotedProcess]:
+    for number, line in enumerate(lines.splitlines(keepends=True), 1):
+        try:
+            if not line.endswith(b"\n"):
+                message = "it was cut"
+                raise msgspec.DecodeError(message)
+            yield msgspec.json.decode(line, type=NotedProcess)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            LOGGER.warning("%s: line %d is left out: %s", path, number, error)
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"[{char}]" if char in "*?[" else char for char in name)
+
+
+def _line_of(noted: NotedProcess) -> bytes:
+    return msgspec.json.encode(noted) + b"\n"
+
+
+# --- looking at processes
+
+
+def _boot() -> str:
+    """Name the boot of the machine, and the namespace in which numbers mean something; empty where that cannot be known."""
+    try:
+        boot = _PROC.joinpath("sys", "kernel", "random", "boot_id").read_text().strip()
+        return f"{boot}/{os.readlink(_PROC.joinpath('self', 'ns', 'pid'))}"  # noqa: PTH115 - it is no path
+    except OSError:
+        return ""
+
+
+def _own_pid() -> int:
+    """Give the number of this process, in the namespace that `/proc` shows."""
+    try:
+        return int(os.readlink(_PROC.joinpath("self")))  # noqa: PTH115 - a number, and no path
+    except OSError:
+        return 0
+
+
+def _status_of(pid: int) -> _Status | None:
+    try:
+        line = _PROC.joinpath(str(pid), "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # The second field is the name in parentheses, and may hold anything; the third is the state.
+    fields = line.rpartition(")")[2].split()
+    if fields[0] in {"Z", "X"}:
+        return None
+    return _Status(group=int(fields[2]), started=int(fields[19]))
+
+
+def _is_there(noted: NotedProcess) -> bool:
+    status = _status_of(noted.pid)
+    return status is not None and status.started == noted.started and _boot() == noted.boot
+
+
+def _end(noted: Iterable[NotedProcess]) -> int:
+    """Kill what is left of processes: the group of each that is there itself, and whatever carries a mark of theirs."""
+    boot = _boot()
+    known = [one for one in noted if one.boot == boot and one.pid > 1]
+    groups = frozenset(one.pid for one in known if _is_there(one))
+    marks = frozenset(f"{MARKER}={one.mark}".encode() for one in known)
+    killed = 0
+    for _ in range(_MAX_LOOKS if known else 0):  # again, for what is started meanwhile
+        found = [int(one.name) for one in _PROC.iterdir() if one.name.isdecimal()]
+        now = sum(_kill(pid, groups, marks) for pid in found if _is_of(pid, groups, marks))
+        killed += now
+        if not now:
+            break
+    return killed
+
+
+def _is_of(pid: int, groups: frozenset[int], marks: frozenset[bytes]) -> bool:
+    status = _status_of(pid)
+    if status is None or pid == _own_pid():
+        return False
+    return status.group in groups or not marks.isdisjoint(_environment_of(pid))
+
+
+def _environment_of(pid: int) -> list[bytes]:
+    try:
+        return _PROC.joinpath(str(pid), "environ").read_bytes().split(b"\0")
+    except OSError:  # gone, or another user's
+        return []
+
+
+def _kill(pid: int, groups: frozenset[int], marks: frozenset[bytes]) -> bool:
+    """Kill a process through a descriptor, which stays with its owner, and never one that has its number by now."""
+    with contextlib.suppress(OSError):  # gone, or another user's
+        descriptor = os.pidfd_open(pid)
+        try:
+            if _is_of(pid, groups, marks):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                return True
+        finally:
+            os.close(descriptor)
+    return False

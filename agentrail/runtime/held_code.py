@@ -1,0 +1,113 @@
+"""What a session holds of code that no state has: tools, plugins that are to come, providers. It is kept as long as it may be needed.
+
+The state names it; nothing is decided here, and nothing called.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Literal, cast
+
+import trio
+
+from agentrail.abc import Tool
+from agentrail.core.protocol.signals import ChangePlugins, SignalId
+from agentrail.core.session.state import SessionState
+from agentrail.core.stack.loading import PluginEntry
+from agentrail.core.stack.plugin_code import part_entry
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.models import Choice, is_object
+from agentrail.runtime.pending_calls import PendingCalls
+from agentrail.runtime.plugin_watch import PluginWatch
+from agentrail.runtime.ports import Ports
+
+
+class HeldCode:
+    """A session, as far as it holds code."""
+
+    __slots__ = ("_coming", "_tool_changes")
+
+    state: SessionState
+    ports: Ports
+    pending_calls: PendingCalls
+    _coming: tuple[SignalId, ...]
+    _tool_changes: int
+
+    def add_tools(self, tools: Mapping[str, Tool]) -> int:
+        """Keep new tools by their names, beside older ones of the same names that calls may be running with.
+
+        Returns:
+            The change that they came with; the core is told of it, and names them by it.
+        """
+        self._tool_changes = max(self._tool_changes, self.state.data.tools.generation) + 1
+        self.ports.tools.update({(name, self._tool_changes): tool for name, tool in tools.items()})
+        return self._tool_changes
+
+    def forget_tools(self) -> None:
+        """Let go of tools that no call and no list has any more."""
+        data = self.state.data
+        used = {(spec.name, data.tools.generation_of(spec.name)) for spec in data.tools}
+        used |= {(call.call.name, call.generation) for call in (*data.batch, *data.survivors)}
+        for key in list(self.ports.tools):
+            # Newer ones are on their way in the mailbox; those below 0 are of agents, which may come yet.
+            if key not in used and 0 <= key[1] <= data.tools.generation:
+                del self.ports.tools[key]
+
+    @contextmanager
+    def changing_plugins(
+        self, change: Literal["attach", "detach", "reload"], name: str, entry: PluginEntry | None
+    ) -> Iterator[ChangePlugins]:
+        """Make the signal of a change, and keep the code that it brings, which no signal holds, until it is answered.
+
+        Raises:
+            PluginError: Your move: the entry is no plugin, declares what cannot be, or its options are no JSON.
+        """
+        watch = self.state.data.stack.ask
+        signal_id = self.pending_calls.mint()
+        record = None
+        if change != "detach":
+            plugin, record = part_entry(cast("PluginEntry", entry), watch)
+            name = record.name
+            if isinstance(watch, PluginWatch):
+                watch.keep(signal_id, plugin)
+                self._coming = (*self._coming, signal_id)
+        try:
+            yield ChangePlugins(at_ms=now_ms(), signal_id=signal_id, change=change, name=name, entry=record)
+        except trio.Cancelled:  # only the answer is lost: the change stands, and is to find its code
+            raise
+        except BaseException:
+            self._forget_plugins(signal_id)
+            raise
+        self._forget_plugins(signal_id)
+
+    def _forget_plugins(self, answered: SignalId) -> None:
+        """Let go of plugins whose changes are over: of one that is answered, and of those before it whose callers had left."""
+        watch = self.state.data.stack.ask
+        if answered not in self._coming or not isinstance(watch, PluginWatch):
+            return
+        waiting = {one.signal_id for one in self.state.postponed if isinstance(one, ChangePlugins)}
+        behind = self._coming.index(answered) + 1
+        over = [change for change in self._coming[:behind] if change not in waiting]
+        for change in over:
+            watch.forget(change)
+        self._coming = tuple(change for change in self._coming if change not in over)
+
+    def add_model(self, choice: Choice) -> None:
+        """Keep a provider that the next request may ask, as the newest."""
+        providers, opts = self.ports.providers, self.ports.provider_opts
+        for known in (providers, opts):
+            known.pop(choice.name, None)
+        providers[choice.name], opts[choice.name] = choice.provider, choice.opts
+        self.ports.withheld.learn_options(choice.opts)
+        self.ports.withheld.learn_from(choice.provider)
+
+    def forget_models(self, newest: str) -> None:
+        """Let go of provider objects that came before this one and that are not asked any more; strings can be found again."""
+        data = self.state.data
+        used = {facts.model for facts in (data.model, data.config.model, *data.config.fallbacks)}
+        used |= {data.stream.model} if data.stream is not None else set()
+        for name in list(self.ports.providers):
+            if name == newest:  # those behind it are on their way in the mailbox
+                return
+            if name not in used and is_object(name):
+                del self.ports.providers[name]
+                self.ports.provider_opts.pop(name, None)

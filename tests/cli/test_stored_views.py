@@ -1,0 +1,215 @@
+"""What commands make of one stored session: what it was behind a record, exports in each format, journals of files that are lived again.
+
+Called as functions over a file of SQLite, in this process; `test_sessions` and `test_branches` start the command itself.
+"""
+
+import json
+
+import pytest
+import trio
+
+from agentrail.abc.store import Filters
+from agentrail.cli import branches, sessions
+from agentrail.cli.commands import app
+from agentrail.cli.exits import Exit
+from agentrail.cli.stored import StorePlace
+from agentrail.stores.sqlite import SqliteStore
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.scenario import run_scenario
+from agentrail.testing.supervisors import open_nameless
+from agentrail.testing.tools import RecordingTool
+from agentrail.tools.task import TaskTool
+from tests.runtime.rig import NoSandbox
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """A store with a session that waits for a person, and its sub-agent."""
+    path = tmp_path_factory.mktemp("store") / "s.db"
+
+    async def live():
+        kept = SqliteStore(path)
+        model = ScriptedModel(
+            [
+                calls(("task", {"description": "A canary below."})),
+                says("It sings below."),
+                says("A canary sings."),
+                says("Twice."),
+            ]
+        )
+        try:
+            async with open_nameless(lambda _name, _root: NoSandbox(), store=kept) as supervisor:
+                session = await supervisor.start_session(
+                    model=model, tools=[TaskTool(), RecordingTool()], session_id="s-1"
+                )
+                await session.ask("What does the canary do?")
+                await session.ask("How often, canary?")
+        finally:
+            kept.close()
+
+    trio.run(live)
+    return path
+
+
+@pytest.fixture
+def place(file, monkeypatch):
+    """Names it; no log of this process is sent elsewhere."""
+    for module in (branches, sessions):
+        monkeypatch.setattr(module, "send_logs_to_stderr", lambda **_: None)
+    return StorePlace(store=f"sqlite:{file}")
+
+
+@pytest.fixture
+def said(capfd):
+    """Gives what was written since the last time: out, and err."""
+
+    def read():
+        found = capfd.readouterr()
+        return found.out, found.err
+
+    return read
+
+
+def last_of(file):
+    """The number of the last record."""
+    store = SqliteStore(file, read_only=True)
+    try:
+        return store.get("", "s-1").tail.seq
+    finally:
+        store.close()
+
+
+def test_a_session_is_shown_as_it_was_behind_a_record(file, place, said):
+    """Each number has its state: what had been said, where it stood; -1 is the last one."""
+    last = last_of(file)
+    assert sessions.show_session("s-1", at=-1, place=place) is Exit.DONE
+    whole, _ = said()
+    assert sessions.show_session("s-1", at=last, place=place) is Exit.DONE
+    assert said()[0] == whole
+    assert f"behind record {last} of {last}" in whole
+    assert "phase     idle" in whole
+    assert "messages  6" in whole
+    assert "  > How often, canary?" in whole
+    assert "  Twice." in whole
+    counts = []
+    for number in range(1, last + 1):
+        assert sessions.show_session("s-1", at=number, json=True, place=place) is Exit.DONE
+        shown = json.loads(said()[0])
+        assert shown["number"] == number
+        counts.append(len(shown["messages"]))
+    assert counts == sorted(counts)
+    assert (counts[0], counts[-1]) == (0, 6)
+    assert sessions.show_session("s-1", at=3, place=place) is Exit.DONE
+    assert "phase     running" in said()[0]
+
+
+@pytest.mark.parametrize("number", [0, -2, 999])
+def test_a_number_of_no_record_is_refused_with_the_range(file, place, said, number):
+    """Also beyond the end; nothing is shown."""
+    assert sessions.show_session("s-1", at=number, place=place) is Exit.USAGE
+    out, err = said()
+    assert out == ""
+    assert f"the number is {number}: expected one from 1 to {last_of(file)}" in err
+
+
+def test_a_trace_from_behind_the_end_is_refused_with_the_range(file, place, said):
+    """At the end it is empty, for those who wait for more."""
+    last = last_of(file)
+    assert sessions.trace("s-1", after=last, place=place) is Exit.DONE
+    assert said() == ("", "")
+    assert sessions.trace("s-1", after=last + 1, place=place) is Exit.USAGE
+    assert f"expected a number up to {last}" in said()[1]
+
+
+@pytest.mark.at(157)
+def test_a_stored_session_becomes_a_test_that_passes(tmp_path, place, said):
+    """With its sub-agent's events in it; the file is played as it is."""
+    file = tmp_path / "it.txt"
+    assert branches.export("s-1", form="scenario", file=file, place=place) is Exit.DONE
+    assert said()[1] == ""
+    run_scenario(file)
+    text = file.read_text()
+    assert "Publish SubagentEnd" in text
+    assert "A canary sings." in text
+
+
+@pytest.mark.journal(25)
+@pytest.mark.parametrize("form", ["jsonl", "scenario", "markdown", "otlp"])
+def test_no_format_holds_a_word_without_content(place, said, form):
+    """Of prompts, answers, arguments, results, or what a sub-agent was told."""
+    assert branches.export("s-1", form=form, place=place) is Exit.DONE
+    whole, _ = said()
+    assert "canary" in whole
+    assert branches.export("s-1", form=form, no_content=True, place=place) is Exit.DONE
+    bare, _ = said()
+    assert bare
+    for word in ("canary", "sings", "below", "often", "Twice"):
+        assert word not in bare
+
+
+def test_spans_of_a_session_and_its_sub_agent_are_lines_of_json(place, said):
+    """A line each, and the same ones again."""
+    assert branches.export("s-1", form="otlp", place=place) is Exit.DONE
+    first, _ = said()
+    assert branches.export("s-1", form="otlp", place=place) is Exit.DONE
+    assert said()[0] == first
+    assert [len(json.loads(line)["resourceSpans"]) for line in first.splitlines()] == [1, 1]
+
+
+@pytest.mark.journal(24)
+def test_an_export_is_lived_again_with_all_of_its_sessions(tmp_path, place, said, monkeypatch):
+    """As `sessions trace --json` is; a name without a slash is a file, where one is there."""
+    assert branches.export("s-1", file=tmp_path / "e.json", place=place) is Exit.DONE
+    said()
+    monkeypatch.chdir(tmp_path)
+    assert sessions.replay_journal("e.json", place=place) is Exit.DONE
+    lines = said()[0].splitlines()
+    assert len(lines) == 2
+    assert all(line.endswith("records, all as it was") for line in lines)
+    assert "session s-1" in lines[0]
+    assert sessions.replay_journal("e.json", "s-1", diff=True, place=place) is Exit.DONE
+    assert "do not part" in said()[0]
+    assert sessions.replay_journal("e.json", explained=True, place=place) is Exit.DONE
+    assert ", begun by " in said()[0]
+    assert sessions.replay_journal("e.json", step=True, place=place) is Exit.DONE
+    assert "published SubagentStart" in said()[0]
+
+
+@pytest.mark.journal(24)
+def test_a_changed_export_is_not_lived_again(tmp_path, place, said):
+    """The first record that is another one is named; one without content, or of a newer version, is refused."""
+    assert branches.export("s-1", place=place) is Exit.DONE
+    text, _ = said()
+    for changed, code, why in (
+        (text.replace("A canary sings.", "A canary sinks."), Exit.FAILED, "is damaged"),
+        (text.rpartition("{")[0], Exit.FAILED, "is damaged"),
+        (text.replace('"agentrail_export":1', '"agentrail_export":9'), Exit.USAGE, "version 9"),
+        ("{}\n", Exit.FAILED, "damaged"),
+        ("", Exit.USAGE, "holds no journal"),
+    ):
+        (tmp_path / "e.jsonl").write_text(changed)
+        assert sessions.replay_journal(str(tmp_path / "e.jsonl"), place=place) is code
+        assert why in said()[1]
+    assert branches.export("s-1", no_content=True, file=tmp_path / "n.jsonl", place=place) is Exit.DONE
+    assert sessions.replay_journal(str(tmp_path / "n.jsonl"), place=place) is Exit.USAGE
+    assert "without content" in said()[1]
+    assert sessions.replay_journal(str(tmp_path / "none.jsonl"), place=place) is Exit.USAGE
+    assert "cannot be read" in said()[1]
+
+
+def test_a_store_is_backed_up_under_two_names(tmp_path, file, place, said):
+    """`agentrail store backup` is `agentrail sessions backup`; a file that is there is not written over."""
+    command, bound, _ = app.parse_args(["store", "backup", str(tmp_path / "b.db"), "--store", place.store])
+    assert command is sessions.backup
+    assert command(*bound.args, **bound.kwargs) is Exit.DONE
+    assert "b.db: " in said()[0]
+    copy = SqliteStore(tmp_path / "b.db", read_only=True)
+    try:
+        assert [one.session for one in copy.find(Filters(only_roots=True))] == ["s-1"]
+    finally:
+        copy.close()
+    assert command(*bound.args, **bound.kwargs) is Exit.USAGE
+    assert "there is a file" in said()[1]
+    replay, bound, _ = app.parse_args(["replay", "s-1", "--store", place.store])
+    assert replay is sessions.replay_journal
+    assert replay(*bound.args, **bound.kwargs) is Exit.DONE

@@ -1,0 +1,324 @@
+"""Spans of a journal: one for each cycle, request, call and child, the same each time; without content no word is in them."""
+
+import json
+
+import pytest
+
+from agentrail.core.journal.folding import first_state, walk
+from agentrail.core.journal.lines import read_journal
+from agentrail.core.journal.spans import SpanTree, encode_otlp
+from agentrail.core.protocol.effects import Publish
+from agentrail.errors import ErrorInfo
+from agentrail.events import (
+    AgentAbort,
+    AgentEnd,
+    AgentError,
+    AgentStart,
+    Approval,
+    ApprovalRequired,
+    ApprovalResolved,
+    Envelope,
+    PromptReceived,
+    RecoveryDecision,
+    RequestStart,
+    ResponseComplete,
+    Retry,
+    SessionRecovered,
+    StreamError,
+    SubagentEnd,
+    SubagentStart,
+    TodoChange,
+    ToolBlocked,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolKilled,
+)
+from agentrail.frozen import frozen_json
+from agentrail.messages import (
+    AssistantMessage,
+    CallId,
+    PromptRef,
+    SessionId,
+    Text,
+    Thinking,
+    TokenUsage,
+    ToolCall,
+    ToolResult,
+)
+from tests.core.journal.golden_journals import FOLDER, SOURCES
+from tests.core.worlds import new_session
+
+CANARY = "canary"
+CALL = CallId(f"{CANARY}-1")
+STATE = new_session()
+
+
+class Step:
+    """What a span needs of a record that was walked."""
+
+    def __init__(self, at_ms, *events):
+        self.record = type("Record", (), {"at_ms": at_ms})
+        self.before = self.after = STATE
+        self.effects = tuple(Publish(event=event) for event in events)
+
+
+class Story:
+    """Events of one session, a second apart, numbered."""
+
+    def __init__(self, session="s", *, content=True, tree=None):
+        self.session = SessionId(session)
+        self.tree = tree or SpanTree(content=content)
+        self.steps = []
+
+    def say(self, *events, at=None):
+        """Publish some in one step."""
+        at_ms = 1_000 * len(self.steps) if at is None else at
+        number = sum(len(one.effects) for one in self.steps)
+        placed = [
+            event.__class__(
+                **{name: getattr(event, name) for name in event.__struct_fields__ if name != "meta"},
+                meta=Envelope(self.session, number + place, at_ms, (self.session,)),
+            )
+            for place, event in enumerate(events, start=1)
+        ]
+        self.steps.append(Step(at_ms, *placed))
+        return self
+
+    def spans(self):
+        """Make the spans."""
+        return self.tree.spans_of("", self.session, self.steps)
+
+
+def prompt(text=f"a {CANARY}"):
+    """A prompt that is taken in."""
+    return PromptReceived(ref="p1", content=(Text(text=text),))
+
+
+START = AgentStart(ref=PromptRef("p1"))
+END = AgentEnd(messages=(), usage=TokenUsage(input=9, output=3, cost_usd=None), stop_reason="end", turns=2)
+REQUEST = RequestStart(model="google:gemini-x", messages=1)
+CALLED = ToolExecutionStart(name="read", call_id=CALL, arguments=frozen_json({"path": CANARY}))
+RETURNED = ToolExecutionEnd(
+    name="read", call_id=CALL, result=ToolResult(call_id=CALL, name="read", text=CANARY)
+)
+
+
+def answer(*blocks, model=f"{CANARY}-model"):
+    """A response that is complete."""
+    return ResponseComplete(
+        message=AssistantMessage(content=blocks, model=model),
+        usage=TokenUsage(input=5, output=2, cache_read=3, cache_write=1, cost_usd=0.5),
+        stop_reason="tool_use",
+    )
+
+
+SAID = answer(
+    Text(text=CANARY),
+    Thinking(text=CANARY, provider="x"),
+    ToolCall(call_id=CALL, name="read", arguments=frozen_json({"path": CANARY})),
+)
+
+
+def whole(*, content=True):
+    """A cycle with a request, a call and its end."""
+    return Story(content=content).say(prompt(), START, REQUEST).say(SAID).say(CALLED).say(RETURNED).say(END)
+
+
+def test_a_cycle_its_request_and_its_call():
+    """One trace; the request and the call stand below the cycle, with the names of the conventions."""
+    cycle, request, call = whole().spans()
+    assert {one.trace_id for one in (cycle, request, call)} == {cycle.trace_id}
+    assert (cycle.parent_id, request.parent_id, call.parent_id) == ("", cycle.span_id, cycle.span_id)
+    assert (cycle.name, request.name, call.name) == ("invoke_agent", "chat gemini-x", "execute_tool read")
+    assert (cycle.kind, request.kind, call.kind) == ("internal", "client", "internal")
+    assert (cycle.began_at_ms, cycle.ended_at_ms) == (0, 4_000)
+    assert (request.began_at_ms, request.ended_at_ms) == (0, 1_000)
+    assert (call.began_at_ms, call.ended_at_ms) == (2_000, 3_000)
+    assert cycle.attributes["gen_ai.conversation.id"] == "s"
+    assert cycle.attributes["agentrail.outcome"] == "done"
+    assert cycle.attributes["agentrail.turns"] == 2
+    assert "agentrail.cost_usd" not in cycle.attributes
+    assert request.attributes["gen_ai.provider.name"] == "gcp.gemini"
+    assert request.attributes["gen_ai.request.model"] == "gemini-x"
+    assert request.attributes["gen_ai.response.finish_reasons"] == ("tool_use",)
+    assert request.attributes["gen_ai.usage.input_tokens"] == 5
+    assert request.attributes["gen_ai.usage.cache_read.input_tokens"] == 3
+    assert request.attributes["agentrail.cost_usd"] == 0.5
+    said = json.loads(request.attributes["gen_ai.output.messages"])
+    assert [part["type"] for part in said[0]["parts"]] == ["text", "thinking", "tool_call"]
+    assert json.loads(call.attributes["gen_ai.tool.call.arguments"]) == {"path": CANARY}
+    assert call.attributes["gen_ai.tool.call.result"] == CANARY
+    assert json.loads(cycle.attributes["gen_ai.input.messages"])[0]["parts"][0]["content"] == f"a {CANARY}"
+
+
+def test_the_same_journal_gives_the_same_spans_and_another_others():
+    """Ids follow from the session and the numbers of events."""
+    assert encode_otlp(whole().spans()) == encode_otlp(whole().spans())
+    one = Story().say(START).say(END).say(START).say(END).spans()
+    other = Story("t").say(START).say(END).spans()
+    ids = [span.span_id for span in (*one, *other)]
+    traces = [span.trace_id for span in (*one, *other)]
+    assert len(set(ids)) == len(set(traces)) == 3
+    assert all(len(span_id) == 16 for span_id in ids)
+    assert all(len(trace_id) == 32 for trace_id in traces)
+
+
+@pytest.mark.journal(25)
+def test_without_content_no_word_is_in_them():
+    """Nor what a model or a vendor made up: ids of calls, names of tools that there are not, codes of errors."""
+    invented = ToolExecutionStart(name=f"{CANARY}_tool", call_id="c2", arguments=frozen_json({}))
+    failed = ToolExecutionEnd(
+        name=f"{CANARY}_tool",
+        call_id="c2",
+        result=ToolResult(call_id="c2", name=f"{CANARY}_tool", text=CANARY, is_error=True),
+    )
+    told = ErrorInfo(code=CANARY, message=CANARY)
+    story = whole(content=False).say(prompt(), START, REQUEST).say(StreamError(error=told))
+    story.say(Retry(attempt=2, delay_ms=5, error=told)).say(invented).say(
+        SubagentStart(child_id="s:c2", call_id="c2", description=CANARY)
+    )
+    story.say(SubagentEnd(child_id="s:c2", call_id="c2", result=failed.result)).say(failed)
+    story.say(AgentError(error=told))
+    text = encode_otlp(story.spans())
+    assert CANARY.encode() not in text
+    assert b"execute_tool _OTHER" in text
+    assert b'"stringValue":"_OTHER"' in text
+    assert b'"stringValue":"tool_error"' in text
+    assert b"execute_tool read" in text
+
+
+def test_errors_have_a_class_and_what_was_said():
+    """Of a request, a call, a child and a cycle; of a code that is known also without content."""
+    told = ErrorInfo(code="rate_limited", message="wait")
+    for content in (True, False):
+        story = Story(content=content).say(START, REQUEST).say(StreamError(error=told))
+        cycle, request = story.say(AgentError(error=told)).spans()
+        assert (cycle.error, request.error) == ("rate_limited", "rate_limited")
+        assert cycle.attributes["error.type"] == "rate_limited"
+        assert cycle.attributes["agentrail.outcome"] == "failed"
+        assert (cycle.message, request.message) == (("wait", "wait") if content else ("", ""))
+
+
+def test_what_ends_with_its_cycle_says_so():
+    """An abort cuts the request and the calls; that is no error. One in idle has no span."""
+    story = Story().say(AgentAbort(reason=None)).say(START, REQUEST).say(CALLED)
+    cycle, request, call = story.say(AgentAbort(reason="enough")).spans()
+    assert cycle.attributes["agentrail.outcome"] == "aborted"
+    assert cycle.error is None
+    assert "agentrail.incomplete" not in cycle.attributes
+    assert request.attributes["agentrail.incomplete"] is True
+    assert call.attributes["agentrail.incomplete"] is True
+    assert (request.ended_at_ms, call.ended_at_ms) == (3_000, 3_000)
+
+
+def test_what_has_no_end_ends_with_the_journal():
+    """A crash, a rewind to before it, a request that another one followed."""
+    cycle, request = Story().say(START, REQUEST).say().spans()
+    assert (cycle.ended_at_ms, request.ended_at_ms) == (1_000, 1_000)
+    assert cycle.attributes["agentrail.incomplete"] is True
+    left, first, second, after = Story().say(START, REQUEST).say(REQUEST).say(START).say(END).spans()
+    assert all(one.attributes["agentrail.incomplete"] for one in (left, first, second))
+    assert (first.ended_at_ms, second.ended_at_ms, left.ended_at_ms) == (1_000, 2_000, 2_000)
+    assert "agentrail.incomplete" not in after.attributes
+
+
+def test_ends_without_a_beginning_are_passed_over():
+    """A journal of a fork begins in the middle."""
+    result = ToolResult(call_id="c", name="read", text="x")
+    story = Story().say(SAID).say(RETURNED).say(SubagentEnd(child_id="s:c", call_id="c", result=result))
+    assert story.say(Retry(attempt=2, delay_ms=1, error=ErrorInfo(code="x", message="y"))).spans() == ()
+    assert encode_otlp(()) == b""
+
+
+def test_a_child_stands_below_its_call_and_its_cycles_below_it():
+    """In the trace of the cycle that asked; a background agent may outlive that."""
+    tree = SpanTree()
+    result = ToolResult(call_id="c1", name="task", text="found")
+    task = ToolExecutionStart(name="task", call_id="c1", arguments=frozen_json({}))
+    story = Story("s", tree=tree).say(START).say(task)
+    story.say(SubagentStart(child_id="s:c1", call_id="c1", description="Look.")).say(END)
+    cycle, call, child = story.say(SubagentEnd(child_id="s:c1", call_id="c1", result=result)).spans()
+    assert (child.parent_id, child.trace_id) == (call.span_id, cycle.trace_id)
+    assert child.attributes["gen_ai.agent.description"] == "Look."
+    assert child.attributes["agentrail.child"] == "s:c1"
+    assert child.ended_at_ms > cycle.ended_at_ms
+    below, _ = Story("s:c1", tree=tree).say(START, REQUEST).say(SAID).say(END).spans()
+    assert (below.parent_id, below.trace_id) == (child.span_id, cycle.trace_id)
+    alone, _ = Story("s:c1").say(START, REQUEST).say(SAID).say(END).spans()
+    assert alone.parent_id == ""
+
+
+def test_what_happens_within_a_cycle_is_a_moment_of_it():
+    """Approvals, retries and recoveries: a wait for three days is no span."""
+    asked = Approval(
+        id="s/a1",
+        call_id="c1",
+        tool="read",
+        arguments=frozen_json({}),
+        arguments_hash="0",
+        requested_at_ms=1,
+        expires_at_ms=None,
+        path=("s",),
+    )
+    story = Story().say(START).say(ApprovalRequired(approval=asked)).say(TodoChange(todos=()))
+    story.say(ApprovalResolved(approval=asked, status="approved", by="user"))
+    story.say(SessionRecovered(decisions=(RecoveryDecision(open="tool", id="t1", decision="run_again"),)))
+    story.say(ToolBlocked(name="read", call_id="c9", reason="no", by="guard"))
+    story.say(CALLED).say(ToolBlocked(name="read", call_id=CALLED.call_id, reason="no", by="guard"))
+    story.say(ToolKilled(name="read", call_id=CALLED.call_id, reason="no"))
+    cycle, call = story.say(END).spans()
+    assert [name for name, _, _ in cycle.moments] == [
+        "agentrail.approval.required",
+        "agentrail.approval.resolved",
+        "agentrail.recovered",
+    ]
+    assert cycle.moments[1][1:] == (3_000, {"agentrail.status": "approved", "agentrail.by": "user"})
+    assert call.attributes["agentrail.blocked_by"] == "guard"
+    assert call.attributes["agentrail.killed"] is True
+
+
+def test_the_form_is_that_of_the_file_exporter():
+    """Numbers of 64 bits as text, ids in hexadecimal digits, kinds and codes as numbers, one line."""
+    told = ErrorInfo(code="rate_limited", message="wait")
+    story = (
+        whole().say(START, REQUEST).say(Retry(attempt=2, delay_ms=1, error=told)).say(StreamError(error=told))
+    )
+    text = encode_otlp(story.spans())
+    assert text.count(b"\n") == 1
+    (resource,) = json.loads(text)["resourceSpans"]
+    assert resource["resource"]["attributes"][0]["value"] == {"stringValue": "agentrail"}
+    (scope,) = resource["scopeSpans"]
+    spans = scope["spans"]
+    assert spans[1]["parentSpanId"] == spans[0]["spanId"]
+    assert "parentSpanId" not in spans[0]
+    assert (spans[0]["kind"], spans[1]["kind"]) == (1, 3)
+    assert spans[1]["endTimeUnixNano"] == "1000000000"
+    values = {one["key"]: one["value"] for one in spans[1]["attributes"]}
+    assert values["gen_ai.usage.input_tokens"] == {"intValue": "5"}
+    assert values["agentrail.cost_usd"] == {"doubleValue": 0.5}
+    assert values["gen_ai.response.finish_reasons"] == {
+        "arrayValue": {"values": [{"stringValue": "tool_use"}]}
+    }
+    assert spans[0]["status"] == {}
+    assert spans[4]["status"] == {"code": 2, "message": "wait"}
+    assert spans[3]["events"][0]["name"] == "agentrail.retry"
+    cut = {one["key"]: one["value"] for one in spans[3]["attributes"]}
+    assert cut["agentrail.incomplete"] == {"boolValue": True}
+
+
+def test_a_time_before_1970_has_no_place():
+    """A clock may be wrong; the form knows no sign."""
+    story = Story().say(START, at=-5_000).say(END, at=-4_000)
+    assert b'"startTimeUnixNano":"0"' in encode_otlp(story.spans())
+
+
+@pytest.mark.parametrize("name", ["plain", "guarded", "taken_over"])
+@pytest.mark.parametrize("content", [True, False])
+def test_golden_journals_have_spans(name, content):
+    """Whatever is in them: a drift, a change, a rewind."""
+    records = read_journal((FOLDER / f"{name}.jsonl").read_bytes()).records
+    start = first_state(records, SOURCES)
+    spans = SpanTree(content=content).spans_of("", SessionId("s"), walk(start, records, sources=SOURCES))
+    assert len({one.span_id for one in spans}) == len(spans) >= 3
+    text = encode_otlp(spans)
+    assert (b"What is in a?" in text or b"Deploy it." in text) is content

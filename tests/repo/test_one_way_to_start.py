@@ -1,0 +1,81 @@
+"""There is one way to bring a session back: a second one would be run by no test that kills a process (docs: durability)."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import agentrail
+
+PACKAGE = Path(agentrail.__file__).parent
+
+# Who folds, and what for. Only `resuming` makes a live session of what that comes to; the others look, or begin a new journal.
+FOLDS = {
+    "core/journal/replaying.py",  # compares a fold with what was lived
+    "runtime/reviving.py",  # reads and folds: what all below are given
+    "runtime/past.py",  # what a session was at a number
+    "runtime/old_events.py",  # what it published long ago
+    "testing/folded.py",  # compares a fold with a session of a test
+}
+BRINGS_BACK = {
+    "runtime/resuming.py",  # the one way
+    "cli/stored.py",  # prints what would be decided, over a store that it only reads
+}
+MAKES_SESSIONS = {
+    "runtime/assembly.py",  # a new one
+    "runtime/children.py",  # a new one, below another
+    "runtime/branching_door.py",  # a fork, whose journal begins with the state that it is given
+    "runtime/resuming.py",  # the one that comes back
+    "runtime/sleeping_door.py",  # the shell of one that sleeps, which `resuming` fills
+}
+
+
+def takers(module: str, *names: str) -> set[str]:
+    """Which modules take something of these names from a module, or all of it."""
+    return {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if _takes(node, module, names)
+    }
+
+
+def _takes(node: ast.AST, module: str, names: tuple[str, ...]) -> bool:
+    match node:
+        case ast.ImportFrom(module=of, names=taken) if of == module:
+            return any(one.name in (*names, "*") for one in taken)
+        case ast.ImportFrom(module=of, names=taken):
+            return any(f"{of}.{one.name}" == module for one in taken)
+        case ast.Import(names=taken):
+            return any(one.name == module for one in taken)
+        case _:
+            return False
+
+
+FOLDING = "agentrail.core.journal.folding"
+
+
+@pytest.mark.at(143)
+def test_nothing_else_folds_a_journal():
+    """The fold has no other caller: one would be a second way to say what a session is."""
+    assert takers(FOLDING, "fold", "fold_journal", "walk", "first_state") == FOLDS
+
+
+@pytest.mark.at(143)
+def test_nothing_else_makes_a_live_session_of_a_journal():
+    """What was folded is brought back in one module; a session is made in three others, none of which folds."""
+    assert takers("agentrail.runtime.reviving", "revive", "taken_on") == BRINGS_BACK
+    made = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "SessionCell"
+    }
+    assert made == MAKES_SESSIONS
+    assert not made & FOLDS
+
+
+@pytest.mark.at(143)
+def test_a_start_of_the_process_a_call_and_a_message_lead_to_the_same_way():
+    """`resume=`, `resume_session`, and whatever else wakes a session: each goes through `Resumption`, which one place makes."""
+    assert takers("agentrail.runtime.resuming", "Resumption") == {"runtime/sleeping_door.py"}

@@ -1,0 +1,96 @@
+"""An owner that was frozen past its lease goes on with a full queue: not one record of it stands behind the taking over (the fence)."""
+
+from contextlib import closing
+
+import pytest
+
+from agentrail.abc.store import Node, Standing
+from agentrail.core.journal.record import Draft, first_broken, sealed
+from agentrail.errors import Fenced
+from agentrail.runtime.store_writer import Writer
+from agentrail.stores.memory import MemoryStore
+from agentrail.stores.sqlite import SqliteStore
+from tests.stores.disk import Disk
+from tests.stores.rig import Clock, opening
+
+SESSIONS = [f"s-{number}" for number in range(20)]
+LEASE_MS = 15_000
+
+
+class Owned:
+    """A session that records, and remembers what it is told."""
+
+    def __init__(self, store, session):
+        self.session, self.tail = session, store.get("", session).tail
+        self.durable, self.errors = [], []
+
+    def records(self, *bodies):
+        """Records behind those that it made before."""
+        drafts = [Draft(at_ms=1, kind="prompt", body=body.encode(), does="publish 1") for body in bodies]
+        made, self.tail = sealed(drafts, self.tail, scope="", session=self.session)
+        return made
+
+    def written(self, up_to):
+        """Remember: what waits for it leaves."""
+        self.durable.append(up_to)
+
+    def refused(self, error):
+        """Remember: what waits is thrown away."""
+        self.errors.append(error)
+
+    def kept_waiting(self, error):
+        """Be of good cheer."""
+
+    def standing(self):
+        """Stand."""
+        return Standing(is_working=True)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def clocked(request, tmp_path):
+    """A store of each kind, and its clock."""
+    clock = Clock()
+    if request.param == "memory":
+        yield MemoryStore(now_ms=clock, lease_ms=LEASE_MS), clock
+    else:
+        disk = Disk(is_quick=True)
+        options = {"wall": lambda: clock() / 1000, "lease_ms": LEASE_MS, "vfs": disk.name}
+        with closing(SqliteStore(tmp_path / "sessions.db", **options)) as store:
+            yield store, clock
+
+
+@pytest.mark.at(149)
+@pytest.mark.at(100)
+async def test_nothing_of_a_queue_goes_in_behind_a_taking_over(clocked):
+    """Twenty jobs wait, bursts among them; of some the commit was done and never heard of. All are refused, and nothing leaves."""
+    store, clock = clocked
+    store.beat(Node(id="n1"))
+    for session in SESSIONS:
+        store.create(opening(session, node="n1"))
+    writer = Writer(store, patience_seconds=5)
+    owned = [Owned(store, session) for session in SESSIONS]
+    for number, one in enumerate(owned):
+        writer.put(one, one.records("a", *"bc"[: number % 3]))
+    batch = writer.take_batch()
+    appends = [job.append() for job in batch]
+    half = writer.commit(appends[::2])  # durable, and then it freezes before it hears so
+    assert half.answers == (None,) * 10
+    for one in owned[:5]:
+        writer.put(one, one.records("more", "and more"))
+
+    clock.now += 2 * LEASE_MS
+    store.beat(Node(id="n2"))
+    for session in SESSIONS:
+        store.take("", session, "n2", "lease_over")
+
+    while batch:
+        assert writer.report(batch, writer.commit([job.append() for job in batch]))
+        batch = writer.take_batch()
+    assert [one.durable for one in owned] == [[]] * 20  # so no effect left
+    assert all([type(error) for error in one.errors] == [Fenced] for one in owned)
+    for number, session in enumerate(SESSIONS):
+        records = store.read("", session)
+        assert first_broken(records) is None
+        assert [record.epoch for record in records] == [1] * (len(records) - 1) + [2]
+        assert records[-1].kind == "taken"
+        assert len(records) == (3 + number % 3 if number % 2 == 0 else 2)

@@ -1,0 +1,280 @@
+"""A tool that came while a session ran comes back with it, from where it can be imported; one that is gone is taken away, and said."""
+
+import sys
+
+import pytest
+import trio
+from attrs import field, frozen
+
+from agentrail import tool
+from agentrail.abc import Ok
+from agentrail.core.protocol.signals import ChangeTools
+from agentrail.errors import OptionError, Unrevivable
+from agentrail.events import AgentEnd, ApprovalRequired, SessionRecovered, ToolDetached, ToolsUpdated
+from agentrail.messages import JsonObject
+from agentrail.plugins.human_approval import HumanApproval
+from agentrail.runtime.tool_origins import tool_origin
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.models import ScriptedModel, says
+from agentrail.testing.tools import HangingTool, RecordingTool
+from agentrail.tools.task import TaskTool
+from tests.runtime.rig import kinds, on_bounded_time, saying, until, wants
+from tests.runtime.test_kept_sessions import eventually, open_kept
+from tests.runtime.test_resumed_sessions import Process, Reconciled, fresh, open_again, results, wants_task
+
+pytestmark = on_bounded_time
+
+HERE = sys.modules[__name__]
+
+
+@tool
+def look() -> str:
+    """Look something up."""
+    return "looked"
+
+
+class Plain(RecordingTool):
+    """Made without arguments."""
+
+
+@frozen(kw_only=True)
+class Rooted:
+    """A tool that may be given where to read."""
+
+    name: str = "rooted"
+    description: str = "Reads below a directory."
+    parameters: JsonObject = field(factory=lambda: {"type": "object"})
+    root: str = "/"
+
+    async def execute(self, arguments, ctx):
+        """Say where it reads."""
+        await trio.lowlevel.checkpoint()
+        return Ok(text=f"below {self.root}")
+
+
+class Hidden(Rooted):
+    """A tool whose argument shows nowhere."""
+
+    def __init__(self, where="/"):
+        super().__init__(root=where)
+
+
+BELOW_SRV = Rooted(root="/srv")
+
+
+def _plain_function() -> str:
+    """Do nothing."""
+    return ""
+
+
+WRAPPED = tool(_plain_function)
+
+
+# --- where they come from
+
+
+async def test_an_origin_is_where_the_very_tool_is_found_again():
+    """By its name in its module; by its class where that makes the same one; else there is none."""
+    assert tool_origin(look) == f"{__name__}:look"
+    assert tool_origin(BELOW_SRV) == f"{__name__}:BELOW_SRV"
+    assert tool_origin(WRAPPED) == f"{__name__}:WRAPPED"
+    assert tool_origin(Rooted()) == f"{__name__}:Rooted"
+    assert tool_origin(TaskTool()) == "agentrail.tools.task:TaskTool"
+
+
+@pytest.mark.parametrize(
+    "bare", [Rooted(root="/srv"), Hidden(), RecordingTool(answer="other")], ids=["given", "hidden", "answer"]
+)
+async def test_a_tool_that_would_come_back_as_another_one_is_refused(bare):
+    """What it was made with is not stored, so its class alone would give one that reads elsewhere."""
+    assert tool_origin(bare) is None
+    async with open_again(fresh()) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        with pytest.raises(OptionError, match=r"package\.module:NAME.*store='memory:'"):
+            await session.attach_tools(bare)
+    async with open_kept(MemoryStore()) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.attach_tools(bare)
+        await supervisor.rest("s-1")
+        with pytest.raises(Unrevivable, match=f"tool {bare.name!r}"):
+            await supervisor.resume_session("s-1", model=saying("a"))
+
+
+# --- they come back
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+async def test_tools_that_can_be_imported_come_back_without_being_given(snapshot):
+    """From a journal and from a snapshot; the very object that stands there; and they work."""
+    inner = fresh()
+    model = ScriptedModel([wants("look", "rooted", "record"), says("done")])
+    async with open_again(inner) if snapshot else Process(inner) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.attach_tools(look, BELOW_SRV, Plain())
+        await session.ask("Hi")
+        await session.switch_model(saying())
+    assert bool(inner.snapshots("", "s-1")) is snapshot
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=model)
+        async with session.subscribe() as events:
+            await session.prompt("Use them")
+            seen = kinds(await until(events, AgentEnd))
+        assert "ToolDetached" not in seen
+        texts = {
+            result.text for message in await session.messages() for result in getattr(message, "results", ())
+        }
+        assert texts == {"looked", "below /srv", "recorded"}
+
+
+async def test_a_tool_that_is_given_counts_before_the_one_that_stands_there():
+    """As of plugins."""
+    inner, given = fresh(), RecordingTool(name="look")
+    async with open_again(inner) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.attach_tools(look)
+    async with open_again(inner) as supervisor:
+        model = ScriptedModel([wants("look"), says("done")])
+        session = await supervisor.resume_session("s-1", model=model, tools=[given])
+        await session.ask("Hi")
+    assert len(given.calls) == 1
+
+
+async def test_a_child_that_had_it_from_its_parent_has_it_again():
+    """Also one that came to the parent alone."""
+    inner = fresh()
+    hang = HangingTool(effect_class="pure")
+    async with Process(inner) as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants_task(), wants("hang")]), tools=[TaskTool(), hang], session_id="s-1"
+        )
+        await session.attach_tools(look)
+        await session.prompt("Hi")
+        await hang.started.wait()
+    async with open_again(inner) as supervisor:
+        model = ScriptedModel([wants("look"), says("from the child"), says("done")])
+        again = RecordingTool(name="hang", effect_class="pure")
+        session = await supervisor.resume_session("s-1", model=model, tools=[TaskTool(), again])
+        assert await session.collect_reply() == "done"
+        assert await results(session) == ["from the child"]
+
+
+async def test_changes_are_numbered_on_so_that_a_call_keeps_the_tool_that_it_began_with():
+    """A tool that takes the name of one that runs for a call, in the life after the one in which that one came."""
+    inner = fresh()
+    async with Process(inner) as supervisor:
+        model = ScriptedModel([wants("hang")])
+        session = await supervisor.start_session(model=model, tools=[RecordingTool()], session_id="s-1")
+        await session.attach_tools(HANGS)
+        await session.prompt("Hi")
+        await HANGS.started.wait()
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("done"), tools=[RecordingTool()])
+        cell = session._cell  # noqa: SLF001 - which tool a call began with shows nowhere else
+        await eventually(lambda: len(HANGS.calls) == 2)
+        (call,) = cell.state.data.batch
+        await session.attach_tools(TAKES_ITS_NAME)
+        assert cell.tool_of(call.call.call_id) is HANGS
+        await session.abort(kill_tools="all")
+
+
+HANGS = HangingTool(effect_class="pure")
+TAKES_ITS_NAME = RecordingTool(name="hang")
+
+
+# --- they are gone
+
+
+BY_CLASS = {
+    "once": HangingTool(name="once"),
+    "pure": HangingTool(name="pure", effect_class="pure"),
+    "idempotent": HangingTool(name="idempotent", effect_class="idempotent"),
+    "reconcilable": Reconciled(name="reconcilable", effect_class="reconcilable", hangs=True),
+}
+ONCE, PURE, IDEMPOTENT, RECONCILABLE = BY_CLASS.values()
+
+
+async def test_open_calls_of_tools_that_are_gone_end_as_unknown_and_the_tools_are_detached(monkeypatch):
+    """Whatever they promised: nothing can be run again, or asked. The event comes before any request, and once."""
+    inner = fresh()
+    async with Process(inner) as supervisor:
+        model = ScriptedModel([wants(*BY_CLASS)])
+        session = await supervisor.start_session(model=model, tools=[RecordingTool()], session_id="s-1")
+        await session.attach_tools(*BY_CLASS.values())
+        await session.prompt("Hi")
+        await eventually(lambda: all(one.calls for one in (ONCE, PURE, IDEMPOTENT)))
+        await trio.sleep(0.05)
+    for name in ("ONCE", "PURE", "IDEMPOTENT", "RECONCILABLE"):
+        monkeypatch.delattr(HERE, name)
+    for _ in range(2):
+        async with open_again(inner) as supervisor:
+            model = saying("done")
+            session = await supervisor.resume_session("s-1", model=model, tools=[RecordingTool()])
+            async with session.subscribe(after=0) as events:
+                await session.collect_reply()
+                last = (await session.status()).last_seq
+                seen = []
+                while not seen or seen[-1].meta.seq < last:
+                    seen.append(await anext(events))
+        detached = [one.name for one in seen if isinstance(one, ToolDetached)]
+        assert sorted(detached) == sorted(BY_CLASS)
+        names = kinds(seen)
+        assert names.index("ToolsUpdated") < names.index("SessionRecovered")
+    texts = await results_of(inner)
+    assert [text.partition(":")[0] for text in texts] == ["[Outcome unknown"] * 4
+    assert [one.kind for one in inner.read("", "s-1")].count("change_tools") == 2
+
+
+async def results_of(inner):
+    """What the calls of the first batch came to, as a process reads it that comes later."""
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("x"), tools=[RecordingTool()])
+        return await results(session)
+
+
+async def test_a_call_that_waits_for_a_person_is_not_run_when_its_tool_is_gone(monkeypatch):
+    """The card is there as before; a click says that the tool is not, and the model is shown no such tool."""
+    inner = fresh()
+    guard = [(HumanApproval, {"require_approval_for": ["look"]})]
+    monkeypatch.setattr(HERE, "look", look)
+    async with Process(inner) as supervisor:
+        session = await supervisor.start_session(
+            model=ScriptedModel([wants("look")]), plugins=guard, session_id="s-1"
+        )
+        await session.attach_tools(look)
+        async with session.subscribe() as events:
+            await session.prompt("Hi")
+            await until(events, ApprovalRequired)
+    monkeypatch.delattr(HERE, "look")
+    async with open_again(inner) as supervisor:
+        model = saying("done")
+        session = await supervisor.resume_session("s-1", model=model, plugins=guard)
+        async with session.subscribe(after=0) as events:
+            seen = await until(events, SessionRecovered)
+        assert any(isinstance(one, ToolsUpdated) for one in seen)
+        (card,) = (await session.status()).approvals
+        await session.approve(card.id)
+        assert await session.collect_reply() == "done"
+        assert await results(session) == ["[Not run: the tool is not there any more]"]
+        assert not model.requests[0].tools.names
+
+
+async def test_a_tool_that_raises_when_it_is_imported_or_has_another_name_is_gone(monkeypatch):
+    """It ends no resumption."""
+    inner = fresh()
+    async with open_again(inner) as supervisor:
+        session = await supervisor.start_session(model=saying("a"), session_id="s-1")
+        await session.attach_tools(look, BELOW_SRV, Plain())
+
+    def broken(self, **given):
+        del self, given
+        message = "no"
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(Plain, "__init__", broken)
+    monkeypatch.setattr(HERE, "look", RecordingTool(name="another"))
+    monkeypatch.setattr(HERE, "BELOW_SRV", object())
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("s-1", model=saying("b"))
+        await session.ask("Hi")
+        assert not session._cell.state.data.tools.names  # noqa: SLF001 - what the model is shown
+    assert ChangeTools.__struct_config__.tag in [one.kind for one in inner.read("", "s-1")]
