@@ -203,7 +203,7 @@ class HookRunner:
                 error = self._overdue(plugin, chain.hook)
             else:  # also where the caller has left meanwhile: what was started has to be stopped
                 chain.answered(plugin, value)
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: ASYNC103 - the edge of a hook: its plugin is blamed, and its chain goes on
             leaving = what_travels(raised)
             if leaving is raised:
                 raise
@@ -238,7 +238,7 @@ class HookRunner:
                     await answer
             if scope.cancelled_caught:
                 failure = f"it took longer than {self._hook_seconds:g} s"
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: ASYNC103 - the edge of the application's own function
             leaving = what_travels(raised)
             if leaving is raised:
                 raise
