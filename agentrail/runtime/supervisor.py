@@ -59,6 +59,7 @@ from agentrail.runtime.exporting_door import ExportingDoor
 from agentrail.runtime.fan_in import EVERY, FanIn, ManySubscription
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
+from agentrail.runtime.knowing import KnowingDoor
 from agentrail.runtime.last_words import EndedSessions, LastWords
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions
@@ -109,7 +110,9 @@ BRANCH: Final = SupervisorFlags(
 )
 
 
-class SessionSupervisor(StartingDoor, SleepingDoor, BranchingDoor, ExportingDoor, SessionsBelow):
+class SessionSupervisor(
+    StartingDoor, SleepingDoor, BranchingDoor, ExportingDoor, KnowingDoor, SessionsBelow
+):
     """Owns sessions: a crash of one touches no other, and none outlives its supervisor."""
 
     providers: ProviderProfiles
