@@ -5,7 +5,7 @@ table of failures is 8.4 of the specification: each `failed` is one of its rows.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
@@ -27,6 +27,7 @@ from agentrail.host.payloads import (
     RequestContext,
 )
 from agentrail.host.plugin import HOST_HOOKS, HostPlugin, overrides
+from agentrail.otp.exits import keep
 
 Q = TypeVar("Q")
 
@@ -81,6 +82,11 @@ class Chain(ABC, Generic[Q]):
         """Ask no one any more."""
         self._next = len(self._plugins)
 
+    def function(self, plugin: HostPlugin) -> Callable[..., Awaitable[Any]]:
+        """Say what of a plugin is called: the hook of this name, in most chains."""
+        found: Callable[..., Awaitable[Any]] = getattr(plugin, self.hook)
+        return found
+
     @abstractmethod
     def question(self, plugin: HostPlugin) -> tuple[Q, ...]:
         """Say what a plugin's hook is called with: where it can be changed, a copy of its own."""
@@ -95,6 +101,33 @@ class Chain(ABC, Generic[Q]):
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
         """Take that a hook raised, ran out of time, or returned what it may not. Most chains go on with the next plugin."""
+
+    def cut(self) -> None:
+        """Take that no plugin is asked any more, because the host closes, though some were not. What they guard must not pass for it."""
+
+    def scrub(self, text: str) -> str:
+        """Take out of a text for the log what its question may have brought in and no log may hold."""
+        return text
+
+
+class Blaming(Chain[Any]):
+    """No plugin is asked: one of them did wrong where no hook of a chain was called, and that is to be told of as a failure."""
+
+    def __init__(self, hook: str, scrub: Callable[[str], str] = keep) -> None:
+        """Say what the failure counts as one of."""
+        super().__init__(hook, ())
+        self._scrub = scrub
+
+    def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
+        """Give nothing."""
+        return ()
+
+    def answered(self, plugin: HostPlugin, value: Any) -> None:
+        """Expect nothing."""
+
+    def scrub(self, text: str) -> str:
+        """Take out what it was told to."""
+        return self._scrub(text)
 
 
 class Hearing(Chain[RequestContext]):
@@ -147,6 +180,10 @@ class Intercepting(Chain[ChatRequestContext]):
         if plugin.critical:
             self.refusal = decide_request_refusal(plugin, error)
             self.end()
+
+    def cut(self) -> None:
+        """Refuse the request: a plugin that would have kept it out may not have been asked."""
+        self.refusal = RequestRefused(503, "draining", "this host is closing: try again later")
 
 
 def decide_request_refusal(plugin: HostPlugin, error: BaseException) -> RequestRefused:
@@ -254,6 +291,10 @@ class Judging(Chain[BeforeToolCall]):
             )
             self._refuse(plugin, reason)
 
+    def cut(self) -> None:
+        """Deny the call: a plugin that would have denied it may not have been asked."""
+        self._deny = ("host", "Not run: the host closes, and its plugins cannot judge this call any more")
+
     @property
     def verdict(self) -> HostVerdict:
         """What becomes of the call, once the chain is over."""
@@ -320,6 +361,11 @@ class Beginning(Chain[Any]):
         """Start no later one."""
         self.error = error
         self.end()
+
+    def cut(self) -> None:
+        """Start no later one, and let none pass for started that was not."""
+        message = "the host was closed before all of its plugins had started"
+        self.error = self.error or RuntimeError(message)
 
 
 class Stopping(Chain[Any]):
