@@ -249,7 +249,7 @@ class Allowances(Generic[K]):
         """Take what a call costs; None where it is free.
 
         Args:
-            owner: Whose it is: `Owner.of(principal)`, not the principal, which differs from token to token.
+            owner: Whose it is: `SessionOwner.of(principal)`, not the principal, which differs from token to token.
             operation: What they do, by the name of the route: `chat`, `abort` …; of what is not known it is a call.
             now: The time in seconds, on a clock that does not go back.
         """

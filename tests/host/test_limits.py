@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.errors import OptionError
-from agentrail.host.identity import Owner
+from agentrail.host.identity import SessionOwner
 from agentrail.host.limits import (
     Allowance,
     Allowances,
@@ -18,7 +18,7 @@ from agentrail.host.limits import (
     decide_draw,
 )
 
-ADA, BOB = Owner("acme", "ada"), Owner("acme", "bob")
+ADA, BOB = SessionOwner("acme", "ada"), SessionOwner("acme", "bob")
 FAR = 1e9  # a clock may have run for thirty years
 
 
