@@ -71,7 +71,7 @@ class RequestStanding:
         pending: What its cycle waits for, oldest first; none but while it is `waiting`.
         is_kept: Whether it put something into the history, or made the session do so.
         messages: Those of its cycle, behind an end that was none of an abort or a failure.
-        usage: Of its cycle; None where its end does not say.
+        usage: Of its cycle so far; of all of it behind an end that says it. None before the first response.
         last_usage: Of the last response in its cycle; None before the first.
         stop_reason: Why its cycle finished; None for any other end.
         error: Why it failed.
@@ -158,7 +158,8 @@ def _of_cycles(standing: RequestStanding, event: Event) -> RequestStanding:
         case AgentResumed() if standing.status == "waiting":
             return evolve(standing, status="running", pending=())
         case ResponseComplete(usage=usage) if standing.is_at_work:
-            return evolve(standing, last_usage=usage)
+            used = usage if standing.usage is None else standing.usage + usage
+            return evolve(standing, usage=used, last_usage=usage)
         case AgentEnd() | AgentAbort() | AgentError():
             return _behind_end(standing, event)
         case SessionParked():
