@@ -74,6 +74,7 @@ CODES = {
     "pool_full": errors.PoolFull,
     "pool_stopped": errors.PoolStopped,
     "process_refused": errors.ProcessRefused,
+    "profile_failed": errors.ProfileFailed,
     "prompt_error": errors.PromptError,
     "protocol_error": errors.ProtocolError,
     "provider_error": errors.ProviderError,

@@ -86,6 +86,7 @@
     │   └── Erased · Trimmed            what was asked for was removed on purpose, or to save space
     ├── RequestRefused              a host plugin does not let a request pass; carries status, code and headers
     ├── HookTimeout                 a hook of a host plugin did not come to an end in its time
+    ├── ProfileFailed               a profile of a host gives no options; the cause says why
     ├── HistoryError                ours: our code tried to build a conversation that no provider would take
     └── InternalError               ours: a bug; the session put the signal aside and went on
 
@@ -131,6 +132,7 @@ from agentrail.errors.base import (
 )
 from agentrail.errors.host import (
     HookTimeout as HookTimeout,
+    ProfileFailed as ProfileFailed,
     RequestRefused as RequestRefused,
 )
 from agentrail.errors.info import (
