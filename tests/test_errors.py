@@ -77,6 +77,7 @@ CODES = {
     "pool_stopped": errors.PoolStopped,
     "principal_mismatch": errors.PrincipalMismatch,
     "process_refused": errors.ProcessRefused,
+    "profile_failed": errors.ProfileFailed,
     "profile_mismatch": errors.ProfileMismatch,
     "profile_unknown": errors.ProfileUnknown,
     "prompt_error": errors.PromptError,

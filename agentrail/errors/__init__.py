@@ -97,6 +97,7 @@
     ├── PromptRefused               no one's move: a session plugin does not want this prompt; carries why
     ├── HostDraining                no one's move: the host is being closed
     ├── HookTimeout                 a hook of a host plugin did not come to an end in its time
+    ├── ProfileFailed               a profile of a host gives no options; the cause says why
     ├── HistoryError                ours: our code tried to build a conversation that no provider would take
     └── InternalError               ours: a bug; the session put the signal aside and went on
 
@@ -145,6 +146,7 @@ from agentrail.errors.host import (
     HostDraining as HostDraining,
     IdInvalid as IdInvalid,
     PrincipalMismatch as PrincipalMismatch,
+    ProfileFailed as ProfileFailed,
     ProfileMismatch as ProfileMismatch,
     ProfileUnknown as ProfileUnknown,
     PromptRefused as PromptRefused,

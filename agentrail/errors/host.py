@@ -152,3 +152,20 @@ class RequestOver(YourMove):
     """The request has ended, so that there is nothing to cancel."""
 
     code = "request_over"
+
+
+class ProfileFailed(AgentrailError):
+    """A profile could not be found, or made options of: its function raised, or gave what configures no session.
+
+    The operator's move, and never the caller's: `__cause__` says what it was, and no caller is told that.
+
+    Attributes:
+        agent_id: Which profile.
+    """
+
+    code = "profile_failed"
+
+    def __init__(self, message: str, *, agent_id: str) -> None:
+        """Keep which one it was."""
+        super().__init__(message)
+        self.agent_id = agent_id

@@ -354,7 +354,7 @@ class RequestBook:
         tracks.pop(request_id, None)
         if not tracks:
             self._open.pop(key, None)
-        ended = self._ended.setdefault(key, OrderedDict())
+        ended = self._ended.setdefault(key, OrderedDict[str, RequestRecord]())
         ended[request_id] = track.record
         self._order[key, request_id] = None
         if len(ended) > MAX_KEPT_REQUESTS:
@@ -364,11 +364,13 @@ class RequestBook:
 
     def find(self, key: str, request_id: str) -> RequestTrack | None:
         """Give a request that is known; None for any other."""
-        track = self._open.get(key, {}).get(request_id)
-        if track is not None:
-            return track
-        record = self._ended.get(key, {}).get(request_id)
-        return None if record is None else RequestTrack(record)
+        tracks = self._open.get(key)
+        if tracks is not None and request_id in tracks:
+            return tracks[request_id]
+        ended = self._ended.get(key)
+        if ended is None or request_id not in ended:
+            return None
+        return RequestTrack(ended[request_id])
 
     def forget_session(self, key: str) -> None:
         """Forget what has ended of a session that was removed: the next one of its id is another one."""
