@@ -57,6 +57,9 @@
     │   ├── StillNeeded             a fork, or another owner, needs what was to be deleted
     │   ├── Unrevivable             code that a stored session had is missing; carries what
     │   ├── JournalDrifted          newer code makes another history of a stored session, and is not to; carries the number
+    │   ├── AttachmentInvalid       what came as a file with a message is none; carries which
+    │   ├── AttachmentsUnsupported  a session has no place for the files of a message
+    │   ├── TooLarge                more came at once than a host takes
     │   ├── CodecError              a text that is no event, signal or state, or a state that no text can hold; says where
     │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
     ├── ToolContractError           the tool's author: it returned what a tool may not return
@@ -86,6 +89,7 @@
     │   └── Erased · Trimmed            what was asked for was removed on purpose, or to save space
     ├── RequestRefused              a host plugin does not let a request pass; carries status, code and headers
     ├── HookTimeout                 a hook of a host plugin did not come to an end in its time
+    ├── UploadFailed                the files of a message could not be put into a workspace; the cause says why
     ├── ProfileFailed               a profile of a host gives no options; the cause says why
     ├── HistoryError                ours: our code tried to build a conversation that no provider would take
     └── InternalError               ours: a bug; the session put the signal aside and went on
@@ -131,9 +135,13 @@ from agentrail.errors.base import (
     YourMove as YourMove,
 )
 from agentrail.errors.host import (
+    AttachmentInvalid as AttachmentInvalid,
+    AttachmentsUnsupported as AttachmentsUnsupported,
     HookTimeout as HookTimeout,
     ProfileFailed as ProfileFailed,
     RequestRefused as RequestRefused,
+    TooLarge as TooLarge,
+    UploadFailed as UploadFailed,
 )
 from agentrail.errors.info import (
     ErrorInfo as ErrorInfo,
