@@ -66,6 +66,9 @@
     │   ├── ProfileMismatch         a session keeps the profile that it was created with; carries which
     │   ├── RequestUnknown          a session has no request of this id, or not any more
     │   ├── RequestOver             a request that has ended already
+    │   ├── AttachmentInvalid       what came as a file with a message is none; carries which
+    │   ├── AttachmentsUnsupported  a session has no place for the files of a message
+    │   ├── TooLarge                more came at once than a host takes
     │   ├── CodecError              a text that is no event, signal or state, or a state that no text can hold; says where
     │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
     ├── ToolContractError           the tool's author: it returned what a tool may not return
@@ -97,6 +100,7 @@
     ├── PromptRefused               no one's move: a session plugin does not want this prompt; carries why
     ├── HostDraining                no one's move: the host is being closed
     ├── HookTimeout                 a hook of a host plugin did not come to an end in its time
+    ├── UploadFailed                the files of a message could not be put into a workspace; the cause says why
     ├── ProfileFailed               a profile of a host gives no options; the cause says why
     ├── HistoryError                ours: our code tried to build a conversation that no provider would take
     └── InternalError               ours: a bug; the session put the signal aside and went on
@@ -142,6 +146,8 @@ from agentrail.errors.base import (
     YourMove as YourMove,
 )
 from agentrail.errors.host import (
+    AttachmentInvalid as AttachmentInvalid,
+    AttachmentsUnsupported as AttachmentsUnsupported,
     HookTimeout as HookTimeout,
     HostDraining as HostDraining,
     IdInvalid as IdInvalid,
@@ -156,6 +162,8 @@ from agentrail.errors.host import (
     SessionBusy as SessionBusy,
     SessionIsChild as SessionIsChild,
     SessionUnknown as SessionUnknown,
+    TooLarge as TooLarge,
+    UploadFailed as UploadFailed,
 )
 from agentrail.errors.info import (
     ErrorInfo as ErrorInfo,

@@ -169,3 +169,39 @@ class ProfileFailed(AgentrailError):
         """Keep which one it was."""
         super().__init__(message)
         self.agent_id = agent_id
+
+
+class AttachmentInvalid(YourMove):
+    """What came as a file with a message is none.
+
+    Attributes:
+        index: Which one, from 0.
+    """
+
+    code = "attachment_invalid"
+
+    def __init__(self, message: str, *, index: int) -> None:
+        """Keep which one it was."""
+        super().__init__(message)
+        self.index = index
+
+
+class AttachmentsUnsupported(YourMove):
+    """Files came with a message for a session that has no place for them, or none of its user's own."""
+
+    code = "attachments_unsupported"
+
+
+class TooLarge(YourMove):
+    """More came than is taken of one caller at once. The message names the limit; nothing of it is kept."""
+
+    code = "too_large"
+
+
+class UploadFailed(AgentrailError):
+    """The files of a message could not be put into the workspace of a session.
+
+    The operator's move: `__cause__` says what it was, and no caller is told that.
+    """
+
+    code = "upload_failed"
