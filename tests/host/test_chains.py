@@ -363,3 +363,39 @@ def test_a_stop_that_fails_keeps_no_other_from_stopping():
     """In the reverse order."""
     plugins = order(*[plugin(name, stop=saying(None)) for name in "abc"])
     assert [name for name, _ in play(Stopping(plugins.all), None, BUG, None)] == ["c", "b", "a"]
+
+
+# --- a host that closes
+
+
+def test_what_plugins_could_not_judge_does_not_pass_when_the_host_closes():
+    """A message is refused, a call denied; what was answered before it was cut counts for nothing."""
+    guards = order(*[plugin(name, intercept_chat_request=saying(None)) for name in "ab"])
+    messages = Intercepting(guards, CHAT)
+    messages.answered(messages.next(), None)
+    messages.cut()
+    assert (messages.refusal.status, messages.refusal.code) == (503, "draining")
+    call = Judging(order(*judges("a", "b")), before({}))
+    call.answered(call.next(), Allow({"to": "Porto"}))
+    call.cut()
+    assert (call.verdict.by, call.verdict.input) == ("host", None)
+    assert call.verdict.deny == "Not run: the host closes, and its plugins cannot judge this call any more"
+
+
+def test_a_start_that_is_cut_is_none():
+    """Though no plugin failed; what one raised before stays what leaves."""
+    plugins = order(plugin("a", start=saying(None)))
+    chain = Beginning(plugins)
+    chain.next()
+    chain.cut()
+    assert str(chain.error) == "the host was closed before all of its plugins had started"
+    chain.failed(plugins.all[0], BUG)
+    chain.cut()
+    assert chain.error is BUG
+
+
+def test_a_hearing_that_is_cut_is_nothing_more():
+    """It guards nothing."""
+    chain = Hearing("on_request_end", order(plugin("a", on_request_end=saying(None))), CONTEXT)
+    chain.cut()
+    assert chain.next() is not None
