@@ -24,8 +24,8 @@ from agentrail.errors import (
     YourMove,
 )
 from agentrail.events import AgentAbort, AgentEnd, AgentError
-from agentrail.host.attachments import Attachment
-from agentrail.host.chains import Hearing, PluginOrder
+from agentrail.host.attachments import Attachment, Uploads, message_of_files
+from agentrail.host.chains import Attaching, Hearing, PluginOrder
 from agentrail.host.following import end_track, follow, follow_nowait, subscribe_to_requests
 from agentrail.host.hook_runner import HookRunner
 from agentrail.host.identity import SessionOwner
@@ -104,6 +104,7 @@ class Workshop:
         order: Its plugins.
         runner: Calls their hooks.
         book: Its requests.
+        uploads: Puts files into workspaces.
         in_flight: How many requests there are by session that have not been accepted or failed yet.
     """
 
@@ -111,6 +112,7 @@ class Workshop:
     order: PluginOrder
     runner: HookRunner
     book: RequestBook
+    uploads: Uploads
     in_flight: dict[str, int] = field(factory=dict)
 
 
@@ -211,14 +213,7 @@ class RequestRun:
 
     async def _open(self) -> Session:
         """Find the profile, and open the session, or create it."""
-        incoming, desk = self.incoming, self._shop.desk
-        context = ProfileContext(
-            tenant_id=incoming.owner.tenant_id,
-            user_id=incoming.owner.user_id,
-            session_id=incoming.session_id,
-            agent_id=incoming.agent_id,
-            mode=incoming.request.mode,
-        )
+        incoming, desk, context = self.incoming, self._shop.desk, self._context()
         if incoming.facts is None:
             self._profile = await desk.profile(context)
             session, self._is_new = await desk.create(self._profile, context)
@@ -229,9 +224,27 @@ class RequestRun:
             self._profile = await desk.profile(context)
         return await desk.open(incoming.facts, incoming.owner)
 
+    def _context(self) -> ProfileContext:
+        incoming = self.incoming
+        return ProfileContext(
+            tenant_id=incoming.owner.tenant_id,
+            user_id=incoming.owner.user_id,
+            session_id=incoming.session_id,
+            agent_id=incoming.agent_id,
+            mode=incoming.request.mode,
+        )
+
     async def _with_files(self, session: Session) -> str:
         """Put the files of the message into the workspace, and what handlers say of them in front of its words."""
-        return self.incoming.request.message
+        incoming, shop = self.incoming, self._shop
+        said = incoming.request.message
+        if not incoming.attachments:
+            return said
+        await shop.desk.check_takes_files(self._profile, self._context())
+        files = await shop.uploads.write(session, incoming.attachments)
+        chain = Attaching(shop.order, files)
+        await shop.runner.run(chain)
+        return message_of_files(chain.message(said), files)
 
     async def _send(self, session: Session, text: str) -> MessageReceipt:
         """Let the session take the message."""

@@ -63,7 +63,7 @@ class Host:
         self.options: HostOptions = options
         self._shop = shop
         self._life = life
-        self._intake = Intake(shop, nursery)
+        self._intake = Intake(shop, options.limits, nursery)
         self._is_leaving = False
 
     @property

@@ -11,19 +11,27 @@ import trio
 from attrs import evolve, frozen
 
 from agentrail.core.session.receipts import PromptReceipt
-from agentrail.errors import AgentrailError, HostDraining, IdInvalid, PrincipalMismatch, ProfileMismatch
-from agentrail.host.attachments import Attachment
+from agentrail.errors import (
+    AgentrailError,
+    HostDraining,
+    IdInvalid,
+    PrincipalMismatch,
+    ProfileMismatch,
+    PromptError,
+    TooLarge,
+)
+from agentrail.host.attachments import Attachment, check_attachments
 from agentrail.host.carrying import Incoming, RequestRun, WhenBusy, Workshop
 from agentrail.host.chains import Intercepting
 from agentrail.host.following import end_track, follow, subscribe_to_requests
 from agentrail.host.identity import (
     SessionOwner,
-    digest_of_message,
     fault_of_name,
     faults_of_principal,
     profile_of_session,
     session_id_for,
 )
+from agentrail.host.limits import Limits
 from agentrail.host.payloads import (
     ChatRequest,
     ChatRequestContext,
@@ -69,14 +77,16 @@ class Sending:
 class Intake:
     """Takes messages, and has them carried in tasks of the host."""
 
-    def __init__(self, shop: Workshop, nursery: trio.Nursery) -> None:
+    def __init__(self, shop: Workshop, limits: Limits, nursery: trio.Nursery) -> None:
         """Begin.
 
         Args:
             shop: What requests are carried out with.
+            limits: How much is taken at once.
             nursery: Where they are.
         """
         self._shop = shop
+        self._limits = limits
         self._nursery = nursery
         self._runs: dict[RequestRun, None] = {}
         self._turns: dict[tuple[str, str], trio.Event] = {}
@@ -108,6 +118,7 @@ class Intake:
         """Take a message; see `Host.submit`."""
         self.check_open()
         owner = self.check_sender(request, principal)
+        self.check_size(request, sending)
         facts = await self.facts_for(owner, request, creates=sending.kind != "prompt")
         agent_id = request.agent_id or self._agent_of(facts)
         request = evolve(request, agent_id=agent_id)
@@ -124,9 +135,7 @@ class Intake:
             facts=facts,
             agent_id=agent_id,
             request_id=f"r-{current().ids(12)}",
-            digest=digest_of_message(
-                request.message, [one.identity for one in sending.attachments], request.mode
-            ),
+            digest=await digest_with_files(request.message, sending.attachments, request.mode),
             attachments=sending.attachments,
             when_busy=sending.when_busy,
             on_disconnect=sending.on_disconnect,
@@ -237,6 +246,21 @@ class Intake:
 
     def _end_turn(self, name: tuple[str, str]) -> None:
         self._turns.pop(name).set()
+
+    def check_size(self, request: ChatRequest, sending: Sending) -> None:
+        """Refuse a message that says nothing, or too much, before anything is done for it.
+
+        Raises:
+            PromptError, TooLarge, AttachmentInvalid: The caller's move.
+        """
+        check_attachments(sending.attachments, self._limits)
+        size, most = len(request.message.encode("utf-8", "surrogatepass")), self._limits.max_message_bytes
+        if size > most:
+            message = f"the message has {size:,} bytes, at most {most:,} are taken: send it as a file"
+            raise TooLarge(message)
+        if not (request.message or sending.attachments):
+            message = "the message is empty: say something, or attach a file"
+            raise PromptError(message)
 
     async def intercept(
         self, kind: MessageKind, request: ChatRequest, principal: Principal

@@ -12,6 +12,7 @@ from agentrail.actors.kept import Kept
 from agentrail.actors.trio_only import need_trio
 from agentrail.app import open_supervisor
 from agentrail.errors import SessionDown
+from agentrail.host.attachments import Uploads
 from agentrail.host.carrying import Workshop
 from agentrail.host.chains import PluginOrder
 from agentrail.host.context import providers_of
@@ -80,7 +81,13 @@ class _Keeper:
                 await desk.resume_working()
             if self._starting.cancelled_caught:
                 return
-            shop = Workshop(desk=desk, order=order, runner=runner, book=RequestBook())
+            shop = Workshop(
+                desk=desk,
+                order=order,
+                runner=runner,
+                book=RequestBook(),
+                uploads=Uploads(self._options.limits),
+            )
             async with trio.open_nursery() as nursery:
                 self.host = Host(self._options, shop, life, nursery)
                 self.up.set()

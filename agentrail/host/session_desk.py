@@ -13,6 +13,7 @@ from agentrail.errors import (
     AgentrailError,
     AlreadyExists,
     AlreadyStarted,
+    AttachmentsUnsupported,
     IdInvalid,
     OptionError,
     ProfileUnknown,
@@ -36,6 +37,7 @@ from agentrail.host.profiles import (
     ProfileContext,
     options_of_profile,
     resolve_profile,
+    takes_files,
 )
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
@@ -187,6 +189,18 @@ class SessionDesk:
             if facts is None:
                 raise
             return await self.open(facts, owner), False
+
+    async def check_takes_files(self, profile: AgentProfile | None, context: ProfileContext) -> None:
+        """Refuse files for a session of which it is not known that they would get into a workspace of its own.
+
+        Raises:
+            AttachmentsUnsupported: The caller's move: its profile has no place for them, or is not there any more.
+            ProfileFailed: The operator's move.
+        """
+        options = None if profile is None else await options_of_profile(self.profiles, profile, context)
+        if profile is None or options is None or not takes_files(self.profiles, profile, options):
+            message = "sessions of this profile take no files: send the message without attachments"
+            raise AttachmentsUnsupported(message)
 
     async def remove(self, session: Session) -> None:
         """End a session, and delete what a store has of it."""
