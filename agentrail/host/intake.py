@@ -20,7 +20,7 @@ from agentrail.errors import (
     PromptError,
     TooLarge,
 )
-from agentrail.host.attachments import Attachment, check_attachments
+from agentrail.host.attachments import Attachment, check_attachments, digest_with_files
 from agentrail.host.carrying import Incoming, RequestRun, WhenBusy, Workshop
 from agentrail.host.chains import Intercepting
 from agentrail.host.following import end_track, follow, subscribe_to_requests
