@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from agentrail.events import PromptQueued, PromptReceived
+import trio
+
 from agentrail.host import (
     AgentProfile,
     ChatRequest,
@@ -16,6 +17,7 @@ from agentrail.host import (
     open_host,
 )
 from agentrail.runtime.options import SessionOptions
+from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.testing.models import ScriptedModel, says
 
 ANN = Principal(tenant_id="acme", user_id="ann")
@@ -38,6 +40,24 @@ def profile(model: Any, name: str = "desk", **options: Any) -> AgentProfile:
 def answering(*texts: str) -> ScriptedModel:
     """A model with one answer for each prompt."""
     return ScriptedModel([says(text) for text in texts])
+
+
+class FullBox(MemorySandbox):
+    """A workspace that takes nothing."""
+
+    async def upload(self, files: Any) -> Any:
+        """Break, as a disk does that is full."""
+        message = "the disk is full"
+        raise OSError(message)
+
+
+def sleeping(seconds: float) -> Any:
+    """A hook, or a check, that takes so long."""
+
+    async def sleep(*_given: Any) -> None:
+        await trio.sleep(seconds)
+
+    return sleep
 
 
 class Ledger(HostPlugin):
@@ -80,7 +100,8 @@ async def hosting(model: Any, *plugins: HostPlugin, **options: Any) -> AsyncIter
     """Open a host of one profile `desk`, without a store unless one is given."""
     session = {key[8:]: options.pop(key) for key in tuple(options) if key.startswith("session_")}
     options.setdefault("store", None)
-    options.setdefault("profiles", [profile(model, **session)])
+    if "profiles" not in options:
+        options["profiles"] = [profile(model, **session)]
     async with open_host(plugins=plugins, **options) as host:
         yield host
 
@@ -95,8 +116,3 @@ async def asked(host: Host, message: str = "Hi", by: Principal = ANN, **given: A
     request = await host.submit(say(message, by, **given), by, **sending)
     assert isinstance(request, HostRequest)
     return request
-
-
-def accepted(events: list[Any]) -> list[Any]:
-    """Of events those that say that a prompt was accepted."""
-    return [one for one in events if isinstance(one, PromptReceived | PromptQueued)]
