@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Final, Literal, TypeAlias
 
 import trio
-from attrs import define, field, frozen
+from attrs import define, frozen
 
 from agentrail.actors.kept import Kept
 from agentrail.errors import (
@@ -105,7 +105,6 @@ class Workshop:
         runner: Calls their hooks.
         book: Its requests.
         uploads: Puts files into workspaces.
-        in_flight: How many requests there are by session that have not been accepted or failed yet.
     """
 
     desk: SessionDesk
@@ -113,7 +112,6 @@ class Workshop:
     runner: HookRunner
     book: RequestBook
     uploads: Uploads
-    in_flight: dict[str, int] = field(factory=dict)
 
 
 def decide_outcome(error: BaseException) -> RequestOutcome:
@@ -151,6 +149,7 @@ class RequestRun:
         self._shop = shop
         self._on_decided = on_decided
         self._scope = trio.CancelScope()
+        self._owed = trio.CancelScope(shield=True)
         self._track: RequestTrack | None = None
         self._session: Session | None = None
         self._profile: AgentProfile | None = None
@@ -168,20 +167,28 @@ class RequestRun:
         self._is_shutdown = True
         self._scope.cancel(reason="the host is being closed")
 
+    def cut(self) -> None:
+        """Cut what it owes to plugins: its host has no more time for it."""
+        self._owed.cancel(reason="the host has no more time")
+
+    def abandon(self) -> HostRequest | None:
+        """Say that its caller left before it heard what became of the message; gives the request, where that is too late."""
+        self.is_abandoned = True
+        return self.request
+
     async def run(self) -> None:
         """Carry it from the first hook to the last.
 
         Cancellation: It is over, with the outcome `shutdown` or `failed`; hooks that are owed are called under a shield, each
             within its time.
         """
-        counts = self._shop.in_flight
-        counts[self.key] = counts.get(self.key, 0) + 1
         failure = Kept()
         with failure, self._scope:
             await self._hear("on_request_start", None)
             await self._work()
         with trio.CancelScope(shield=True):
             outcome = await self._settle(failure.error)
+        with self._owed:
             if self._is_committed:
                 await self._hear("on_turn_persisted", outcome)
             await self._hear("on_request_end", outcome)
@@ -285,7 +292,7 @@ class RequestRun:
     def _decide(self, session: Session, receipt: MessageReceipt, track: RequestTrack) -> HostRequest:
         """Give the caller its handle."""
         self._shop.book.open(self.key, track)
-        self._leave_flight()
+        self._shop.desk.keep(session)
         self.request = HostRequest(
             session,
             receipt,
@@ -314,9 +321,8 @@ class RequestRun:
             self._shop.book.close(self.key, track)
             assert track.record.outcome is not None  # noqa: S101 - it has ended
             return track.record.outcome
-        if self._is_new and self._session is not None and self._shop.in_flight[self.key] == 1:
+        if self._is_new and self._session is not None:
             await self._remove(self._session)
-        self._leave_flight()
         if error is None or is_shutdown:
             self.error = HostDraining(_CLOSING)
         else:
@@ -328,11 +334,10 @@ class RequestRun:
 
     async def _remove(self, session: Session) -> None:
         try:
-            await self._shop.desk.remove(session)
+            if await self._shop.desk.remove(session):
+                self._session = None
         except AgentrailError as error:
             LOGGER.warning("session %s of a request that failed was not removed: %s", session, error)
-        else:
-            self._session = None
 
     def _report(self, error: BaseException) -> None:
         """Put what is a bug, or the operator's move, into the log; callers are told nothing of it."""
@@ -342,14 +347,6 @@ class RequestRun:
         LOGGER.error(
             "request %s failed: %s", self.incoming.request_id, describe_bug(error if cause is None else cause)
         )
-
-    def _leave_flight(self) -> None:
-        counts = self._shop.in_flight
-        left = counts.get(self.key, 0) - 1
-        if left > 0:
-            counts[self.key] = left
-        else:
-            counts.pop(self.key, None)
 
     async def _hear(self, hook: str, outcome: RequestOutcome | None) -> None:
         if not self._shop.order.having[hook]:

@@ -9,6 +9,7 @@ from agentrail.errors import AgentrailError, SubscriberTooSlow
 from agentrail.events import Event, EventsLost
 from agentrail.host.request_end import (
     KINDS_OF_REQUESTS,
+    RequestStanding,
     behind_loss,
     ended_by_host,
     stand_behind,
@@ -83,17 +84,22 @@ def _take(track: RequestTrack, events: Subscription, event: Event) -> None:
 
 async def end_track(session: Session | None, track: RequestTrack) -> None:
     """Say that a request has ended, with what there is of an answer."""
-    text = ""
-    standing = track.standing
-    if session is not None and standing.is_kept:
-        read = session.reads_answers()
-        if standing.messages:
-            text = read(standing.messages)
-        else:
-            # Of one that was aborted or has failed the end says nothing of what was said.
-            with suppress(AgentrailError), trio.move_on_after(1.0):
-                text = read(said_to(standing.ref, await session.messages()))
-    track.end(text)
+    standing, text = track.standing, ""
+    try:
+        if session is not None and standing.is_kept:
+            text = await _answer_of(session, standing)
+    finally:  # whatever the session says: others wait for it
+        track.end(text)
+
+
+async def _answer_of(session: Session, standing: RequestStanding) -> str:
+    read = session.reads_answers()
+    if standing.messages:
+        return read(standing.messages)
+    # Of one that was aborted or has failed the end says nothing of what was said.
+    with suppress(AgentrailError), trio.move_on_after(1.0):
+        return read(said_to(standing.ref, await session.messages()))
+    return ""
 
 
 def said_to(ref: PromptRef, messages: tuple[Message, ...]) -> tuple[Message, ...]:

@@ -14,6 +14,7 @@ from agentrail.abc.store import Filters
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import (
     AgentrailError,
+    AlreadyExists,
     HostDraining,
     RequestUnknown,
 )
@@ -145,13 +146,15 @@ class Host:
 
         Cancellation: As of `submit`.
         """
+        self._intake.check_open()
         owner = self._intake.check_sender(request, principal)
+        sending = Sending(
+            message_kind="steer", kind="prompt", on_disconnect=self.options.on_disconnect, via=via
+        )
+        self._intake.check_size(request, sending)
         facts = await self._intake.facts_for(owner, request, creates=False)
         session = await self._shop.desk.open(facts, owner) if facts is not None else None
         if session is None or await is_idle(session):
-            sending = Sending(
-                message_kind="steer", kind="prompt", on_disconnect=self.options.on_disconnect, via=via
-            )
             return await self._intake.submit(request, principal, sending)
         agent_id = profile_of_session(session.facts.user_data) or ""
         handled = await self._intake.intercept("steer", evolve(request, agent_id=agent_id), principal)
@@ -250,21 +253,26 @@ class Host:
 
         Raises:
             SessionUnknown: Another user's has this id.
-            AlreadyStarted: The caller's move: their own has it.
+            AlreadyExists: The caller's move: one of theirs has it.
             Exception: As of `submit`.
         """
         self._intake.check_open()
         owner = self._intake.owner_of(principal)
         wanted = mint_session() if session_id is None else SessionId(session_id)
         desk = self._shop.desk
-        await desk.facts(owner, wanted, creates=True)
+        if await desk.facts(owner, wanted, creates=True) is not None:
+            raise already_there(wanted)
         context = ProfileContext(
             tenant_id=owner.tenant_id,
             user_id=owner.user_id,
             session_id=wanted,
             agent_id=agent_id or desk.profiles.default_id,
         )
-        return (await desk.create(await desk.profile(context), context, model=model))[0]
+        session, is_new = await desk.create(await desk.profile(context), context, model=model)
+        if not is_new:
+            raise already_there(wanted)
+        desk.keep(session)
+        return session
 
     def sessions_of(self, principal: Principal) -> Sequence[Session]:
         """Give the sessions of a caller that are awake, the newest first."""
@@ -346,6 +354,11 @@ class Host:
         """Say by `ready` that it is about to close, and go on with everything: for balancers, which are to notice first."""
         self._is_leaving = True
 
+    def close_door(self) -> None:
+        """Take no new request; those that are open go on."""
+        self._is_leaving = True
+        self._intake.close()
+
     async def drain(self, within: float | None = None) -> None:
         """Take no new request, and wait for those that are worked on; not for those that wait for people.
 
@@ -354,8 +367,7 @@ class Host:
 
         Cancellation: It goes on taking none.
         """
-        self._is_leaving = True
-        self._intake.close()
+        self.close_door()
         with trio.move_on_after(self.options.drain_timeout if within is None else within):
             for run in self._intake.runs:
                 await run.decided.wait()
@@ -364,11 +376,15 @@ class Host:
 
     async def end_requests(self) -> None:
         """End all requests that are open as `shutdown`, and wait until what they owe to plugins is done. For `open_host`."""
-        self._is_leaving = True
-        self._intake.close()
+        self.close_door()
         for run in self._intake.runs:
             run.shut_down()
         await self._intake.quiet()
+
+    def cut_hooks(self) -> None:
+        """Cut what requests still owe to plugins: there is no more time. For `open_host`."""
+        for run in self._intake.runs:
+            run.cut()
 
     # --- small things
 
@@ -398,6 +414,13 @@ class Host:
         if failed:
             message = f"these plugins do nothing in the background any more: {', '.join(failed)}"
             raise AgentrailError(message)
+
+
+def already_there(session_id: str) -> AlreadyExists:
+    """Say that a caller has a session of this id."""
+    return AlreadyExists(
+        f"session {session_id!r} is there already: send it a message, or leave session_id out"
+    )
 
 
 async def is_idle(session: Session) -> bool:

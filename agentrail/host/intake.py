@@ -4,6 +4,7 @@ Whose session it is, whether plugins let it pass, and whether it was sent before
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -18,6 +19,7 @@ from agentrail.errors import (
     PrincipalMismatch,
     ProfileMismatch,
     PromptError,
+    SessionUnknown,
     TooLarge,
 )
 from agentrail.host.attachments import Attachment, check_attachments, digest_with_files
@@ -237,7 +239,9 @@ class Intake:
         try:
             await run.decided.wait()
         except trio.Cancelled:
-            run.is_abandoned = True
+            request = run.abandon()
+            if request is not None:
+                self._nursery.start_soon(_leave, request, name="a caller left")
             raise
         if run.request is None:
             assert run.error is not None  # noqa: S101 - one of both is there
@@ -284,6 +288,9 @@ class Intake:
     ) -> SessionFacts | None:
         """Look at the session that a message names: whose it is, and whether it takes this one."""
         if request.session_id is None:
+            if not creates:
+                message = "no session is named, and none is created for this: give session_id"
+                raise SessionUnknown(message, hint="a chat or a stream creates one")
             return None
         facts = await self._shop.desk.facts(owner, request.session_id, creates=creates)
         if facts is None:
@@ -341,6 +348,11 @@ class Intake:
         if request.client_id is not None:
             return session_id_for(owner, request.client_id)
         return mint_session()
+
+
+async def _leave(request: HostRequest) -> None:
+    with suppress(AgentrailError):  # it has ended meanwhile
+        await request.caller_left()
 
 
 def mint_session() -> SessionId:

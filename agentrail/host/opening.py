@@ -91,18 +91,23 @@ class _Keeper:
             async with trio.open_nursery() as nursery:
                 self.host = Host(self._options, shop, life, nursery)
                 self.up.set()
-                await self._leave.wait()
+                try:
+                    await self._leave.wait()
+                finally:  # also where a hook, or a session, has ended the program
+                    self.host.close_door()
                 await self._close(self.host)
                 nursery.cancel_scope.cancel(reason="the host was closed")
 
     async def _close(self, host: Host) -> None:
         """End requests, with what they owe to plugins, and then sessions: plugins stop behind those."""
-        with trio.move_on_after(self._options.shutdown_timeout):
+        with trio.move_on_after(self._options.shutdown_timeout) as scope:
             if self._is_orderly:
                 await host.drain()
             await host.end_requests()
             if self._options.supervisor is None:
                 await host.supervisor.stop_all("the host was closed")
+        if scope.cancelled_caught:
+            host.cut_hooks()
 
     @asynccontextmanager
     async def _open_supervisor(self, hooks: HostHooks) -> AsyncIterator[SessionSupervisor]:

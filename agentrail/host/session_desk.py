@@ -43,6 +43,7 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.handle import Session
 from agentrail.runtime.knowing import SessionFacts
+from agentrail.runtime.scopes import key_of
 from agentrail.runtime.supervisor import SessionSupervisor
 
 LOGGER: Final = Logger("agentrail.host")
@@ -64,6 +65,8 @@ class SessionDesk:
         self.supervisor: SessionSupervisor = supervisor
         self.profiles: AgentProfiles = profiles
         self.has_store = has_store
+        # Sessions that no caller but the one who created them has been given yet.
+        self._fresh: dict[str, Session] = {}
 
     # --- whose it is
 
@@ -121,6 +124,7 @@ class SessionDesk:
 
         Cancellation: As of `SessionSupervisor.resume_session`.
         """
+        self._fresh.pop(key_of(owner.tenant_id, facts.session_id), None)
         with suppress(SessionDown):
             return self.supervisor.session(facts.session_id, scope=owner.tenant_id)
         if facts.is_here or facts.has_ended:
@@ -177,9 +181,12 @@ class SessionDesk:
         """
         owner = SessionOwner(context.tenant_id, context.user_id)
         options = await options_of_profile(self.profiles, profile, context, model=model)
+        key = key_of(context.tenant_id, context.session_id)
         try:
-            return await self.supervisor.start_session(options), True
+            session = self._fresh[key] = await self.supervisor.start_session(options)
+            return session, True
         except AlreadyStarted as error:
+            self._fresh.pop(key, None)
             session = _handle_of(error)
             if owner_of_session(session.facts.user_data) != owner:
                 raise unknown(context.session_id) from None
@@ -202,13 +209,25 @@ class SessionDesk:
             message = "sessions of this profile take no files: send the message without attachments"
             raise AttachmentsUnsupported(message)
 
-    async def remove(self, session: Session) -> None:
-        """End a session, and delete what a store has of it."""
+    def keep(self, session: Session) -> None:
+        """Say that a session that was created is one to stay."""
+        self._fresh.pop(key_of(session.scope, session.session_id), None)
+
+    async def remove(self, session: Session) -> bool:
+        """End a session that was created in vain, and delete what a store has of it; not one that others were given meanwhile.
+
+        Returns:
+            Whether it was removed.
+        """
+        key = key_of(session.scope, session.session_id)
+        if self._fresh.pop(key, None) is None:
+            return False
         with suppress(SessionDown):
             await self.supervisor.stop_session(session.session_id, "its request failed", scope=session.scope)
         if self.has_store:
             with suppress(SessionNotFound, StillNeeded, OptionError):
                 await self.supervisor.delete_session(session.session_id, scope=session.scope)
+        return True
 
     # --- when the host begins, and when it ends
 

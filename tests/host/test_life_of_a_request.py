@@ -8,6 +8,7 @@ import trio
 
 from agentrail import errors
 from agentrail.abc.store import Filters
+from agentrail.app import open_supervisor
 from agentrail.errors import (
     BadRequest,
     ClientIdReused,
@@ -32,6 +33,7 @@ from agentrail.events import AgentEnd, AgentStart, ApprovalRequired
 from agentrail.host import (
     Attachment,
     AttachmentText,
+    Deny,
     HandledResponse,
     HostRequest,
     open_host,
@@ -265,6 +267,7 @@ async def test_sessions_of_others_are_as_unknown_as_any():
         ({"client_id": "x y"}, IdInvalid),
         ({"agent_id": "../desk"}, IdInvalid),
         ({"session_id": "s-0", "kind": "prompt"}, SessionUnknown),
+        ({"kind": "prompt"}, SessionUnknown),
         ({"session_id": "cid-" + "0" * 40}, SessionUnknown),
         ({"agent_id": "other", "session_id": "mine"}, ProfileMismatch),
         ({"message": ""}, PromptError),
@@ -352,6 +355,34 @@ async def test_a_session_that_was_there_is_not_removed():
 
 
 @on_virtual_time
+async def test_a_session_that_others_were_given_meanwhile_is_not_removed():
+    """The message that created it fails; another one is worked on there, or was."""
+    ledger = Ledger()
+    file = Attachment(name="a.txt", mime_type="text/plain", content=b"a")
+    slow = plugin("slow", attachment_handler=hang)  # so that the second message is faster
+
+    class Late(FullBox):
+        async def upload(self, files):
+            await trio.sleep(60)
+            return await super().upload(files)
+
+    async with hosting(answering("Hello."), slow, ledger, session_sandbox=Late()) as host:
+        async with trio.open_nursery() as nursery:
+
+            async def fail():
+                with pytest.raises(errors.UploadFailed):
+                    await host.submit(say(session_id="new"), ANN, attachments=[file])
+
+            nursery.start_soon(fail)
+            await trio.sleep(5)
+            request = await asked(host, session_id="new")
+            assert await request.outcome() == "completed"
+        await host.quiet()
+        assert len(await request.session.messages()) == 2
+    assert ledger.ends == ["completed", "failed"]
+
+
+@on_virtual_time
 @pytest.mark.host("H-034")
 async def test_files_and_what_handlers_say_of_them_stand_before_the_words():
     """Trimmed, blank ones left out; the same on every kind of request."""
@@ -371,6 +402,38 @@ async def test_files_and_what_handlers_say_of_them_stand_before_the_words():
         await alone.outcome()
     assert said == ["Two pages.\n\n---\n\nLook."] * 3
     assert [name for name, _, _ in reports] == ["bad"] * 4
+
+
+@on_virtual_time
+async def test_a_session_is_created_without_a_message():
+    """Once of each id; with the next free one where none is given."""
+    async with hosting(answering()) as host:
+        session = await host.create(ANN, session_id="mine")
+        assert session.facts.user_data == {"tenant_id": "acme", "user_id": "ann", "agent_id": "desk"}
+        assert (await host.create(ANN)).session_id != (await host.create(ANN)).session_id
+        with pytest.raises(errors.AlreadyExists):
+            await host.create(ANN, session_id="mine")
+        with pytest.raises(ProfileUnknown):
+            await host.create(ANN, agent_id="other")
+        with pytest.raises(IdInvalid):
+            await host.create(ANN, session_id="no/such")
+        assert len(host.sessions_of(ANN)) == 3
+
+
+@on_virtual_time
+async def test_a_host_over_a_supervisor_that_is_open():
+    """Its hooks judge the calls of sessions that it starts; the supervisor stays open, and takes one host."""
+    denying = plugin("no", on_before_tool_call=saying(Deny("not here")))
+    tool = RecordingTool(name="shell")
+    async with open_supervisor() as supervisor:
+        model = ScriptedModel([calls(("shell", {})), says("Done.")])
+        async with hosting(model, denying, supervisor=supervisor, session_tools=[tool]) as host:
+            assert await (await asked(host)).outcome() == "completed"
+            with pytest.raises(OptionError, match="another host"):
+                async with hosting(answering(), denying, supervisor=supervisor):
+                    raise AssertionError
+        assert tool.calls == []
+        assert not supervisor.is_closing
 
 
 # --- how it ends
@@ -884,6 +947,29 @@ async def test_a_host_that_is_not_wanted_any_more_starts_no_further():
         async with hosting(answering(), plugin("slow", start=hang)):
             raise AssertionError
     assert trio.current_time() - began == 3
+
+
+@on_virtual_time
+async def test_hooks_that_are_owed_have_no_more_time_than_the_whole():
+    """`shutdown_timeout` cuts them."""
+    slow = plugin("slow", on_request_end=hang, timeouts={"on_request_end": 1000})
+    began = trio.current_time()
+    async with hosting(ScriptedModel([SLOW]), slow, drain_timeout=0, shutdown_timeout=20) as host:
+        await asked(host)
+    assert trio.current_time() - began == 20
+
+
+@on_virtual_time
+async def test_what_a_hook_raises_for_the_process_closes_the_host_and_leaves():
+    """A person pressed Ctrl-C; what is owed to other plugins is done, and the sessions end in order."""
+    ledger = Ledger()
+    bad = plugin("bad", priority=1, on_request_end=raising(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it comes out of the block
+        async with hosting(ScriptedModel([says("a"), SLOW]), ledger, bad) as host:
+            await asked(host)
+            await trio.sleep_forever()
+    assert host.supervisor.is_closing
+    assert host.is_draining
 
 
 # --- options, readiness, and what is imported
