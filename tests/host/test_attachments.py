@@ -87,7 +87,7 @@ def test_any_names_become_files_of_their_own(said, longest):
 
 def test_a_name_that_was_used_before_gets_a_number():
     """In the message, in the workspace, and in another case; the ending stays, and no number is given twice."""
-    assert decide_file_names(["a.txt", "A.txt", "a.txt", "b"], ["b", "b-2", "a-3.txt"]) == (
+    assert decide_file_names(["a.txt", "A.txt", "a.txt", "b"], ["b", "B-2", "A-3.TXT"]) == (
         "a.txt",
         "A-2.txt",
         "a-4.txt",
@@ -291,6 +291,20 @@ async def test_no_two_messages_take_one_name_at_once():
     for path, content in told:
         assert (await shared.download([path]))[0].content == content
     assert len(uploads) == 0
+
+
+@on_virtual_time
+async def test_sessions_on_one_directory_are_written_one_after_the_other(tmp_path):
+    """Whatever sandboxes they have; those in memory are each a place of its own."""
+    async with open_nameless(lambda _name, _root: SlowSandbox()) as supervisor:
+        for given, seconds in [({"working_dir": tmp_path}, 2), ({"sandbox": "memory"}, 1)]:
+            uploads = Uploads(Limits())
+            several = [await supervisor.start_session(model=saying("Hi."), **given) for _ in range(2)]
+            start = trio.current_time()
+            async with trio.open_nursery() as nursery:
+                for one in several:
+                    nursery.start_soon(uploads.write, one, [attached()])
+            assert trio.current_time() - start == pytest.approx(seconds)
 
 
 class SlowSandbox(MemorySandbox):

@@ -42,6 +42,8 @@ BAD = [
     "-a",
     ":a",
     "é",
+    "aé",
+    "a٣",
     "٣",
     "\uff41",
     "a%2e%2e",
@@ -188,6 +190,12 @@ def test_two_messages_have_one_digest_when_they_are_equal(one, other):
     """Message, names, types, contents and mode count, each by itself."""
     assert (_digest(*one) == _digest(*other)) == (one == other)
     assert fault_of_digest(_digest(*one)) is None
+
+
+def test_no_mode_is_another_one_than_an_empty_mode():
+    """And a file is none of the parts beside it."""
+    digests = {_digest("Hi", [], None), _digest("Hi", [], ""), _digest("Hi", [("", "", b"")], None)}
+    assert len(digests) == 3
 
 
 def test_text_that_cannot_be_encoded_has_a_digest_too():
