@@ -63,7 +63,11 @@ class Chain(ABC, Generic[Q]):
 
     Attributes:
         hook: Which one.
+        is_waited_out: Whether a caller that is cancelled waits for the hook that runs as long as one that is not: where it says then that
+            nothing of the call is left.
     """
+
+    is_waited_out: bool = False
 
     def __init__(self, hook: str, plugins: Sequence[HostPlugin]) -> None:
         """Begin in front of the first."""
@@ -234,6 +238,9 @@ class Judging(Chain[BeforeToolCall]):
     A plugin that is `fail_closed` judges again where a later one rewrote the arguments, because policy is to see what will run. Then
     only its denial counts: another rewrite would begin it all anew.
     """
+
+    # The receipt of an abort says that the hook's task is gone, or names it; left behind here it would do neither.
+    is_waited_out = True
 
     def __init__(self, order: PluginOrder, call: BeforeToolCall) -> None:
         """Begin in front of the first. Of what is no JSON object no plugin is asked."""

@@ -14,7 +14,7 @@ from attrs import define, field
 
 from agentrail.actors.kept import Kept
 from agentrail.errors import HookTimeout
-from agentrail.host.chains import Blaming, Chain
+from agentrail.host.chains import Blaming, Chain, WrongAnswer
 from agentrail.host.plugin import HostPlugin
 from agentrail.logs import Logger
 from agentrail.otp.edges import FOR_THE_PROCESS
@@ -98,7 +98,8 @@ class HookRunner:
     async def run(self, chain: Chain[Any]) -> None:
         """Walk along a chain to its end.
 
-        Cancellation: The hook that runs is cancelled and no later one is called; it returns when that hook has, or after a second.
+        Cancellation: The hook that runs is cancelled and no later one is called; it returns when that hook has, or after a second. Where
+            the chain is waited out, it is when the hook's time and that second are over.
         """
         await self._go(chain, chain.next(), None)
 
@@ -145,12 +146,18 @@ class HookRunner:
         finally:
             if not walk.done.is_set():
                 walk.scope.cancel()
-                # The hook of a caller that is cancelled has its grace now; that of one that waited had it.
-                seconds = 0 if walk.patience.cancelled_caught else HOOK_GRACE_SECONDS
-                with trio.move_on_after(seconds, shield=True):
+                with trio.CancelScope(shield=True, deadline=self._leaves_at(walk)):
                     await walk.done.wait()  # noqa: ASYNC102 - shielded and bounded
                 if not walk.done.is_set():
                     self._leave_behind(walk)
+
+    @staticmethod
+    def _leaves_at(walk: _Walk) -> float:
+        """Say until when a hook that was cancelled is waited for."""
+        now = trio.current_time()
+        if walk.patience.cancelled_caught:  # it had its grace
+            return now
+        return walk.patience.deadline if walk.chain.is_waited_out else now + HOOK_GRACE_SECONDS
 
     def _leave_behind(self, walk: _Walk) -> None:
         walk.is_left_behind = True
@@ -203,14 +210,16 @@ class HookRunner:
                 error = self._overdue(plugin, chain.hook)
             else:  # also where the caller has left meanwhile: what was started has to be stopped
                 chain.answered(plugin, value)
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: ASYNC103 - the edge of a hook: its plugin is blamed, and its chain goes on
             leaving = what_travels(raised)
             if leaving is raised:
                 raise
             if leaving is not None:
                 raise leaving from None  # noqa: ASYNC104 - what travels was asked
             error = raised
-        if error is not None and not walk.is_left_behind:
+        # What a hook returns that was cancelled counts where it is an answer, and is no failure where it is none.
+        is_cut = walk.scope.cancel_called and isinstance(error, WrongAnswer)
+        if error is not None and not walk.is_left_behind and not is_cut:
             await self._fail(walk, error)
 
     async def _fail(self, walk: _Walk, error: BaseException) -> None:
@@ -238,7 +247,7 @@ class HookRunner:
                     await answer
             if scope.cancelled_caught:
                 failure = f"it took longer than {self._hook_seconds:g} s"
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: ASYNC103 - the edge of the application's own function
             leaving = what_travels(raised)
             if leaving is raised:
                 raise

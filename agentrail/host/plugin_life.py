@@ -79,7 +79,7 @@ class PluginLife:
             await self._start_all(chain)
         except BaseException:
             self._started = chain.started
-            await self.stop()
+            await self.stop()  # noqa: ASYNC102 - shields itself, and each hook in it is bounded
             raise
         self._started = chain.started
 
@@ -140,7 +140,7 @@ class PluginLife:
                 raise
             self._blamed.add(plugin.name)
             with cleanup_scope(self._runner.hook_seconds):  # also of one that raises because it is stopped
-                await self._runner.report(plugin, "background", error)
+                await self._runner.report(plugin, "background", error)  # noqa: ASYNC102 - shielded and bounded
             raise
 
     async def _stop_background(self, plugin: HostPlugin) -> None:

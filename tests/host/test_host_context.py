@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
@@ -46,7 +47,7 @@ def texts_of(request):
     ]
 
 
-class Told(list):
+class Told(list[Any]):
     """What the application was told of failures: plugin, hook, and the error."""
 
     async def hear(self, *failure):

@@ -9,7 +9,7 @@ import trio.testing
 from agentrail import plugins as p
 from agentrail.abc import NO_HOST, Error, HostCall, Ok
 from agentrail.core.journal.replaying import replay
-from agentrail.events import ToolBlocked, ToolExecutionEnd, ToolExecutionStart
+from agentrail.events import AbortSettled, ToolBlocked, ToolExecutionEnd, ToolExecutionStart
 from agentrail.host.hook_runner import HookRunner, open_hook_runner
 from agentrail.host.payloads import AfterToolCall, Allow, BeforeToolCall, Deny, ToolCallContext
 from agentrail.host.tool_hooks import tool_hooks
@@ -20,7 +20,7 @@ from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import CrashingTool, HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
 from tests.host.rig import AROUND, Reports, hang, order, plugin, raising, saying
-from tests.runtime.rig import on_virtual_time
+from tests.runtime.rig import on_virtual_time, only
 
 OURS = {"tenant_id": "acme", "user_id": "ada", "agent_id": "travel"}
 
@@ -505,6 +505,32 @@ async def test_an_abort_waits_for_no_after_hook_and_ends_a_before_hook():
             assert (await session.messages())[-1].results[0].text == text
         assert reports == []
         assert len(book.calls) == (1 if hook == "on_after_tool_call" else 0)
+
+
+@on_virtual_time
+@pytest.mark.host("H-091")
+@pytest.mark.parametrize(("seconds", "named"), [(3, []), (60, ["host: book"])])
+async def test_a_hook_that_will_not_stop_is_gone_or_named_when_the_receipt_comes(seconds, named):
+    """Left behind by the runner after a second, it would be neither."""
+    begun, gone = trio.Event(), trio.Event()
+
+    async def deaf(_event):
+        begun.set()
+        with trio.CancelScope(shield=True):
+            await trio.sleep(seconds)
+        gone.set()
+
+    reports = Reports()
+    async with hosted(plugin("a", on_before_tool_call=deaf), on_plugin_error=reports.hear) as supervisor:
+        session = await supervisor.start_session(model=booking(), tools=[RecordingTool(name="book")])
+        async with only(session, AbortSettled) as events:
+            await session.prompt("Book.")
+            await begun.wait()
+            await session.abort(wait=False)
+            receipt = (await anext(events)).receipt
+        assert [one.name for one in receipt.stuck] == named
+        assert gone.is_set() is (not named)
+    assert reports == []
 
 
 @on_virtual_time

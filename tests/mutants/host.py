@@ -10,6 +10,7 @@ _POLICY: Final = "policy sees what will run"
 _TIME: Final = "a hook delays its caller by its timeout and a second at most"
 _ALL: Final = "plugins start all or nothing, and stop in the exact reverse"
 _BACKGROUND: Final = "what crashes in the background is started again, and given up alone"
+_LEFT: Final = "after an abort no hook is left that is named nowhere"
 _CLOSES: Final = "what a closing host could not judge does not pass"
 _ASKED: Final = "sessions ask their host only where a plugin listens"
 _BLAME: Final = "each failure is told once, as its plugin's"
@@ -197,6 +198,22 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="        with trio.CancelScope(shield=True):\n            async with trio.open_nursery() as nursery:\n",
         new="        with trio.CancelScope():\n            async with trio.open_nursery() as nursery:\n",
         killed_by=f"{_LIFE}::test_a_host_that_is_cancelled_stops_its_plugins_all_the_same",
+    ),
+    Mutant(
+        name="a receipt neither waits for a hook nor names it",
+        breaks=_LEFT,
+        file="host/chains.py",
+        old="    is_waited_out = True\n",
+        new="    is_waited_out = False\n",
+        killed_by=f"{_TOOLS}::test_a_hook_that_will_not_stop_is_gone_or_named_when_the_receipt_comes",
+    ),
+    Mutant(
+        name="a hook is blamed for what it returned as it was cancelled",
+        breaks=_LEFT,
+        file="host/hook_runner.py",
+        old="is_cut = walk.scope.cancel_called and isinstance(error, WrongAnswer)",
+        new="is_cut = walk.is_left_behind and isinstance(error, WrongAnswer)",
+        killed_by=f"{_TOOLS}::test_a_hook_that_will_not_stop_is_gone_or_named_when_the_receipt_comes",
     ),
     # --- from the start to the stop
     Mutant(
