@@ -59,6 +59,7 @@
     │   ├── JournalDrifted          newer code makes another history of a stored session, and is not to; carries the number
     │   ├── AttachmentInvalid       what came as a file with a message is none; carries which
     │   ├── AttachmentsUnsupported  a session has no place for the files of a message
+    │   ├── QuotaReached            a caller has as many sessions open as it may
     │   ├── TooLarge                more came at once than a host takes
     │   ├── CodecError              a text that is no event, signal or state, or a state that no text can hold; says where
     │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
@@ -139,6 +140,7 @@ from agentrail.errors.host import (
     AttachmentsUnsupported as AttachmentsUnsupported,
     HookTimeout as HookTimeout,
     ProfileFailed as ProfileFailed,
+    QuotaReached as QuotaReached,
     RequestRefused as RequestRefused,
     TooLarge as TooLarge,
     UploadFailed as UploadFailed,
