@@ -99,6 +99,14 @@ app.command(
     Without more it prints each plugin with its priority, its hooks and its options. Nothing is started.""",
 )
 
+app.command(
+    "agentrail.cli.token:app",
+    name="token",
+    help="""Make tokens that let callers into a server.
+
+    Exit codes: 0 done, 2 wrong usage.""",
+)
+
 
 def run_command_line(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name, and return its exit code.
