@@ -23,17 +23,24 @@ app: Final = App(name="token", result_action="return_value")
     With --token-file the lines are added there, to a file that is made for you alone if there is none. The token stands
     on the first line of stdout. Exit codes: 0 made, 2 wrong usage."""
 )
-def new(
+def new(  # noqa: PLR0913 - each is an option
     tenant: Annotated[
         str,
-        Parameter(help="The tenant that the token speaks for; without one it is the user local of the tenant local.", show_default=False),
+        Parameter(
+            help="The tenant that the token speaks for; without one it is the user local of the tenant local.",
+            show_default=False,
+        ),
     ] = "",
     user: Annotated[
-        str, Parameter(help="Its user; without one each call names the user that it is for.", show_default=False)
+        str,
+        Parameter(help="Its user; without one each call names the user that it is for.", show_default=False),
     ] = "",
     *,
     scopes: Annotated[
-        str, Parameter(help="What it may do, with commas: use, to work with sessions; inspect, to look at all of the tenant.")
+        str,
+        Parameter(
+            help="What it may do, with commas: use, to work with sessions; inspect, to look at all of the tenant."
+        ),
     ] = "use",
     days: Annotated[
         float | None, Parameter(help="For how many days it lasts; without it, for ever.", show_default=False)
@@ -64,7 +71,7 @@ def add_to_file(path: Path, made: NewToken) -> None:
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        with open(os.open(path, flags, 0o600), "ab") as file:
+        with os.fdopen(os.open(path, flags, 0o600), "ab") as file:
             fault = fault_of_mode(os.fstat(file.fileno()), os.geteuid())
             if fault is not None:
                 raise OptionError([f"the token file {f'{path}'!r} {fault}"])

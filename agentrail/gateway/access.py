@@ -1,7 +1,7 @@
 """Who may call: pure decisions about the head of a call, in the order in which they are made.
 
 Host, Origin, no token in the query string, and where no token is asked for the peer's address; then the token, whose look-up
-stands in `tokens`; then the user that the call names. Each decision takes values and gives a `Denial` or None. Nothing here
+stands in `tokens`; then the user that the call names. Each decision takes values and gives an answer that refuses it, or None. Nothing here
 reads a clock, a body or a socket, and no text that is given out repeats what the call brought.
 """
 
@@ -18,6 +18,8 @@ import attrs
 from attrs import field, frozen
 
 from agentrail.errors import OptionError
+from agentrail.gateway.answers import ErrorAnswer, error_answer
+from agentrail.gateway.tokens import SCOPES
 from agentrail.host.identity import fault_of_name
 from agentrail.host.payloads import Principal
 
@@ -41,31 +43,8 @@ _FORWARDED_FOR: Final = re.compile(r"""(?:^|[;,])\s*for\s*=\s*"?([^",;\s]+)""", 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-@frozen(kw_only=True)
-class Denial:
-    """Why a call goes no further.
-
-    Attributes:
-        status: As of HTTP.
-        code: A stable name, for programs.
-        message: What is wrong.
-        hint: What to do next.
-        headers: That the answer has besides, names in lower case.
-    """
-
-    status: int
-    code: str
-    message: str
-    hint: str | None = None
-    headers: Mapping[str, str] = _NOTHING
-
-
-UNAUTHENTICATED: Final = Denial(
-    status=401,
-    code="unauthenticated",
-    message="this call needs a valid token",
-    hint="send the header `Authorization: Bearer …` with a token of this server; `agentrail token new` makes one",
-    headers=MappingProxyType({"www-authenticate": "Bearer"}),
+UNAUTHORIZED: Final = error_answer(
+    "unauthorized", "this call needs a valid token of this server", headers={"www-authenticate": "Bearer"}
 )
 """The one answer to a token that is missing, malformed, unknown or expired."""
 
@@ -152,11 +131,13 @@ class AccessRules:
             if not is_origin(origin)
         ]
         if not self.allowed_hosts:
-            faults.append("allowed_hosts is empty, so no call would be answered: name the hosts of this server")
+            faults.append(
+                "allowed_hosts is empty, so no call would be answered: name the hosts of this server"
+            )
         if faults:
             raise OptionError(faults)
 
-    def judge(self, head: CallHead) -> Denial | None:
+    def judge(self, head: CallHead) -> ErrorAnswer | None:
         """Judge all that comes in front of the token: host, origin, query string, and the peer where no token is asked for."""
         return (
             self.judge_host(head)
@@ -165,36 +146,33 @@ class AccessRules:
             or (None if self.needs_token else judge_peer(head))
         )
 
-    def judge_host(self, head: CallHead) -> Denial | None:
+    def judge_host(self, head: CallHead) -> ErrorAnswer | None:
         """Say whether the server may be called by this name: else any name that leads here would do, also a stranger's."""
         found = _HOST.fullmatch(head.headers.get("host", "").lower())
         if found is not None and (found[0] in self.allowed_hosts or found[1] in self.allowed_hosts):
             return None
-        return Denial(
-            status=403,
-            code="host_refused",
-            message="this server is not called by this name",
+        return error_answer(
+            "host_refused",
+            "this server is not called by this name",
             hint="its operator lists names with --allowed-host, or `allowed_hosts`",
         )
 
-    def judge_origin(self, head: CallHead) -> Denial | None:
+    def judge_origin(self, head: CallHead) -> ErrorAnswer | None:
         """Say whether the page that calls may do so. What is no page sends no origin, and needs none but for a WebSocket."""
         origin = head.headers.get("origin")
         if origin is None:
             if not head.is_websocket or (self.needs_token and "authorization" in head.headers):
                 return None
-            return Denial(
-                status=403,
-                code="origin_missing",
-                message="a WebSocket without an Origin needs a token",
+            return error_answer(
+                "origin_refused",
+                "a WebSocket without an Origin needs a token",
                 hint="send the header `Authorization: Bearer …`, or the Origin of this server",
             )
         if self._allows(origin.lower(), head.headers.get("host", "").lower()):
             return None
-        return Denial(
-            status=403,
-            code="origin_refused",
-            message="pages of this origin may not call this server",
+        return error_answer(
+            "origin_refused",
+            "pages of this origin may not call this server",
             hint="its operator lists origins with --allowed-origin, or `allowed_origins`",
         )
 
@@ -209,7 +187,9 @@ class AccessRules:
     def listed_origin(self, head: CallHead) -> str | None:
         """Give the origin of a call if an operator listed it; None for no page, for our own, and for one that is refused."""
         origin = head.headers.get("origin")
-        listed = origin is not None and self.allowed_origins is not None and origin.lower() in self.allowed_origins
+        listed = (
+            origin is not None and self.allowed_origins is not None and origin.lower() in self.allowed_origins
+        )
         return origin if listed else None
 
     def cors_headers(self, head: CallHead) -> Mapping[str, str]:
@@ -252,29 +232,27 @@ def is_origin(given: str) -> bool:
     return not host.endswith({"http": ":80", "https": ":443"}[scheme])
 
 
-def judge_query(head: CallHead) -> Denial | None:
+def judge_query(head: CallHead) -> ErrorAnswer | None:
     """Refuse a token in the query string, which is kept by logs, histories and proxies."""
     if not head.query:
         return None
     names = {name.lower() for name, _ in parse_qsl(head.query, keep_blank_values=True)}
     if names.isdisjoint(_TOKEN_NAMES):
         return None
-    return Denial(
-        status=400,
-        code="token_in_query",
-        message="a token does not belong in a query string, where others can read it later",
+    return error_answer(
+        "token_in_url",
+        "a token does not belong in a query string, where others can read it later",
         hint="send the header `Authorization: Bearer …`, and make a new token, for this one was shown",
     )
 
 
-def judge_peer(head: CallHead) -> Denial | None:
+def judge_peer(head: CallHead) -> ErrorAnswer | None:
     """Let in this machine alone, and through a proxy on it no other machine either."""
     if is_loopback(head.peer) and all(map(is_loopback, _forwarded_for(head.headers))):
         return None
-    return Denial(
-        status=403,
-        code="peer_refused",
-        message="without tokens this server answers its own machine only",
+    return error_answer(
+        "forbidden",
+        "without tokens this server answers its own machine only",
         hint="its operator lets others in with --token-file, or `auth`",
     )
 
@@ -312,7 +290,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 # --- who
 
 
-ANYONE_HERE: Final = Principal(tenant_id=LOCAL, user_id=LOCAL, scopes=frozenset({"use", "inspect"}))
+ANYONE_HERE: Final = Principal(tenant_id=LOCAL, user_id=LOCAL, scopes=SCOPES)
 """Who calls where no token is asked for."""
 
 
@@ -322,7 +300,7 @@ def name_user(
     *,
     tenant_id: str | None = None,
     user_id: str | None = None,
-) -> Principal | Denial:
+) -> Principal | ErrorAnswer:
     """Say for whom a call is: a token without a user speaks for its tenant, and the call names the user.
 
     Args:
@@ -345,40 +323,37 @@ def name_user(
             continue
         fault = fault_of_name(name, given)
         if fault is not None:
-            return Denial(status=422, code="id_invalid", message=fault)
+            return error_answer("id_invalid", fault)
         principal = attrs.evolve(principal, user_id=given)
     return principal
 
 
-def require_user(principal: Principal) -> Denial | None:
+def require_user(principal: Principal) -> ErrorAnswer | None:
     """Refuse a call of a token that speaks for its tenant, where the user was not named and has to be."""
     if principal.user_id:
         return None
-    return Denial(
-        status=422,
-        code="user_missing",
-        message="this token speaks for a tenant, and the call does not say for which user it is",
+    return error_answer(
+        "field_invalid",
+        "this token speaks for a tenant, and the call does not say for which user it is",
         hint="send the header X-Agentrail-User, or `user_id` in the body",
     )
 
 
-def require_scope(principal: Principal, scope: str) -> Denial | None:
+def require_scope(principal: Principal, scope: str) -> ErrorAnswer | None:
     """Refuse a call that its token does not allow."""
     if scope in principal.scopes:
         return None
-    return Denial(
-        status=403,
-        code="scope_missing",
-        message=f"this call needs a token with the scope {scope!r}",
+    return error_answer(
+        "forbidden",
+        f"this call needs a token with the scope {scope!r}",
         hint=f"`agentrail token new --scopes {scope}` makes one",
     )
 
 
-def _contradicts(name: str) -> Denial:
-    return Denial(
-        status=403,
-        code="principal_mismatch",
-        message=f"{name} is not that of the token",
+def _contradicts(name: str) -> ErrorAnswer:
+    return error_answer(
+        "principal_mismatch",
+        f"{name} is not that of the token",
         hint=f"leave {name} out: the token says who calls",
     )
 
@@ -417,7 +392,7 @@ class FailedAuthentications:
             return 0.0
         return max(0.0, times[0] + self._within - now)
 
-    def failed(self, peer: str, now: float) -> Denial:
+    def failed(self, peer: str, now: float) -> ErrorAnswer:
         """Count a failure, and say how it is answered: 401, and 429 behind the last of the minute."""
         wait = self.wait_of(peer, now)
         if wait > 0:
@@ -427,7 +402,7 @@ class FailedAuthentications:
         times.append(now)
         self._failed[network] = times
         self._forget(now)
-        return UNAUTHENTICATED
+        return UNAUTHORIZED
 
     def _forget(self, now: float) -> None:
         # Each failure brings at most one address, and takes two away: old ones do not stay, and no call pays for many.
@@ -439,14 +414,14 @@ class FailedAuthentications:
             del self._failed[oldest]
 
 
-def too_many_failures(wait_seconds: float) -> Denial:
+def too_many_failures(wait_seconds: float) -> ErrorAnswer:
     """Say how long an address has to wait."""
-    return Denial(
+    return ErrorAnswer(
         status=429,
-        code="too_many_failures",
+        code="too_many_requests",
         message="too many calls without a valid token came from this address",
         hint="wait as long as Retry-After says, then send a valid token",
-        headers=MappingProxyType({"retry-after": str(max(1, math.ceil(wait_seconds)))}),
+        headers={"retry-after": str(max(1, math.ceil(wait_seconds)))},
     )
 
 

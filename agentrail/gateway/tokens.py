@@ -38,6 +38,10 @@ _KEYS: Final = ("digest", "tenant", "user", "scopes", "expires")
 _PLACE: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
 
 
+def _frozen_texts(given: Iterable[str]) -> frozenset[str]:
+    return frozenset(given)
+
+
 @frozen(kw_only=True)
 class TokenEntry:
     """A token, as a file tells of it.
@@ -53,7 +57,7 @@ class TokenEntry:
     digest: bytes = field(repr=False)
     tenant_id: str
     user_id: str = ""
-    scopes: frozenset[str] = field(default=frozenset({"use"}), converter=frozenset)
+    scopes: frozenset[str] = field(default=frozenset({"use"}), converter=_frozen_texts)
     expires_at: float | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -75,11 +79,11 @@ class TokenEntry:
 class Tokens:
     """The tokens that let callers in: one kind of `auth`.
 
-        tokens = read_token_file("/etc/agentrail/tokens.toml")
-        app = create_app(profiles=[…], auth=tokens)
+    tokens = read_token_file("/etc/agentrail/tokens.toml")
+    app = create_app(profiles=[…], auth=tokens)
     """
 
-    __slots__ = ("_entries",)
+    __slots__ = ("entries",)
 
     def __init__(self, entries: Iterable[TokenEntry]) -> None:
         """Take what is known of each token.
@@ -87,15 +91,15 @@ class Tokens:
         Raises:
             OptionError: The operator's move: there is none, or two have one digest.
         """
-        self._entries = tuple(entries)
-        if not self._entries:
+        self.entries: tuple[TokenEntry, ...] = tuple(entries)
+        if not self.entries:
             raise OptionError(["there is no token: make one with `agentrail token new`"])
-        if len({entry.digest for entry in self._entries}) < len(self._entries):
+        if len({entry.digest for entry in self.entries}) < len(self.entries):
             raise OptionError(["two entries have one digest: a token speaks for one user, so make another"])
 
     def __repr__(self) -> str:
         """Say how many there are."""
-        return f"Tokens({len(self._entries)} entries)"
+        return f"Tokens({len(self.entries)} entries)"
 
     def __call__(self, headers: Mapping[str, str]) -> Principal | None:
         """Say who calls; see `Authenticate`.
@@ -119,7 +123,7 @@ class Tokens:
         # One that is missing is looked up too: how long an answer takes is not to tell it from one that is wrong.
         digest = hashlib.sha256((token or "").encode("utf-8", "replace")).digest()
         found = None
-        for entry in self._entries:  # all of them, also behind the one that fits
+        for entry in self.entries:  # all of them, also behind the one that fits
             if hmac.compare_digest(entry.digest, digest):
                 found = entry
         if found is None or not token or (found.expires_at is not None and now >= found.expires_at):
@@ -195,11 +199,14 @@ def _read_private(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "no path can be like this"
         raise OptionError([f"the token file {f'{path}'!r} cannot be read: {why}"]) from None
-    with open(descriptor, "rb") as file:
+    try:
         fault = fault_of_mode(os.fstat(descriptor), os.geteuid())
         if fault is not None:
             raise OptionError([f"the token file {f'{path}'!r} {fault}"])
-        text = file.read(_MAX_FILE_BYTES + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            text = file.read(_MAX_FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
     if len(text) > _MAX_FILE_BYTES:
         raise OptionError([f"the token file {f'{path}'!r} has more than {_MAX_FILE_BYTES:,} bytes"])
     return text
@@ -217,9 +224,7 @@ def fault_of_mode(found: os.stat_result, user: int) -> str | None:
     if found.st_uid not in {user, 0}:
         return "belongs to another user, who may change it: make it yours with chown"
     if stat.S_IMODE(found.st_mode) & 0o077:
-        return (
-            f"may be read or changed by others (mode {stat.S_IMODE(found.st_mode):04o}): make it yours alone with chmod 600"
-        )
+        return f"may be read or changed by others (mode {stat.S_IMODE(found.st_mode):04o}): make it yours alone with chmod 600"
     return None
 
 
@@ -234,7 +239,9 @@ def _entry_of(table: Mapping[str, Any]) -> TokenEntry:
         )
     expires = table.get("expires")
     if expires is not None and (not isinstance(expires, datetime.datetime) or expires.tzinfo is None):
-        faults.append("`expires` is no time with its zone: write it without quotes, such as 2030-01-31T00:00:00Z")
+        faults.append(
+            "`expires` is no time with its zone: write it without quotes, such as 2030-01-31T00:00:00Z"
+        )
         expires = None
     scopes = table.get("scopes", ["use"])
     if not isinstance(scopes, list) or not all(isinstance(one, str) for one in scopes):
@@ -294,7 +301,12 @@ class NewToken:
 
 
 def make_token(
-    tenant_id: str, user_id: str = "", *, scopes: Sequence[str] = ("use",), days: float | None = None, now: float
+    tenant_id: str,
+    user_id: str = "",
+    *,
+    scopes: Sequence[str] = ("use",),
+    days: float | None = None,
+    now: float,
 ) -> NewToken:
     """Make a token.
 
