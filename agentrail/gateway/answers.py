@@ -6,7 +6,7 @@ of the gateway's own has one too. What an exception says of our inside is told t
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 import msgspec
 from attrs import evolve, field, frozen
@@ -74,7 +74,11 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_rows(
             400, "cursor_invalid", hint="give the number of the last event that you have, or leave it out"
         ),
-        **_rows(400, "token_in_url", hint="send it as `Authorization: Bearer …`, and make a new one: this one is known to logs"),
+        **_rows(
+            400,
+            "token_in_url",
+            hint="send it as `Authorization: Bearer …`, and make a new one: this one is known to logs",
+        ),
         **_rows(401, "unauthorized", hint="send a token that is valid, as `Authorization: Bearer …`"),
         **_rows(403, "forbidden host_refused origin_refused principal_mismatch"),
         **_rows(404, "route_unknown", hint="GET /openapi.json lists all paths"),
@@ -85,8 +89,12 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_rows(415, "content_type", hint="send application/json"),
         **_rows(422, "field_invalid field_unknown"),
         **_rows(422, "id_invalid"),
-        **_rows(422, "attachment_invalid attachments_unsupported files_unsupported webhook_invalid webhooks_off"),
-        **_rows(429, "too_many_requests too_many_streams quota budget", hint="wait as long as Retry-After says"),
+        **_rows(
+            422, "attachment_invalid attachments_unsupported files_unsupported webhook_invalid webhooks_off"
+        ),
+        **_rows(
+            429, "too_many_requests too_many_streams quota budget", hint="wait as long as Retry-After says"
+        ),
         **_rows(503, "not_started draining server_full", hint=_AGAIN, retry_after_seconds=5),
         **_rows(500, "internal", hint="send it again; if it fails again, tell the operator the request_id"),
         # --- what the host decides
@@ -97,18 +105,29 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_rows(502, "provider_failed"),
         **_rows(503, "plugin_failed", hint=_AGAIN),
         # --- public exceptions: what a caller can put right
-        **_rows(422, "your_move option_error prompt_error invalid_arguments answer_not_offered invalid_response"),
+        **_rows(
+            422, "your_move option_error prompt_error invalid_arguments answer_not_offered invalid_response"
+        ),
         **_rows(
             409,
             "cursor_ahead",
             hint="a cursor of the future is one of another session: leave it out, and begin with the snapshot",
         ),
         **_rows(409, "client_id_reused cannot_go_on interaction_error already_resolved"),
-        **_rows(409, "already_started already_exists", says="a session of this id exists already", hint="give another id"),
+        **_rows(
+            409,
+            "already_started already_exists",
+            says="a session of this id exists already",
+            hint="give another id",
+        ),
         **_rows(409, "still_needed", says="the session is needed: it has forks, or another node owns it"),
         **_rows(404, "unknown_call unknown_tool approval_unknown"),
         **_rows(410, "approval_expired erased trimmed"),
-        **_rows(429, "queue_full steering_queue_full mailbox_full", hint="try again when the running cycle has ended"),
+        **_rows(
+            429,
+            "queue_full steering_queue_full mailbox_full",
+            hint="try again when the running cycle has ended",
+        ),
         **_rows(404, "session_not_found", code="session_unknown", says="there is no session of this id"),
         **_rows(409, "subscriber_too_slow", hint="read faster, and go on after resume_after"),
         # --- how cycles and sessions end
@@ -117,7 +136,14 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_rows(504, "reply_timeout call_timeout", hint="what was asked for goes on"),
         **_rows(409, "session_ended", hint="begin another session"),
         **_rows(503, "session_rested", says="the session is at rest", hint=_AGAIN, retry_after_seconds=1),
-        **_rows(503, "supervisor_closed", code="draining", says="the server is going down", hint=_AGAIN, retry_after_seconds=5),
+        **_rows(
+            503,
+            "supervisor_closed",
+            code="draining",
+            says="the server is going down",
+            hint=_AGAIN,
+            retry_after_seconds=5,
+        ),
         **_rows(422, "session_refused"),
         # --- models, where a call itself asked for one; how cycles fail of them says `answer_to_failure`
         **_rows(422, "model_not_found"),
@@ -137,7 +163,13 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             hint=_AGAIN,
             retry_after_seconds=5,
         ),
-        **_rows(421, "held_by", code="not_owner", says="another node has this session", hint="send it to the address that is given"),
+        **_rows(
+            421,
+            "held_by",
+            code="not_owner",
+            says="another node has this session",
+            hint="send it to the address that is given",
+        ),
         **_rows(
             503, "fenced", says="another node has taken this session over", hint=_AGAIN, retry_after_seconds=1
         ),
@@ -149,23 +181,31 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         ),
         # --- host plugins
         **_rows(403, "request_refused"),
-        **_rows(503, "hook_timeout", code="plugin_failed", says="a plugin of the host took too long", hint=_AGAIN),
+        **_rows(
+            503, "hook_timeout", code="plugin_failed", says="a plugin of the host took too long", hint=_AGAIN
+        ),
         # --- no matter of the caller
         **_ours("agentrail_error internal_error history_error codec_error journal_corrupt store_error"),
         **_ours("not_a_store store_too_new sandbox_error process_refused child_refused plugin_error"),
         **_ours("tool_definition_error tool_contract_error no_schema calling_self no_trio_run holds_loop"),
         **_ours("actor_error no_mailbox not_suspended already_registered not_key_owner registry_closed"),
-        **_ours("no_partitions pool_full job_withdrawn watcher_too_slow actor_down job_given_up pool_stopped"),
-        **_ours("supervisor_error invalid_spec already_present child_not_found child_running child_restarting"),
+        **_ours(
+            "no_partitions pool_full job_withdrawn watcher_too_slow actor_down job_given_up pool_stopped"
+        ),
+        **_ours(
+            "supervisor_error invalid_spec already_present child_not_found child_running child_restarting"
+        ),
         **_ours("child_stuck child_start_failed wrong_child_key too_many_children supervisor_stopping"),
         **_ours("would_deadlock supervisor_start_failed supervisor_gave_up"),
     }
 )
 """Code → what it is answered with. A new public exception, or a new code of a route, gets its row here."""
 
-_OF_PROVIDERS: Final = frozenset({"provider_crashed", "process_stopped"}) | {
-    code for code, row in ERROR_ANSWERS.items() if row.code == "provider_failed"
-} | {"model_not_found"}
+_OF_PROVIDERS: Final = (
+    frozenset({"provider_crashed", "process_stopped"})
+    | {code for code, row in ERROR_ANSWERS.items() if row.code == "provider_failed"}
+    | {"model_not_found"}
+)
 """Codes of failed cycles that the model's side is to blame for."""
 
 _STALLED: Final = frozenset({"timeout", "stream_stalled"})
@@ -210,7 +250,7 @@ class ErrorAnswer:
         return encode_plain({"error": {**self.more, **told}})
 
 
-class CallRefused(Exception):  # noqa: N818 - says what happened, as all of them do
+class CallRefused(Exception):
     """Leaves a route with its answer. It is caught at the gateway's edge, and no caller of the library meets it.
 
     Attributes:
@@ -255,9 +295,13 @@ def error_answer(
     )
 
 
-def call_refused(code: str, message: str, *, hint: _Words = None, more: JsonObject = EMPTY) -> CallRefused:
-    """Make the exception that leaves a route with the answer of a code; `more` and `hint` as of `error_answer`."""
-    return CallRefused(error_answer(code, message, hint=hint, more=more))
+def refuse_call(code: str, message: str, *, hint: _Words = None, more: JsonObject = EMPTY) -> NoReturn:
+    """Leave a route with the answer of a code; the arguments are those of `error_answer`.
+
+    Raises:
+        CallRefused: In any case.
+    """
+    raise CallRefused(error_answer(code, message, hint=hint, more=more))
 
 
 def answer_to(error: BaseException, *, request_id: _Words = None) -> ErrorAnswer:
@@ -278,7 +322,9 @@ def answer_to(error: BaseException, *, request_id: _Words = None) -> ErrorAnswer
         case CycleFailed():
             made = answer_to_failure(error.error, error.text)
         case AgentrailError():
-            made = error_answer(_known_code(type(error)), str(error), more=_more_of(error), headers=_wait_of(error))
+            made = error_answer(
+                _known_code(type(error)), str(error), more=_more_of(error), headers=_wait_of(error)
+            )
         case _:
             made = error_answer("internal", "something went wrong on our side")
     if made.is_ours and request_id is not None:
