@@ -9,7 +9,8 @@ from typing import Any, Final, TypeAlias
 
 import trio
 
-from agentrail.gateway.answers import CallRefused, ErrorAnswer, call_refused, error_answer
+from agentrail.gateway.answers import CallRefused, ErrorAnswer, error_answer, refuse_call
+from agentrail.gateway.body_reading import BodyBytes
 
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 """Gives the next message of a connection, as of ASGI."""
@@ -81,44 +82,38 @@ class BodyReader:
             max_bytes: How large it may be.
 
         Raises:
-            CallRefused: 413 `too_large`, 408 `too_slow`, or 503 `server_full` where other bodies take all the room there is. What had
+            CallRefused: 413 `too_large`, 400 for a length that is no number, 408 `too_slow`, or 503 `server_full` where other bodies take all the room there is. What had
                 come is forgotten.
             CallerLeft: In the middle of it.
 
         Cancellation: What had come is forgotten.
         """
-        declared = headers.get("content-length", "")
-        if declared.isascii() and declared.isdecimal() and (len(declared) > 18 or int(declared) > max_bytes):  # noqa: PLR2004
-            raise _too_large(max_bytes)
-        # Grown in place: a list of pieces would take forty bytes for each piece, and a piece may be one byte long.
-        held = bytearray()
+        body = BodyBytes(max_bytes, announced=headers.get("content-length"))
+        came = 0
         try:
             with trio.CancelScope(deadline=trio.current_time() + self._slow_start_seconds) as scope:
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise CallerLeft
-                    self._take(held, message.get("body", b""), max_bytes)
+                    piece = message.get("body", b"")
+                    self._find_room(len(piece))
+                    body.add(piece)
+                    came += len(piece)
+                    self._held_bytes += len(piece)
                     if not message.get("more_body", False):
-                        return bytes(held)
-                    scope.deadline += len(message.get("body", b"")) / self._slowest
+                        return body.whole()
+                    scope.deadline += len(piece) / self._slowest
         finally:
-            self._held_bytes -= len(held)
-        raise self._too_slow()
-
-    def _take(self, held: bytearray, piece: bytes, max_bytes: int) -> None:
-        if len(held) + len(piece) > max_bytes:
-            raise _too_large(max_bytes)
-        if self._held_bytes + len(piece) > self._max_bytes_at_once:
-            raise _no_room()
-        held += piece
-        self._held_bytes += len(piece)
-
-    def _too_slow(self) -> CallRefused:
+            self._held_bytes -= came
         expected = (
             f"within {self._slow_start_seconds:g} s, and a second more for each {self._slowest:,} bytes"
         )
-        return call_refused("too_slow", f"expected the body {expected}")
+        raise CallRefused(error_answer("too_slow", f"expected the body {expected}"))
+
+    def _find_room(self, size: int) -> None:
+        if self._held_bytes + size > self._max_bytes_at_once:
+            refuse_call("server_full", "the server reads as many bodies as it has room for")
 
 
 async def wait_left(receive: Receive) -> None:
@@ -130,11 +125,3 @@ async def wait_left(receive: Receive) -> None:
     """
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-def _too_large(max_bytes: int) -> CallRefused:
-    return call_refused("too_large", f"expected a body of at most {max_bytes:,} bytes")
-
-
-def _no_room() -> CallRefused:
-    return call_refused("server_full", "the server reads as many bodies as it has room for")

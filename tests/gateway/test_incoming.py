@@ -50,15 +50,20 @@ async def test_a_body_is_read_to_its_end_and_no_further():
 
 @on_virtual_time
 async def test_a_body_that_says_that_it_is_too_large_is_not_read():
-    """Whatever number that is; what is no number is not believed, and counted instead."""
-    for length in ("101", "9" * 19, "9" * 4_300):
+    """Whatever number that is; nor is one whose length is no number."""
+    too_large, no_number = (413, "too_large"), (400, "bad_json")
+    lengths = {
+        "101": too_large,
+        "9" * 19: too_large,
+        "9" * 4_300: no_number,
+        "-1": no_number,
+        "1, 1": no_number,
+    }
+    for length, verdict in lengths.items():
         receive = coming(piece(b"x", more=False))
-        assert await refused(BodyReader(), receive, headers={"content-length": length}) == (413, "too_large")
+        assert await refused(BodyReader(), receive, headers={"content-length": length}) == verdict
         assert len(receive.waiting) == 1
-    for length in ("100", "-1", "1, 1", "²", "x"):
-        assert (
-            await BodyReader().read(coming(piece(b"x", more=False)), {"content-length": length}, 100) == b"x"
-        )
+    assert await BodyReader().read(coming(piece(b"x", more=False)), {"content-length": "100"}, 100) == b"x"
 
 
 @on_virtual_time
