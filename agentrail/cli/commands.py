@@ -100,6 +100,16 @@ app.command(
 )
 
 app.command(
+    "agentrail.cli.serve:serve",
+    name="serve",
+    help="""Put an application that create_app made behind HTTP, until it is told to stop.
+
+    The address is printed on stdout when calls are answered. Ctrl-C, or SIGTERM, lets calls and streams end; a second
+    one does not wait for them.
+
+    Exit codes: 0 stopped, 1 the application failed, 2 wrong usage.""",
+)
+app.command(
     "agentrail.cli.token:app",
     name="token",
     help="""Make tokens that let callers into a server.

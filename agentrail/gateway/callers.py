@@ -5,7 +5,7 @@ what it raised may hold the headers of the call.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -63,6 +63,31 @@ class Callers:
         self._auth = auth
         self._timeout_seconds = timeout_seconds
         self._failures = FailedAuthentications()
+
+    def admit_more(
+        self, *, auth: Authenticate | None = None, hosts: Sequence[str] = (), origins: Sequence[str] = ()
+    ) -> None:
+        """Add what the operator says who starts a server to what its application was made with.
+
+        Args:
+            auth: Asked from now on.
+            hosts: Besides `allowed_hosts`.
+            origins: Besides `allowed_origins`; where there were none, these are all.
+
+        Raises:
+            OptionError: The operator's move: the application has an `auth` of its own, or a name that no header could be.
+        """
+        if auth is not None and self._auth is not None:
+            raise OptionError(["the application has its own `auth`: leave --token-file out, or `auth`"])
+        asked = self._auth if auth is None else auth
+        listed = (*(self.rules.allowed_origins or ()), *origins)
+        self.rules = attrs.evolve(
+            self.rules,
+            allowed_hosts=(*self.rules.allowed_hosts, *hosts),
+            allowed_origins=listed or self.rules.allowed_origins,
+            needs_token=asked is not None,
+        )
+        self._auth = asked
 
     async def admit(self, head: CallHead) -> Principal | ErrorAnswer:
         """Judge a call by its head, and say who calls.
