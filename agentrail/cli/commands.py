@@ -100,7 +100,7 @@ app.command(
 )
 
 app.command(
-    "agentrail.cli.serve:serve",
+    "agentrail.cli.serve:serve_application",
     name="serve",
     help="""Put an application that create_app made behind HTTP, until it is told to stop.
 

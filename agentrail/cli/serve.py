@@ -26,7 +26,7 @@ from agentrail.gateway.tokens import Tokens, read_token_file
 from agentrail.tuning import many_sessions
 
 if TYPE_CHECKING:
-    from agentrail.gateway.callers import Callers
+    from agentrail.gateway.callers import CallerCheck
     from agentrail.gateway.serving import AsgiApp
 
 DEFAULT_HOST: Final = "127.0.0.1"
@@ -83,17 +83,17 @@ class ServeOptions:
     debug: Debug = False
 
 
-USUAL_OPTIONS: Final = ServeOptions()
+_USUAL: Final = ServeOptions()
 
 
-def serve(
+def serve_application(
     application: Annotated[
         str | None,
         Parameter(help="What to serve, as package.module:NAME, where NAME is what create_app made."),
     ] = None,
     /,
     *,
-    options: ServeOptions = USUAL_OPTIONS,
+    options: ServeOptions = _USUAL,
 ) -> Exit:
     """Serve an application; see `commands.py` for the help."""
     send_logs_to_stderr(debug=options.debug)
@@ -102,7 +102,7 @@ def serve(
         check_options(options, application)
         tokens = None if options.token_file is None else read_token_file(options.token_file)
         app = find_application(application)
-        admit_more(callers_of(app), options, tokens)
+        admit_more(caller_check_of(app), options, tokens)
         with many_sessions():
             trio.run(run_server, app, options)
     except AgentrailError as error:
@@ -180,15 +180,15 @@ def find_application(name: str | None) -> "AsgiApp":
     return found  # type: ignore[no-any-return]  # whether it is one shows when it is called
 
 
-def callers_of(app: "AsgiApp") -> "Callers | None":
+def caller_check_of(app: "AsgiApp") -> "CallerCheck | None":
     """Give who may call an application that `create_app` made; None for another one."""
-    from agentrail.gateway.callers import Callers
+    from agentrail.gateway.callers import CallerCheck
 
-    found = getattr(getattr(app, "state", None), "callers", None)
-    return found if isinstance(found, Callers) else None
+    found = getattr(getattr(app, "state", None), "caller_check", None)
+    return found if isinstance(found, CallerCheck) else None
 
 
-def admit_more(callers: "Callers | None", options: ServeOptions, tokens: Tokens | None) -> None:
+def admit_more(callers: "CallerCheck | None", options: ServeOptions, tokens: Tokens | None) -> None:
     """Let in what the command line says, besides what the application was made with.
 
     Raises:

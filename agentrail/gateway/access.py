@@ -8,7 +8,6 @@ reads a clock, a body or a socket, and no text that is given out repeats what th
 import ipaddress
 import math
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -364,7 +363,7 @@ def _contradicts(name: str) -> ErrorAnswer:
 class FailedAuthentications:
     """How often each address brought no valid token within a minute. Times are passed in; they are seconds that never go back.
 
-    A network of IPv6 counts as one address: whoever has one has 2^64 of them. At most `max_addresses` are remembered, and the one
+    A network of IPv6 counts as one address: who has one of its addresses has 2^64 of them. At most `max_addresses` are remembered, and the one
     that failed longest ago is forgotten first.
     """
 
@@ -379,7 +378,7 @@ class FailedAuthentications:
         self._limit = limit
         self._within = within_seconds
         self._max_addresses = max_addresses
-        self._failed: dict[str, deque[float]] = {}  # in the order of the last failure
+        self._failed: dict[str, tuple[float, ...]] = {}  # in the order of the last failure
 
     def __len__(self) -> int:
         """Count the addresses that are remembered."""
@@ -387,8 +386,8 @@ class FailedAuthentications:
 
     def wait_of(self, peer: str, now: float) -> float:
         """Say how many seconds an address has to wait until another failure is answered as such; 0 for none."""
-        times = self._failed.get(_network_of(peer))
-        if times is None or len(times) < self._limit:
+        times = self._failed.get(_network_of(peer), ())
+        if len(times) < self._limit:
             return 0.0
         return max(0.0, times[0] + self._within - now)
 
@@ -398,9 +397,7 @@ class FailedAuthentications:
         if wait > 0:
             return too_many_failures(wait)  # not counted: who goes on trying would never be answered again
         network = _network_of(peer)
-        times = self._failed.pop(network, None) or deque(maxlen=self._limit)
-        times.append(now)
-        self._failed[network] = times
+        self._failed[network] = (*self._failed.pop(network, ()), now)[-self._limit :]
         self._forget(now)
         return UNAUTHORIZED
 

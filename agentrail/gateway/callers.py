@@ -35,7 +35,7 @@ Authenticate: TypeAlias = Callable[[Mapping[str, str]], Principal | Awaitable[Pr
 `user_id` speaks for its tenant, and the call names the user."""
 
 
-class Callers:
+class CallerCheck:
     """Who may call one server, and how each call is answered that may not.
 
     Attributes:

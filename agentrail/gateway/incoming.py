@@ -12,7 +12,7 @@ import trio
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, error_answer, refuse_call
 from agentrail.gateway.body_reading import BodyBytes
 
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+AsgiReceive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 """Gives the next message of a connection, as of ASGI."""
 
 MAX_HEADERS: Final = 100
@@ -73,7 +73,7 @@ class BodyReader:
         """How much has come of the bodies that are being read."""
         return self._held_bytes
 
-    async def read(self, receive: Receive, headers: Mapping[str, str], max_bytes: int) -> bytes:
+    async def read(self, receive: AsgiReceive, headers: Mapping[str, str], max_bytes: int) -> bytes:
         """Read a body to its end.
 
         Args:
@@ -116,7 +116,7 @@ class BodyReader:
             refuse_call("server_full", "the server reads as many bodies as it has room for")
 
 
-async def wait_left(receive: Receive) -> None:
+async def wait_left(receive: AsgiReceive) -> None:
     """Wait until the caller of a call whose body was read has closed the connection.
 
     The server tells a plain route nothing of that, and cancels none.

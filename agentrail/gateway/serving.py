@@ -2,7 +2,7 @@
 
 Hypercorn's own loop is one nursery, and what its protocol code raises ends it: a header such as `HTTP2-Settings: AAA`, from a stranger
 without a token, would take the server down with all its streams. Here each connection is an edge: it ends alone. And a writer that
-waits for a reader who does not read cannot be cancelled, so each connection can be cut: see `cut_of`. No route enters here, and nothing
+waits for a reader who does not read cannot be cancelled, so each connection can be cut: see `connection_cut`. No route enters here, and nothing
 of a host: the application's lifespan opens and closes it.
 """
 
@@ -21,17 +21,17 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 
 from agentrail.errors import OptionError
-from agentrail.gateway.incoming import Receive
+from agentrail.gateway.incoming import AsgiReceive
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, what_travels
 
 LOGGER: Final = Logger("agentrail.gateway")
 
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+AsgiSend: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 """Takes a message of an application, as of ASGI."""
 
-AsgiApp: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+AsgiApp: TypeAlias = Callable[[MutableMapping[str, Any], AsgiReceive, AsgiSend], Awaitable[None]]
 """An application, as of ASGI 3."""
 
 MAX_FRAME_BYTES: Final = 1 << 20
@@ -121,7 +121,7 @@ def addresses_of(listeners: Sequence[trio.SocketListener]) -> list[tuple[str, in
     return [(name[0], name[1]) for name in names]
 
 
-def cut_of(scope: Mapping[str, Any]) -> Callable[[], None] | None:
+def connection_cut(scope: Mapping[str, Any]) -> Callable[[], None] | None:
     """Give what closes the connection of a call at once, without a word to the other side; None where another server serves.
 
     A writer that waits for a reader who does not read is deaf to cancellation; this wakes it. May be called again, and from any task.

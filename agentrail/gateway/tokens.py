@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,7 +38,7 @@ _KEYS: Final = ("digest", "tenant", "user", "scopes", "expires")
 _PLACE: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
 
 
-def _frozen_texts(given: Iterable[str]) -> frozenset[str]:
+def _frozen_texts(given: AbstractSet[str] | Sequence[str]) -> frozenset[str]:
     return frozenset(given)
 
 
@@ -252,7 +252,7 @@ def _entry_of(table: Mapping[str, Any]) -> TokenEntry:
             digest=bytes.fromhex(found[1]) if found else bytes(32),
             tenant_id=table.get("tenant", ""),
             user_id=table.get("user", ""),
-            scopes=frozenset(scopes),
+            scopes=scopes,
             expires_at=None if expires is None else expires.timestamp(),
         )
     except OptionError as error:
@@ -325,7 +325,7 @@ def make_token(
         digest=hashlib.sha256(token.encode()).digest(),
         tenant_id=tenant_id,
         user_id=user_id,
-        scopes=frozenset(scopes),
+        scopes=scopes,
         expires_at=None if days is None else _end_of(days, now),
     )
     return NewToken(token=token, lines=encode_entry(entry))

@@ -4,7 +4,7 @@ Nothing here does anything. What a field holds that can be changed is a copy of 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
@@ -101,7 +101,7 @@ class ChatRequest(_Payload):
     metadata: JsonObject = field(default=EMPTY, converter=frozen_json)
 
 
-def _frozen_texts(given: Iterable[str]) -> frozenset[str]:
+def _frozen_texts(given: AbstractSet[str] | Sequence[str]) -> frozenset[str]:
     return frozenset(given)  # with its types: `frozenset` itself takes anything, as mypy reads it
 
 

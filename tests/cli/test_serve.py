@@ -11,7 +11,7 @@ from agentrail.cli import serve as command
 from agentrail.cli.serve import (
     ServeOptions,
     admit_more,
-    callers_of,
+    caller_check_of,
     check_extra,
     check_options,
     drain_of,
@@ -23,7 +23,7 @@ from agentrail.cli.serve import (
 )
 from agentrail.errors import OptionError
 from agentrail.gateway.access import AccessRules
-from agentrail.gateway.callers import Callers
+from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.tokens import TokenEntry, Tokens
 from tests.cli.rig import open_process, run_agentrail
 from tests.runtime.rig import on_virtual_time
@@ -59,9 +59,9 @@ async def test_a_server_that_others_reach_does_not_start_without_a_token(host):
 def test_an_application_may_bring_what_asks_for_the_token():
     """Else it is not served to others; what is no application of ours cannot say."""
     others = ServeOptions(host=OTHERS)
-    admit_more(Callers(TOKENS, AccessRules()), others, None)
-    admit_more(Callers(None, AccessRules()), others, TOKENS)
-    for callers in (Callers(None, AccessRules()), None):
+    admit_more(CallerCheck(TOKENS, AccessRules()), others, None)
+    admit_more(CallerCheck(None, AccessRules()), others, TOKENS)
+    for callers in (CallerCheck(None, AccessRules()), None):
         with pytest.raises(OptionError, match="give --token-file FILE"):
             admit_more(callers, others, None)
         admit_more(callers, ServeOptions(), None)
@@ -103,7 +103,7 @@ def test_without_the_extra_the_command_says_what_to_install(monkeypatch):
 
 def test_tokens_and_names_of_the_command_line_are_added_to_those_of_the_application():
     """Its own address is a name of the server; where origins are listed, those of its own pages are among them."""
-    callers = Callers(None, AccessRules(allowed_hosts=["localhost"]))
+    callers = CallerCheck(None, AccessRules(allowed_hosts=["localhost"]))
     options = ServeOptions(
         host=OTHERS, allowed_host=("agents.example",), allowed_origin=("https://app.example",)
     )
@@ -116,7 +116,7 @@ def test_tokens_and_names_of_the_command_line_are_added_to_those_of_the_applicat
         ),
         needs_token=True,
     )
-    without = Callers(TOKENS, AccessRules())
+    without = CallerCheck(TOKENS, AccessRules())
     admit_more(without, ServeOptions(), None)
     assert without.rules.allowed_origins is None
 
@@ -124,8 +124,13 @@ def test_tokens_and_names_of_the_command_line_are_added_to_those_of_the_applicat
 @pytest.mark.parametrize(
     ("callers", "options", "tokens", "said"),
     [
-        (Callers(TOKENS, AccessRules()), ServeOptions(), TOKENS, "the application has its own `auth`"),
-        (Callers(None, AccessRules()), ServeOptions(allowed_host=("*",)), None, "allowed_hosts has '\\*'"),
+        (CallerCheck(TOKENS, AccessRules()), ServeOptions(), TOKENS, "the application has its own `auth`"),
+        (
+            CallerCheck(None, AccessRules()),
+            ServeOptions(allowed_host=("*",)),
+            None,
+            "allowed_hosts has '\\*'",
+        ),
         (None, ServeOptions(), TOKENS, "are for an application that create_app made"),
         (
             None,
@@ -179,10 +184,10 @@ def test_what_is_no_application_is_said(monkeypatch, name, said):
 
 def test_what_create_app_leaves_with_an_application_is_found():
     """Who may call it, and what lets it drain; another application has neither."""
-    callers = Callers(None, AccessRules())
-    app = SimpleNamespace(state=SimpleNamespace(callers=callers, drain=print))
-    assert (callers_of(app), drain_of(app)) == (callers, print)
-    assert (callers_of(print), drain_of(print)) == (None, None)
+    callers = CallerCheck(None, AccessRules())
+    app = SimpleNamespace(state=SimpleNamespace(caller_check=callers, drain=print))
+    assert (caller_check_of(app), drain_of(app)) == (callers, print)
+    assert (caller_check_of(print), drain_of(print)) == (None, None)
 
 
 # --- its end

@@ -9,7 +9,7 @@ import trio
 from agentrail.errors import OptionError
 from agentrail.gateway.access import ANYONE_HERE, UNAUTHORIZED, AccessRules, CallHead
 from agentrail.gateway.answers import ErrorAnswer
-from agentrail.gateway.callers import Callers
+from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.tokens import TokenEntry, Tokens, decode_tokens, make_token
 from agentrail.host.payloads import Principal
 from tests.runtime.rig import on_virtual_time
@@ -28,7 +28,7 @@ def head(headers=None, peer="10.0.0.1"):
 
 def callers(auth, **rules):
     """A server's door."""
-    return Callers(auth, AccessRules(**rules))
+    return CallerCheck(auth, AccessRules(**rules))
 
 
 async def admit(door, *calls):
@@ -198,7 +198,7 @@ async def test_a_call_that_is_cancelled_is_no_failure():
 def test_what_cannot_be_asked_is_refused_when_the_server_is_made():
     """And a token is no `auth`: it is not repeated."""
     with pytest.raises(OptionError, match="auth is str: expected Tokens") as caught:
-        Callers("agt_planted", AccessRules())
+        CallerCheck("agt_planted", AccessRules())
     assert "planted" not in str(caught.value)
     assert callers(Tokens([TokenEntry(digest=b"d" * 32, tenant_id="a")])).rules.needs_token
     assert not callers(None, needs_token=True).rules.needs_token

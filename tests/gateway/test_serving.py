@@ -13,7 +13,7 @@ from agentrail.errors import OptionError
 from agentrail.gateway.serving import (
     ConnectionLimits,
     addresses_of,
-    cut_of,
+    connection_cut,
     open_listeners,
     serve_app,
     show_address,
@@ -74,7 +74,7 @@ class App:
 
     async def flood(self, scope, send):
         """Write more than a reader takes who does not read."""
-        self.cut = cut_of(scope)
+        self.cut = connection_cut(scope)
         await send({"type": "http.response.start", "status": 200, "headers": []})
         self.flooding.set()
         try:
@@ -186,8 +186,8 @@ async def test_a_writer_is_woken_by_a_cut():
 
 def test_behind_another_server_no_call_can_be_cut():
     """It gives no state of ours."""
-    assert cut_of({"type": "http"}) is None
-    assert cut_of({"type": "http", "state": {}}) is None
+    assert connection_cut({"type": "http"}) is None
+    assert connection_cut({"type": "http", "state": {}}) is None
 
 
 @on_bounded_time
