@@ -8,8 +8,9 @@ import trio
 
 from agentrail.errors import CursorAhead, SessionDown
 from agentrail.gateway import hub as hub_module
+from agentrail.gateway.frame_ring import FrameRing
 from agentrail.gateway.frames import event_frame
-from agentrail.gateway.hub import open_hubs
+from agentrail.gateway.hub import Hub, open_hubs
 from agentrail.testing.cancelling import crash
 from agentrail.testing.models import ScriptedModel, says
 from tests.gateway.sse import comments, parse
@@ -125,6 +126,7 @@ async def test_whenever_one_joins_nothing_is_missing_and_nothing_comes_twice(sup
     assert len(found) == 60
     ends = set()
     for after, stream in found:
+        await trio.lowlevel.checkpoint()
         frames = parse(stream)
         begins = 1 if after is not None else frames[0].data["seq"]
         seen = numbers(stream)
@@ -209,6 +211,44 @@ async def test_readers_of_two_sessions_of_one_name_do_not_meet(supervisor, hubs)
             streams = [await read_all(reader) for reader in (one, other, third)]
     assert [b"for x" in stream for stream in streams] == [True, False, False]
     assert [b"again" in stream for stream in streams] == [False, False, True]
+
+
+@on_virtual_time
+async def test_a_hub_whose_session_is_gone_takes_no_reader_of_another_one(supervisor):
+    """One of the same id may live before the hub has heard of the end."""
+    session = await supervisor.start_session(model=saying("a"), session_id="s")
+    async with trio.open_nursery() as nursery:
+        hub = Hub(session, FrameRing())
+        nursery.start_soon(hub.run)
+        await hub.wait_level()
+        await session.stop()
+        again = await supervisor.start_session(model=saying("a"), session_id="s")
+        async with again.subscribe() as own:
+            assert hub.begin_reader(own, None) is None
+        assert hub.ended == "session_ended"
+
+
+def tasks_of_hubs():
+    """The tasks that follow sessions."""
+    left, found = [trio.lowlevel.current_root_task()], []
+    while left:
+        task = left.pop()
+        found += [task.name] if task.name.startswith("stream of") else []
+        left += [child for nursery in task.child_nurseries for child in nursery.child_tasks]
+    return found
+
+
+@on_virtual_time
+async def test_behind_its_last_reader_a_hub_follows_its_session_no_more(supervisor, hubs):
+    """Neither does one that could not be joined."""
+    session = await supervisor.start_session(model=saying("a"), session_id="s")
+    async with hubs.open_reader(session), hubs.open_reader(session):
+        assert tasks_of_hubs() == ["stream of s"]
+    with pytest.raises(CursorAhead):
+        async with hubs.open_reader(session, after=9_999):
+            pass
+    await trio.sleep(0.1)
+    assert tasks_of_hubs() == []
 
 
 # --- how a stream ends
