@@ -22,7 +22,7 @@ a `Call` in which all of that holds, and does one thing:
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import trio
@@ -166,6 +166,7 @@ class Call:
         cut: Closes the connection, also while a write does not get through; None where another server serves.
         principal: Who calls; `NO_CALLER` where the route asks for no token.
         params: The parts of the path, by name.
+        has_encoded_slash: Whether the path came with a slash that was to be no end of a part.
         query: By name.
         body: The struct of the route; None for a route without one.
         request_id: What the log has this call under, if it fails.
@@ -182,6 +183,7 @@ class Call:
     cut: Callable[[], None] | None = None
     principal: Principal = NO_CALLER
     params: Mapping[str, str] = _NOTHING
+    has_encoded_slash: bool = False
     query: Mapping[str, str] = _NOTHING
     body: Any = None
     request_id: str = ""
@@ -213,6 +215,7 @@ class Call:
             CallerLeft: The caller left, and the work was cancelled.
             BaseException: What the work raised, as itself.
         """
+        self._check_there()
         failure = Kept()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, nursery.cancel_scope)
@@ -224,6 +227,10 @@ class Call:
         if self.has_left and what_travels(failure.error) is None:
             raise CallerLeft
         failure.release()
+
+    def _check_there(self) -> None:
+        if self.has_left:  # the server says it once
+            raise CallerLeft
 
     async def _watch(self, scope: trio.CancelScope) -> None:
         try:
@@ -239,12 +246,8 @@ Handler: TypeAlias = Callable[[Call], Awaitable[Result]]
 """Does what a route is for."""
 
 
-class WriteStream(Protocol):
-    """Writes a stream."""
-
-    async def __call__(self, call: Call, answer: StreamAnswer) -> None:
-        """Write it to its end; see `streams`."""
-        ...
+WriteStream: TypeAlias = Callable[[Call, StreamAnswer], Awaitable[None]]
+"""Writes a stream to its end; see `streams`."""
 
 
 @frozen
