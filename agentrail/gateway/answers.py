@@ -99,7 +99,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_rows(500, "internal", hint="send it again; if it fails again, tell the operator the request_id"),
         # --- what the host decides
         **_rows(404, "session_unknown profile_unknown request_unknown file_unknown"),
-        **_rows(409, "profile_mismatch session_is_child session_busy request_ended approval_mismatch"),
+        **_rows(409, "profile_mismatch session_is_child session_busy request_over approval_mismatch"),
         **_rows(421, "not_owner", hint="send it to the address that is given"),
         **_rows(422, "prompt_rejected"),
         **_rows(502, "provider_failed"),
@@ -186,7 +186,10 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         ),
         # --- no matter of the caller
         **_ours("agentrail_error internal_error history_error codec_error journal_corrupt store_error"),
-        **_ours("not_a_store store_too_new sandbox_error process_refused child_refused plugin_error"),
+        **_ours(
+            "not_a_store store_too_new sandbox_error process_refused child_refused plugin_error"
+            " profile_failed upload_failed"
+        ),
         **_ours("tool_definition_error tool_contract_error no_schema calling_self no_trio_run holds_loop"),
         **_ours("actor_error no_mailbox not_suspended already_registered not_key_owner registry_closed"),
         **_ours(
