@@ -7,7 +7,8 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from agentrail.actors.tree import TreeNode
-from agentrail.gateway.answers import refuse_call
+from agentrail.gateway.access import require_scope
+from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
 from agentrail.gateway.calls.sessions import known_phase, page_of_sessions, place_of_cursor
 from agentrail.gateway.wire import encode_messages
@@ -20,8 +21,9 @@ def check_may_inspect(principal: Principal) -> None:
     Raises:
         CallRefused: 403 `forbidden`.
     """
-    if "inspect" not in principal.scopes:
-        refuse_call("forbidden", "the token lacks the scope 'inspect'")
+    refused = require_scope(principal, "inspect")
+    if refused is not None:
+        raise CallRefused(refused)
 
 
 async def inspect_sessions(
