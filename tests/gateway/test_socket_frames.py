@@ -8,8 +8,6 @@ from agentrail.core.wire.codec import decode_event, encode_event
 from agentrail.events import LoopDetected, MessageDelta
 from agentrail.gateway.answers import error_answer
 from agentrail.gateway.socket_frames import (
-    REASONS,
-    CloseCode,
     Command,
     FrameMalformed,
     FrameRefused,
@@ -25,6 +23,7 @@ from agentrail.gateway.socket_frames import (
     welcome_frame,
 )
 from agentrail.host.limits import Limits
+from agentrail.wire.server_frames import REASONS, CloseCode
 
 LIMITS = Limits()
 COMMANDS = frozenset({"prompt", "abort"})
@@ -146,7 +145,10 @@ def test_a_token_stands_in_no_text_of_a_frame():
 
 def test_an_event_has_its_wire_form_in_a_field_of_its_own():
     """Whatever stands in it, a client that knows the wire form reads it: also one that has a `type` itself."""
-    for event in (MessageDelta(delta='\u2028\0"}\n'), LoopDetected(type="repeat_pattern", name="book", count=3)):
+    for event in (
+        MessageDelta(delta='\u2028\0"}\n'),
+        LoopDetected(type="repeat_pattern", name="book", count=3),
+    ):
         frame = socket_event_frame(event)
         assert json.loads(frame) == {"type": "event", "event": json.loads(encode_event(event))}
         assert decode_event(json.dumps(json.loads(frame)["event"])) == event
