@@ -53,6 +53,12 @@ HELLO_SECONDS: Final = 5.0
 STUCK_SECONDS: Final = 30.0
 """How long one frame may take to be written."""
 
+LINGER_SECONDS: Final = 1.0
+"""How long a socket that closes still takes what comes, and throws it away."""
+
+LINGER_STEP_SECONDS: Final = 0.1
+"""After how much silence it does not."""
+
 MAX_MALFORMED: Final = 3
 """The how manieth frame that is none closes the socket."""
 
@@ -172,11 +178,18 @@ class OpenSocket:
                 if sent % TURN_EVERY == 0:
                     await trio.lowlevel.checkpoint()  # a write after the client has left does not wait
             elif self.queue.closing is not None:
+                await self._linger()
                 await self._write({"type": "websocket.close", "code": int(self.queue.closing)})
                 return
             else:
                 self._has_frames = trio.Event()
                 await self._has_frames.wait()
+
+    async def _linger(self) -> None:
+        """Let a client that is still sending read why it is closed: a connection with unread bytes is reset, and takes that with it."""
+        until = trio.current_time() + LINGER_SECONDS
+        while trio.current_time() < min(until, self._heard_at + LINGER_STEP_SECONDS):  # noqa: ASYNC110 - silence has no event
+            await trio.sleep(LINGER_STEP_SECONDS / 2)
 
     async def _write(self, message: dict[str, Any]) -> None:
         self._writing_since = trio.current_time()

@@ -146,7 +146,10 @@ def test_a_token_stands_in_no_text_of_a_frame():
 
 def test_an_event_has_its_wire_form_in_a_field_of_its_own():
     """Whatever stands in it, a client that knows the wire form reads it: also one that has a `type` itself."""
-    for event in (MessageDelta(delta='\u2028\0"}\n'), LoopDetected(type="repeat_pattern", name="book", count=3)):
+    for event in (
+        MessageDelta(delta='\u2028\0"}\n'),
+        LoopDetected(type="repeat_pattern", name="book", count=3),
+    ):
         frame = socket_event_frame(event)
         assert json.loads(frame) == {"type": "event", "event": json.loads(encode_event(event))}
         assert decode_event(json.dumps(json.loads(frame)["event"])) == event
