@@ -16,7 +16,7 @@ from starlette.routing import Route
 from agentrail import outside
 from agentrail.frozen import thawed
 from agentrail.gateway.access import CallHead, head_of, name_user, require_scope, require_user
-from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer
+from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
 from agentrail.gateway.body_reading import body_limit, check_content_type, decode_body
 from agentrail.gateway.incoming import AsgiReceive, CallerLeft, judge_headers
 from agentrail.gateway.queries import check_id, check_query
@@ -85,6 +85,7 @@ class PathEndpoint:
             send=send,
             cut=connection_cut(scope),
             params=scope.get("path_params", {}),
+            has_encoded_slash=b"%2f" in scope.get("raw_path", b"").lower(),
         )
         call.more_headers.update(self._gateway.callers.rules.cors_headers(head))
         try:
@@ -210,7 +211,6 @@ class PathEndpoint:
 
     async def _write(self, call: Call, answer: Answer, scope: Mapping[str, Any]) -> None:
         """Write an answer; a caller who does not read it in its time is cut."""
-        call.on_left = None  # behind a whole answer the server says that the caller left, to every call
         headers = {**_USUAL_HEADERS, **call.more_headers, **answer.headers}
         if answer.status != _NO_CONTENT:
             headers["content-length"] = f"{len(answer.body)}"
@@ -232,6 +232,25 @@ class PathEndpoint:
                 await on_left()  # noqa: ASYNC102 - bounded and shielded
             except Exception as raised:  # noqa: BLE001 - no one is there to be told
                 LOGGER.warning("a caller left, and that could not be told: %s", type(raised).__name__)
+
+
+class UnknownPath(PathEndpoint):
+    """All paths that there are none of, as an ASGI application: strangers are not told which those are."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        """Know of no path."""
+        super().__init__(gateway, (), write_stream=_write_none)
+
+    async def _answer(self, call: Call) -> Answer | None:
+        call.principal = await self._admit(call.gateway, call.head)
+        self._charge(call, SessionOwner.of(call.principal), "call")
+        if call.has_encoded_slash:  # it came apart at a place that its caller took for a part of an id
+            refuse_call("id_invalid", "an id in the path is no id: it has a slash")
+        refuse_call("route_unknown", "there is nothing at this path")
+
+
+async def _write_none(_call: Call, _answer: StreamAnswer) -> None:
+    """Never called: nothing is streamed from there."""
 
 
 def _check(refused: ErrorAnswer | None) -> None:

@@ -22,7 +22,7 @@ a `Call` in which all of that holds, and does one thing:
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import trio
@@ -166,12 +166,14 @@ class Call:
         cut: Closes the connection, also while a write does not get through; None where another server serves.
         principal: Who calls; `NO_CALLER` where the route asks for no token.
         params: The parts of the path, by name.
+        has_encoded_slash: Whether the path came with a slash that was to be no end of a part.
         query: By name.
         body: The struct of the route; None for a route without one.
         request_id: What the log has this call under, if it fails.
         on_left: Awaited if the caller leaves; a handler puts it here when there is something to stop.
         has_left: Whether the caller did.
         is_writing: Whether a write is on its way.
+        is_over: Whether the last one of its answer is, or was.
         more_headers: What each answer to it has.
     """
 
@@ -182,12 +184,14 @@ class Call:
     cut: Callable[[], None] | None = None
     principal: Principal = NO_CALLER
     params: Mapping[str, str] = _NOTHING
+    has_encoded_slash: bool = False
     query: Mapping[str, str] = _NOTHING
     body: Any = None
     request_id: str = ""
     on_left: Callable[[], Awaitable[None]] | None = None
     has_left: bool = False
     is_writing: bool = False
+    is_over: bool = False
     more_headers: dict[str, str] = field(factory=dict)
 
     @property
@@ -201,6 +205,7 @@ class Call:
         Cancellation: Of a write that does not get through it has no effect: `while_there` cuts the connection then.
         """
         self.is_writing = True
+        self.is_over = message["type"] == "http.response.body" and not message.get("more_body", False)
         try:
             await self.send(message)
         finally:
@@ -213,6 +218,7 @@ class Call:
             CallerLeft: The caller left, and the work was cancelled.
             BaseException: What the work raised, as itself.
         """
+        self._check_there()
         failure = Kept()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch, nursery.cancel_scope)
@@ -225,13 +231,19 @@ class Call:
             raise CallerLeft
         failure.release()
 
+    def _check_there(self) -> None:
+        if self.has_left:  # the server says it once
+            raise CallerLeft
+
     async def _watch(self, scope: trio.CancelScope) -> None:
         try:
             await wait_left(self.receive)
+            if self.is_over:  # behind a whole answer the server says it of each call
+                await trio.sleep_forever()
+            self.has_left = True
         finally:
             if self.is_writing and self.cut is not None:
                 self.cut()
-        self.has_left = True
         scope.cancel(reason="the caller left")
 
 
@@ -239,12 +251,8 @@ Handler: TypeAlias = Callable[[Call], Awaitable[Result]]
 """Does what a route is for."""
 
 
-class WriteStream(Protocol):
-    """Writes a stream."""
-
-    async def __call__(self, call: Call, answer: StreamAnswer) -> None:
-        """Write it to its end; see `streams`."""
-        ...
+WriteStream: TypeAlias = Callable[[Call, StreamAnswer], Awaitable[None]]
+"""Writes a stream to its end; see `streams`."""
 
 
 @frozen
