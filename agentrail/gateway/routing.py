@@ -175,6 +175,7 @@ class Call:
         is_writing: Whether a write is on its way.
         is_over: Whether the last one of its answer is, or was.
         more_headers: What each answer to it has.
+        via: The door that it came through; in the events of a session beside each message.
     """
 
     gateway: Gateway
@@ -193,6 +194,7 @@ class Call:
     is_writing: bool = False
     is_over: bool = False
     more_headers: dict[str, str] = field(factory=dict)
+    via: str = "http"
 
     @property
     def host(self) -> Host:

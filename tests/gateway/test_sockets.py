@@ -5,15 +5,17 @@ import json
 import pytest
 import trio
 
+from agentrail.errors import RequestRefused
 from agentrail.gateway import open_socket as open_socket_module, sockets as sockets_module
 from agentrail.gateway.socket_frames import CloseCode
 from agentrail.host.identity import SessionOwner
 from agentrail.host.limits import Limits
-from agentrail.host.payloads import Principal
+from agentrail.host.payloads import HandledResponse, Principal
 from agentrail.testing.models import ScriptedModel, says
 from tests.gateway.socket_client import refused_upgrade, socket_of
 from tests.gateway.web import serving
-from tests.host.hosting import answering
+from tests.host.hosting import Ledger, answering
+from tests.host.rig import plugin
 
 TOKENS = {
     "ann": Principal(tenant_id="acme", user_id="ann"),
@@ -304,6 +306,71 @@ async def test_messages_cost_what_they_cost_over_http_and_an_abort_nothing():
         assert int(reply["error"]["retry_after"]) >= 1
         for _ in range(30):
             await client.done("abort", session_id="s")
+
+
+@pytest.mark.host("H-016")
+async def test_a_prompt_over_a_socket_is_a_request_of_kind_prompt_like_any_other():
+    """With its hooks, once each; and the events of its session say which door it came through."""
+    ledger = Ledger()
+    async with serving(answering("x", "y"), ledger) as web, socket_of(web) as client:
+        await client.done("create", session_id="s")
+        await client_subscribe(client, "s")
+        accepted = await client.done("prompt", session_id="s", message="Hi")
+        await web.host.quiet()
+        assert ledger.heard == [
+            ("start", "prompt", None),
+            ("persisted", "prompt", "completed"),
+            ("end", "prompt", "completed"),
+        ]
+        found = await client.done("request", session_id="s", request_id=accepted["request_id"])
+        assert (found["status"], found["text"]) == ("completed", "x")
+        assert {frame["event"]["via"] for frame in client.seen if "via" in frame.get("event", {})} == {
+            "websocket"
+        }
+        assert await client.refused("cancel", session_id="s", request_id=accepted["request_id"]) == (
+            409,
+            "request_ended",
+        )
+
+
+@pytest.mark.host("H-026")
+async def test_a_guard_that_refuses_words_refuses_them_over_a_socket():
+    """By exception and by answer; nothing else of the socket is touched."""
+
+    async def refuse(ctx):
+        if ctx.request.message == "answer":
+            return HandledResponse(body={"text": "by a plugin"})
+        if ctx.request.message == "turn away":
+            return HandledResponse(body={"why": "so"}, status=402)
+        message = "not you"
+        raise RequestRefused(403, "not_you", message)
+
+    guard = plugin("guard", critical=True, intercept_chat_request=refuse)
+    async with serving(answering("x"), guard) as web, socket_of(web) as client:
+        await client.done("create", session_id="s")
+        for name in ("prompt", "steer"):
+            assert await client.refused(name, session_id="s", message="Hi") == (403, "not_you")
+            assert await client.done(name, session_id="s", message="answer") == {"text": "by a plugin"}
+            reply = await client.ask(name, session_id="s", message="turn away")
+            assert (reply["error"]["status"], reply["error"]["body"]) == (402, {"why": "so"})
+        assert await client.refused("respond", session_id="s", ref="r", response="Hi") == (403, "not_you")
+        assert (await client.done("messages", session_id="s"))["messages"] == []
+
+
+@pytest.mark.host("H-088")
+async def test_a_token_of_a_hello_stands_in_no_log_and_no_frame(caplog):
+    """Neither a wrong one nor a right one, whatever fails behind it."""
+
+    def broken(headers):
+        message = f"cannot look up {headers.get('authorization')}"
+        raise ValueError(message)
+
+    async with serving(answering(), auth=broken) as web, socket_of(web) as client:
+        assert (await client.greet("planted-secret"))["error"]["code"] == "plugin_failed"
+        assert await client.closed() == 1011
+        assert "planted-secret" not in json.dumps(client.seen)
+    assert "authenticate failed" in caplog.text
+    assert "planted-secret" not in caplog.text
 
 
 # --- how it ends
