@@ -27,12 +27,12 @@ from agentrail.gateway.queries import check_same_session, named_by_client
 from agentrail.gateway.routing import Answer, Call, CallRoute, Result, StreamAnswer, answer_json
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import context_of, finish_with
-from agentrail.gateway.wire import encode_accepted
 from agentrail.host.attachments import Attachment
 from agentrail.host.limits import Limits
 from agentrail.host.payloads import ChatRequest, HandledResponse, RequestKind
 from agentrail.host.requests import HostRequest, MessageReceipt, RequestRecord
 from agentrail.messages import SessionId
+from agentrail.wire.forms import encode_accepted
 
 _DECODED_HERE: Final = 1 << 20
 

@@ -15,21 +15,18 @@ from agentrail import outside
 from agentrail.errors import SubscriberTooSlow
 from agentrail.events import Event, EventsLost
 from agentrail.gateway.access import UNAUTHORIZED, CallHead, require_scope, require_user
-from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, encode_plain, error_answer
+from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer
 from agentrail.gateway.incoming import AsgiReceive
 from agentrail.gateway.routing import Gateway
 from agentrail.gateway.serving import AsgiSend
 from agentrail.gateway.socket_calls import SocketCommand, carry_out, charge_command
 from agentrail.gateway.socket_frames import (
     USUAL_HEARTBEAT_SECONDS,
-    CloseCode,
     Command,
-    FrameId,
     FrameMalformed,
     FrameRefused,
     Hello,
     Ping,
-    Pong,
     Subscribe,
     Unsubscribe,
     agreed_heartbeat,
@@ -46,6 +43,8 @@ from agentrail.host.payloads import Principal
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, what_travels
 from agentrail.runtime.subscription import Subscription
+from agentrail.wire.plain import encode_plain
+from agentrail.wire.server_frames import CloseCode, FrameId, Pong
 
 HELLO_SECONDS: Final = 5.0
 """How long a socket may be open without it being known who calls."""
@@ -419,11 +418,14 @@ class OpenSocket:
             taken += 1
             if taken % TURN_EVERY == 0:
                 await trio.lowlevel.checkpoint()
-        self._wake()
         if (
             events.is_rested
         ):  # it goes on elsewhere, or here when it is awake: who comes back is given what follows
             self.close(CloseCode.GOING_DOWN)
+        elif is_open:
+            # Not each end has an event of its own that says so, and some lie in front of what was asked for.
+            self.queue.put(reply_frame(asked.id, b"null"))
+        self._wake()
 
     def _offer(self, asked: Subscribe, event: Event, events: Subscription) -> bool:
         """Put an event into the queue; False where the socket is closing."""

@@ -30,7 +30,7 @@ from attrs import define, field, frozen
 
 from agentrail.actors.kept import Kept
 from agentrail.gateway.access import CallHead
-from agentrail.gateway.answers import CallRefused, encode_plain, error_answer, refuse_call
+from agentrail.gateway.answers import CallRefused, error_answer, refuse_call
 from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.hub import Hubs
 from agentrail.gateway.incoming import AsgiReceive, BodyReader, CallerLeft, wait_left
@@ -42,6 +42,7 @@ from agentrail.host.limits import Allowances, Limits, OpenCounts, OpenPlace
 from agentrail.host.payloads import HandledResponse, Principal
 from agentrail.runtime.crashes import what_travels
 from agentrail.runtime.handle import Session
+from agentrail.wire.plain import encode_plain
 
 NO_CALLER: Final = Principal(tenant_id="", user_id="", scopes=())
 """Who calls a route that asks for no token."""

@@ -12,13 +12,14 @@ from attrs import field, frozen
 from agentrail import outside
 from agentrail.frozen import thawed
 from agentrail.gateway.access import CallHead, name_user, require_scope, require_user
-from agentrail.gateway.answers import CallRefused, ErrorAnswer, encode_plain, error_answer
+from agentrail.gateway.answers import CallRefused, ErrorAnswer, error_answer
 from agentrail.gateway.body_reading import make_body
 from agentrail.gateway.queries import check_id, check_names, refuse_field
 from agentrail.gateway.routing import Answer, Call, CallRoute, Gateway, Result, answer_json
 from agentrail.gateway.socket_frames import Command
 from agentrail.host.identity import SessionOwner
 from agentrail.host.payloads import HandledResponse, Principal
+from agentrail.wire.plain import encode_plain
 
 _ROUTE_OF: Final[Mapping[str, tuple[str, str]]] = {
     "prompt": ("POST", "/sessions/{session_id}/prompt"),

@@ -7,24 +7,22 @@ a frame goes out, is decided elsewhere.
 """
 
 from collections.abc import Mapping
-from enum import IntEnum
 from typing import Any, Final, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw
 
 from agentrail.core.session.projection import Snapshot
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import KINDS, Event, UnknownEvent
-from agentrail.gateway.answers import CallRefused, ErrorAnswer, encode_plain, refuse_call
+from agentrail.gateway.answers import CallRefused, ErrorAnswer, refuse_call
 from agentrail.gateway.body_reading import read_object
 from agentrail.gateway.queries import MAX_CURSOR, check_id, check_names, refuse_field
-from agentrail.gateway.wire import encode_snapshot
 from agentrail.host.limits import Limits
 from agentrail.structs import Value
-
-PROTOCOL: Final = "agentrail.v1"
-"""The subprotocol, which a client has to offer."""
+from agentrail.wire.forms import encode_snapshot
+from agentrail.wire.plain import encode_plain
+from agentrail.wire.server_frames import PROTOCOL, FrameId, Reply, SocketLimits, Subscribed, Welcome
 
 MIN_HEARTBEAT_SECONDS: Final = 5.0
 MAX_HEARTBEAT_SECONDS: Final = 60.0
@@ -33,36 +31,6 @@ USUAL_HEARTBEAT_SECONDS: Final = 15.0
 
 MAX_TOKEN_CHARACTERS: Final = 4_096
 MAX_ID_CHARACTERS: Final = 128
-
-FrameId: TypeAlias = str | int
-"""How a client calls one of its frames."""
-
-
-class CloseCode(IntEnum):
-    """With what a socket is closed; behind each stands whose move it is."""
-
-    GOING_DOWN = 1001  # the client's: come back, the cursors say where from
-    TOO_LARGE = 1009  # the client's: send less in one frame
-    SERVER_FAULT = 1011  # ours: the log says what
-    MALFORMED = 4400  # the client's: its program is wrong, so coming back does not help
-    UNAUTHORIZED = 4401  # the client's: it needs another token
-    SILENT = 4408  # the client's: send pings, come back
-    SLOW = 4409  # the client's: read faster, or ask for less; come back, the cursors say where from
-    FLOOD = 4429  # the client's: send fewer frames a second
-
-
-REASONS: Final[Mapping[CloseCode, str]] = {
-    CloseCode.GOING_DOWN: "shutdown",
-    CloseCode.TOO_LARGE: "too_large",
-    CloseCode.SERVER_FAULT: "internal",
-    CloseCode.MALFORMED: "malformed",
-    CloseCode.UNAUTHORIZED: "unauthorized",
-    CloseCode.SILENT: "no_heartbeat",
-    CloseCode.SLOW: "slow_reader",
-    CloseCode.FLOOD: "flood",
-}
-"""What `closing` says of each code."""
-
 
 # --- from the client
 
@@ -279,100 +247,6 @@ def _check_id_of_frame(plain: Mapping[str, Any]) -> None:
 
 
 # --- to the client
-
-
-class SocketLimits(Value, frozen=True, kw_only=True):
-    """What a client is told of the limits of its socket.
-
-    Attributes:
-        frame_bytes: Of one frame that it sends.
-        subscriptions: How many it may have.
-        commands_per_second: How many frames it may send.
-    """
-
-    frame_bytes: int
-    subscriptions: int
-    commands_per_second: int
-
-
-class Welcome(Value, frozen=True, kw_only=True, tag_field="type", tag="welcome"):
-    """The answer to `hello`: commands are taken from here on.
-
-    Attributes:
-        protocol: `agentrail.v1`.
-        heartbeat: Seconds; a client that is not heard of for twice as long is taken for lost.
-        limits: Of the socket.
-    """
-
-    protocol: str
-    heartbeat: float
-    limits: SocketLimits
-
-
-class Subscribed(Value, frozen=True, kw_only=True, tag_field="type", tag="subscribed"):
-    """A session is read from here on. Comes again, with the same id, where the client has to begin anew.
-
-    Attributes:
-        id: Of the frame that asked for it.
-        session_id: Which session.
-        seq: The number that events follow on.
-        snapshot: How the session stands there, for one that begins.
-    """
-
-    id: FrameId
-    session_id: str
-    seq: int
-    snapshot: Raw | UnsetType = UNSET
-
-
-class Reply(Value, frozen=True, kw_only=True, tag_field="type", tag="reply"):
-    """What became of a frame.
-
-    Attributes:
-        id: Of the frame; None where it had none.
-        ok: Whether it was done.
-        result: What it gave, as its route does over HTTP.
-        error: Why not: `code`, `message`, `hint` as over HTTP, and its `status` there.
-    """
-
-    id: FrameId | None
-    ok: bool
-    result: Raw | UnsetType = UNSET
-    error: dict[str, Any] | UnsetType = UNSET
-
-
-class Pong(Value, frozen=True, kw_only=True, tag_field="type", tag="pong"):
-    """The answer to `ping`.
-
-    Attributes:
-        n: As it came.
-    """
-
-    n: int
-
-
-class Lag(Value, frozen=True, kw_only=True, tag_field="type", tag="lag"):
-    """Ephemeral events were left out, because the client reads too slowly.
-
-    Attributes:
-        session_id: Of which session.
-        dropped: How many.
-    """
-
-    session_id: str
-    dropped: int
-
-
-class Closing(Value, frozen=True, kw_only=True, tag_field="type", tag="closing"):
-    """The last frame of a socket.
-
-    Attributes:
-        reason: See `REASONS`.
-        cursors: For each session that was read, the number to go on after.
-    """
-
-    reason: str
-    cursors: dict[str, int]
 
 
 def welcome_frame(heartbeat_seconds: float, limits: Limits) -> bytes:

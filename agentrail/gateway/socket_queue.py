@@ -7,8 +7,8 @@ a frame that may not be left out and has no room ends the socket: the last frame
 from collections import deque
 from typing import Final
 
-from agentrail.gateway.answers import encode_plain
-from agentrail.gateway.socket_frames import REASONS, CloseCode, Closing, Lag
+from agentrail.wire.plain import encode_plain
+from agentrail.wire.server_frames import REASONS, CloseCode, Closing, Lag
 
 MAX_QUEUED_FRAMES: Final = 256
 MAX_QUEUED_BYTES: Final = 1 << 20

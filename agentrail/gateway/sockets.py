@@ -23,13 +23,14 @@ from agentrail.gateway.queries import check_query
 from agentrail.gateway.routing import CallRoute, Gateway
 from agentrail.gateway.serving import AsgiSend, connection_cut
 from agentrail.gateway.socket_calls import socket_commands
-from agentrail.gateway.socket_frames import PROTOCOL, CloseCode, socket_event_frame
+from agentrail.gateway.socket_frames import socket_event_frame
 from agentrail.host.identity import SessionOwner
 from agentrail.host.limits import OpenCounts, OpenPlace
 from agentrail.host.payloads import Principal
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, what_travels
+from agentrail.wire.server_frames import PROTOCOL, CloseCode
 
 LOGGER: Final = Logger("agentrail.gateway")
 

@@ -8,8 +8,6 @@ from agentrail.core.wire.codec import decode_event, encode_event
 from agentrail.events import LoopDetected, MessageDelta
 from agentrail.gateway.answers import error_answer
 from agentrail.gateway.socket_frames import (
-    REASONS,
-    CloseCode,
     Command,
     FrameMalformed,
     FrameRefused,
@@ -25,6 +23,7 @@ from agentrail.gateway.socket_frames import (
     welcome_frame,
 )
 from agentrail.host.limits import Limits
+from agentrail.wire.server_frames import REASONS, CloseCode
 
 LIMITS = Limits()
 COMMANDS = frozenset({"prompt", "abort"})

@@ -5,8 +5,8 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.gateway.socket_frames import CloseCode
 from agentrail.gateway.socket_queue import MAX_QUEUED_BYTES, MAX_QUEUED_FRAMES, SendQueue
+from agentrail.wire.server_frames import CloseCode
 
 
 def drained(queue):

@@ -6,10 +6,10 @@ from agentrail.gateway.answers import refuse_call
 from agentrail.gateway.bodies import AbortBody, ApproveBody, CancelBody, RejectBody, RespondBody
 from agentrail.gateway.calls.answering import CallAnswer, answer_handled, answer_with
 from agentrail.gateway.queries import refuse_field
-from agentrail.gateway.wire import encode_receipt
 from agentrail.host import Host, Principal, RequestRecord
 from agentrail.messages import JsonObject
 from agentrail.runtime.handle import Session
+from agentrail.wire.forms import encode_receipt
 
 MAX_WAIT_SECONDS: Final = 300
 """How long a call may wait for the end of a request."""

@@ -8,11 +8,11 @@ from agentrail.gateway.answers import refuse_call
 from agentrail.gateway.bodies import CompactBody, CreateSessionBody, ForkBody, ModelBody, RewindBody
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
 from agentrail.gateway.queries import refuse_field
-from agentrail.gateway.wire import encode_messages, encode_snapshot, encode_status
 from agentrail.host import Host, Principal
 from agentrail.host.identity import profile_of_session
 from agentrail.host.session_list import SESSION_PHASES, ListedSession, Place
 from agentrail.messages import JsonObject
+from agentrail.wire.forms import encode_messages, encode_snapshot, encode_status
 
 OPEN_MODEL_OPTIONS: Final = frozenset(
     {"temperature", "top_p", "stop", "max_output_tokens", "reasoning", "tool_choice", "structured"}

@@ -20,7 +20,9 @@ from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import CodecError
 from agentrail.events import AbortReceipt, Approval, PendingClientCall, Question, Todo
 from agentrail.events.values import ChildReceipt, LeftBehind
-from agentrail.gateway.wire import (
+from agentrail.messages import CallId, FileRef, Image, SessionId, Text, TokenUsage, UserMessage
+from agentrail.testing.strategies import messages
+from agentrail.wire.forms import (
     MessagePage,
     decode_messages,
     decode_receipt,
@@ -32,8 +34,6 @@ from agentrail.gateway.wire import (
     encode_snapshot,
     encode_status,
 )
-from agentrail.messages import CallId, FileRef, Image, SessionId, Text, TokenUsage, UserMessage
-from agentrail.testing.strategies import messages
 
 PATH = (SessionId("s"),)
 BARE = Status(
