@@ -132,7 +132,14 @@ async def carry_out(
     Cancellation: As of the route.
     """
     route = known.route
-    call = Call(gateway=gateway, head=_head_of(head), receive=_no_body, send=_no_answer, principal=principal)
+    call = Call(
+        gateway=gateway,
+        head=_head_of(head),
+        receive=_no_body,
+        send=_no_answer,
+        principal=principal,
+        via="websocket",
+    )
     _read(call, command, known)
     _check(require_scope(call.principal, route.scope or "use"))
     if route.needs_user:

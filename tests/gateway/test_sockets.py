@@ -7,11 +7,11 @@ import trio
 
 from agentrail.errors import RequestRefused
 from agentrail.gateway import open_socket as open_socket_module, sockets as sockets_module
-from agentrail.gateway.socket_frames import CloseCode
 from agentrail.host.identity import SessionOwner
 from agentrail.host.limits import Limits
 from agentrail.host.payloads import HandledResponse, Principal
 from agentrail.testing.models import ScriptedModel, says
+from agentrail.wire.server_frames import CloseCode
 from tests.gateway.socket_client import refused_upgrade, socket_of
 from tests.gateway.web import serving
 from tests.host.hosting import Ledger, answering
