@@ -46,10 +46,10 @@ SLICE: Final = 64
 GRACE_SECONDS: Final = 5.0
 """How long what is unsent may take when a socket closes."""
 
-MAX_UNKNOWN_OF_EACH: Final = 20
+MAX_UNKNOWN_OF_EACH: Final = 100
 """Sockets of one address whose caller is not known yet."""
 
-MAX_UNKNOWN: Final = 500
+MAX_UNKNOWN: Final = 1_000
 
 
 @frozen(kw_only=True)

@@ -329,7 +329,7 @@ async def test_a_prompt_over_a_socket_is_a_request_of_kind_prompt_like_any_other
         }
         assert await client.refused("cancel", session_id="s", request_id=accepted["request_id"]) == (
             409,
-            "request_ended",
+            "request_over",
         )
 
 
