@@ -140,9 +140,7 @@ class OpenSocket:
         self._wake()
 
     def cut_off(self) -> None:
-        """End it at once; what is unsent is lost."""
-        if self._writing_since is not None and self.cut is not None:
-            self.cut()
+        """End it at once; what is unsent is lost. Who receives closes the connection where a write does not get through."""
         self._scope.cancel(reason="the socket is cut")
 
     def look(self, now: float, grace_seconds: float) -> None:

@@ -188,9 +188,8 @@ def _read(call: Call, command: Command, known: SocketCommand) -> None:
             tenant_id=getattr(call.body, "tenant_id", None),
             user_id=getattr(call.body, "user_id", None),
         )
-        if isinstance(found, ErrorAnswer):
+        if isinstance(found, ErrorAnswer):  # else it is who opened the socket, who names no other user
             raise CallRefused(found)
-        call.principal = found
 
 
 def _text(name: str, value: object) -> str:

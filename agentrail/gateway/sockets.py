@@ -58,12 +58,14 @@ class SocketStatistics:
 
     Attributes:
         sockets: How many are open.
+        unknown: Those of them that have not said who calls.
         subscriptions: How many sessions they read, counted for each socket.
         queued_frames: How much waits to be sent.
         queued_bytes: How much that is.
     """
 
     sockets: int
+    unknown: int
     subscriptions: int
     queued_frames: int
     queued_bytes: int
@@ -91,6 +93,7 @@ class Sockets:
         """Say what is at work."""
         return SocketStatistics(
             sockets=len(self._open),
+            unknown=self._unknown.in_all,
             subscriptions=sum(len(one.subscriptions) for one in self._open),
             queued_frames=sum(len(one.queue) for one in self._open),
             queued_bytes=sum(one.queue.size_bytes for one in self._open),

@@ -83,6 +83,8 @@ async def test_without_a_token_hello_brings_one_within_five_seconds(monkeypatch)
             assert await client.next() == {"type": "pong", "n": 5}
             assert (await client.greet("bob"))["error"]["code"] == "field_invalid"
             assert web.served.gateway.places.of(SessionOwner("acme", "ann")) == 1
+            assert web.served.sockets.statistics().unknown == 0
+        await no_sockets(web)
         assert web.host.sessions_of(TOKENS["ann"]) == []
 
 
@@ -105,6 +107,7 @@ async def no_sockets(web):
     with trio.fail_after(5):
         while web.served.sockets.statistics().sockets:  # noqa: ASYNC110 - nothing tells of it
             await trio.sleep(0.01)
+    assert web.served.gateway.places.in_all == web.served.sockets.statistics().unknown == 0
 
 
 # --- what is read
@@ -188,6 +191,23 @@ async def test_what_is_too_old_begins_anew_with_a_snapshot():
         assert web.served.sockets.statistics().subscriptions == 0
 
 
+async def test_one_who_comes_back_is_given_what_it_missed_as_fast_as_it_reads():
+    """However much that is, beside the bounds of the queue; and what is published meanwhile behind it, in order."""
+    words = ["w" * 250_000] * 24
+    async with serving(ScriptedModel([says(word) for word in words])) as web, socket_of(web) as client:
+        await client.done("create", session_id="s")
+        session = await web.host.session("s", Principal(tenant_id="local", user_id="local"))
+        for _ in words[1:]:
+            await session.ask("Hi")
+        await client_subscribe(client, "s", 0)
+        await trio.sleep(0.1)
+        await session.ask("Hi")
+        end = (await session.snapshot()).last_seq
+        while client.numbers("s")[-1:] != [end]:
+            await client.next()
+        assert client.numbers("s") == list(range(1, end + 1))
+
+
 async def test_a_session_is_read_once_and_so_many_at_most():
     """A second time and one too many are refused; the socket goes on."""
     async with serving(answering(), limits=Limits(max_subscriptions=2)) as web, socket_of(web) as client:
@@ -254,7 +274,12 @@ def test_each_command_is_among_those_that_are_tried_on_other_peoples_sessions():
 
 async def test_a_prompt_that_is_sent_again_gets_its_first_receipt():
     """By its client id; another content is refused. Commands of one session are begun in the order in which they came."""
-    async with serving(answering(*["x"] * 9)) as web, socket_of(web) as client:
+
+    async def look_at(ctx):
+        await trio.sleep(0.1 if ctx.request.message == "number 0" else 0)
+
+    slow = plugin("slow", intercept_chat_request=look_at)
+    async with serving(answering(*["x"] * 9), slow) as web, socket_of(web) as client:
         await client.done("create", session_id="s")
         first = await client.done("prompt", session_id="s", message="Hi", client_id="c-1")
         assert await client.done("prompt", session_id="s", message="Hi", client_id="c-1") == first
@@ -419,7 +444,7 @@ async def test_who_is_not_heard_of_for_twice_its_heartbeat_is_closed_with_4408(m
             await trio.sleep(0.15)
             await client.send(type="ping", n=number)
             await client.until("pong", n=number)
-        assert await client.closed() == 4408
+        assert await client.closed(seconds=1) == 4408
 
 
 async def test_a_server_that_stops_tells_each_socket_where_to_go_on():
