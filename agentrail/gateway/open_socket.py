@@ -1,7 +1,7 @@
 """One open socket: a task that receives, one that sends, one for each session that is read, and one for each command that is carried out.
 
 Trio, and messages of ASGI. Publishing never waits for a socket: what a session publishes waits in its subscription, which is bounded, and
-what goes out in the queue, which is bounded too. Whoever catches up is given frames as they are read; who is level and does not read is closed.
+what goes out in the queue, which is bounded too. One who catches up is given frames as fast as they are read; who is level and does not read is closed.
 """
 
 import math
