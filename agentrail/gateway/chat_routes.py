@@ -34,9 +34,6 @@ from agentrail.host.requests import HostRequest, MessageReceipt, RequestRecord
 from agentrail.messages import SessionId
 from agentrail.wire.forms import encode_accepted
 
-VIA: Final = "http"
-"""What the events of a session say of the door that its messages came through."""
-
 _DECODED_HERE: Final = 1 << 20
 
 
@@ -62,7 +59,7 @@ async def submit(call: Call, kind: RequestKind, session_id: str | None) -> Handl
         attachments=files,
         when_busy=body.when_busy or "queue",
         on_disconnect=body.on_disconnect,
-        via=VIA,
+        via=call.via,
     )
     if isinstance(submitted, HostRequest) and kind != "prompt":  # who prompts is not there any more by design
         call.on_left = submitted.caller_left
@@ -212,7 +209,7 @@ async def prompt(call: Call) -> Result:
 async def steer(call: Call) -> Result:
     """Speak into the cycle that runs; in idle it is a prompt."""
     request = _request_of(call, call.body, call.params["session_id"])
-    steered = await call.host.steer(request, call.principal, via=VIA)
+    steered = await call.host.steer(request, call.principal, via=call.via)
     match steered:
         case HandledResponse():
             return steered

@@ -211,7 +211,6 @@ class PathEndpoint:
 
     async def _write(self, call: Call, answer: Answer, scope: Mapping[str, Any]) -> None:
         """Write an answer; a caller who does not read it in its time is cut."""
-        call.on_left = None  # behind a whole answer the server says that the caller left, to every call
         headers = {**_USUAL_HEADERS, **call.more_headers, **answer.headers}
         if answer.status != _NO_CONTENT:
             headers["content-length"] = f"{len(answer.body)}"

@@ -1,7 +1,7 @@
 """One open socket: a task that receives, one that sends, one for each session that is read, and one for each command that is carried out.
 
 Trio, and messages of ASGI. Publishing never waits for a socket: what a session publishes waits in its subscription, which is bounded, and
-what goes out in the queue, which is bounded too. Whoever catches up is given frames as they are read; who is level and does not read is closed.
+what goes out in the queue, which is bounded too. One who catches up is given frames as fast as they are read; who is level and does not read is closed.
 """
 
 import math
@@ -51,6 +51,12 @@ HELLO_SECONDS: Final = 5.0
 
 STUCK_SECONDS: Final = 30.0
 """How long one frame may take to be written."""
+
+LINGER_SECONDS: Final = 1.0
+"""How long a socket that closes still takes what comes, and throws it away."""
+
+LINGER_STEP_SECONDS: Final = 0.1
+"""After how much silence it does not."""
 
 MAX_MALFORMED: Final = 3
 """The how manieth frame that is none closes the socket."""
@@ -134,9 +140,7 @@ class OpenSocket:
         self._wake()
 
     def cut_off(self) -> None:
-        """End it at once; what is unsent is lost."""
-        if self._writing_since is not None and self.cut is not None:
-            self.cut()
+        """End it at once; what is unsent is lost. Who receives closes the connection where a write does not get through."""
         self._scope.cancel(reason="the socket is cut")
 
     def look(self, now: float, grace_seconds: float) -> None:
@@ -171,11 +175,18 @@ class OpenSocket:
                 if sent % TURN_EVERY == 0:
                     await trio.lowlevel.checkpoint()  # a write after the client has left does not wait
             elif self.queue.closing is not None:
+                await self._linger()
                 await self._write({"type": "websocket.close", "code": int(self.queue.closing)})
                 return
             else:
                 self._has_frames = trio.Event()
                 await self._has_frames.wait()
+
+    async def _linger(self) -> None:
+        """Let a client that is still sending read why it is closed: a connection with unread bytes is reset, and takes that with it."""
+        until = trio.current_time() + LINGER_SECONDS
+        while trio.current_time() < min(until, self._heard_at + LINGER_STEP_SECONDS):  # noqa: ASYNC110 - silence has no event
+            await trio.sleep(LINGER_STEP_SECONDS / 2)
 
     async def _write(self, message: dict[str, Any]) -> None:
         self._writing_since = trio.current_time()

@@ -174,7 +174,9 @@ class Call:
         on_left: Awaited if the caller leaves; a handler puts it here when there is something to stop.
         has_left: Whether the caller did.
         is_writing: Whether a write is on its way.
+        is_over: Whether the last one of its answer is, or was.
         more_headers: What each answer to it has.
+        via: The door that it came through; in the events of a session beside each message.
     """
 
     gateway: Gateway
@@ -191,7 +193,9 @@ class Call:
     on_left: Callable[[], Awaitable[None]] | None = None
     has_left: bool = False
     is_writing: bool = False
+    is_over: bool = False
     more_headers: dict[str, str] = field(factory=dict)
+    via: str = "http"
 
     @property
     def host(self) -> Host:
@@ -204,6 +208,7 @@ class Call:
         Cancellation: Of a write that does not get through it has no effect: `while_there` cuts the connection then.
         """
         self.is_writing = True
+        self.is_over = message["type"] == "http.response.body" and not message.get("more_body", False)
         try:
             await self.send(message)
         finally:
@@ -236,10 +241,12 @@ class Call:
     async def _watch(self, scope: trio.CancelScope) -> None:
         try:
             await wait_left(self.receive)
+            if self.is_over:  # behind a whole answer the server says it of each call
+                await trio.sleep_forever()
+            self.has_left = True
         finally:
             if self.is_writing and self.cut is not None:
                 self.cut()
-        self.has_left = True
         scope.cancel(reason="the caller left")
 
 

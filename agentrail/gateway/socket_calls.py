@@ -132,7 +132,14 @@ async def carry_out(
     Cancellation: As of the route.
     """
     route = known.route
-    call = Call(gateway=gateway, head=_head_of(head), receive=_no_body, send=_no_answer, principal=principal)
+    call = Call(
+        gateway=gateway,
+        head=_head_of(head),
+        receive=_no_body,
+        send=_no_answer,
+        principal=principal,
+        via="websocket",
+    )
     _read(call, command, known)
     _check(require_scope(call.principal, route.scope or "use"))
     if route.needs_user:
@@ -181,9 +188,8 @@ def _read(call: Call, command: Command, known: SocketCommand) -> None:
             tenant_id=getattr(call.body, "tenant_id", None),
             user_id=getattr(call.body, "user_id", None),
         )
-        if isinstance(found, ErrorAnswer):
+        if isinstance(found, ErrorAnswer):  # else it is who opened the socket, who names no other user
             raise CallRefused(found)
-        call.principal = found
 
 
 def _text(name: str, value: object) -> str:

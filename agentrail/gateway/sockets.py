@@ -46,10 +46,10 @@ SLICE: Final = 64
 GRACE_SECONDS: Final = 5.0
 """How long what is unsent may take when a socket closes."""
 
-MAX_UNKNOWN_OF_EACH: Final = 20
+MAX_UNKNOWN_OF_EACH: Final = 100
 """Sockets of one address whose caller is not known yet."""
 
-MAX_UNKNOWN: Final = 500
+MAX_UNKNOWN: Final = 1_000
 
 
 @frozen(kw_only=True)
@@ -58,12 +58,14 @@ class SocketStatistics:
 
     Attributes:
         sockets: How many are open.
+        unknown: Those of them that have not said who calls.
         subscriptions: How many sessions they read, counted for each socket.
         queued_frames: How much waits to be sent.
         queued_bytes: How much that is.
     """
 
     sockets: int
+    unknown: int
     subscriptions: int
     queued_frames: int
     queued_bytes: int
@@ -91,6 +93,7 @@ class Sockets:
         """Say what is at work."""
         return SocketStatistics(
             sockets=len(self._open),
+            unknown=self._unknown.in_all,
             subscriptions=sum(len(one.subscriptions) for one in self._open),
             queued_frames=sum(len(one.queue) for one in self._open),
             queued_bytes=sum(one.queue.size_bytes for one in self._open),

@@ -83,10 +83,7 @@ async def _write_pieces(call: Call, reader: StreamReader) -> None:
 
 
 async def _send(call: Call, reader: StreamReader, piece: bytes) -> None:
-    is_last = reader.reason is not None
-    if is_last:
-        call.on_left = None  # behind the end of an answer the server says that the caller left, to every call
-    await call.write({"type": "http.response.body", "body": piece, "more_body": not is_last})
+    await call.write({"type": "http.response.body", "body": piece, "more_body": reader.reason is None})
 
 
 async def _follow(follow: Callable[[StreamReader], Awaitable[None]], reader: StreamReader) -> None:

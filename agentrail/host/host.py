@@ -41,6 +41,7 @@ from agentrail.host.requests import (
     OnDisconnect,
     RequestRecord,
     RequestTrack,
+    key_of_requests,
 )
 from agentrail.host.session_desk import already_there, check_root
 from agentrail.host.session_list import ListedSession, Place
@@ -48,7 +49,6 @@ from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_f
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, SessionId
 from agentrail.runtime.handle import Session
-from agentrail.runtime.scopes import key_of
 from agentrail.runtime.supervisor import SessionSupervisor
 
 LOGGER: Final = Logger("agentrail.host")
@@ -321,6 +321,8 @@ class Host:
         """
         owner = self._intake.owner_of(principal)
         await self._shop.desk.delete(owner, session_id, purge=purge)
+        if purge:
+            self._shop.book.forget_session(key_of_requests(owner, session_id))
 
     async def fork_session(
         self,
@@ -500,7 +502,7 @@ class Host:
         owner = self._intake.owner_of(principal)
         if self._shop.desk.ended_of(owner, session_id) is None:
             await self._shop.desk.facts(owner, session_id)
-        track = self._shop.book.find(key_of(owner.tenant_id, session_id), request_id)
+        track = self._shop.book.find(key_of_requests(owner, session_id), request_id)
         if track is None:
             message = f"session {session_id!r} has no request of this id, or not any more"
             raise RequestUnknown(message)
