@@ -22,5 +22,6 @@ def reconnect_seconds(attempt: int, jitter: float, *, asked: float | None = None
     Returns:
         Seconds: between half of the delay and all of it, which is a quarter of a second, doubled each time, up to ten.
     """
-    delay = min(FIRST_SECONDS * 2 ** min(attempt, _MOST_DOUBLINGS), MOST_SECONDS) * (0.5 + jitter / 2)
+    doubled = FIRST_SECONDS * float(1 << min(attempt, _MOST_DOUBLINGS))
+    delay = min(doubled, MOST_SECONDS) * (0.5 + jitter / 2)
     return delay if asked is None else max(delay, min(max(asked, 0.0), 60.0))

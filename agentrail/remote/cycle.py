@@ -27,9 +27,9 @@ from agentrail.events import (
     SessionEnd,
     SessionRestarted,
 )
-from agentrail.messages import AssistantMessage, Content, PromptRef, SessionId
+from agentrail.messages import AssistantMessage, Content, PromptRef
 from agentrail.remote.requests import answer_in
-from agentrail.remote.subscription import RemoteSubscription
+from agentrail.remote.subscription import Subscribing
 from agentrail.runtime.answers import CycleReply
 from agentrail.runtime.cycle_stream import CYCLE_ENDS, ENDS, OnLeave
 from agentrail.runtime.monitoring import SessionGone
@@ -39,17 +39,8 @@ _LEAVE_SECONDS: Final = 5.0
 """How long leaving a cycle waits until the server has the word that aborts it."""
 
 
-class Asking(Protocol):
+class Asking(Subscribing, Protocol):
     """The handle that a cycle is read through."""
-
-    @property
-    def session_id(self) -> SessionId:
-        """Which session."""
-        ...
-
-    def subscribe(self, **terms: Any) -> RemoteSubscription:
-        """As `RemoteSession.subscribe`."""
-        ...
 
     async def prompt(self, content: Content) -> PromptReceipt:
         """As `RemoteSession.prompt`."""

@@ -59,7 +59,7 @@ def error_of_failure(told: Told) -> errors.CycleFailed:
     return errors.CycleFailed(info, text=str(told.get("text", "")))
 
 
-def _reason_in(message: str, session_id: str) -> str:
+def _reason_in(message: str) -> str:
     """Give the reason alone, where a message has it behind the name of its session."""
     _, parted, reason = message.partition(": ")
     return reason if parted and message.startswith("session ") else message
@@ -84,14 +84,12 @@ _MAKERS: Final[Mapping[str, Callable[[str, Told, str], AgentrailError]]] = Mappi
             message, agent_id=str(told.get("agent_id", ""))
         ),
         "prompt_rejected": lambda message, _, __: errors.PromptRefused(_behind_colon(message)),
-        "session_ended": lambda message, _, session_id: errors.SessionDown(
-            session_id, _reason_in(message, session_id)
-        ),
+        "session_ended": lambda message, _, session_id: errors.SessionDown(session_id, _reason_in(message)),
         "session_is_child": lambda message, told, _: errors.SessionIsChild(
             message, root_id=str(told.get("root_id", ""))
         ),
         "session_refused": lambda message, _, session_id: errors.SessionRefused(
-            session_id, _reason_in(message, session_id)
+            session_id, _reason_in(message)
         ),
         "session_rested": lambda message, _, session_id: errors.SessionRested(session_id, message),
         "session_unknown": lambda message, told, _: errors.SessionUnknown(message, hint=told.get("hint")),

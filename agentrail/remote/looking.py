@@ -1,33 +1,23 @@
 """Looking back at the cycle that runs, or ran last, in a session on a server: where it began, and what was published of it. Trio."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from agentrail.core.session.projection import Status
 from agentrail.errors import CycleAborted, CycleFailed, EventMissed, SessionDown
 from agentrail.events import AgentAbort, AgentEnd, AgentError, AgentStart, Event, EventsLost
-from agentrail.messages import SessionId
-from agentrail.remote.subscription import RemoteSubscription
+from agentrail.remote.subscription import Subscribing
 from agentrail.runtime.event_waits import decide_beginning, decide_wait
 
 _LOOKED_AT_FIRST: Final = 256
 """How many of the last events are read to find where the cycle began; then four times as many."""
 
 
-class Looked(Protocol):
+class Looked(Subscribing, Protocol):
     """The handle of the session that is looked at."""
-
-    @property
-    def session_id(self) -> SessionId:
-        """Which session."""
-        ...
 
     async def status(self) -> Status:
         """As `RemoteSession.status`."""
-        ...
-
-    def subscribe(self, **terms: Any) -> RemoteSubscription:
-        """As `RemoteSession.subscribe`."""
         ...
 
 

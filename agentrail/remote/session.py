@@ -117,8 +117,10 @@ class RemoteSession(NotRemoteCalls):
         refuse_arguments("prompt", via=via, request_id=request_id, digest=digest, settings=settings)
         named = decide_client_id(client_id) or _new_name()
         told = {"message": _text_of(content), "client_id": named}
-        answered = await self._call("prompt", told)
-        return _read(partial(decode_receipt, PromptReceipt), answered)
+        receipt: PromptReceipt = _read(
+            partial(decode_receipt, PromptReceipt), await self._call("prompt", told)
+        )
+        return receipt
 
     async def steer(
         self,
@@ -131,8 +133,9 @@ class RemoteSession(NotRemoteCalls):
         """Speak into the running cycle; as `Session.steer`. `client_id`, `via` and `request_id` are as of `prompt`."""
         refuse_arguments("steer", via=via, request_id=request_id)
         named = decide_client_id(client_id) or _new_name()
-        answered = await self._call("steer", {"message": decide_text(text), "client_id": named})
-        return _read(partial(decode_receipt, SteerReceipt), answered)
+        told = {"message": decide_text(text), "client_id": named}
+        receipt: SteerReceipt = _read(partial(decode_receipt, SteerReceipt), await self._call("steer", told))
+        return receipt
 
     async def ask(
         self, content: Content, *, output: object = None, timeout_seconds: float | None = None
@@ -276,7 +279,8 @@ class RemoteSession(NotRemoteCalls):
             fault_of_flag("wait", wait),
         )
         told = {"reason": reason, "kill_tools": kill_tools, "clear_queue": clear_queue, "wait": wait}
-        return _read(partial(decode_receipt, AbortReceipt), await self._call("abort", told))
+        receipt: AbortReceipt = _read(partial(decode_receipt, AbortReceipt), await self._call("abort", told))
+        return receipt
 
     async def abort_tool(self, call_id: str, reason: str | None = None) -> None:
         """Stop one call, running or waiting; as `Session.abort_tool`."""

@@ -1,13 +1,15 @@
 """What a reader of a session on a server holds: as a `Subscription`, and it outlives the connections that it is read over. Trio."""
 
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Final, Self, cast
+from typing import Final, Protocol, Self, cast
 
 import trio
 
 from agentrail.core.session.projection import Snapshot
 from agentrail.errors import YourMove
 from agentrail.events import Event
+from agentrail.messages import SessionId
 from agentrail.remote.link import Link
 from agentrail.remote.links import Links
 from agentrail.remote.reading import Reading
@@ -65,11 +67,12 @@ class RemoteSubscription:
             link.begin_reading(reading)
             while not reading.begun and reading.standing != "over":
                 await link.wait_stirred(reading)
-            if not reading.begun and reading.fault is not None:
-                raise reading.fault
         except BaseException:
             self._leave()
             raise
+        if not reading.begun and reading.fault is not None:
+            self._leave()
+            raise reading.fault
         return self
 
     async def __aexit__(
@@ -152,3 +155,23 @@ class RemoteSubscription:
         if self._link is not None:
             self._link.end_reading(self._reading)
             self._links.close_unused()
+
+
+class Subscribing(Protocol):
+    """The handle of a session, as far as its events are read through it."""
+
+    @property
+    def session_id(self) -> SessionId:
+        """Which session."""
+        ...
+
+    def subscribe(
+        self,
+        *,
+        after: int | None = None,
+        kinds: Iterable[type[Event]] | None = None,
+        deltas: bool = True,
+        buffer: int = 1024,
+    ) -> RemoteSubscription:
+        """As `RemoteSession.subscribe`."""
+        ...
