@@ -154,8 +154,8 @@ class Link:
 
     @property
     def is_unused(self) -> bool:
-        """Whether nothing is read or asked over it."""
-        return not self._of_session and not self._owed
+        """Whether nothing is read over it; that the server is still being told so is nothing to wait for."""
+        return not self._readings
 
     def begin_reading(self, reading: Reading) -> None:
         """Subscribe. `wait_stirred` tells when something has come.

@@ -68,6 +68,12 @@ async def open_links(dial: Dial) -> AsyncIterator[Links]:
 
     Cancellation: They are closed.
     """
+    raised: Exception | None = None
     async with trio.open_nursery() as nursery:
-        yield Links(dial, nursery)
+        try:
+            yield Links(dial, nursery)
+        except Exception as error:  # noqa: BLE001 - raised below: what the caller's block raises leaves as it is, in no group
+            raised = error
         nursery.cancel_scope.cancel(reason="the block of `agentrail.connect` was left")
+    if raised is not None:
+        raise raised

@@ -1,10 +1,14 @@
 """A client against the gateway itself, over real connections: what a handle in this process gives, this one gives too."""
 
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
 
 import agentrail
+from agentrail import tool
 from agentrail.errors import (
+    AlreadyResolved,
     CursorAhead,
     CycleAborted,
     NotRemote,
@@ -13,14 +17,27 @@ from agentrail.errors import (
     Unauthorized,
     UnknownApproval,
 )
-from agentrail.events import AgentEnd, AgentStart, MessageDelta, SessionEnd
+from agentrail.events import (
+    AgentEnd,
+    AgentStart,
+    ApprovalRequired,
+    MessageDelta,
+    SessionEnd,
+    ToolExecutionStart,
+)
 from agentrail.host.payloads import Principal
-from agentrail.testing.models import ScriptedModel, says
+from agentrail.plugins.human_approval import HumanApproval
+from agentrail.remote.connecting import open_remote
+from agentrail.remote.dialing import address_of, dial_for
+from agentrail.testing.models import ScriptedModel, calls, says
 from tests.gateway.web import serving
 from tests.host.hosting import answering
 from tests.runtime.rig import on_bounded_time
 
-TOKENS = {"ann": Principal(tenant_id="acme", user_id="ann"), "bob": Principal(tenant_id="acme", user_id="bob")}
+TOKENS = {
+    "ann": Principal(tenant_id="acme", user_id="ann"),
+    "bob": Principal(tenant_id="acme", user_id="bob"),
+}
 
 
 def auth(headers):
@@ -53,3 +70,132 @@ async def test_it_talks():
             assert len(snapshot.last_messages) == 6
             assert await session.collect_reply() == "Three."
             assert (await session.wait_for(AgentStart)).ref == cycle.ref
+
+
+@pytest.mark.host("H-079")
+@on_bounded_time
+async def test_one_iteration_sees_each_committed_event_once_though_the_socket_dies_three_times():
+    """In one cycle of several turns; the answer is there all the same."""
+    streams, model = [], None
+    gates = [trio.Event() for _ in range(4)]
+
+    @tool
+    async def look(place: int) -> str:
+        """Look at a place."""
+        await gates[place].wait()
+        return f"place {place}"
+
+    turns = [calls(("look", {"place": place})) for place in range(4)]
+    model = ScriptedModel([*turns, says("All seen.")])
+    async with serving(model, auth=auth, session_tools=[look]) as web:
+        dial = dial_for(address_of(url_of(web)), "ann")
+
+        @asynccontextmanager
+        async def recorded():
+            async with dial() as connection:
+                streams.append(connection)
+                yield connection
+
+        async with open_remote(recorded, None, "desk", 10.0) as session, session.subscribe() as events:
+            receipt = await session.prompt("Look around")
+            numbers, cuts = [], 0
+            async for event in events:
+                if event.meta.ephemeral:
+                    continue
+                numbers.append(event.meta.seq)
+                if isinstance(event, ToolExecutionStart):
+                    if cuts < 3:
+                        await trio.aclose_forcefully(streams[-1]._stream)  # noqa: SLF001 - there is no other way to break it
+                    gates[cuts].set()
+                    cuts += 1
+                if isinstance(event, AgentEnd):
+                    break
+            assert cuts == 4
+            assert len(streams) == 4
+            assert numbers == list(range(numbers[0], numbers[-1] + 1))
+            told = await session.wait_for_request(receipt.request_id)
+            assert told["text"] == "All seen."
+
+
+@on_bounded_time
+async def test_errors_are_those_of_a_session_in_this_process():
+    """Class and attributes, on calls and on subscriptions."""
+    async with serving(answering("One."), auth=auth) as web:
+        async with agentrail.connect(url_of(web), "ann", agent_id="desk") as session:
+            with pytest.raises(UnknownApproval):
+                await session.approve("none")
+            with pytest.raises(CursorAhead) as caught:
+                async with session.subscribe(after=10_000):
+                    pass
+            assert caught.value.positions[session.session_id] < 10_000
+            with pytest.raises(NotRemote, match="settings"):
+                await session.prompt("Hi", settings={"temperature": 0})
+            with pytest.raises(NotRemote, match="code"):
+                await session.attach_tools()
+            async with trio.open_nursery() as nursery:
+                monitor, gone = session.monitor(), []
+
+                async def watch():
+                    gone.append(await monitor.wait())
+
+                nursery.start_soon(watch)
+                async with session.subscribe(after=0) as events:
+                    await session.stop()
+                    assert isinstance([event async for event in events][-1], SessionEnd)
+            assert gone[0].session_id == session.session_id
+            with pytest.raises((SessionDown, SessionUnknown)):
+                await session.prompt("Hi")
+        with pytest.raises(Unauthorized):
+            async with agentrail.connect(url_of(web), "eve"):
+                pass
+        async with agentrail.connect(url_of(web), "ann", "mine", "desk") as mine:
+            assert mine.session_id == "mine"
+            with pytest.raises(SessionUnknown):
+                async with agentrail.connect(url_of(web), "bob", "mine"):
+                    pass
+            async with agentrail.connect(url_of(web), "ann", "mine") as again:
+                assert await again.ask("Hi") == "One."
+                assert len(await mine.messages()) == 2
+
+
+@on_bounded_time
+async def test_an_aborted_cycle_is_no_answer():
+    """The receipt comes to who aborted, the exception to who asked."""
+    async with serving(ScriptedModel([says("a", "b", pause_seconds=60)]), auth=auth) as web:
+        async with agentrail.connect(url_of(web), "ann", agent_id="desk") as session:
+            async with trio.open_nursery() as nursery:
+
+                async def ask():
+                    with pytest.raises(CycleAborted, match="enough"):
+                        await session.ask("Hi")
+
+                nursery.start_soon(ask)
+                async with session.subscribe(after=0) as events:
+                    async for event in events:
+                        if isinstance(event, AgentStart):
+                            break
+                receipt = await session.abort("enough")
+                assert receipt.settled
+
+
+@on_bounded_time
+async def test_an_approval_goes_over_the_wire():
+    """What `ApprovalRequired` showed runs, once it was approved; `wait_for` finds the event."""
+
+    @tool
+    def delete(name: str) -> str:
+        """Delete a file."""
+        return f"{name} is gone"
+
+    model = ScriptedModel([calls(("delete", {"name": "a.txt"})), says("Done.")])
+    async with serving(model, auth=auth, session_tools=[delete], session_plugins=[HumanApproval(tools=["delete"])]) as web:
+        async with agentrail.connect(url_of(web), "ann", agent_id="desk") as session:
+            receipt = await session.prompt("Delete it")
+            asked = await session.wait_for(ApprovalRequired, timeout_seconds=5)
+            assert asked.approval.arguments == {"name": "a.txt"}
+            await session.approve(asked.approval.id)
+            told = await session.wait_for_request(receipt.request_id)
+            assert told["status"] == "completed"
+            with pytest.raises(AlreadyResolved) as caught:
+                await session.reject(asked.approval.id)
+            assert (caught.value.status, caught.value.by) == ("approved", "user")
