@@ -283,7 +283,7 @@ def reply_frame(frame_id: FrameId | None, result: bytes) -> bytes:
 def refusal_frame(frame_id: FrameId | None, answer: ErrorAnswer) -> bytes:
     """Make the reply to what was not done: what HTTP answers, its status and `Retry-After` in the error itself."""
     told = msgspec.json.decode(answer.encode())["error"]
-    told["status"] = answer.status
+    told.setdefault("status", answer.status)  # of `already_resolved` it is how it was decided, as over HTTP
     if "retry-after" in answer.headers:
         told["retry_after"] = answer.headers["retry-after"]
     return encode_plain(Reply(id=frame_id, ok=False, error=told))

@@ -71,6 +71,11 @@ class Reading:
             self._snapshot = drawn()
         return self._snapshot
 
+    @property
+    def waiting(self) -> int:
+        """How many events wait for the reader."""
+        return len(self._waiting)
+
     # --- what is to be sent
 
     def frame(self) -> bytes:

@@ -18,12 +18,12 @@ from agentrail.structs import replace
 def committed(seq: int, event: Event | None = None, session_id: str = "s-1") -> Event:
     """An event with a number."""
     event = event or AgentStart(ref=PromptRef(f"p{seq}"))
-    return replace(event, meta=Envelope(SessionId(session_id), seq, 0, (SessionId(session_id),), False))
+    return replace(event, meta=Envelope(SessionId(session_id), seq, 0, (SessionId(session_id),)))
 
 
 def delta(seq: int, text: str = "x", session_id: str = "s-1") -> Event:
     """An ephemeral event behind a number."""
-    meta = Envelope(SessionId(session_id), seq, 0, (SessionId(session_id),), True)
+    meta = Envelope(SessionId(session_id), seq, 0, (SessionId(session_id),), ephemeral=True)
     return replace(MessageDelta(delta=text), meta=meta)
 
 

@@ -188,7 +188,12 @@ async def test_an_approval_goes_over_the_wire():
         return f"{name} is gone"
 
     model = ScriptedModel([calls(("delete", {"name": "a.txt"})), says("Done.")])
-    async with serving(model, auth=auth, session_tools=[delete], session_plugins=[HumanApproval(tools=["delete"])]) as web:
+    async with serving(
+        model,
+        auth=auth,
+        session_tools=[delete],
+        session_plugins=[(HumanApproval, {"require_approval_for": ["delete"]})],
+    ) as web:
         async with agentrail.connect(url_of(web), "ann", agent_id="desk") as session:
             receipt = await session.prompt("Delete it")
             asked = await session.wait_for(ApprovalRequired, timeout_seconds=5)

@@ -1,0 +1,263 @@
+"""What a client decides without a network: delays, addresses, what an end means, errors out of replies, and how far a reader is."""
+
+import inspect
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail import errors
+from agentrail.errors import AgentrailError, OptionError, RemoteRefused, Unauthorized
+from agentrail.events import SessionEnd
+from agentrail.gateway.answers import answer_to
+from agentrail.gateway.socket_frames import refusal_frame
+from agentrail.remote.backoff import reconnect_seconds
+from agentrail.remote.dialing import address_of, decide_after
+from agentrail.remote.faults import CLASS_OF_CODE, error_of_reply
+from agentrail.remote.frames import decode_server_frame, position_of
+from agentrail.remote.reading import Reading
+from agentrail.remote.session import RemoteSession
+from agentrail.runtime.handle import Session
+from tests.remote.fake_server import committed, delta
+
+# --- delays, addresses, ends
+
+
+@given(st.integers(0, 10_000), st.floats(0, 1, exclude_max=True))
+def test_delays_double_up_to_ten_seconds(attempt, jitter):
+    """Half of it is jitter; what a server asks for is kept to, up to a minute."""
+    whole = min(0.25 * 2 ** min(attempt, 40), 10)
+    assert whole / 2 <= reconnect_seconds(attempt, jitter) < whole
+    assert reconnect_seconds(attempt, jitter, asked=30) == 30
+    assert reconnect_seconds(attempt, jitter, asked=10_000) == 60
+
+
+@pytest.mark.parametrize(
+    ("url", "named", "path", "is_secure"),
+    [
+        ("https://a.example", "a.example", "/ws", True),
+        ("https://a.example:444/base/", "a.example:444", "/base/ws", True),
+        ("http://127.0.0.1:8700", "127.0.0.1:8700", "/ws", False),
+        ("ws://[::1]:8700", "[::1]:8700", "/ws", False),
+        ("wss://a.example/x", "a.example", "/x/ws", True),
+    ],
+)
+def test_addresses(url, named, path, is_secure):
+    """Of a web server or of its socket, mounted below a path or not."""
+    address = address_of(url)
+    assert (address.named, address.path, address.is_secure) == (named, path, is_secure)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "a.example",
+        "ftp://a.example",
+        "https://",
+        "https://a:x/",
+        "https://a.example?token=secret",
+        "https://me:secret@a.example",
+        "https://a.example#secret",
+        7,
+        None,
+        "https://a:99999",
+    ],
+)
+def test_what_is_no_address_is_refused_without_repeating_it(url):
+    """A token in an address would be in logs by then, and is not put into one more."""
+    with pytest.raises(OptionError) as caught:
+        address_of(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_only_some_ends_are_final():
+    """What another attempt could change is tried again."""
+    assert decide_after(None).fault is None
+    assert decide_after(OSError("refused")).fault is None
+    assert isinstance(decide_after(Unauthorized("no")).fault, Unauthorized)
+
+
+# --- errors
+
+MADE = {
+    errors.AlreadyResolved: lambda kind: kind("decided", status="rejected", by="rule"),
+    errors.CursorAhead: lambda kind: kind(["too far"], positions={"s-1": 7}),
+    errors.OptionError: lambda kind: kind(["wrong"]),
+    errors.IdInvalid: lambda kind: kind(["wrong"]),
+    errors.AlreadyStarted: lambda kind: kind("there", handle=None),
+    errors.UnknownTool: lambda kind: kind("none", names=("a", "b")),
+    errors.SessionDown: lambda kind: kind("s-1", "it was stopped: by hand"),
+    errors.SessionRested: lambda kind: kind("s-1", "asleep"),
+    errors.SessionRefused: lambda kind: kind("s-1", "a plugin said: no"),
+    errors.SessionUnknown: lambda kind: kind("no session 's-1'", hint="leave it out"),
+    errors.SessionIsChild: lambda kind: kind("a child", root_id="s-0"),
+    errors.ProfileMismatch: lambda kind: kind("another", agent_id="desk"),
+    errors.PromptRefused: lambda kind: kind("too rude: no"),
+}
+
+
+@pytest.mark.host("H-077")
+@pytest.mark.parametrize("kind", MADE, ids=lambda kind: kind.__name__)
+def test_errors_with_more_than_a_sentence_come_back_whole(kind):
+    """Through the answer of a gateway: same class, same attributes."""
+    error = MADE[kind](kind)
+    back = through_a_socket(error)
+    assert type(back) is kind
+    hidden = {"faults", "positions"}
+    mine, theirs = vars(error), vars(back)
+    if kind is errors.SessionRested:  # of which a caller is told no more than that
+        mine.pop("reason"), theirs.pop("reason")
+    assert {key: theirs[key] for key in mine if key not in hidden} == {
+        key: mine[key] for key in mine if key not in hidden
+    }
+    assert getattr(back, "positions", None) == getattr(error, "positions", None)
+
+
+@pytest.mark.host("H-077")
+def test_errors_of_one_sentence_come_back_as_their_class():
+    """All that a caller can put right, but those whose code the gateway hides or joins with another."""
+    told, other = [], []
+    for kind in CLASS_OF_CODE.values():
+        if kind.__init__ is not AgentrailError.__init__ or kind is AgentrailError:
+            continue
+        back = through_a_socket(kind("what to do"))
+        (told if type(back) is kind else other).append(kind)
+        assert isinstance(back, AgentrailError)
+    assert {
+        errors.PromptError,
+        errors.PromptQueueFull,
+        errors.SteeringQueueFull,
+        errors.ClientIdReused,
+        errors.UnknownCall,
+        errors.UnknownApproval,
+        errors.ApprovalExpired,
+        errors.InvalidArguments,
+        errors.InvalidResponse,
+        errors.MailboxFull,
+        errors.HostDraining,
+        errors.SessionBusy,
+        errors.RequestOver,
+        errors.RequestUnknown,
+    } <= set(told)
+    for kind in other:  # no caller is told of our inside: nothing but that it went wrong, or is away
+        back = through_a_socket(kind("what to do"))
+        assert isinstance(
+            back, RemoteRefused | errors.HostDraining | errors.SessionUnknown | errors.HeldBy
+        ), kind
+
+
+@pytest.mark.parametrize("kind", [errors.RateLimited, errors.Authentication, errors.ModelNotFound])
+def test_errors_of_models_come_back_as_their_class(kind):
+    """Also those that share one code over HTTP: the cause says which."""
+    assert type(through_a_socket(kind("no such model"))) is kind
+
+
+def through_a_socket(error):
+    """Let an error be refused by a gateway, and made again."""
+    frame = decode_server_frame(refusal_frame(1, answer_to(error)))
+    return error_of_reply(frame.error, "s-1")
+
+
+@given(st.dictionaries(st.text(max_size=12), st.none() | st.integers() | st.text() | st.lists(st.text())))
+def test_no_reply_breaks_a_client(told):
+    """Whatever stands in an error, there is an exception to raise."""
+    for code in (*CLASS_OF_CODE, "?"):
+        assert isinstance(error_of_reply({**told, "code": code}, None), AgentrailError)
+
+
+# --- how far a reader is
+
+
+class Server:
+    """One session at a server, as a list."""
+
+    def __init__(self, reading):
+        """Without events."""
+        self.reading, self.last, self.sent = reading, 0, None
+
+    def subscribe(self):
+        """Let the reader go on where it says, as a frame would."""
+        if self.reading.standing == "asked":
+            self.sent = self.reading.cursor if self.reading.cursor is not None else self.last
+            frame = b'{"type":"subscribed","id":1,"session_id":"s-1","seq":%d}' % self.sent
+            self.reading.take_subscribed(decode_server_frame(frame))
+
+    def flush(self, count):
+        """Send some of what is due, and a delta."""
+        while self.sent is not None and self.sent < self.last and count > 0:
+            self.sent, count = self.sent + 1, count - 1
+            if self.reading.take_event(committed(self.sent)):
+                self.sent = None
+                return
+        if self.sent is not None:
+            self.reading.take_event(delta(self.sent))
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["publish", "send", "send", "read", "read", "cut", "ask"]), st.integers(1, 9))
+)
+
+
+@pytest.mark.host("H-079")
+@given(STEPS, st.integers(1, 6))
+def test_each_committed_event_is_read_once_and_in_order(steps, limit):
+    """Whatever is lost, repeated, cut or read slowly; and at no time does more wait than may."""
+    reading = Reading("s-1", after=0, kinds=None, deltas=True, limit=limit)
+    server, read = Server(reading), []
+
+    def take(count):
+        for _ in range(count):
+            event = reading.next()
+            if event is not None and not position_of(event)[1]:
+                read.append(position_of(event)[0])
+        if reading.may_go_on:
+            reading.ask_again()
+
+    for what, count in [*steps, *[("ask", 1), ("send", 99), ("read", 99)] * 60]:
+        match what:
+            case "publish":
+                server.last += count
+            case "send":
+                server.flush(count)
+            case "read":
+                take(count)
+            case "cut":
+                reading.connection_lost()
+                server.sent = None
+            case _:
+                server.subscribe()
+        assert reading.waiting <= limit
+    assert read == list(range(1, server.last + 1))
+
+
+def test_behind_the_last_event_nothing_is_asked_for():
+    """A connection that is lost then takes nothing with it."""
+    reading = Reading("s-1", after=0, kinds=None, deltas=True, limit=9)
+    reading.take_subscribed(decode_server_frame(b'{"type":"subscribed","id":1,"session_id":"s-1","seq":0}'))
+    reading.take_event(committed(1, SessionEnd(reason="done")))
+    assert not reading.connection_lost()
+    assert reading.standing == "over"
+
+
+# --- the handle
+
+
+@pytest.mark.host("H-077")
+def test_the_handle_has_all_that_a_session_has():
+    """Each public name, and each parameter that it takes there; those that it cannot take are refused by name."""
+    for name, known in vars_of(Session).items():
+        assert hasattr(RemoteSession, name), name
+        remote = inspect.getattr_static(RemoteSession, name)
+        assert inspect.iscoroutinefunction(remote) == inspect.iscoroutinefunction(known), name
+        if inspect.isfunction(known):
+            there, here = inspect.signature(known).parameters, inspect.signature(remote).parameters
+            is_open = any(one.kind is one.VAR_KEYWORD for one in here.values()) or any(
+                one.kind is one.VAR_POSITIONAL for one in here.values()
+            )
+            missing = there.keys() - here.keys()
+            assert not missing or is_open, (name, missing)
+
+
+def vars_of(kind):
+    """The public names of a class and those above it."""
+    return {name: inspect.getattr_static(kind, name) for name in dir(kind) if not name.startswith("_")}
