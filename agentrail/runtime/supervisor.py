@@ -110,9 +110,7 @@ BRANCH: Final = SupervisorFlags(
 )
 
 
-class SessionSupervisor(
-    StartingDoor, SleepingDoor, BranchingDoor, ExportingDoor, KnowingDoor, SessionsBelow
-):
+class SessionSupervisor(StartingDoor, SleepingDoor, BranchingDoor, ExportingDoor, KnowingDoor, SessionsBelow):
     """Owns sessions: a crash of one touches no other, and none outlives its supervisor."""
 
     providers: ProviderProfiles
@@ -169,8 +167,12 @@ class SessionSupervisor(
         Raises:
             OptionError: Your move: another host judges them already.
         """
+        if host is NO_HOST:
+            return
         if self._dependencies.host is not NO_HOST:
-            raise OptionError(["this supervisor asks another host about calls already: open one for each host"])
+            raise OptionError(
+                ["this supervisor asks another host about calls already: open one for each host"]
+            )
         self._dependencies = evolve(self._dependencies, host=host)
 
     async def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session:

@@ -265,6 +265,30 @@ async def test_sessions_of_others_are_as_unknown_as_any():
 
 
 @on_virtual_time
+async def test_two_users_who_create_one_id_at_once():
+    """One of them has it; to the other it is as unknown as any, and stays as it is."""
+    ledger, met = Ledger(), []
+    begins = plugin(
+        "begins", on_request_start=sleeping(5)
+    )  # so that both have looked before either creates it
+    async with hosting(answering("Hello."), begins, ledger) as host:
+
+        async def send(by):
+            try:
+                met.append(await (await asked(host, by=by, session_id="new")).outcome())
+            except SessionUnknown:
+                met.append("unknown")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send, ANN)
+            nursery.start_soon(send, BOB)
+        await host.quiet()
+        assert sorted(met) == ["completed", "unknown"]
+        assert len(host.supervisor.sessions()) == 1
+    assert sorted(ledger.ends) == ["completed", "not_found"]
+
+
+@on_virtual_time
 async def test_sessions_that_work_for_others_belong_to_whom_those_belong():
     """They are read and answered; what only a root can do is refused, with the id of that one."""
 
@@ -1077,6 +1101,32 @@ async def test_what_a_hook_raises_for_the_process_closes_the_host_and_leaves():
             await trio.sleep_forever()
     assert host.supervisor.is_closing
     assert host.is_draining
+
+
+@on_virtual_time
+async def test_a_host_that_closes_at_any_step_of_a_message_leaves_nothing_behind():
+    """It is refused, or ends as it may; no hook is owed, and no task is begun in a host that is gone."""
+    outcomes = []
+    for steps in range(16):
+        ledger = Ledger()
+
+        async def send(host):
+            try:
+                request = await asked(host, client_id="order-5", session_id="new")
+            except HostDraining:
+                outcomes.append("refused")
+            else:
+                outcomes.append(await request.outcome())
+
+        opened = hosting(ScriptedModel([SLOW]), ledger, drain_timeout=0)
+        async with trio.open_nursery() as nursery, opened as host:
+            nursery.start_soon(send, host)
+            for _ in range(steps):
+                await trio.lowlevel.checkpoint()
+        assert len(outcomes) == steps + 1
+        heard = [hook for hook, _, _ in ledger.heard]
+        assert (heard.count("start"), heard.count("end")) in ((0, 0), (1, 1))
+    assert set(outcomes) == {"refused", "shutdown"}
 
 
 # --- options, readiness, and what is imported
