@@ -88,6 +88,7 @@ CODES = {
     "provider_error": errors.ProviderError,
     "question_declined": errors.QuestionDeclined,
     "queue_full": errors.PromptQueueFull,
+    "quota": errors.QuotaReached,
     "rate_limited": errors.RateLimited,
     "registry_closed": errors.RegistryClosed,
     "reply_timeout": errors.ReplyTimeout,

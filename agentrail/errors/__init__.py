@@ -68,6 +68,7 @@
     │   ├── RequestOver             a request that has ended already
     │   ├── AttachmentInvalid       what came as a file with a message is none; carries which
     │   ├── AttachmentsUnsupported  a session has no place for the files of a message
+    │   ├── QuotaReached            a caller has as many sessions open as it may
     │   ├── TooLarge                more came at once than a host takes
     │   ├── CodecError              a text that is no event, signal or state, or a state that no text can hold; says where
     │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
@@ -156,6 +157,7 @@ from agentrail.errors.host import (
     ProfileMismatch as ProfileMismatch,
     ProfileUnknown as ProfileUnknown,
     PromptRefused as PromptRefused,
+    QuotaReached as QuotaReached,
     RequestOver as RequestOver,
     RequestRefused as RequestRefused,
     RequestUnknown as RequestUnknown,

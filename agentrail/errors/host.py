@@ -205,3 +205,9 @@ class UploadFailed(AgentrailError):
     """
 
     code = "upload_failed"
+
+
+class QuotaReached(YourMove):
+    """A caller has as many of something open as it may: no more is opened until one of them ends."""
+
+    code = "quota"

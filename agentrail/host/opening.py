@@ -75,6 +75,7 @@ class _Keeper:
                 supervisor,
                 evolve(self._options.checked_profiles, context_providers=providers),
                 has_store=self._options.supervisor is None and self._options.store is not None,
+                max_sessions_of_each=self._options.limits.max_sessions_per_principal,
             )
             with self._starting:
                 await life.start()
