@@ -43,7 +43,7 @@ from agentrail.host.requests import (
     RequestRecord,
     RequestTrack,
 )
-from agentrail.host.session_desk import check_root
+from agentrail.host.session_desk import refuse_child
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, SessionId
 from agentrail.runtime.handle import Session
@@ -154,7 +154,7 @@ class Host:
         self._intake.check_size(request, sending)
         facts = await self._intake.facts_for(owner, request, creates=False)
         session = await self._shop.desk.open(facts, owner) if facts is not None else None
-        if session is None or await is_idle(session):
+        if session is None or await has_no_cycle(session):
             return await self._intake.submit(request, principal, sending)
         agent_id = profile_of_session(session.facts.user_data) or ""
         handled = await self._intake.intercept("steer", evolve(request, agent_id=agent_id), principal)
@@ -217,7 +217,7 @@ class Host:
         facts = await desk.facts(owner, session_id)
         assert facts is not None  # noqa: S101 - else it is unknown
         if only_root:
-            check_root(facts)
+            refuse_child(facts)
         return await desk.open(facts, owner)
 
     async def session_to_read(self, session_id: str, principal: Principal) -> Session:
@@ -423,7 +423,7 @@ def already_there(session_id: str) -> AlreadyExists:
     )
 
 
-async def is_idle(session: Session) -> bool:
+async def has_no_cycle(session: Session) -> bool:
     """Say whether no cycle runs in a session, or waits for people there."""
     status = await session.status()
     return status.phase == "idle" and not status.suspended

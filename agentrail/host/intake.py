@@ -23,7 +23,7 @@ from agentrail.errors import (
     TooLarge,
 )
 from agentrail.host.attachments import Attachment, check_attachments, digest_with_files
-from agentrail.host.carrying import Incoming, RequestRun, WhenBusy, Workshop
+from agentrail.host.carrying import IncomingMessage, RequestRun, WhenBusy, Workshop
 from agentrail.host.chains import Intercepting
 from agentrail.host.following import end_track, follow, subscribe_to_requests
 from agentrail.host.identity import (
@@ -43,7 +43,7 @@ from agentrail.host.payloads import (
     RequestKind,
 )
 from agentrail.host.requests import HostRequest, OnDisconnect, RequestRecord, RequestTrack
-from agentrail.host.session_desk import check_root
+from agentrail.host.session_desk import refuse_child
 from agentrail.logs import Logger
 from agentrail.messages import PromptRef, SessionId
 from agentrail.outside import current
@@ -128,7 +128,7 @@ class Intake:
         if handled is not None:
             return handled
         self.check_open()
-        incoming = Incoming(
+        incoming = IncomingMessage(
             request=request,
             owner=owner,
             kind=sending.kind,
@@ -148,7 +148,7 @@ class Intake:
             return await self._wait_for(self._begin(incoming, None))
         return await self._submit_named(incoming, request.client_id)
 
-    async def _submit_named(self, incoming: Incoming, client_id: str) -> HostRequest:
+    async def _submit_named(self, incoming: IncomingMessage, client_id: str) -> HostRequest:
         """Submit a message that has a name: one at a time of each, so that the second one finds what the first one did."""
         name = (key_of(incoming.owner.tenant_id, incoming.session_id), client_id)
         while name in self._turns:
@@ -170,7 +170,7 @@ class Intake:
                 self._end_turn(name)
         return await self._wait_for(run)
 
-    async def _find_known(self, incoming: Incoming, client_id: str) -> HostRequest | None:
+    async def _find_known(self, incoming: IncomingMessage, client_id: str) -> HostRequest | None:
         """Give the request of a message that was sent before.
 
         Raises:
@@ -219,7 +219,7 @@ class Intake:
         await end_track(session, track)
         self._shop.book.close(key, track)
 
-    def _begin(self, incoming: Incoming, name: tuple[str, str] | None) -> RequestRun:
+    def _begin(self, incoming: IncomingMessage, name: tuple[str, str] | None) -> RequestRun:
         self.check_open()  # with no checkpoint between this and the task
         on_decided = (lambda: None) if name is None else partial(self._end_turn, name)
         run = RequestRun(self._shop, incoming, on_decided)
@@ -295,7 +295,7 @@ class Intake:
         facts = await self._shop.desk.facts(owner, request.session_id, creates=creates)
         if facts is None:
             return None
-        check_root(facts)
+        refuse_child(facts)
         agent_id = profile_of_session(facts.user_data)
         if request.agent_id and agent_id is not None and request.agent_id != agent_id:
             message = f"session {request.session_id!r} is one of the profile {agent_id!r}, and keeps it: leave agent_id out"

@@ -288,7 +288,7 @@ def unknown(session_id: str, *, hint: str | None = None) -> SessionUnknown:
     return SessionUnknown(f"there is no session {session_id!r}", hint=hint)
 
 
-def check_root(facts: SessionFacts) -> None:
+def refuse_child(facts: SessionFacts) -> None:
     """Refuse a session that works for another, where only a root will do.
 
     Raises:
