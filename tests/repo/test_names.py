@@ -12,6 +12,7 @@ PACKAGE: Final = Path(__file__).parents[2] / "agentrail"
 ONE_MEANING: Final = {
     "CycleStream": "the events of one cycle, awaited or blocking",
     "LOGGER": "the logger of each module",
+    "Limits": "how much may wait or be asked for: in a machine, and at a host",
     "NAME": "the name of each wire format, where its module is the format",
     "Names": "the parts of a path, in all modules of the sandboxes",
     "Plugin": "the port, and the class that keeps to it",

@@ -1,0 +1,407 @@
+"""How much a caller may ask for: the numbers, token buckets by caller, and counts of what is open.
+
+No clock enters this file: who asks says what time it is. Nothing here answers a caller either; a bucket says how long it is until there
+is something in it again, and what that is in HTTP is the gateway's.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Final, Generic, Literal, Self, TypeAlias, TypeVar
+
+import attrs
+from attrs import frozen
+
+from agentrail.errors import OptionError, QuotaReached
+from agentrail.frozen import MAX_LEVELS
+from agentrail.messages import MAX_PROMPT_BYTES
+
+K = TypeVar("K", bound=Hashable)
+
+_KIB: Final = 1 << 10
+_MIB: Final = 1 << 20
+
+
+@frozen(kw_only=True)
+class Limits:
+    """How much is taken of one caller, and of all of them together.
+
+    Attributes:
+        max_body_bytes: Of a request without files.
+        max_body_with_attachments_bytes: Of one with files, which travel as base64, a third longer than they are.
+        max_attachments: Files of one message.
+        max_attachment_bytes: Of one file, decoded.
+        max_attachments_bytes: Of all files of a message together, decoded.
+        max_attachment_name: Characters of a cleaned name; at least 8, so that there is room for a number.
+        max_message_bytes: Of the text of a message, as UTF-8; at most the 1 MB that a session takes.
+        max_json_depth: How deep the JSON of a body may be nested; at most 128, more is taken nowhere.
+        messages_per_minute: Messages with a user's words, of one principal, in the long run.
+        messages_burst: How many of them may come at once.
+        calls_per_minute: All other calls of one principal, in the long run; but `abort`, `reject` and `cancel`, which are free.
+        calls_burst: How many of them may come at once.
+        failed_authentications_per_minute: Of one address.
+        max_streams_per_principal: Open streams and sockets of one principal.
+        max_streams: Open streams and sockets of the process.
+        max_sessions_per_principal: Sessions of one principal that have not ended.
+        max_frame_bytes: Of a frame of a socket that comes in.
+        max_subscriptions: Of one socket.
+        commands_per_second: Of one socket.
+    """
+
+    max_body_bytes: int = _MIB
+    max_body_with_attachments_bytes: int = 36 * _MIB
+    max_attachments: int = 10
+    max_attachment_bytes: int = 10 * _MIB
+    max_attachments_bytes: int = 25 * _MIB
+    max_attachment_name: int = 100
+    max_message_bytes: int = 256 * _KIB
+    max_json_depth: int = 64
+    messages_per_minute: int = 60
+    messages_burst: int = 10
+    calls_per_minute: int = 600
+    calls_burst: int = 100
+    failed_authentications_per_minute: int = 10
+    max_streams_per_principal: int = 100
+    max_streams: int = 5_000
+    max_sessions_per_principal: int = 1_000
+    max_frame_bytes: int = _MIB
+    max_subscriptions: int = 64
+    commands_per_second: int = 100
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            OptionError: The operator's move: every fault, with the limit, what it got and what it takes.
+        """
+        faults = [
+            f"{name} is {value!r:.80}: expected a whole number from {least}{_up_to(most)}"
+            for name, value in attrs.asdict(self, recurse=False).items()
+            for least, most in [_BOUNDS.get(name, (1, math.inf))]
+            if type(value) is not int or not least <= value <= most
+        ]
+        if faults:
+            raise OptionError(faults)
+
+
+_BOUNDS: Final[dict[str, tuple[int, float]]] = {
+    "max_attachments": (0, math.inf),
+    "max_attachment_name": (8, 255),
+    "max_message_bytes": (1, MAX_PROMPT_BYTES),
+    "max_json_depth": (1, MAX_LEVELS),
+}
+"""What a limit may be, where not any whole number from 1 on does: a file system has names of 255 bytes at most."""
+
+
+def _up_to(most: float) -> str:
+    return "" if most == math.inf else f" to {most}"
+
+
+@frozen
+class Pace:
+    """How often something may be done: at once, and in the long run.
+
+    Attributes:
+        count: How often in each window, in the long run.
+        window_seconds: How long that is.
+        burst: How often at once, after a pause.
+    """
+
+    count: int
+    window_seconds: float
+    burst: int
+
+    @property
+    def interval_seconds(self) -> float:
+        """After how long one more is there."""
+        return self.window_seconds / self.count
+
+
+@frozen(kw_only=True)
+class Draw:
+    """What a bucket says when something is to be taken out of it.
+
+    Attributes:
+        is_allowed: Whether it was there.
+        left: How many there are behind it, at this moment.
+        full_in_seconds: When the bucket is full again, if nothing more is taken; rounded up.
+        retry_after_seconds: When one is there again; 0 where it was allowed, else rounded up, and at least 1.
+    """
+
+    is_allowed: bool
+    left: int
+    full_in_seconds: int
+    retry_after_seconds: int
+
+
+_SLACK: Final = 1e-6
+"""Seconds that are not held against a caller: sums of times are not exact, and who waits as long as we said is not too early."""
+
+
+def decide_draw(full_at: float, pace: Pace, now: float, *, take: bool = True) -> tuple[float, Draw]:
+    """Take one out of a bucket, if there is one.
+
+    A bucket is one number: when it would be full. What is refused takes nothing, so asking again and again makes no one wait longer.
+
+    Args:
+        full_at: When the bucket would be full, in seconds; anything in the past for a full one.
+        pace: How large the bucket is, and how soon it fills.
+        now: The time, in seconds, on the same clock.
+        take: Whether to take one, or only to look.
+
+    Returns:
+        When it would be full from here on, and what became of it.
+    """
+    lacking = max(full_at - now, 0.0)
+    room = pace.interval_seconds * pace.burst
+    needed = lacking + pace.interval_seconds
+    is_allowed = needed <= room + _SLACK
+    behind = needed if take and is_allowed else lacking
+    return now + behind, Draw(
+        is_allowed=is_allowed,
+        left=max(math.floor((room - behind + _SLACK) / pace.interval_seconds), 0),
+        full_in_seconds=math.ceil(behind - _SLACK),
+        retry_after_seconds=0 if is_allowed else max(math.ceil(needed - room - _SLACK), 1),
+    )
+
+
+class Allowance(Generic[K]):
+    """Token buckets of one pace, by key: of principals, or of addresses. What is full is forgotten.
+
+    At most `max_keys` buckets are held. Beyond that the one goes that was asked about longest ago, as if it were full: only who has as
+    many addresses could make use of that, and is held by no limit of one address.
+    """
+
+    def __init__(self, pace: Pace, *, max_keys: int = 100_000) -> None:
+        """Begin with full buckets."""
+        self.pace = pace
+        self._max_keys = max_keys
+        self._full_at: OrderedDict[K, float] = (
+            OrderedDict()
+        )  # the one that was asked about longest ago stands first
+
+    def __len__(self) -> int:
+        """How many buckets are held."""
+        return len(self._full_at)
+
+    def take(self, key: K, now: float) -> Draw:
+        """Take one, if there is one.
+
+        Args:
+            key: Whose.
+            now: The time in seconds, on a clock that does not go back.
+        """
+        return self._draw(key, now, take=True)
+
+    def look(self, key: K, now: float) -> Draw:
+        """Say what `take` would, and take nothing: failed authentications are counted when they have failed."""
+        return self._draw(key, now, take=False)
+
+    def _draw(self, key: K, now: float, *, take: bool) -> Draw:
+        full_at, draw = decide_draw(self._full_at.pop(key, now), self.pace, now, take=take)
+        self._forget_full(now)
+        if full_at > now:
+            self._full_at[key] = full_at
+            if len(self._full_at) > self._max_keys:
+                self._full_at.popitem(last=False)
+        return draw
+
+    def _forget_full(self, now: float) -> None:
+        # Two for each one that comes, so that they go sooner than they come, and no call pays for all of them.
+        for _ in range(2):
+            oldest = next(iter(self._full_at), None)
+            if oldest is None or self._full_at[oldest] > now:
+                return
+            del self._full_at[oldest]
+
+
+Charge: TypeAlias = Literal["messages", "calls"]
+"""Which bucket a call is taken out of."""
+
+_CHARGES: Final[dict[str, Charge | None]] = {
+    "chat": "messages",
+    "stream": "messages",
+    "prompt": "messages",
+    "steer": "messages",
+    "respond": "messages",
+    "abort": None,
+    "reject": None,
+    "cancel": None,
+}
+
+
+def decide_charge(operation: str) -> Charge | None:
+    """Say which bucket a call is taken out of; None for what is free: who wants to stop something is never told to wait."""
+    return _CHARGES.get(operation, "calls")
+
+
+class Allowances(Generic[K]):
+    """The buckets of all principals of a host: one for messages with a user's words, one for all other calls."""
+
+    def __init__(self, limits: Limits) -> None:
+        """Begin with full buckets."""
+        self.by_charge: dict[Charge, Allowance[K]] = {
+            "messages": Allowance(Pace(limits.messages_per_minute, 60.0, limits.messages_burst)),
+            "calls": Allowance(Pace(limits.calls_per_minute, 60.0, limits.calls_burst)),
+        }
+
+    def take(self, owner: K, operation: str, now: float) -> Draw | None:
+        """Take what a call costs; None where it is free.
+
+        Args:
+            owner: Whose it is: `SessionOwner.of(principal)`, not the principal, which differs from token to token.
+            operation: What they do, by the name of the route: `chat`, `abort` …; of what is not known it is a call.
+            now: The time in seconds, on a clock that does not go back.
+        """
+        charge = decide_charge(operation)
+        return None if charge is None else self.by_charge[charge].take(owner, now)
+
+
+Fullness: TypeAlias = Literal["caller", "process"]
+"""Whose places are all taken: the caller's own, or those of all together."""
+
+
+class OpenCounts(Generic[K]):
+    """Places that are taken and given back, so many for each key, and so many in all: open streams and sockets."""
+
+    def __init__(self, max_of_each: int, max_in_all: int | None = None) -> None:
+        """Begin without any; None for no bound in all."""
+        self._max_of_each = max_of_each
+        self._max_in_all = max_in_all
+        self._of_each: dict[K, int] = {}
+        self._in_all = 0
+
+    def of(self, key: K) -> int:
+        """How many a key has."""
+        return self._of_each.get(key, 0)
+
+    @property
+    def in_all(self) -> int:
+        """How many there are."""
+        return self._in_all
+
+    def take(self, key: K) -> "OpenPlace[K] | Fullness":
+        """Take a place, to be given back with `close`; or say whose are all taken."""
+        if self.of(key) >= self._max_of_each:
+            return "caller"
+        if self._max_in_all is not None and self._in_all >= self._max_in_all:
+            return "process"
+        return self.take_anyway(key)
+
+    def take_anyway(self, key: K) -> "OpenPlace[K]":
+        """Take a place for what is there already, full or not."""
+        self._of_each[key] = self.of(key) + 1
+        self._in_all += 1
+        return OpenPlace(self, key)
+
+    def _give_back(self, key: K) -> None:
+        self._in_all -= 1
+        left = self._of_each.pop(key) - 1
+        if left:  # else a key would be kept for each caller that there ever was
+            self._of_each[key] = left
+
+
+class OpenPlace(Generic[K]):
+    """A place that is taken, until it is closed; a block gives it back however it is left."""
+
+    __slots__ = ("_counts", "_is_open", "_key")
+
+    def __init__(self, counts: OpenCounts[K], key: K) -> None:
+        """Be taken already: `OpenCounts.take` makes it."""
+        self._counts = counts
+        self._key = key
+        self._is_open = True
+
+    def close(self) -> None:
+        """Give it back; again if you like."""
+        if self._is_open:
+            self._is_open = False
+            self._counts._give_back(self._key)  # noqa: SLF001 - the two are one thing
+
+    def __enter__(self) -> Self:
+        """Hold it."""
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Give it back."""
+        self.close()
+
+
+class OpenSessions(Generic[K]):
+    """The sessions of each caller that have not ended, as far as it takes to say when they are too many.
+
+    No task watches them: ended ones are found when a caller has as many as may be, and one other caller is looked at each time.
+    """
+
+    def __init__(self, max_of_each: int, is_open: Callable[[K, str], bool]) -> None:
+        """Begin without any.
+
+        Args:
+            max_of_each: How many one caller may have.
+            is_open: Says whether a session of this caller and id has not ended. It is asked about a thousand at once, and must be quick.
+        """
+        self._max_of_each = max_of_each
+        self._is_open = is_open
+        self._ids: dict[
+            K, dict[str, bool]
+        ] = {}  # whether it has been started; the one looked at last stands last
+
+    def __len__(self) -> int:
+        """Of how many callers sessions are known."""
+        return len(self._ids)
+
+    def of(self, owner: K) -> int:
+        """How many a caller has, those included of which it has not been seen yet that they ended."""
+        return len(self._ids.get(owner, ()))
+
+    @contextmanager
+    def starting(self, owner: K, session_id: str) -> Iterator[None]:
+        """Count a session that is started in the block. One that does not come about is not counted.
+
+        Raises:
+            QuotaReached: The caller has as many as may be; nothing was started.
+        """
+        was_known = session_id in self._ids.get(owner, ())
+        if not was_known:
+            self._look_at_another(owner)
+            if self.of(owner) >= self._max_of_each:
+                self._forget_ended(owner)
+            if self.of(owner) >= self._max_of_each:
+                message = (
+                    f"{self._max_of_each} sessions are open, more are not: end one, or go on with one of them"
+                )
+                raise QuotaReached(message)
+            self._ids.setdefault(owner, {})[session_id] = False
+        try:
+            yield
+        except BaseException:
+            if not was_known:
+                self.forget(owner, session_id)
+            raise
+        self.note(owner, session_id)
+
+    def note(self, owner: K, session_id: str) -> None:
+        """Count a session that is there, such as one that came back with its store, whether or not there are too many."""
+        self._ids.setdefault(owner, {})[session_id] = True
+
+    def forget(self, owner: K, session_id: str) -> None:
+        """Count a session no more; again if you like."""
+        ids = self._ids.get(owner, {})
+        ids.pop(session_id, None)
+        if not ids:
+            self._ids.pop(owner, None)
+
+    def _forget_ended(self, owner: K) -> None:
+        for session_id, has_started in [*self._ids.get(owner, {}).items()]:
+            if has_started and not self._is_open(owner, session_id):
+                self.forget(owner, session_id)
+
+    def _look_at_another(self, owner: K) -> None:
+        # One for each session that comes, so that callers who never come back are not held for ever.
+        oldest = next(iter(self._ids), owner)
+        if oldest == owner:
+            return
+        self._forget_ended(oldest)
+        if oldest in self._ids:
+            self._ids[oldest] = self._ids.pop(oldest)

@@ -1,0 +1,206 @@
+"""Whose a session is, and what may be an id: rules over values, held against many of them."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.host.attachments import Attachment
+from agentrail.host.identity import (
+    OWN_KEYS,
+    Access,
+    SessionOwner,
+    decide_access,
+    digest_of_message,
+    fault_of_name,
+    fault_of_session_id,
+    faults_of_principal,
+    is_derived,
+    owner_of_session,
+    profile_of_session,
+    session_id_for,
+    user_data_of,
+)
+from agentrail.host.payloads import Principal
+from agentrail.runtime.arguments import fault_of_digest
+from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.scopes import fault_of_scope
+
+ADA = SessionOwner("acme", "ada")
+BOB = SessionOwner("acme", "bob")
+EVE = SessionOwner("evil", "ada")
+
+BAD = [
+    "",
+    "a/b",
+    "..",
+    "a..b",
+    "a\0b",
+    "a b",
+    "a\n",
+    "\n",
+    "a" * 129,
+    ".a",
+    "-a",
+    ":a",
+    "é",
+    "aé",
+    "a٣",
+    "٣",
+    "\uff41",
+    "a%2e%2e",
+    "a\\b",
+    "a\ud800",
+    None,
+    5,
+    b"a",
+    ["a"],
+]
+
+
+# --- ids
+
+
+@pytest.mark.host("H-085")
+@pytest.mark.parametrize("bad", BAD, ids=ascii)
+@pytest.mark.parametrize("rule", [fault_of_session_id, fault_of_name])
+def test_what_is_no_id_is_refused_and_not_repeated(rule, bad):
+    """With `/`, `..`, NUL, a space, 129 characters, signs of other alphabets, or no text at all."""
+    fault = rule("user_id", bad)
+    assert fault.startswith("user_id is no id: expected 1 to 128 of A-Z a-z 0-9")
+    assert rule("user_id", "secret/secret").count("secret") == 0
+
+
+@pytest.mark.parametrize("good", ["a", "7", "a" * 128, "A-1._:x", "2026-11-22T10:00"])
+def test_what_is_an_id_is_one_everywhere(good):
+    """And a session can be started with it."""
+    assert fault_of_session_id("session_id", good) is None
+    assert fault_of_name("tenant_id", good) is None
+    assert fault_of_scope("scope", good) is None
+    assert SessionOptions(model="demo:", session_id=good, scope=good).session_id == good
+
+
+def test_an_address_is_a_name_and_no_session_id():
+    """`@` and `+` stand in names of people, and not in ids of sessions."""
+    assert fault_of_name("user_id", "ada+x@example.org") is None
+    assert fault_of_session_id("session_id", "ada@example.org") is not None
+    assert fault_of_session_id("session_id", "a+b") is not None
+
+
+@given(st.text(max_size=130))
+def test_whatever_is_taken_for_a_tenant_is_a_scope(value):
+    """Else a tenant could sign in and start no session."""
+    if fault_of_name("tenant_id", value) is None:
+        assert fault_of_scope("scope", value) is None
+
+
+def test_a_principal_is_looked_at_too():
+    """An application's own `authenticate` makes it; all faults at once."""
+    assert faults_of_principal(Principal(tenant_id="acme", user_id="a@b", scopes={"use"})) == []
+    assert len(faults_of_principal(Principal(tenant_id="a/b", user_id="", scopes={5}))) == 3
+    assert "dict" in faults_of_principal({"tenant_id": "t"})[0]
+
+
+# --- whose it is
+
+
+@pytest.mark.parametrize(
+    ("caller", "user_data", "creates", "answer"),
+    [
+        (ADA, None, True, Access.CREATE),
+        (ADA, None, False, Access.UNKNOWN),
+        (ADA, user_data_of(ADA, "desk"), True, Access.OPEN),
+        (ADA, user_data_of(ADA, "desk"), False, Access.OPEN),
+        (BOB, user_data_of(ADA, "desk"), True, Access.TAKEN),
+        (BOB, user_data_of(ADA, "desk"), False, Access.UNKNOWN),
+        (EVE, user_data_of(ADA, "desk"), False, Access.UNKNOWN),
+        (ADA, {}, False, Access.UNKNOWN),
+        (ADA, {"tenant_id": "acme"}, False, Access.UNKNOWN),
+        (ADA, {"tenant_id": "acme", "user_id": ["ada"]}, False, Access.UNKNOWN),
+    ],
+)
+@pytest.mark.host("H-028")
+@pytest.mark.host("H-099")
+def test_who_may_do_what_with_a_session_id(caller, user_data, creates, answer):
+    """What is another's is what is not there; a session that no host started is no caller's."""
+    assert decide_access(caller, "s-1", user_data, creates=creates) is answer
+
+
+def test_no_one_takes_the_place_of_a_session_that_follows_from_a_client_id():
+    """Who knows another user, and guesses the client id, cannot create that session; its owner finds it."""
+    derived = session_id_for(ADA, "order-5")
+    assert decide_access(BOB, derived, None, creates=True) is Access.UNKNOWN
+    assert decide_access(ADA, derived, None, creates=True) is Access.UNKNOWN
+    assert decide_access(ADA, derived, user_data_of(ADA, "desk"), creates=True) is Access.OPEN
+
+
+def test_what_the_host_writes_is_what_it_reads():
+    """In exactly the documented keys."""
+    data = {"theme": "dark", **user_data_of(ADA, "desk")}
+    assert data.keys() - {"theme"} == set(OWN_KEYS)
+    assert (owner_of_session(data), profile_of_session(data)) == (ADA, "desk")
+    assert profile_of_session({}) is None
+
+
+def test_limits_are_counted_by_user_and_not_by_token():
+    """Two tokens of one user, with other scopes, are one owner."""
+    one = Principal(tenant_id="acme", user_id="ada", scopes={"use"})
+    other = Principal(tenant_id="acme", user_id="ada", scopes={"use", "inspect"})
+    assert SessionOwner.of(one) == SessionOwner.of(other) == ADA
+    assert hash(SessionOwner.of(one)) == hash(ADA)
+
+
+# --- ids that follow from a client id
+
+
+_names = st.text("ab.", min_size=1, max_size=3)
+
+
+@pytest.mark.host("H-100")
+@given(st.lists(st.tuples(_names, _names, _names), min_size=2, max_size=2))
+def test_the_same_caller_and_client_id_give_the_same_session(asked):
+    """And no others do: parts are not joined."""
+    (tenant, user, client), (other_tenant, other_user, other_client) = asked
+    one = session_id_for(SessionOwner(tenant, user), client)
+    other = session_id_for(SessionOwner(other_tenant, other_user), other_client)
+    assert (one == other) == (asked[0] == asked[1])
+    assert fault_of_session_id("session_id", one) is None
+    assert is_derived(one)
+
+
+def test_the_id_that_follows_from_a_client_id_stays():
+    """It finds a session of an earlier process, so another release may not make another one."""
+    assert session_id_for(ADA, "order-5") == "cid-95458c242220813d6b94e1d3293453c78e0f3449"
+
+
+# --- what a message is known by
+
+
+_files = st.lists(st.tuples(st.text(max_size=3), st.text(max_size=3), st.binary(max_size=3)), max_size=2)
+_messages = st.tuples(st.text(max_size=3), _files, st.none() | st.text(max_size=2))
+
+
+def _digest(message, files, mode):
+    attachments = [Attachment(name=name, mime_type=mime, content=content) for name, mime, content in files]
+    return digest_of_message(message, [one.identity for one in attachments], mode)
+
+
+@pytest.mark.host("H-063")
+@pytest.mark.host("H-101")
+@given(_messages, _messages)
+def test_two_messages_have_one_digest_when_they_are_equal(one, other):
+    """Message, names, types, contents and mode count, each by itself."""
+    assert (_digest(*one) == _digest(*other)) == (one == other)
+    assert fault_of_digest(_digest(*one)) is None
+
+
+def test_no_mode_is_another_one_than_an_empty_mode():
+    """And a file is none of the parts beside it."""
+    digests = {_digest("Hi", [], None), _digest("Hi", [], ""), _digest("Hi", [("", "", b"")], None)}
+    assert len(digests) == 3
+
+
+def test_text_that_cannot_be_encoded_has_a_digest_too():
+    """A lone surrogate is refused by the session, with its own words; two of them are not one message."""
+    digests = {
+        digest_of_message(text) for text in ["\ud800", "\ud801", "?", "{'surrogates': 'eda080'}", "eda080"]
+    }
+    assert len(digests) == 5

@@ -1,0 +1,338 @@
+"""How much a caller may ask for: the numbers, the buckets and the counts, on a clock that is a number."""
+
+import math
+
+import attrs
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.errors import OptionError, QuotaReached
+from agentrail.host.identity import SessionOwner
+from agentrail.host.limits import (
+    Allowance,
+    Allowances,
+    Limits,
+    OpenCounts,
+    OpenSessions,
+    Pace,
+    decide_charge,
+    decide_draw,
+)
+
+ADA, BOB = SessionOwner("acme", "ada"), SessionOwner("acme", "bob")
+FAR = 1e9  # a clock may have run for thirty years
+
+
+# --- the numbers
+
+
+def test_the_limits_are_the_documented_ones():
+    """Row by row of 8.10."""
+    assert attrs.asdict(Limits()) == {
+        "max_body_bytes": 1 << 20,
+        "max_body_with_attachments_bytes": 36 << 20,
+        "max_attachments": 10,
+        "max_attachment_bytes": 10 << 20,
+        "max_attachments_bytes": 25 << 20,
+        "max_attachment_name": 100,
+        "max_message_bytes": 256 << 10,
+        "max_json_depth": 64,
+        "messages_per_minute": 60,
+        "messages_burst": 10,
+        "calls_per_minute": 600,
+        "calls_burst": 100,
+        "failed_authentications_per_minute": 10,
+        "max_streams_per_principal": 100,
+        "max_streams": 5000,
+        "max_sessions_per_principal": 1000,
+        "max_frame_bytes": 1 << 20,
+        "max_subscriptions": 64,
+        "commands_per_second": 100,
+    }
+
+
+def test_files_as_large_as_they_may_be_fit_into_a_body():
+    """As base64, with the longest message beside them."""
+    limits = Limits()
+    encoded = math.ceil(limits.max_attachments_bytes / 3) * 4
+    assert encoded + 6 * limits.max_message_bytes < limits.max_body_with_attachments_bytes
+
+
+@pytest.mark.parametrize("name", [one.name for one in attrs.fields(Limits)])
+@pytest.mark.parametrize("bad", [-1, 1.5, True, None, "5", math.inf])
+def test_a_limit_that_is_no_number_is_refused(name, bad):
+    """With its name, what it got and what it takes; whichever of them it is."""
+    with pytest.raises(OptionError, match=rf"^{name} is .*: expected a whole number from \d"):
+        Limits(**{name: bad})
+
+
+def test_all_wrong_limits_are_told_at_once():
+    """And those that no other room would take."""
+    with pytest.raises(OptionError) as caught:
+        Limits(max_json_depth=129, max_message_bytes=1_000_001, max_attachment_name=7, calls_burst=0)
+    assert len(caught.value.faults) == 4
+    assert Limits(max_attachments=0).max_attachments == 0
+
+
+# --- buckets
+
+
+@pytest.mark.host("H-086")
+def test_the_message_behind_the_burst_is_refused_and_says_when_to_come_back():
+    """Ten at once, then one a second; an abort at that moment is free, and other calls have a bucket of their own."""
+    allowances = Allowances(Limits())
+    drawn = [allowances.take(ADA, "prompt", FAR) for _ in range(11)]
+    assert [one.is_allowed for one in drawn] == [True] * 10 + [False]
+    assert [one.left for one in drawn] == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0]
+    assert [drawn[0].full_in_seconds, drawn[-1].full_in_seconds] == [1, 10]
+    assert [one.retry_after_seconds for one in drawn] == [0] * 10 + [1]
+    assert [allowances.take(ADA, free, FAR) for free in ("abort", "reject", "cancel")] == [None] * 3
+    assert allowances.take(ADA, "approve", FAR).left == 99
+    assert allowances.take(BOB, "chat", FAR).is_allowed
+    assert allowances.take(ADA, "chat", FAR + 1).is_allowed
+    assert not allowances.take(ADA, "chat", FAR + 1).is_allowed
+
+
+def test_every_message_with_a_users_words_is_one():
+    """Whatever the route; what is of no known kind is a call."""
+    words = ["chat", "stream", "prompt", "steer", "respond"]
+    assert {decide_charge(one) for one in words} == {"messages"}
+    assert {decide_charge(one) for one in ("approve", "messages", "fork", "/ws", "")} == {"calls"}
+
+
+paces = st.builds(
+    Pace,
+    count=st.integers(1, 200),
+    window_seconds=st.sampled_from([1.0, 7.0, 60.0]),
+    burst=st.integers(1, 20),
+)
+waits = st.lists(st.floats(0, 30), max_size=60)
+
+
+@given(paces, waits)
+def test_no_stretch_of_time_has_more_than_the_burst_and_its_share(pace, gaps):
+    """For any two allowed draws, whatever lies between them."""
+    now, full_at, allowed = FAR, 0.0, []
+    for gap in gaps:
+        now += gap
+        full_at, draw = decide_draw(full_at, pace, now)
+        if draw.is_allowed:
+            allowed.append(now)
+    for first, start in enumerate(allowed):
+        for last in range(first, len(allowed)):
+            share = pace.burst + (allowed[last] - start) / pace.interval_seconds
+            assert last - first + 1 <= share + 1e-3
+
+
+@given(paces, waits)
+def test_who_waits_as_long_as_was_said_is_let_in(pace, gaps):
+    """And one second earlier is not; what is refused costs nothing; what is left is there, and no more."""
+    now, full_at = FAR, 0.0
+    for gap in gaps:
+        now += gap
+        before = full_at
+        full_at, draw = decide_draw(full_at, pace, now)
+        if not draw.is_allowed:
+            assert max(before, now) == pytest.approx(full_at, abs=1e-5)
+            assert draw.left == 0
+            later = now + draw.retry_after_seconds
+            assert decide_draw(full_at, pace, later)[1].is_allowed
+            assert draw.retry_after_seconds == 1 or not decide_draw(full_at, pace, later - 1)[1].is_allowed
+            continue
+        further, left = full_at, 0
+        while (step := decide_draw(further, pace, now))[1].is_allowed:
+            further, left = step[0], left + 1
+        assert left == draw.left
+        assert decide_draw(full_at, pace, now + draw.full_in_seconds)[1].left == pace.burst - 1
+
+
+def test_a_clock_that_goes_back_gives_nothing_away():
+    """Nor does it take more than one."""
+    full_at, _ = decide_draw(0.0, Pace(1, 1.0, 1), 100.0)
+    assert not decide_draw(full_at, Pace(1, 1.0, 1), 50.0)[1].is_allowed
+
+
+def test_looking_takes_nothing():
+    """Failed authentications are counted when they have failed, and asked about before."""
+    allowance = Allowance(Pace(10, 60.0, 10))
+    for _ in range(50):
+        assert allowance.look("192.0.2.1", FAR).is_allowed
+    for _ in range(10):
+        allowance.take("192.0.2.1", FAR)
+    refused = allowance.look("192.0.2.1", FAR)
+    assert (refused.is_allowed, refused.retry_after_seconds) == (False, 6)
+    assert allowance.look("192.0.2.2", FAR).is_allowed
+
+
+def test_full_buckets_are_forgotten():
+    """A hundred thousand callers who never come back are not held, and no call pays for all of them."""
+    allowance = Allowance(Pace(60, 60.0, 10))
+    for key in range(1000):
+        allowance.take(key, FAR + key)
+    assert len(allowance) <= 2
+    burst = Allowance(Pace(60, 60.0, 10))
+    for key in range(1000):
+        burst.take(key, FAR)
+    assert len(burst) == 1000
+    for key in range(1001):
+        burst.take(-1 - key, FAR + 2 + key)
+    assert len(burst) <= 2
+
+
+def test_buckets_are_bounded():
+    """The one that was asked about longest ago goes; who is asked about now stays."""
+    allowance = Allowance(Pace(1, 60.0, 1), max_keys=3)
+    for key in ["a", "b", "c", "a", "d"]:
+        allowance.take(key, FAR)
+    assert len(allowance) == 3
+    assert not allowance.look("a", FAR).is_allowed
+    assert allowance.look("b", FAR).is_allowed
+
+
+# --- what is open
+
+
+def test_places_are_counted_for_each_and_in_all():
+    """The caller's own are said first: that is what they can do something about."""
+    counts = OpenCounts(2, 3)
+    places = [counts.take(ADA), counts.take(ADA)]
+    assert counts.take(ADA) == "caller"
+    other = counts.take(BOB)
+    assert counts.take(BOB) == "process"
+    assert counts.take(ADA) == "caller"
+    places[0].close()
+    assert (counts.of(ADA), counts.in_all) == (1, 2)
+    places[0].close()
+    assert (counts.of(ADA), counts.in_all) == (1, 2)
+    other.close()
+    assert counts.of(BOB) == 0
+
+
+def test_a_place_is_given_back_however_its_block_is_left():
+    """Else a caller whose streams fail is locked out in the end."""
+    counts = OpenCounts(1)
+    with pytest.raises(KeyboardInterrupt), counts.take(ADA):
+        raise KeyboardInterrupt
+    with counts.take(ADA) as place:
+        assert counts.take(ADA) == "caller"
+        place.close()
+    assert counts.in_all == 0
+
+
+def test_what_is_there_already_takes_a_place_too():
+    """What is taken anyway is more than may be; then no new one begins."""
+    counts = OpenCounts(1)
+    places = [counts.take_anyway(ADA) for _ in range(2)]
+    assert counts.take(ADA) == "caller"
+    places[0].close()
+    assert counts.take(ADA) == "caller"
+    places[1].close()
+    assert counts.take(ADA) not in ("caller", "process")
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(-1, 9)), max_size=40))
+def test_counts_are_those_of_the_places_that_are_open(doings):
+    """Against a plain list, whatever is taken and closed in which order; nothing of a caller is kept who has none."""
+    counts, opened = OpenCounts(3, 5), []
+    for key, closing in doings:
+        if closing >= 0 and opened:
+            opened.pop(closing % len(opened))[1].close()
+            continue
+        mine = sum(one == key for one, _ in opened)
+        took = counts.take(key)
+        if mine >= 3 or len(opened) >= 5:
+            assert took == ("caller" if mine >= 3 else "process")
+        else:
+            opened.append((key, took))
+        assert counts.in_all == len(opened)
+        assert {one: counts.of(one) for one in "abc"} == {
+            one: sum(one == key for key, _ in opened) for one in "abc"
+        }
+    for _, place in opened:
+        place.close()
+    assert counts._of_each == {}  # noqa: SLF001 - what is kept cannot be seen from outside
+
+
+# --- sessions
+
+
+class Living(set[tuple[SessionOwner, str]]):
+    """The sessions that are alive, and how often it was asked."""
+
+    asked = 0
+
+    def is_open(self, owner, session_id):
+        """Whether one is."""
+        self.asked += 1
+        return (owner, session_id) in self
+
+    def start(self, sessions, owner, session_id):
+        """Start one, counted."""
+        with sessions.starting(owner, session_id):
+            self.add((owner, session_id))
+
+
+def test_a_caller_has_so_many_sessions_and_no_more():
+    """Until one ends; another caller's do not count, and one that is known is not counted twice."""
+    living = Living()
+    sessions = OpenSessions(2, living.is_open)
+    living.start(sessions, ADA, "a")
+    living.start(sessions, ADA, "b")
+    living.start(sessions, ADA, "b")
+    with pytest.raises(QuotaReached, match="2 sessions are open, more are not: end one"):
+        living.start(sessions, ADA, "c")
+    living.start(sessions, BOB, "a")
+    living.discard((ADA, "a"))
+    living.start(sessions, ADA, "c")
+    assert (sessions.of(ADA), sessions.of(BOB)) == (2, 1)
+
+
+def test_a_session_that_does_not_come_about_is_not_counted():
+    """However its start was left; one that was there before stays."""
+    living = Living()
+    sessions = OpenSessions(1, living.is_open)
+    for error in (KeyboardInterrupt, ValueError):
+        with pytest.raises(error), sessions.starting(ADA, "a"):
+            raise error
+    assert (sessions.of(ADA), len(sessions)) == (0, 0)
+    living.start(sessions, ADA, "a")
+    with pytest.raises(ValueError, match="already"), sessions.starting(ADA, "a"):
+        raise ValueError("already")  # noqa: EM101 - as another caller's start of the same id
+    assert sessions.of(ADA) == 1
+
+
+def test_sessions_that_are_being_started_count():
+    """A thousand starts at once would else all pass; that they are not alive yet does not make them ended."""
+    sessions = OpenSessions(1, Living().is_open)
+    with sessions.starting(ADA, "a"):
+        with pytest.raises(QuotaReached), sessions.starting(ADA, "b"):
+            raise AssertionError
+        with sessions.starting(BOB, "b"):
+            assert sessions.of(ADA) == 1
+
+
+def test_sessions_that_came_back_count_too():
+    """Also where they are more than may be."""
+    living = Living({(ADA, "a"), (ADA, "b")})
+    sessions = OpenSessions(1, living.is_open)
+    for session_id in "ab":
+        sessions.note(ADA, session_id)
+    with pytest.raises(QuotaReached):
+        living.start(sessions, ADA, "c")
+    sessions.forget(ADA, "a")
+    sessions.forget(ADA, "a")
+    assert sessions.of(ADA) == 1
+
+
+def test_callers_who_never_come_back_are_forgotten():
+    """A thousand of them, whose sessions have ended; and a caller below the limit is not looked through each time."""
+    living = Living()
+    sessions = OpenSessions(100, living.is_open)
+    for number in range(1000):
+        living.start(sessions, SessionOwner("acme", str(number)), "a")
+        living.clear()
+    assert len(sessions) <= 2
+    living.asked = 0
+    for number in range(100):
+        living.start(sessions, ADA, str(number))
+    assert living.asked <= 2 + 100
