@@ -16,7 +16,6 @@ from typing import Any, Final, TypeAlias, cast
 import trio
 from attrs import define, field, frozen
 from hypercorn.config import Config
-from hypercorn.events import Event, Updated
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 
@@ -326,17 +325,9 @@ class _Server:
 class _Connection(TCPServer):
     """One connection, which is over as soon as its caller has left: Hypercorn's would wait for the end of its idle time."""
 
-    _has_left = False
-
     async def _read_data(self) -> None:
         await super()._read_data()
-        self._has_left = True
         await self.idle_task.stop()
-
-    async def protocol_send(self, event: Event) -> None:
-        """Send what the protocol says; an answer that ends behind the caller's leaving begins no idle time either."""
-        if not (self._has_left and isinstance(event, Updated)):
-            await super().protocol_send(event)
 
 
 def _names_of(error: BaseException) -> str:
