@@ -11,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import trio
 from attrs import define, field, frozen
@@ -20,18 +20,12 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 
 from agentrail.errors import OptionError
-from agentrail.gateway.incoming import AsgiReceive
+from agentrail.gateway.incoming import AsgiApp
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, what_travels
 
 LOGGER: Final = Logger("agentrail.gateway")
-
-AsgiSend: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-"""Takes a message of an application, as of ASGI."""
-
-AsgiApp: TypeAlias = Callable[[MutableMapping[str, Any], AsgiReceive, AsgiSend], Awaitable[None]]
-"""An application, as of ASGI 3."""
 
 MAX_FRAME_BYTES: Final = 1 << 20
 """Of one message of a WebSocket; a larger one closes it with 1009."""

@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from agentrail.errors import OptionError
-from agentrail.gateway.access import ANYONE_HERE, UNAUTHORIZED, AccessRules, CallHead
+from agentrail.gateway.access import ANYONE_HERE, UNAUTHORIZED, AccessRules, CallHead, with_token
 from agentrail.gateway.answers import ErrorAnswer
 from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.tokens import TokenEntry, Tokens, decode_tokens, make_token
@@ -60,6 +60,14 @@ async def test_with_tokens_any_machine_may_call_that_has_one():
         (401, "unauthorized"),
         (403, "host_refused"),
     ]
+
+
+async def test_the_token_of_a_hello_is_looked_up_like_that_of_a_header():
+    """What is no token there is none here either."""
+    outcomes = await admit(
+        callers(TOKENS), *[with_token(head(), one) for one in (MADE.token, "wrong", "a b", "")]
+    )
+    assert outcomes == [Principal(tenant_id="acme", user_id=""), *[(401, "unauthorized")] * 3]
 
 
 @pytest.mark.host("H-080")
