@@ -9,6 +9,7 @@ from agentrail.abc.context import (
     AtEnd as AtEnd,
     ContextProvider as ContextProvider,
     ProviderContext as ProviderContext,
+    TimedProvider as TimedProvider,
 )
 from agentrail.abc.host import (
     NO_HOST as NO_HOST,

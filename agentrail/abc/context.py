@@ -4,6 +4,7 @@ What it gives goes to the model with each attempt at that turn, and stands nowhe
 a summary. So it is asked again in the next turn.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
@@ -51,3 +52,26 @@ ContextProvider: TypeAlias = Callable[
 It is given the conversation as the model will read it. What repeats that, holds calls or results, is of another kind, or is too much is left out
 and logged; so is all of one that raises or takes more than ten seconds, and the request goes out without it.
 """
+
+
+class TimedProvider(ABC):
+    """A provider of context that keeps its own time, and hears what of its messages was left out. For code that stands around another one.
+
+    A host asks the providers of its plugins through one. The session waits for it as long as it takes, and what is left out of what it
+    gave is told to it, and not to the log; it is still the session that says what may be added.
+    """
+
+    @abstractmethod
+    async def __call__(
+        self, about: ProviderContext, messages: tuple[Message, ...]
+    ) -> Sequence[UserMessage] | AtEnd:
+        """Give what is to be added, as any provider does. What it raises is logged, and nothing is added."""
+
+    @abstractmethod
+    async def left_out(self, about: ProviderContext, faults: tuple[str, ...]) -> None:
+        """Hear what of what it gave is left out, and why; the rest is added.
+
+        Args:
+            about: As it was asked.
+            faults: At least one, each for people.
+        """

@@ -3,6 +3,7 @@
     AgentrailError
     ├── YourMove                    the caller asked for something that cannot be: change the call
     │   ├── OptionError             an option of a session, provider or command
+    │   │   ├── IdInvalid               an id that can be none; the message does not repeat it
     │   │   └── CursorAhead             a number of an event that does not exist yet; carries the last one
     │   ├── PromptError             an empty prompt, one that is too long, a block of unknown type
     │   ├── PromptQueueFull         as many prompts wait as are allowed
@@ -57,6 +58,18 @@
     │   ├── StillNeeded             a fork, or another owner, needs what was to be deleted
     │   ├── Unrevivable             code that a stored session had is missing; carries what
     │   ├── JournalDrifted          newer code makes another history of a stored session, and is not to; carries the number
+    │   ├── PrincipalMismatch       a message that names another tenant or user than the one that sends it
+    │   ├── SessionUnknown          no session of this id, as far as this caller may know
+    │   ├── SessionIsChild          what only a root can do; carries the root's id
+    │   ├── SessionBusy             a message that was to be refused while its session is at work
+    │   ├── ProfileUnknown          a host has no profile of this id
+    │   ├── ProfileMismatch         a session keeps the profile that it was created with; carries which
+    │   ├── RequestUnknown          a session has no request of this id, or not any more
+    │   ├── RequestOver             a request that has ended already
+    │   ├── AttachmentInvalid       what came as a file with a message is none; carries which
+    │   ├── AttachmentsUnsupported  a session has no place for the files of a message
+    │   ├── QuotaReached            a caller has as many sessions open as it may
+    │   ├── TooLarge                more came at once than a host takes
     │   ├── CodecError              a text that is no event, signal or state, or a state that no text can hold; says where
     │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
     ├── ToolContractError           the tool's author: it returned what a tool may not return
@@ -85,7 +98,11 @@
     │   ├── JournalCorrupt              a record is damaged; carries its number
     │   └── Erased · Trimmed            what was asked for was removed on purpose, or to save space
     ├── RequestRefused              a host plugin does not let a request pass; carries status, code and headers
+    ├── PromptRefused               no one's move: a session plugin does not want this prompt; carries why
+    ├── HostDraining                no one's move: the host is being closed
     ├── HookTimeout                 a hook of a host plugin did not come to an end in its time
+    ├── UploadFailed                the files of a message could not be put into a workspace; the cause says why
+    ├── ProfileFailed               a profile of a host gives no options; the cause says why
     ├── HistoryError                ours: our code tried to build a conversation that no provider would take
     └── InternalError               ours: a bug; the session put the signal aside and went on
 
@@ -130,8 +147,25 @@ from agentrail.errors.base import (
     YourMove as YourMove,
 )
 from agentrail.errors.host import (
+    AttachmentInvalid as AttachmentInvalid,
+    AttachmentsUnsupported as AttachmentsUnsupported,
     HookTimeout as HookTimeout,
+    HostDraining as HostDraining,
+    IdInvalid as IdInvalid,
+    PrincipalMismatch as PrincipalMismatch,
+    ProfileFailed as ProfileFailed,
+    ProfileMismatch as ProfileMismatch,
+    ProfileUnknown as ProfileUnknown,
+    PromptRefused as PromptRefused,
+    QuotaReached as QuotaReached,
+    RequestOver as RequestOver,
     RequestRefused as RequestRefused,
+    RequestUnknown as RequestUnknown,
+    SessionBusy as SessionBusy,
+    SessionIsChild as SessionIsChild,
+    SessionUnknown as SessionUnknown,
+    TooLarge as TooLarge,
+    UploadFailed as UploadFailed,
 )
 from agentrail.errors.info import (
     ErrorInfo as ErrorInfo,

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from agentrail.errors.base import AgentrailError
+from agentrail.errors.base import AgentrailError, YourMove
+from agentrail.errors.sessions import OptionError
 
 
 class RequestRefused(AgentrailError):
@@ -49,3 +50,164 @@ class HookTimeout(AgentrailError):
         self.plugin = plugin
         self.hook = hook
         self.seconds = seconds
+
+
+class HostDraining(AgentrailError):
+    """The host takes no new request: it is being closed. No one's move; another one of the same product may take it."""
+
+    code = "draining"
+
+
+class IdInvalid(OptionError):
+    """An id that can be none. The message names which, and does not repeat it: it may be made to be shown to others."""
+
+    code = "id_invalid"
+
+
+class PrincipalMismatch(YourMove):
+    """A message names another tenant or user than the principal that sends it."""
+
+    code = "principal_mismatch"
+
+
+class SessionUnknown(YourMove):
+    """There is no session of this id, as far as this caller may know. Said alike where it is another's.
+
+    Attributes:
+        hint: What to do next, or None.
+    """
+
+    code = "session_unknown"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        """Keep what there is to say."""
+        super().__init__(message)
+        self.hint = hint
+
+
+class SessionIsChild(YourMove):
+    """What only a root can do was asked of a session that works for another.
+
+    Attributes:
+        root_id: The session on top.
+    """
+
+    code = "session_is_child"
+
+    def __init__(self, message: str, *, root_id: str) -> None:
+        """Keep where to go."""
+        super().__init__(message)
+        self.root_id = root_id
+
+
+class SessionBusy(YourMove):
+    """A session is at work, and the message was to be refused then."""
+
+    code = "session_busy"
+
+
+class ProfileUnknown(YourMove):
+    """There is no profile of this id. The message lists ten of those that there are, at most."""
+
+    code = "profile_unknown"
+
+
+class ProfileMismatch(YourMove):
+    """A message names another profile than that of its session, which keeps the one it was created with.
+
+    Attributes:
+        agent_id: That of the session.
+    """
+
+    code = "profile_mismatch"
+
+    def __init__(self, message: str, *, agent_id: str) -> None:
+        """Keep which one it is."""
+        super().__init__(message)
+        self.agent_id = agent_id
+
+
+class PromptRefused(AgentrailError):
+    """A session plugin does not want a prompt, or a steer: no one's move.
+
+    Attributes:
+        reason: What the plugin said.
+    """
+
+    code = "prompt_rejected"
+
+    def __init__(self, reason: str) -> None:
+        """Keep why."""
+        super().__init__(f"a plugin of the session refused this message: {reason}")
+        self.reason = reason
+
+
+class RequestUnknown(YourMove):
+    """The session has no request of this id, or it is forgotten: the last 1,000 are known."""
+
+    code = "request_unknown"
+
+
+class RequestOver(YourMove):
+    """The request has ended, so that there is nothing to cancel."""
+
+    code = "request_over"
+
+
+class ProfileFailed(AgentrailError):
+    """A profile could not be found, or made options of: its function raised, or gave what configures no session.
+
+    The operator's move, and never the caller's: `__cause__` says what it was, and no caller is told that.
+
+    Attributes:
+        agent_id: Which profile.
+    """
+
+    code = "profile_failed"
+
+    def __init__(self, message: str, *, agent_id: str) -> None:
+        """Keep which one it was."""
+        super().__init__(message)
+        self.agent_id = agent_id
+
+
+class AttachmentInvalid(YourMove):
+    """What came as a file with a message is none.
+
+    Attributes:
+        index: Which one, from 0.
+    """
+
+    code = "attachment_invalid"
+
+    def __init__(self, message: str, *, index: int) -> None:
+        """Keep which one it was."""
+        super().__init__(message)
+        self.index = index
+
+
+class AttachmentsUnsupported(YourMove):
+    """Files came with a message for a session that has no place for them, or none of its user's own."""
+
+    code = "attachments_unsupported"
+
+
+class TooLarge(YourMove):
+    """More came than is taken of one caller at once. The message names the limit; nothing of it is kept."""
+
+    code = "too_large"
+
+
+class UploadFailed(AgentrailError):
+    """The files of a message could not be put into the workspace of a session.
+
+    The operator's move: `__cause__` says what it was, and no caller is told that.
+    """
+
+    code = "upload_failed"
+
+
+class QuotaReached(YourMove):
+    """A caller has as many of something open as it may: no more is opened until one of them ends."""
+
+    code = "quota"

@@ -99,7 +99,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         **_rows(500, "internal", hint="send it again; if it fails again, tell the operator the request_id"),
         # --- what the host decides
         **_rows(404, "session_unknown profile_unknown request_unknown file_unknown"),
-        **_rows(409, "profile_mismatch session_is_child session_busy request_ended approval_mismatch"),
+        **_rows(409, "profile_mismatch session_is_child session_busy request_over approval_mismatch"),
         **_rows(421, "not_owner", hint="send it to the address that is given"),
         **_rows(422, "prompt_rejected"),
         **_rows(502, "provider_failed"),
@@ -185,6 +185,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             503, "hook_timeout", code="plugin_failed", says="a plugin of the host took too long", hint=_AGAIN
         ),
         # --- no matter of the caller
+        **_ours("profile_failed upload_failed"),
         **_ours("agentrail_error internal_error history_error codec_error journal_corrupt store_error"),
         **_ours("not_a_store store_too_new sandbox_error process_refused child_refused plugin_error"),
         **_ours("tool_definition_error tool_contract_error no_schema calling_self no_trio_run holds_loop"),

@@ -1,1 +1,42 @@
-"""Sessions behind a product: plugins with hooks around requests and calls. Knows no HTTP, and is tested without it."""
+"""Sessions behind a product: profiles, owners, plugins with hooks around requests and calls. Knows no HTTP. This is the door.
+
+async with open_host(profiles=[AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))]) as host:
+you = Principal(tenant_id="acme", user_id="ann")
+message = ChatRequest(message="Hi", tenant_id="acme", user_id="ann", agent_id="desk")
+request = await host.submit(message, you)
+await request.outcome()
+print(request.record.text)
+"""
+
+from agentrail.host.attachments import Attachment as Attachment
+from agentrail.host.host import Host as Host
+from agentrail.host.limits import Limits as Limits
+from agentrail.host.opening import open_host as open_host
+from agentrail.host.options import HostOptions as HostOptions
+from agentrail.host.payloads import (
+    AfterToolCall as AfterToolCall,
+    Allow as Allow,
+    AttachmentFile as AttachmentFile,
+    AttachmentText as AttachmentText,
+    BeforeToolCall as BeforeToolCall,
+    ChatRequest as ChatRequest,
+    ChatRequestContext as ChatRequestContext,
+    Deny as Deny,
+    HandledResponse as HandledResponse,
+    Principal as Principal,
+    RequestContext as RequestContext,
+    RequestOutcome as RequestOutcome,
+    SessionReader as SessionReader,
+    ToolCallContext as ToolCallContext,
+)
+from agentrail.host.plugin import HostPlugin as HostPlugin
+from agentrail.host.profiles import (
+    AgentProfile as AgentProfile,
+    ProfileContext as ProfileContext,
+)
+from agentrail.host.readiness import CheckResult as CheckResult
+from agentrail.host.requests import (
+    HostRequest as HostRequest,
+    RequestEvents as RequestEvents,
+    RequestRecord as RequestRecord,
+)

@@ -1,9 +1,51 @@
-"""Files that come with a message (being written)."""
+"""Files that come with a message: what they may be called and how large, and how they get into the workspace of a session.
+
+What a caller calls a file never becomes a path: a name is made of it, of signs that mean nothing to any shell or file system. No handler
+of a plugin is called here, and nothing of HTTP enters: how files travel, and that base64 may be broken, is the gateway's.
+"""
 
 import hashlib
-from functools import cached_property
+import re
+from collections.abc import AsyncIterator, Collection, Hashable, Sequence
+from contextlib import asynccontextmanager
+from functools import cached_property, partial
+from itertools import count
+from typing import Any, Final
 
+import trio
 from attrs import field, frozen
+
+from agentrail import outside
+from agentrail.abc import FileBytes, ListResult, Refusal, Sandbox, Transfer
+from agentrail.errors import (
+    AttachmentInvalid,
+    AttachmentsUnsupported,
+    SessionDown,
+    TooLarge,
+    UploadFailed,
+)
+from agentrail.host.identity import digest_of_message
+from agentrail.host.limits import Limits
+from agentrail.host.payloads import AttachmentFile
+from agentrail.runtime.crashes import what_travels
+from agentrail.runtime.handle import Session
+from agentrail.runtime.session_files import open_files, place_of_files
+
+UPLOADS: Final = "uploads"
+"""The directory of a workspace in which files stand that came with messages."""
+
+UPLOAD_SECONDS: Final = 60.0
+"""How long the files of one message may take to be written, waiting for others of that session included."""
+
+NAMELESS: Final = "file"
+"""What a file is called of whose name nothing is left."""
+
+_OTHERS: Final = re.compile(r"[^A-Za-z0-9._-]")
+_MAX_SEEN: Final = 1_000
+_MAX_ENDING: Final = 16
+_MIME_TYPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}")
+_ANY_TYPE: Final = "application/octet-stream"
+_HASHED_HERE: Final = 1 << 20
 
 
 @frozen(kw_only=True)
@@ -11,8 +53,8 @@ class Attachment:
     """A file that came with a message, as it came.
 
     Attributes:
-        name: As the caller says; it is cleaned before it becomes a path.
-        mime_type: As the caller says; it is held against nothing.
+        name: As the caller says; it is cleaned before it becomes a name of a file.
+        mime_type: As the caller says; the content is not looked at.
         content: All of it.
     """
 
@@ -22,5 +64,248 @@ class Attachment:
 
     @cached_property
     def identity(self) -> tuple[str, str, str]:
-        """Name, type and the SHA-256 of the content: what tells this file from another one."""
+        """Name, type and the SHA-256 of the content: what tells this file from another one. Computed once."""
         return (self.name, self.mime_type, hashlib.sha256(self.content).hexdigest())
+
+
+def check_attachments(files: Sequence[Attachment], limits: Limits) -> None:
+    """Look at the files of a message, before anything is done for it: then nothing is kept of what is too much.
+
+    Raises:
+        AttachmentInvalid: The caller's move: what is no file; with its place.
+        TooLarge: The caller's move: too many files, one that is too large, or all together.
+    """
+    if len(files) > limits.max_attachments:
+        message = f"{len(files)} attachments came, at most {limits.max_attachments} are taken: send the rest with another message"
+        raise TooLarge(message)
+    whole = 0
+    for place, file in enumerate(files):
+        _check_kind(place, file)
+        size = len(file.content)
+        if size > limits.max_attachment_bytes:
+            message = (
+                f"attachments[{place}] has {size:,} bytes, at most {limits.max_attachment_bytes:,} are taken"
+            )
+            raise TooLarge(message)
+        whole += size
+    if whole > limits.max_attachments_bytes:
+        message = f"the attachments have {whole:,} bytes together, at most {limits.max_attachments_bytes:,} are taken"
+        raise TooLarge(message)
+
+
+def _check_kind(place: int, file: Any) -> None:
+    if not isinstance(file, Attachment):
+        message = f"attachments[{place}] is of type {type(file).__name__}: expected Attachment(name=…, mime_type=…, content=…)"
+        raise AttachmentInvalid(message, index=place)
+    given: Any = file
+    for name, kind in (("name", str), ("mime_type", str), ("content", bytes)):
+        if not isinstance(getattr(given, name), kind):
+            message = f"attachments[{place}].{name} is of type {type(getattr(given, name)).__name__}: expected {kind.__name__}"
+            raise AttachmentInvalid(message, index=place)
+
+
+async def digest_with_files(message: str, files: Sequence[Attachment], mode: str | None) -> str:
+    """Give what `digest_of_message` does; large files are hashed where they do not hold the loop.
+
+    Cancellation: A checkpoint where they are large; nothing has changed.
+    """
+    if sum(len(one.content) for one in files) > _HASHED_HERE:
+        await outside.offload(partial(_identities, files), abandon_on_cancel=True)
+    return digest_of_message(message, _identities(files), mode)
+
+
+def _identities(files: Sequence[Attachment]) -> list[tuple[str, str, str]]:
+    return [one.identity for one in files]
+
+
+# --- names
+
+
+def clean_name(name: str, max_characters: int = 100) -> str:
+    """Make a name of a file of what a caller calls it: `A-Z a-z 0-9 . _ -`, no dot in front, and none beside another.
+
+    The ending stays where there is room, because that is what a tool goes by. A dash in front becomes `_`: a shell that is told `*`
+    would take such a file for an option.
+    """
+    said = _OTHERS.sub("_", name[-_MAX_SEEN:])
+    said = re.sub(r"\.{2,}", ".", said).lstrip(".")
+    if said.startswith("-"):
+        said = f"_{said[1:]}"
+    return _cut(said, "", max_characters) or NAMELESS
+
+
+def _cut(name: str, mark: str, room: int) -> str:
+    """Put a mark before the ending of a name, and cut the rest to the room; the ending goes where it would leave none."""
+    stem, dot, ending = name.rpartition(".")
+    ending = f".{ending}" if stem and dot and len(ending) <= _MAX_ENDING else ""
+    if len(mark) + len(ending) >= room:
+        ending = ""
+    stem = name.removesuffix(ending)
+    return f"{stem[: room - len(mark) - len(ending)]}{mark}{ending}"
+
+
+def decide_file_names(
+    names: Sequence[str], taken: Collection[str], max_characters: int = 100
+) -> tuple[str, ...]:
+    """Give each file a name of its own, in order: one that was used before gets `-2`, or the next number that is free.
+
+    Args:
+        names: As callers say.
+        taken: What stands in the directory already. Case does not count: on some file systems it makes no other file.
+        max_characters: Of a name; 8 or more.
+    """
+    used = {one.casefold() for one in taken}
+    next_of: dict[
+        str, int
+    ] = {}  # by cleaned name, so that ten thousand of one name are not counted through for each
+    given: list[str] = []
+    for name in names:
+        cleaned = clean_name(name, max_characters)
+        known = cleaned.casefold()
+        chosen = cleaned
+        if known in used:
+            for number in count(next_of.get(known, 2)):
+                chosen = _cut(cleaned, f"-{number}", max_characters)
+                if chosen.casefold() not in used:
+                    next_of[known] = number + 1
+                    break
+        used.add(chosen.casefold())
+        given.append(chosen)
+    return tuple(given)
+
+
+def file_of(name: str, attachment: Attachment) -> AttachmentFile:
+    """Say of a file what plugins are told: by its clean name, with a type that can stand on a line."""
+    is_type = _MIME_TYPE.fullmatch(attachment.mime_type) is not None
+    return AttachmentFile(
+        name=name,
+        mime_type=attachment.mime_type if is_type else _ANY_TYPE,
+        container_path=f"{UPLOADS}/{name}",
+        size_kb=round(len(attachment.content) / 1024),
+        size_bytes=len(attachment.content),
+    )
+
+
+def message_of_files(message: str, files: Sequence[AttachmentFile]) -> str:
+    """Give the message, or, where neither the caller nor a plugin said anything, where the files are: no model takes an empty one."""
+    if message.strip() or not files:
+        return message
+    return f"[Files: {', '.join(one.container_path for one in files)}]"
+
+
+# --- writing
+
+
+class Uploads:
+    """Writes the files of messages into the workspaces of sessions: one message at a time in each, so that none takes another's name."""
+
+    def __init__(self, limits: Limits) -> None:
+        """Begin with nothing under way."""
+        self._limits = limits
+        self._locks: dict[Hashable, trio.Lock] = {}
+
+    def __len__(self) -> int:
+        """In how many workspaces files are being written."""
+        return len(self._locks)
+
+    async def write(self, session: Session, files: Sequence[Attachment]) -> tuple[AttachmentFile, ...]:
+        """Write files into `uploads/` of a session's workspace, each under a name that nothing has there.
+
+        Args:
+            session: Whose workspace.
+            files: As `check_attachments` let them through.
+
+        Returns:
+            Each file, in order, as plugins are told of it.
+
+        Raises:
+            TooLarge: The caller's move: the workspace takes no file of this size.
+            AttachmentsUnsupported: The caller's move: the workspace takes no files.
+            UploadFailed: The operator's move: it refused, raised, or took over 60 seconds; the cause says what it was. What was written
+                before stays, and its name is not used again.
+            SessionDown: The session has ended.
+
+        Cancellation: What is written stays.
+        """
+        if not files:
+            return ()
+        try:
+            with trio.fail_after(UPLOAD_SECONDS):
+                async with self._alone_in(place_of_files(session)), open_files(session) as sandbox:
+                    return await self._write(sandbox, files)
+        except (TooLarge, AttachmentsUnsupported, UploadFailed, SessionDown):
+            raise
+        except BaseException as raised:  # noqa: ASYNC103 - the edge of a sandbox: a request fails, and no host
+            leaving = what_travels(raised)
+            if leaving is raised:
+                raise
+            if leaving is not None:
+                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+            raise UploadFailed(_NOT_WRITTEN) from raised
+
+    async def _write(self, sandbox: Sandbox, files: Sequence[Attachment]) -> tuple[AttachmentFile, ...]:
+        taken = decide_taken(await sandbox.list_dir(UPLOADS))
+        names = decide_file_names([one.name for one in files], taken, self._limits.max_attachment_name)
+        told = tuple([file_of(name, one) for name, one in zip(names, files, strict=True)])
+        contents = [one.content for one in files]
+        moved = await sandbox.upload(
+            [
+                FileBytes(path=one.container_path, content=content)
+                for one, content in zip(told, contents, strict=True)
+            ]
+        )
+        check_moved(moved, len(files))
+        return told
+
+    @asynccontextmanager
+    async def _alone_in(self, place: Hashable) -> AsyncIterator[None]:
+        lock = self._locks.setdefault(place, trio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            # Only the last one that is here takes it away: one that waits would else be joined by one with a lock of its own.
+            if not lock.locked():
+                self._locks.pop(place, None)
+
+
+def decide_taken(listing: ListResult) -> tuple[str, ...]:
+    """Say which names stand in the directory already; where there is none, it is made with the first file.
+
+    Raises:
+        AttachmentsUnsupported, UploadFailed: As of `Uploads.write`.
+    """
+    if listing.error is None:
+        return tuple(one.name for one in listing.entries)
+    if listing.error.code == "file_not_found":
+        return ()
+    raise _failure_of(listing.error)
+
+
+def check_moved(moved: Sequence[Transfer], expected: int) -> None:
+    """Look at what became of each file.
+
+    Raises:
+        TooLarge, AttachmentsUnsupported, UploadFailed: As of `Uploads.write`.
+    """
+    for one in moved:
+        if one.error is not None:
+            raise _failure_of(one.error)
+    if len(moved) != expected:
+        raise UploadFailed(_NOT_WRITTEN) from RuntimeError(
+            f"upload answered for {len(moved)} of {expected} files"
+        )
+
+
+_NOT_WRITTEN: Final = "the files could not be put into the workspace: the log says why"
+
+
+def _failure_of(refusal: Refusal) -> Exception:
+    """Say whose move a refusal is: what no file system would take is the caller's, the rest the operator's."""
+    if refusal.code == "too_large":
+        return TooLarge("a file is larger than the workspace takes: send a smaller one")
+    if refusal.code == "unsupported":
+        return AttachmentsUnsupported("the workspace of this session takes no files: send the text alone")
+    failed = UploadFailed(_NOT_WRITTEN)
+    failed.__cause__ = RuntimeError(f"{refusal.code}: {refusal.message}")
+    return failed

@@ -5,7 +5,7 @@ table of failures is 8.4 of the specification: each `failed` is one of its rows.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
@@ -27,6 +27,7 @@ from agentrail.host.payloads import (
     RequestContext,
 )
 from agentrail.host.plugin import HOST_HOOKS, HostPlugin, overrides
+from agentrail.otp.exits import keep
 
 Q = TypeVar("Q")
 
@@ -62,7 +63,11 @@ class Chain(ABC, Generic[Q]):
 
     Attributes:
         hook: Which one.
+        is_waited_out: Whether a caller that is cancelled waits for the hook that runs as long as one that is not: where it says then that
+            nothing of the call is left.
     """
+
+    is_waited_out: bool = False
 
     def __init__(self, hook: str, plugins: Sequence[HostPlugin]) -> None:
         """Begin in front of the first."""
@@ -81,6 +86,11 @@ class Chain(ABC, Generic[Q]):
         """Ask no one any more."""
         self._next = len(self._plugins)
 
+    def function(self, plugin: HostPlugin) -> Callable[..., Awaitable[Any]]:
+        """Say what of a plugin is called: the hook of this name, in most chains."""
+        found: Callable[..., Awaitable[Any]] = getattr(plugin, self.hook)
+        return found
+
     @abstractmethod
     def question(self, plugin: HostPlugin) -> tuple[Q, ...]:
         """Say what a plugin's hook is called with: where it can be changed, a copy of its own."""
@@ -95,6 +105,33 @@ class Chain(ABC, Generic[Q]):
 
     def failed(self, plugin: HostPlugin, error: BaseException) -> None:
         """Take that a hook raised, ran out of time, or returned what it may not. Most chains go on with the next plugin."""
+
+    def cut(self) -> None:
+        """Take that no plugin is asked any more, because the host closes, though some were not. What they guard must not pass for it."""
+
+    def scrub(self, text: str) -> str:
+        """Take out of a text for the log what its question may have brought in and no log may hold."""
+        return text
+
+
+class Blaming(Chain[Any]):
+    """No plugin is asked: one of them did wrong where no hook of a chain was called, and that is to be told of as a failure."""
+
+    def __init__(self, hook: str, scrub: Callable[[str], str] = keep) -> None:
+        """Say what the failure counts as one of."""
+        super().__init__(hook, ())
+        self._scrub = scrub
+
+    def question(self, plugin: HostPlugin) -> tuple[Any, ...]:
+        """Give nothing."""
+        return ()
+
+    def answered(self, plugin: HostPlugin, value: Any) -> None:
+        """Expect nothing."""
+
+    def scrub(self, text: str) -> str:
+        """Take out what it was told to."""
+        return self._scrub(text)
 
 
 class Hearing(Chain[RequestContext]):
@@ -148,6 +185,10 @@ class Intercepting(Chain[ChatRequestContext]):
             self.refusal = decide_request_refusal(plugin, error)
             self.end()
 
+    def cut(self) -> None:
+        """Refuse the request: a plugin that would have kept it out may not have been asked."""
+        self.refusal = RequestRefused(503, "draining", "this host is closing: try again later")
+
 
 def decide_request_refusal(plugin: HostPlugin, error: BaseException) -> RequestRefused:
     """Say what the caller is told when a critical plugin failed: its own refusal, else nothing of what it raised."""
@@ -197,6 +238,9 @@ class Judging(Chain[BeforeToolCall]):
     A plugin that is `fail_closed` judges again where a later one rewrote the arguments, because policy is to see what will run. Then
     only its denial counts: another rewrite would begin it all anew.
     """
+
+    # The receipt of an abort says that the hook's task is gone, or names it; left behind here it would do neither.
+    is_waited_out = True
 
     def __init__(self, order: PluginOrder, call: BeforeToolCall) -> None:
         """Begin in front of the first. Of what is no JSON object no plugin is asked."""
@@ -253,6 +297,10 @@ class Judging(Chain[BeforeToolCall]):
                 f"the plugin {plugin.name!r} could not judge this call, and what it cannot judge does not run"
             )
             self._refuse(plugin, reason)
+
+    def cut(self) -> None:
+        """Deny the call: a plugin that would have denied it may not have been asked."""
+        self._deny = ("host", "Not run: the host closes, and its plugins cannot judge this call any more")
 
     @property
     def verdict(self) -> HostVerdict:
@@ -320,6 +368,11 @@ class Beginning(Chain[Any]):
         """Start no later one."""
         self.error = error
         self.end()
+
+    def cut(self) -> None:
+        """Start no later one, and let none pass for started that was not."""
+        message = "the host was closed before all of its plugins had started"
+        self.error = self.error or RuntimeError(message)
 
 
 class Stopping(Chain[Any]):

@@ -5,16 +5,20 @@ delays its caller by its timeout and a second, and is then left behind. Until it
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias
 
 import trio
 from attrs import define, field
 
+from agentrail.actors.kept import Kept
 from agentrail.errors import HookTimeout
-from agentrail.host.chains import Chain
+from agentrail.host.chains import Blaming, Chain, WrongAnswer
 from agentrail.host.plugin import HostPlugin
 from agentrail.logs import Logger
+from agentrail.otp.edges import FOR_THE_PROCESS
+from agentrail.otp.exits import Redact, keep
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.crashes import what_travels
 
@@ -37,8 +41,8 @@ class _Walk:
     chain: Chain[Any]
     plugin: HostPlugin
     """Whose hook runs."""
-    overdue: HookTimeout | None = None
-    """Of a walk that goes on where another one was left behind: what its plugin has to be told of first."""
+    blame: BaseException | None = None
+    """What is told of the plugin first; of a walk that goes on where another one was left behind, that its hook is overdue."""
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     done: trio.Event = field(factory=trio.Event)
     patience: trio.CancelScope = field(factory=trio.CancelScope)
@@ -46,6 +50,8 @@ class _Walk:
     is_telling: bool = False
     """Whether the application is being told of a failure; that is no hook of the plugin's."""
     is_left_behind: bool = False
+    is_over: bool = False
+    """Whether it came to the end of the chain."""
 
 
 class HookRunner:
@@ -57,6 +63,7 @@ class HookRunner:
         *,
         hook_seconds: float = HOOK_SECONDS,
         on_plugin_error: OnPluginError | None = None,
+        on_interrupt: Callable[[BaseException], None] | None = None,
     ) -> None:
         """Begin with none that is stuck.
 
@@ -64,8 +71,10 @@ class HookRunner:
             nursery: Where hooks run.
             hook_seconds: How long one may take that names no timeout.
             on_plugin_error: Is told of each failure; None for a warning in the log.
+            on_interrupt: Is given a `KeyboardInterrupt` or `SystemExit` that a hook raises; None lets it end the nursery.
         """
         self._nursery = nursery
+        self._on_interrupt = on_interrupt
         self._hook_seconds = hook_seconds
         self._on_plugin_error = on_plugin_error
         self._stuck: dict[_Walk, None] = {}
@@ -81,22 +90,51 @@ class HookRunner:
         """How often hooks failed, by the names of their plugins."""
         return dict(self._failures)
 
+    @property
+    def hook_seconds(self) -> float:
+        """How long a hook may take that names no timeout."""
+        return self._hook_seconds
+
     async def run(self, chain: Chain[Any]) -> None:
         """Walk along a chain to its end.
 
-        Cancellation: The hook that runs is cancelled and no later one is called; it returns when that hook has, or after a second.
+        Cancellation: The hook that runs is cancelled and no later one is called; it returns when that hook has, or after a second. Where
+            the chain is waited out, it is when the hook's time and that second are over.
         """
-        plugin, overdue = chain.next(), None
+        await self._go(chain, chain.next(), None)
+
+    async def report(
+        self, plugin: HostPlugin, hook: str, error: BaseException, *, scrub: Redact = keep
+    ) -> None:
+        """Tell of a failure that no call of a hook has seen, and count it; within the same time as of any other.
+
+        Args:
+            plugin: Whose it is.
+            hook: What it counts as a failure of.
+            error: What it did wrong.
+            scrub: Takes out of a text for the log what no log may hold.
+
+        Cancellation: The application is not told any more, or not to the end.
+        """
+        await self._go(Blaming(hook, scrub), plugin, error)
+
+    def report_soon(self, plugin: HostPlugin, hook: str, error: BaseException) -> None:
+        """Tell of such a failure, and do not wait for it."""
+        self._nursery.start_soon(self.report, plugin, hook, error, name=f"a failure of {hook}")
+
+    async def _go(self, chain: Chain[Any], plugin: HostPlugin | None, blame: BaseException | None) -> None:
         while plugin is not None:
-            walk = _Walk(chain, plugin, overdue)
+            walk = _Walk(chain, plugin, blame)
             self._nursery.start_soon(self._walk, walk, name=f"{chain.hook} of plugins")
             await self._wait(walk)
             if not walk.is_left_behind:
+                if not walk.is_over:  # its nursery was cancelled, and not its caller
+                    chain.cut()
                 return
             if walk.is_telling:
-                plugin, overdue = chain.next(), None
+                plugin, blame = chain.next(), None
             else:
-                plugin, overdue = walk.plugin, self._overdue(walk.plugin, chain.hook)
+                plugin, blame = walk.plugin, self._overdue(walk.plugin, chain.hook)
 
     # --- the caller's side
 
@@ -108,12 +146,18 @@ class HookRunner:
         finally:
             if not walk.done.is_set():
                 walk.scope.cancel()
-                # The hook of a caller that is cancelled has its grace now; that of one that waited had it.
-                seconds = 0 if walk.patience.cancelled_caught else HOOK_GRACE_SECONDS
-                with trio.move_on_after(seconds, shield=True):
+                with trio.CancelScope(shield=True, deadline=self._leaves_at(walk)):
                     await walk.done.wait()  # noqa: ASYNC102 - shielded and bounded
                 if not walk.done.is_set():
                     self._leave_behind(walk)
+
+    @staticmethod
+    def _leaves_at(walk: _Walk) -> float:
+        """Say until when a hook that was cancelled is waited for."""
+        now = trio.current_time()
+        if walk.patience.cancelled_caught:  # it had its grace
+            return now
+        return walk.patience.deadline if walk.chain.is_waited_out else now + HOOK_GRACE_SECONDS
 
     def _leave_behind(self, walk: _Walk) -> None:
         walk.is_left_behind = True
@@ -128,8 +172,8 @@ class HookRunner:
         try:
             with walk.scope:
                 plugin: HostPlugin | None = walk.plugin
-                if walk.overdue is not None:
-                    await self._fail(walk, walk.overdue)
+                if walk.blame is not None:
+                    await self._fail(walk, walk.blame)
                     plugin = walk.chain.next()
                 while plugin is not None:
                     walk.plugin = plugin
@@ -138,6 +182,11 @@ class HookRunner:
                     if walk.is_left_behind or walk.scope.cancel_called:
                         return
                     plugin = walk.chain.next()
+                walk.is_over = True
+        except FOR_THE_PROCESS as error:
+            if self._on_interrupt is None:
+                raise
+            self._on_interrupt(error)
         finally:
             self._stuck.pop(walk, None)
             walk.done.set()
@@ -154,21 +203,23 @@ class HookRunner:
         error: BaseException | None = None
         try:
             with trio.CancelScope(deadline=now + seconds) as scope:
-                value = await getattr(plugin, chain.hook)(*chain.question(plugin))
-            if walk.is_left_behind or walk.scope.cancel_called:
+                value = await chain.function(plugin)(*chain.question(plugin))
+            if walk.is_left_behind or (scope.cancel_called and walk.scope.cancel_called):
                 return
             if scope.cancel_called:  # also of one that shielded itself, and is late
                 error = self._overdue(plugin, chain.hook)
-            else:
+            else:  # also where the caller has left meanwhile: what was started has to be stopped
                 chain.answered(plugin, value)
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: ASYNC103 - the edge of a hook: its plugin is blamed, and its chain goes on
             leaving = what_travels(raised)
             if leaving is raised:
                 raise
             if leaving is not None:
                 raise leaving from None  # noqa: ASYNC104 - what travels was asked
             error = raised
-        if error is not None and not walk.is_left_behind:
+        # What a hook returns that was cancelled counts where it is an answer, and is no failure where it is none.
+        is_cut = walk.scope.cancel_called and isinstance(error, WrongAnswer)
+        if error is not None and not walk.is_left_behind and not is_cut:
             await self._fail(walk, error)
 
     async def _fail(self, walk: _Walk, error: BaseException) -> None:
@@ -178,14 +229,15 @@ class HookRunner:
         chain.failed(plugin, error)
         walk.patience.deadline = trio.current_time() + self._hook_seconds + HOOK_GRACE_SECONDS
         walk.is_telling = True
-        await self.tell(plugin, chain.hook, error)
+        await self._tell(plugin, chain, error)
         walk.is_telling = False
 
-    async def tell(self, plugin: HostPlugin, hook: str, error: BaseException) -> None:
+    async def _tell(self, plugin: HostPlugin, chain: Chain[Any], error: BaseException) -> None:
         """Tell the application of a failure; where that fails too, both are in the log."""
-        told = self._on_plugin_error
+        told, hook = self._on_plugin_error, chain.hook
+        words = chain.scrub(describe_bug(error))
         if told is None:
-            LOGGER.warning("host plugin %s failed in %s: %s", named(plugin), hook, describe_bug(error))
+            LOGGER.warning("host plugin %s failed in %s: %s", named(plugin), hook, words)
             return
         failure: str | None = None
         try:
@@ -195,15 +247,15 @@ class HookRunner:
                     await answer
             if scope.cancelled_caught:
                 failure = f"it took longer than {self._hook_seconds:g} s"
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: ASYNC103 - the edge of the application's own function
             leaving = what_travels(raised)
             if leaving is raised:
                 raise
             if leaving is not None:
                 raise leaving from None  # noqa: ASYNC104 - what travels was asked
-            failure = describe_bug(raised)
+            failure = chain.scrub(describe_bug(raised))
         if failure is not None:
-            LOGGER.warning("host plugin %s failed in %s: %s", named(plugin), hook, describe_bug(error))
+            LOGGER.warning("host plugin %s failed in %s: %s", named(plugin), hook, words)
             LOGGER.error("on_plugin_error failed as it was told of that: %s", failure)
 
     def _seconds(self, plugin: HostPlugin, hook: str) -> float:
@@ -217,6 +269,55 @@ class HookRunner:
     def _not_called(self, plugin: HostPlugin, hook: str, earlier: str) -> HookTimeout:
         message = f"{hook} of the plugin {named(plugin)} is not called: its {earlier} does not come back"
         return HookTimeout(message, plugin=plugin.name, hook=hook, seconds=0.0)
+
+
+@define(eq=False)
+class _Home:
+    """Where hooks run, out of reach of the code that cancels the body: what the body owes to plugins it can still do then."""
+
+    body: trio.CancelScope = field(factory=trio.CancelScope)
+    interrupt: BaseException | None = None
+
+    async def hold(self, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+        """Hold a nursery open until it is cancelled."""
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                task_status.started(nursery)
+                await trio.sleep_forever()
+
+    def take(self, error: BaseException) -> None:
+        """End the body for what a hook raised that is meant for the process; it is raised behind that."""
+        self.interrupt = self.interrupt or error
+        self.body.cancel(reason="a hook of a plugin ended the program")
+
+
+@asynccontextmanager
+async def open_hook_runner(
+    *, hook_seconds: float = HOOK_SECONDS, on_plugin_error: OnPluginError | None = None
+) -> AsyncIterator[HookRunner]:
+    """Open a runner of hooks. All that sessions and plugins do with it has to be over when the block is left.
+
+    Args:
+        hook_seconds: How long a hook may take that names no timeout.
+        on_plugin_error: Is told of each failure; None for a warning in the log.
+
+    Raises:
+        BaseException: What the body raises, as itself; a `KeyboardInterrupt` or `SystemExit` of a hook, behind the body.
+
+    Cancellation: Hooks that the body asks for under a shield still run. When it is left all hooks are cancelled; one that shields
+        itself is waited for.
+    """
+    home, failure = _Home(), Kept()
+    async with trio.open_nursery() as nursery:
+        hooks = await nursery.start(home.hold)
+        with failure, home.body:
+            yield HookRunner(
+                hooks, hook_seconds=hook_seconds, on_plugin_error=on_plugin_error, on_interrupt=home.take
+            )
+        hooks.cancel_scope.cancel(reason="the host was closed")
+    if home.interrupt is not None:
+        raise home.interrupt
+    failure.release()
 
 
 def named(plugin: HostPlugin) -> str:

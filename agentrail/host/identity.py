@@ -67,7 +67,7 @@ def faults_of_principal(principal: object) -> list[str]:
 
 
 @frozen
-class Owner:
+class SessionOwner:
     """To whom a session belongs, and by whom limits are counted: one user of one tenant, whatever their scopes are.
 
     Attributes:
@@ -79,16 +79,16 @@ class Owner:
     user_id: str
 
     @classmethod
-    def of(cls, principal: Principal) -> "Owner":
+    def of(cls, principal: Principal) -> "SessionOwner":
         """Take out of a principal what does not change with the token that they use."""
         return cls(principal.tenant_id, principal.user_id)
 
 
-def owner_of_session(user_data: Mapping[str, Any]) -> Owner | None:
+def owner_of_session(user_data: Mapping[str, Any]) -> SessionOwner | None:
     """Read to whom a session belongs; None for one that no host has started, which belongs to no caller."""
     tenant_id, user_id = user_data.get("tenant_id"), user_data.get("user_id")
     if isinstance(tenant_id, str) and isinstance(user_id, str):
-        return Owner(tenant_id, user_id)
+        return SessionOwner(tenant_id, user_id)
     return None
 
 
@@ -98,7 +98,7 @@ def profile_of_session(user_data: Mapping[str, Any]) -> str | None:
     return agent_id if isinstance(agent_id, str) else None
 
 
-def user_data_of(owner: Owner, agent_id: str) -> dict[str, JsonValue]:
+def user_data_of(owner: SessionOwner, agent_id: str) -> dict[str, JsonValue]:
     """Say what the host writes into the `user_data` of a session that it starts: exactly `OWN_KEYS`."""
     return {"tenant_id": owner.tenant_id, "user_id": owner.user_id, "agent_id": agent_id}
 
@@ -120,7 +120,7 @@ class Access(enum.Enum):
 
 
 def decide_access(
-    owner: Owner, session_id: str, user_data: Mapping[str, Any] | None, *, creates: bool
+    owner: SessionOwner, session_id: str, user_data: Mapping[str, Any] | None, *, creates: bool
 ) -> Access:
     """Decide what a caller may do with a session id that they gave.
 
@@ -138,7 +138,7 @@ def decide_access(
     return Access.TAKEN if creates else Access.UNKNOWN
 
 
-def session_id_for(owner: Owner, client_id: str) -> SessionId:
+def session_id_for(owner: SessionOwner, client_id: str) -> SessionId:
     """Give the id of the session that a request creates which brings a client id and no session id: always the same one.
 
     So a request that is sent again, also after a restart of the process, finds what it created the first time. It is beyond reach

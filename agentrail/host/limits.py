@@ -6,13 +6,14 @@ is something in it again, and what that is in HTTP is the gateway's.
 
 import math
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Final, Generic, Literal, Self, TypeAlias, TypeVar
 
 import attrs
 from attrs import frozen
 
-from agentrail.errors import OptionError
+from agentrail.errors import OptionError, QuotaReached
 from agentrail.frozen import MAX_LEVELS
 from agentrail.messages import MAX_PROMPT_BYTES
 
@@ -249,7 +250,7 @@ class Allowances(Generic[K]):
         """Take what a call costs; None where it is free.
 
         Args:
-            owner: Whose it is: `Owner.of(principal)`, not the principal, which differs from token to token.
+            owner: Whose it is: `SessionOwner.of(principal)`, not the principal, which differs from token to token.
             operation: What they do, by the name of the route: `chat`, `abort` …; of what is not known it is a call.
             now: The time in seconds, on a clock that does not go back.
         """
@@ -262,7 +263,7 @@ Fullness: TypeAlias = Literal["caller", "process"]
 
 
 class OpenCounts(Generic[K]):
-    """Places that are taken and given back, so many for each key, and so many in all: open streams, open sessions."""
+    """Places that are taken and given back, so many for each key, and so many in all: open streams and sockets."""
 
     def __init__(self, max_of_each: int, max_in_all: int | None = None) -> None:
         """Begin without any; None for no bound in all."""
@@ -289,7 +290,7 @@ class OpenCounts(Generic[K]):
         return self.take_anyway(key)
 
     def take_anyway(self, key: K) -> "OpenPlace[K]":
-        """Take a place for what is there already, such as a session that came back with its store, full or not."""
+        """Take a place for what is there already, full or not."""
         self._of_each[key] = self.of(key) + 1
         self._in_all += 1
         return OpenPlace(self, key)
@@ -325,3 +326,82 @@ class OpenPlace(Generic[K]):
     def __exit__(self, *raised: object) -> None:
         """Give it back."""
         self.close()
+
+
+class OpenSessions(Generic[K]):
+    """The sessions of each caller that have not ended, as far as it takes to say when they are too many.
+
+    No task watches them: ended ones are found when a caller has as many as may be, and one other caller is looked at each time.
+    """
+
+    def __init__(self, max_of_each: int, is_open: Callable[[K, str], bool]) -> None:
+        """Begin without any.
+
+        Args:
+            max_of_each: How many one caller may have.
+            is_open: Says whether a session of this caller and id has not ended. It is asked about a thousand at once, and must be quick.
+        """
+        self._max_of_each = max_of_each
+        self._is_open = is_open
+        self._ids: dict[
+            K, dict[str, bool]
+        ] = {}  # whether it has been started; the one looked at last stands last
+
+    def __len__(self) -> int:
+        """Of how many callers sessions are known."""
+        return len(self._ids)
+
+    def of(self, owner: K) -> int:
+        """How many a caller has, those included of which it has not been seen yet that they ended."""
+        return len(self._ids.get(owner, ()))
+
+    @contextmanager
+    def starting(self, owner: K, session_id: str) -> Iterator[None]:
+        """Count a session that is started in the block. One that does not come about is not counted.
+
+        Raises:
+            QuotaReached: The caller has as many as may be; nothing was started.
+        """
+        was_known = session_id in self._ids.get(owner, ())
+        if not was_known:
+            self._look_at_another(owner)
+            if self.of(owner) >= self._max_of_each:
+                self._forget_ended(owner)
+            if self.of(owner) >= self._max_of_each:
+                message = (
+                    f"{self._max_of_each} sessions are open, more are not: end one, or go on with one of them"
+                )
+                raise QuotaReached(message)
+            self._ids.setdefault(owner, {})[session_id] = False
+        try:
+            yield
+        except BaseException:
+            if not was_known:
+                self.forget(owner, session_id)
+            raise
+        self.note(owner, session_id)
+
+    def note(self, owner: K, session_id: str) -> None:
+        """Count a session that is there, such as one that came back with its store, whether or not there are too many."""
+        self._ids.setdefault(owner, {})[session_id] = True
+
+    def forget(self, owner: K, session_id: str) -> None:
+        """Count a session no more; again if you like."""
+        ids = self._ids.get(owner, {})
+        ids.pop(session_id, None)
+        if not ids:
+            self._ids.pop(owner, None)
+
+    def _forget_ended(self, owner: K) -> None:
+        for session_id, has_started in [*self._ids.get(owner, {}).items()]:
+            if has_started and not self._is_open(owner, session_id):
+                self.forget(owner, session_id)
+
+    def _look_at_another(self, owner: K) -> None:
+        # One for each session that comes, so that callers who never come back are not held for ever.
+        oldest = next(iter(self._ids), owner)
+        if oldest == owner:
+            return
+        self._forget_ended(oldest)
+        if oldest in self._ids:
+            self._ids[oldest] = self._ids.pop(oldest)

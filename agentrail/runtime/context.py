@@ -13,7 +13,7 @@ import msgspec
 import trio
 from attrs import frozen
 
-from agentrail.abc import MAX_CONTEXT_BYTES, AtEnd, ContextProvider, ProviderContext
+from agentrail.abc import MAX_CONTEXT_BYTES, AtEnd, ContextProvider, ProviderContext, TimedProvider
 from agentrail.core.policy.estimates import tokens_of
 from agentrail.core.protocol.effects import GatherContext
 from agentrail.core.protocol.request import EffectId, ModelRequest
@@ -95,9 +95,9 @@ class ContextGatherer:
             except PortCrashed as crashed:
                 self._report(name, crashed.error.message)
                 continue
-            for fault in faults:
-                self._report(name, fault)
             (end if is_end else front).extend(kept)
+            if faults:
+                await self._say_left_out(provider, name, faults)
         return self._keep(effect.effect_id, Gathered(front=tuple(front), end=tuple(end)))
 
     def join(self, request: ModelRequest, context: EffectId) -> ModelRequest:
@@ -114,10 +114,23 @@ class ContextGatherer:
 
     async def _ask(self, provider: ContextProvider, name: str, messages: tuple[Message, ...]) -> Any:
         with self._edge(name):
+            if isinstance(provider, TimedProvider):
+                return await provider(self._about, messages)
             with trio.move_on_after(PROVIDER_SECONDS):
                 return await provider(self._about, messages)
         message = f"it gave nothing within {PROVIDER_SECONDS:g} s"
         raise PortCrashed(ErrorInfo(code="context_provider_timeout", message=message))
+
+    async def _say_left_out(self, provider: ContextProvider, name: str, faults: list[str]) -> None:
+        if not isinstance(provider, TimedProvider):
+            for fault in faults:
+                self._report(name, fault)
+            return
+        try:
+            with self._edge(name):
+                await provider.left_out(self._about, tuple(faults))
+        except PortCrashed as crashed:
+            self._report(name, crashed.error.message)
 
     def _edge(self, name: str) -> crash_edge:
         return crash_edge(partial(_decide_crash, name), scrub=self._scrub)

@@ -54,6 +54,7 @@ from agentrail.runtime.changing import ChangingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.content import decide_client_id, decide_text
 from agentrail.runtime.cycle_stream import ENDS
+from agentrail.runtime.knowing import ReadAnswer, SessionFacts, facts_of_cell, reader_of
 from agentrail.runtime.looking_back import LookingBackHandle
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.prompting import PromptingHandle
@@ -75,6 +76,15 @@ class Session(PromptingHandle, ChangingHandle, LookingBackHandle):
     def scope(self) -> str:
         """The scope in which its id is the only one; empty for a session without one."""
         return self._cell.ports.scope
+
+    @property
+    def facts(self) -> SessionFacts:
+        """What is known of it without asking it: its own or its root's `user_data`, and which session is its root."""
+        return facts_of_cell(self._cell)
+
+    def reads_answers(self) -> ReadAnswer:
+        """Give what reads the answer out of the messages of a cycle, as `ask` does; it can be called when the session has ended."""
+        return reader_of(self._cell)
 
     def __repr__(self) -> str:
         """Show id and phase."""

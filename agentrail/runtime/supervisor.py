@@ -24,7 +24,7 @@ from agentrail.actors.supervising import log_report
 from agentrail.actors.supervisor_handle import Supervisor
 from agentrail.actors.tree import TreeNode
 from agentrail.core.protocol.signals import Parked
-from agentrail.errors import ActorDown, AlreadyStarted, SessionDown, SessionRefused, UnknownTool
+from agentrail.errors import ActorDown, AlreadyStarted, OptionError, SessionDown, SessionRefused, UnknownTool
 from agentrail.events import Event
 from agentrail.messages import SessionId
 from agentrail.otp.child_specs import (
@@ -59,6 +59,7 @@ from agentrail.runtime.exporting_door import ExportingDoor
 from agentrail.runtime.fan_in import EVERY, FanIn, ManySubscription
 from agentrail.runtime.handle import Session
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
+from agentrail.runtime.knowing import KnowingDoor
 from agentrail.runtime.last_words import EndedSessions, LastWords
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions
@@ -109,7 +110,7 @@ BRANCH: Final = SupervisorFlags(
 )
 
 
-class SessionSupervisor(StartingDoor, SleepingDoor, BranchingDoor, ExportingDoor, SessionsBelow):
+class SessionSupervisor(StartingDoor, SleepingDoor, BranchingDoor, ExportingDoor, KnowingDoor, SessionsBelow):
     """Owns sessions: a crash of one touches no other, and none outlives its supervisor."""
 
     providers: ProviderProfiles
@@ -154,6 +155,23 @@ class SessionSupervisor(StartingDoor, SleepingDoor, BranchingDoor, ExportingDoor
         self._find, self._life = self._find_cell, self._live_on
         self._started = self._ended = self._parked = self._restarts = 0
         self._begin_sleeping(hibernate_after)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it takes no more sessions."""
+        return self._down is not None
+
+    def ask_host(self, host: HostHooks) -> None:
+        """Let the calls of sessions that begin from now on be judged by a host; for one that is opened over this supervisor.
+
+        Raises:
+            OptionError: Your move: another host judges them already.
+        """
+        if self._dependencies.host is not NO_HOST:
+            raise OptionError(
+                ["this supervisor asks another host about calls already: open one for each host"]
+            )
+        self._dependencies = evolve(self._dependencies, host=host)
 
     async def _start(self, chosen: SessionOptions, *, calling: str | None = None) -> Session:
         """Start a session; one for a call must have the tool.

@@ -1,10 +1,15 @@
 """The sandbox that a supervisor makes for a session which brought none."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
+
+import trio
 
 from agentrail.abc import Sandbox
+
+_CLOSE_WITHIN_SECONDS: Final = 5.0
 
 
 class OwnSandbox(Sandbox, Protocol):
@@ -31,7 +36,7 @@ class Workspace:
     a tenth of that.
     """
 
-    __slots__ = ("_given", "_make", "_name", "_opened", "_working_dir")
+    __slots__ = ("_given", "_holders", "_is_closed", "_make", "_name", "_opened", "_working_dir")
 
     def __init__(
         self, make: MakeSandbox, name: str, working_dir: str, *, given: Sandbox | None = None
@@ -49,6 +54,8 @@ class Workspace:
         self._working_dir = working_dir
         self._given = given
         self._opened: OwnSandbox | None = None
+        self._holders = 0
+        self._is_closed = False
 
     def open(self) -> Sandbox:
         """Give the sandbox, the same one each time."""
@@ -63,6 +70,13 @@ class Workspace:
         self._given, self._opened = None, sandbox
 
     @property
+    def place(self) -> Hashable:
+        """What is the same for two workspaces on the same files: a sandbox that was brought, or a directory."""
+        if self._given is not None:
+            return id(self._given)
+        return id(self) if self._name == "memory" else (self._name, self._working_dir)
+
+    @property
     def is_open(self) -> bool:
         """Whether there is something to close."""
         return self._opened is not None
@@ -72,7 +86,31 @@ class Workspace:
         known = self._opened if self._given is None else self._given
         return known is not None and is_unconfined(known)
 
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[Sandbox]:
+        """Give the sandbox, and keep it open for the block: for what is no call of the session, so that the session does not wait for it.
+
+        Closed under a write, its root would be a number that the next directory of another session gets.
+
+        Raises:
+            trio.ClosedResourceError: It was closed already.
+        """
+        if self._is_closed:
+            message = "the workspace was closed: its session has ended"
+            raise trio.ClosedResourceError(message)
+        self._holders += 1
+        try:
+            yield self.open()
+        finally:
+            self._holders -= 1
+            with trio.move_on_after(_CLOSE_WITHIN_SECONDS, shield=True):
+                await self._close_left()
+
     async def aclose(self) -> None:
-        """Close what was made."""
-        if self._opened is not None:
+        """Close what was made; while it is held, the last holder does."""
+        self._is_closed = True
+        await self._close_left()
+
+    async def _close_left(self) -> None:
+        if self._is_closed and not self._holders and self._opened is not None:
             await self._opened.aclose()

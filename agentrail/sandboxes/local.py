@@ -205,7 +205,7 @@ class LocalSandbox:
         return ReadResult(error=found) if isinstance(found, Refusal) else found
 
     async def write(self, path: str, content: str) -> WriteResult:
-        """Replace a file of at most 10 MB or make it, with the directories above it.
+        """Replace a file of at most 10 MiB or make it, with the directories above it.
 
         Returns:
             What was written; or an error, also with the codes `no_space` and `not_text`.

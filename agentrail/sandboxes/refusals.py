@@ -16,7 +16,7 @@ from agentrail.sandboxes.paths import escape, show_names
 Names: TypeAlias = tuple[str, ...]
 
 MAX_READ_BYTES: Final = 50_000_000
-MAX_WRITTEN_BYTES: Final = 10_000_000
+MAX_WRITTEN_BYTES: Final = 10 << 20
 
 _MAX_NAMES_SHOWN: Final = 5
 _MAX_NAMES_COMPARED: Final = 1_000

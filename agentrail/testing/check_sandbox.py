@@ -237,7 +237,7 @@ async def _reads_text_only(sandbox: Sandbox) -> None:
             assert "image/png" in refusal.message, refusal
             assert f"{len(data):,} bytes" in refusal.message, refusal
     _expect_code((await sandbox.write("a", "\ud800")).error, "not_text", "a lone surrogate")
-    _expect_code((await sandbox.write("a", "x" * 10_000_001)).error, "too_large", "10,000,001 bytes")
+    _expect_code((await sandbox.write("a", "x" * ((10 << 20) + 1))).error, "too_large", "10 MiB and a byte")
     assert not await sandbox.exists("a"), "a refused write left a file"
 
 

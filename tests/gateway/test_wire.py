@@ -108,6 +108,7 @@ def test_a_conversation_is_read_page_by_page_as_it_was_written(conversation, aft
     """Each message once, in order, whatever is in it."""
     page = decode_messages(encode_messages(conversation, after=after, limit=limit))
     assert page.messages == conversation[after : after + limit]
+    assert page.next == (after + limit if after + limit < len(conversation) else None)
     read, at = (), 0
     while at is not None:
         page = decode_messages(encode_messages(conversation, after=at, limit=limit))

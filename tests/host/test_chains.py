@@ -1,6 +1,7 @@
 """Plugins that are asked one after another: what each answer and each failure means, row by row of 8.4. Nothing runs here."""
 
 import pytest
+from hypothesis import given, strategies as st
 
 from agentrail.errors import HookTimeout, RequestRefused
 from agentrail.host.chains import (
@@ -331,6 +332,48 @@ def test_an_input_that_is_too_large_is_the_plugins_failure():
         chain.answered(one, Allow({"text": "x" * 50_000_000}))
 
 
+VERDICTS = st.sampled_from(["allow", "rewrite", "deny", "fail"])
+
+
+@pytest.mark.host("H-047")
+@given(
+    st.lists(st.booleans(), min_size=1, max_size=6),
+    st.lists(VERDICTS, min_size=12, max_size=12),
+)
+def test_for_any_verdicts_what_runs_was_seen_by_each_policy(fail_closed, verdicts):
+    """The last that each `fail_closed` plugin was asked about, or made itself, is what runs; behind a denial none is asked."""
+    plugins = [
+        plugin(f"p{place}", fail_closed=one, on_before_tool_call=saying(None))
+        for place, one in enumerate(fail_closed)
+    ]
+    chain = Judging(order(*plugins), before({"n": 0}))
+    seen, denied, asked = {}, None, 0
+    while (one := chain.next()) is not None:
+        assert denied is None
+        n, verdict = chain.question(one)[0].input["n"], verdicts[asked]
+        asked += 1
+        is_again = one.name in seen
+        seen[one.name] = n
+        if verdict == "fail":
+            chain.failed(one, BUG)
+        else:
+            chain.answered(
+                one, {"allow": Allow(), "rewrite": Allow({"n": asked}), "deny": Deny("no")}[verdict]
+            )
+        if verdict == "rewrite" and not is_again:
+            seen[one.name] = asked
+        if verdict == "deny" or (verdict == "fail" and one.fail_closed):
+            denied = one.name
+    verdict = chain.verdict
+    assert (verdict.deny is None) is (denied is None)
+    assert denied is None or verdict.by == denied
+    assert asked <= 2 * len(plugins)
+    if denied is None:
+        runs = 0 if verdict.input is None else verdict.input["n"]
+        assert {seen[one.name] for one in plugins if one.fail_closed} <= {runs}
+        assert set(seen) == {one.name for one in plugins}
+
+
 # --- after a tool, start, stop
 
 
@@ -363,3 +406,39 @@ def test_a_stop_that_fails_keeps_no_other_from_stopping():
     """In the reverse order."""
     plugins = order(*[plugin(name, stop=saying(None)) for name in "abc"])
     assert [name for name, _ in play(Stopping(plugins.all), None, BUG, None)] == ["c", "b", "a"]
+
+
+# --- a host that closes
+
+
+def test_what_plugins_could_not_judge_does_not_pass_when_the_host_closes():
+    """A message is refused, a call denied; what was answered before it was cut counts for nothing."""
+    guards = order(*[plugin(name, intercept_chat_request=saying(None)) for name in "ab"])
+    messages = Intercepting(guards, CHAT)
+    messages.answered(messages.next(), None)
+    messages.cut()
+    assert (messages.refusal.status, messages.refusal.code) == (503, "draining")
+    call = Judging(order(*judges("a", "b")), before({}))
+    call.answered(call.next(), Allow({"to": "Porto"}))
+    call.cut()
+    assert (call.verdict.by, call.verdict.input) == ("host", None)
+    assert call.verdict.deny == "Not run: the host closes, and its plugins cannot judge this call any more"
+
+
+def test_a_start_that_is_cut_is_none():
+    """Though no plugin failed; what one raised before stays what leaves."""
+    plugins = order(plugin("a", start=saying(None)))
+    chain = Beginning(plugins)
+    chain.next()
+    chain.cut()
+    assert str(chain.error) == "the host was closed before all of its plugins had started"
+    chain.failed(plugins.all[0], BUG)
+    chain.cut()
+    assert chain.error is BUG
+
+
+def test_a_hearing_that_is_cut_is_nothing_more():
+    """It guards nothing."""
+    chain = Hearing("on_request_end", order(plugin("a", on_request_end=saying(None))), CONTEXT)
+    chain.cut()
+    assert chain.next() is not None

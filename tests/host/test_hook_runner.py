@@ -8,6 +8,7 @@ import trio.testing
 
 from agentrail.errors import HookTimeout
 from agentrail.host.chains import Hearing, Intercepting, Judging, Reporting
+from agentrail.host.hook_runner import open_hook_runner
 from agentrail.host.payloads import Allow, HandledResponse
 from tests.host.rig import (
     CHAT,
@@ -345,3 +346,119 @@ async def test_without_a_hook_nothing_is_started():
     async with open_runner() as runner:
         with trio.testing.assert_no_checkpoints():
             await runner.run(hearing(plugin("a"), plugin("b")))
+
+
+# --- a failure that no call has seen
+
+
+@on_virtual_time
+async def test_a_failure_can_be_told_that_no_call_has_seen():
+    """It is counted, and the application is told once; no hook is called."""
+    heard, reports = [], Reports()
+    one = plugin("a", heard=heard, on_request_end=saying(None))
+    async with open_runner(on_plugin_error=reports.hear) as runner:
+        await runner.report(one, "on_request_end", ValueError("wrong"))
+        runner.report_soon(one, "background", OSError())
+        await trio.testing.wait_all_tasks_blocked()
+        assert runner.failures == {"a": 2}
+    assert reports == [("a", "on_request_end", "ValueError"), ("a", "background", "OSError")]
+    assert heard == []
+
+
+@on_virtual_time
+async def test_who_is_told_of_such_a_failure_delays_no_longer_than_of_any_other():
+    """Also one that shields itself."""
+    began = trio.current_time()
+
+    async def deaf(*_failure):
+        with trio.CancelScope(shield=True):
+            await trio.sleep(60)
+
+    async with open_runner(on_plugin_error=deaf, hook_seconds=3) as runner:
+        await runner.report(plugin("a"), "background", ValueError())
+        assert trio.current_time() - began == 4
+
+
+@on_virtual_time
+async def test_what_no_log_may_hold_is_taken_out_of_such_a_failure(caplog):
+    """Of the words alone."""
+    async with open_runner() as runner:
+        scrub = lambda text: text.replace("s3cret", "…")  # noqa: E731
+        await runner.report(plugin("a"), "background", ValueError("key s3cret"), scrub=scrub)
+    assert "failed in background: ValueError: key …" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+# --- the block
+
+
+@on_virtual_time
+async def test_hooks_run_under_a_shield_when_the_host_is_cancelled():
+    """What a body owes its plugins then, it can still do."""
+    heard = []
+
+    async def slowly(_ctx):
+        await trio.sleep(3)
+        heard.append("done")
+
+    chain = hearing(plugin("a", on_request_end=slowly), hook="on_request_end")
+    with trio.move_on_after(1):
+        async with open_hook_runner() as runner:
+            try:
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await runner.run(chain)
+    assert heard == ["done"]
+
+
+@on_virtual_time
+async def test_leaving_the_block_cancels_all_hooks():
+    """A hook that was left behind too."""
+    gone = trio.Event()
+
+    async def wait(_ctx):
+        try:
+            await trio.sleep_forever()
+        finally:
+            gone.set()
+
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        async with open_hook_runner() as runner:
+            nursery.start_soon(runner.run, hearing(plugin("a", on_request_start=wait)))
+            await trio.testing.wait_all_tasks_blocked()
+        assert gone.is_set()
+    assert trio.current_time() == began
+
+
+@on_virtual_time
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)], ids=repr)
+async def test_what_is_meant_for_the_process_ends_the_body_first(error):
+    """As itself, and behind what the body does under a shield; other hooks are not cut."""
+    heard = []
+    quick = hearing(plugin("b", heard=heard, on_request_end=saying(None)), hook="on_request_end")
+
+    async def live():
+        async with open_hook_runner() as runner:
+            try:
+                await runner.run(hearing(plugin("a", on_request_start=raising(error))))
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await runner.run(quick)
+
+    with pytest.raises(type(error)) as raised:
+        await live()
+    assert raised.value is error
+    assert heard == [("b", "on_request_end")]
+
+
+@on_virtual_time
+async def test_what_the_body_raises_leaves_the_block_as_itself():
+    """And not in a group."""
+    error = BaseException("mine")
+    with pytest.raises(BaseException, match="mine") as raised:
+        async with open_hook_runner():
+            raise error
+    assert raised.value is error

@@ -7,7 +7,7 @@ from agentrail.host.attachments import Attachment
 from agentrail.host.identity import (
     OWN_KEYS,
     Access,
-    Owner,
+    SessionOwner,
     decide_access,
     digest_of_message,
     fault_of_name,
@@ -24,9 +24,9 @@ from agentrail.runtime.arguments import fault_of_digest
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.scopes import fault_of_scope
 
-ADA = Owner("acme", "ada")
-BOB = Owner("acme", "bob")
-EVE = Owner("evil", "ada")
+ADA = SessionOwner("acme", "ada")
+BOB = SessionOwner("acme", "bob")
+EVE = SessionOwner("evil", "ada")
 
 BAD = [
     "",
@@ -42,6 +42,8 @@ BAD = [
     "-a",
     ":a",
     "é",
+    "aé",
+    "a٣",
     "٣",
     "\uff41",
     "a%2e%2e",
@@ -142,8 +144,8 @@ def test_limits_are_counted_by_user_and_not_by_token():
     """Two tokens of one user, with other scopes, are one owner."""
     one = Principal(tenant_id="acme", user_id="ada", scopes={"use"})
     other = Principal(tenant_id="acme", user_id="ada", scopes={"use", "inspect"})
-    assert Owner.of(one) == Owner.of(other) == ADA
-    assert hash(Owner.of(one)) == hash(ADA)
+    assert SessionOwner.of(one) == SessionOwner.of(other) == ADA
+    assert hash(SessionOwner.of(one)) == hash(ADA)
 
 
 # --- ids that follow from a client id
@@ -157,8 +159,8 @@ _names = st.text("ab.", min_size=1, max_size=3)
 def test_the_same_caller_and_client_id_give_the_same_session(asked):
     """And no others do: parts are not joined."""
     (tenant, user, client), (other_tenant, other_user, other_client) = asked
-    one = session_id_for(Owner(tenant, user), client)
-    other = session_id_for(Owner(other_tenant, other_user), other_client)
+    one = session_id_for(SessionOwner(tenant, user), client)
+    other = session_id_for(SessionOwner(other_tenant, other_user), other_client)
     assert (one == other) == (asked[0] == asked[1])
     assert fault_of_session_id("session_id", one) is None
     assert is_derived(one)
@@ -188,6 +190,12 @@ def test_two_messages_have_one_digest_when_they_are_equal(one, other):
     """Message, names, types, contents and mode count, each by itself."""
     assert (_digest(*one) == _digest(*other)) == (one == other)
     assert fault_of_digest(_digest(*one)) is None
+
+
+def test_no_mode_is_another_one_than_an_empty_mode():
+    """And a file is none of the parts beside it."""
+    digests = {_digest("Hi", [], None), _digest("Hi", [], ""), _digest("Hi", [("", "", b"")], None)}
+    assert len(digests) == 3
 
 
 def test_text_that_cannot_be_encoded_has_a_digest_too():

@@ -6,19 +6,20 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.errors import OptionError
-from agentrail.host.identity import Owner
+from agentrail.errors import OptionError, QuotaReached
+from agentrail.host.identity import SessionOwner
 from agentrail.host.limits import (
     Allowance,
     Allowances,
     Limits,
     OpenCounts,
+    OpenSessions,
     Pace,
     decide_charge,
     decide_draw,
 )
 
-ADA, BOB = Owner("acme", "ada"), Owner("acme", "bob")
+ADA, BOB = SessionOwner("acme", "ada"), SessionOwner("acme", "bob")
 FAR = 1e9  # a clock may have run for thirty years
 
 
@@ -219,7 +220,7 @@ def test_a_place_is_given_back_however_its_block_is_left():
 
 
 def test_what_is_there_already_takes_a_place_too():
-    """Sessions that came back with their store are more than may be; then no new one begins."""
+    """What is taken anyway is more than may be; then no new one begins."""
     counts = OpenCounts(1)
     places = [counts.take_anyway(ADA) for _ in range(2)]
     assert counts.take(ADA) == "caller"
@@ -250,3 +251,88 @@ def test_counts_are_those_of_the_places_that_are_open(doings):
     for _, place in opened:
         place.close()
     assert counts._of_each == {}  # noqa: SLF001 - what is kept cannot be seen from outside
+
+
+# --- sessions
+
+
+class Living(set[tuple[SessionOwner, str]]):
+    """The sessions that are alive, and how often it was asked."""
+
+    asked = 0
+
+    def is_open(self, owner, session_id):
+        """Whether one is."""
+        self.asked += 1
+        return (owner, session_id) in self
+
+    def start(self, sessions, owner, session_id):
+        """Start one, counted."""
+        with sessions.starting(owner, session_id):
+            self.add((owner, session_id))
+
+
+def test_a_caller_has_so_many_sessions_and_no_more():
+    """Until one ends; another caller's do not count, and one that is known is not counted twice."""
+    living = Living()
+    sessions = OpenSessions(2, living.is_open)
+    living.start(sessions, ADA, "a")
+    living.start(sessions, ADA, "b")
+    living.start(sessions, ADA, "b")
+    with pytest.raises(QuotaReached, match="2 sessions are open, more are not: end one"):
+        living.start(sessions, ADA, "c")
+    living.start(sessions, BOB, "a")
+    living.discard((ADA, "a"))
+    living.start(sessions, ADA, "c")
+    assert (sessions.of(ADA), sessions.of(BOB)) == (2, 1)
+
+
+def test_a_session_that_does_not_come_about_is_not_counted():
+    """However its start was left; one that was there before stays."""
+    living = Living()
+    sessions = OpenSessions(1, living.is_open)
+    for error in (KeyboardInterrupt, ValueError):
+        with pytest.raises(error), sessions.starting(ADA, "a"):
+            raise error
+    assert (sessions.of(ADA), len(sessions)) == (0, 0)
+    living.start(sessions, ADA, "a")
+    with pytest.raises(ValueError, match="already"), sessions.starting(ADA, "a"):
+        raise ValueError("already")  # noqa: EM101 - as another caller's start of the same id
+    assert sessions.of(ADA) == 1
+
+
+def test_sessions_that_are_being_started_count():
+    """A thousand starts at once would else all pass; that they are not alive yet does not make them ended."""
+    sessions = OpenSessions(1, Living().is_open)
+    with sessions.starting(ADA, "a"):
+        with pytest.raises(QuotaReached), sessions.starting(ADA, "b"):
+            raise AssertionError
+        with sessions.starting(BOB, "b"):
+            assert sessions.of(ADA) == 1
+
+
+def test_sessions_that_came_back_count_too():
+    """Also where they are more than may be."""
+    living = Living({(ADA, "a"), (ADA, "b")})
+    sessions = OpenSessions(1, living.is_open)
+    for session_id in "ab":
+        sessions.note(ADA, session_id)
+    with pytest.raises(QuotaReached):
+        living.start(sessions, ADA, "c")
+    sessions.forget(ADA, "a")
+    sessions.forget(ADA, "a")
+    assert sessions.of(ADA) == 1
+
+
+def test_callers_who_never_come_back_are_forgotten():
+    """A thousand of them, whose sessions have ended; and a caller below the limit is not looked through each time."""
+    living = Living()
+    sessions = OpenSessions(100, living.is_open)
+    for number in range(1000):
+        living.start(sessions, SessionOwner("acme", str(number)), "a")
+        living.clear()
+    assert len(sessions) <= 2
+    living.asked = 0
+    for number in range(100):
+        living.start(sessions, ADA, str(number))
+    assert living.asked <= 2 + 100

@@ -9,7 +9,7 @@ import pytest
 import trio
 from hypothesis import given, strategies as st
 
-from agentrail.abc import MAX_CONTEXT_BYTES, AtEnd, ProviderContext, Secret
+from agentrail.abc import MAX_CONTEXT_BYTES, AtEnd, ProviderContext, Secret, TimedProvider
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol.effects import GatherContext
 from agentrail.core.protocol.request import EffectId, ModelRequest
@@ -229,6 +229,60 @@ def test_what_is_no_list_of_messages_is_said(given):
     kept, (fault,) = decide_context(given, frozenset())
     assert kept == []
     assert fault.endswith("expected a list of UserMessage, or AtEnd(messages)")
+
+
+class Timed(TimedProvider):
+    """One that gives something after a while, and keeps what was left out of that."""
+
+    def __init__(self, given, *, seconds=0.0, error=None):
+        """Say what it gives, and what it raises when it is told."""
+        self.given, self.seconds, self.error = given, seconds, error
+        self.told = []
+
+    async def __call__(self, about, messages):
+        """Give it."""
+        await trio.sleep(self.seconds)
+        return self.given
+
+    async def left_out(self, about, faults):
+        """Keep them."""
+        await trio.lowlevel.checkpoint()
+        self.told.append((about, faults))
+        if self.error is not None:
+            raise self.error
+
+
+@on_virtual_time
+async def test_one_that_keeps_its_own_time_is_waited_for_and_told(supervisor, caplog):
+    """What is left out of what it gave is told to it, and not to the log; the rest is added. One that gave only what may be hears nothing."""
+    model, patient = saying("fine"), Timed([note("late"), "text", note("")], seconds=60)
+    good = Timed([note("good")])
+    session = await supervisor.start_session(model=model, context_providers=[patient, good])
+    with caplog.at_level(logging.WARNING, "agentrail.runtime"):
+        assert await session.ask("Hi", timeout_seconds=None) == "fine"
+    assert texts_of(model.requests[0]) == ["late", "good", "Hi"]
+    [(about, faults)] = patient.told
+    assert about.session_id == session.session_id
+    assert [fault.partition(":")[0] for fault in faults] == ["message 1 is left out", "message 2 is left out"]
+    assert good.told == []
+    assert "context provider" not in caplog.text
+
+
+@on_virtual_time
+@pytest.mark.parametrize("error", [ValueError("key sk-secret was refused"), Foreign()])
+async def test_one_that_raises_as_it_is_told_is_logged_and_what_it_gave_stands(supervisor, caplog, error):
+    """Without the session's secrets."""
+    model = saying("fine")
+    session = await supervisor.start_session(
+        model=model,
+        context_providers=[Timed([note("good"), "text"], error=error), giving(note("next"))],
+        user_data={"api_key": Secret("sk-secret")},
+    )
+    with caplog.at_level(logging.WARNING, "agentrail.runtime"):
+        assert await session.ask("Hi") == "fine"
+    assert texts_of(model.requests[0]) == ["good", "next", "Hi"]
+    assert "context provider Timed: Timed raised" in caplog.text
+    assert "sk-secret" not in caplog.text
 
 
 async def test_what_is_no_provider_is_an_option_error(supervisor):

@@ -1,0 +1,371 @@
+"""One request, carried from the first hook to the last: steps 7 to 14 of its life. It belongs to the host, and not to its caller.
+
+What each failure means for its outcome is said by `decide_outcome`; whose end an event is, by `request_end`. What a caller may send, and
+to whom, was decided before anything here begins.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Literal, TypeAlias
+
+import trio
+from attrs import define, frozen
+
+from agentrail.actors.kept import Kept
+from agentrail.errors import (
+    AgentrailError,
+    HostDraining,
+    ProfileUnknown,
+    PromptRefused,
+    SessionBusy,
+    SessionDown,
+    SessionRefused,
+    SessionUnknown,
+    YourMove,
+)
+from agentrail.events import AgentAbort, AgentEnd, AgentError
+from agentrail.host.attachments import Attachment, Uploads, message_of_files
+from agentrail.host.chains import Attaching, Hearing, PluginOrder
+from agentrail.host.following import end_track, follow, follow_nowait, subscribe_to_requests
+from agentrail.host.hook_runner import HookRunner
+from agentrail.host.identity import SessionOwner
+from agentrail.host.payloads import ChatRequest, RequestContext, RequestKind, RequestOutcome
+from agentrail.host.profiles import AgentProfile, ProfileContext
+from agentrail.host.request_end import ended_by_host
+from agentrail.host.requests import (
+    HostRequest,
+    MessageReceipt,
+    OnDisconnect,
+    RequestBook,
+    RequestRecord,
+    RequestTrack,
+    SessionReading,
+)
+from agentrail.host.session_desk import SessionDesk
+from agentrail.logs import Logger
+from agentrail.messages import PromptRef, SessionId
+from agentrail.otp.leaving import describe_bug
+from agentrail.runtime.crashes import what_travels
+from agentrail.runtime.handle import Session
+from agentrail.runtime.knowing import SessionFacts
+
+LOGGER: Final = Logger("agentrail.host")
+
+WhenBusy: TypeAlias = Literal["queue", "steer", "refuse"]
+"""What becomes of a message whose session is at work: its cycle comes later, it goes into the one that runs, or it is refused."""
+
+_CLOSING: Final = "this host is being closed: send it again in a moment"
+_NOT_STEERED: Final = "it does not let this session be steered"
+
+
+@frozen(kw_only=True)
+class Incoming:
+    """A message that is to become a request.
+
+    Attributes:
+        request: What it says.
+        owner: Whose it is.
+        kind: How its answer is wanted.
+        is_steer: Whether it is to go into the cycle that runs, if one does by then.
+        session_id: Where it goes to; minted, where none was given.
+        facts: What is known of that session; None where it has to be created.
+        agent_id: Of the profile; empty where none was named and there is no default.
+        request_id: Its own name.
+        digest: What its sender said, as a SHA-256.
+        attachments: The files.
+        when_busy: What becomes of it where its session is at work.
+        on_disconnect: What becomes of it when its caller leaves.
+        via: The door that it came through.
+        started_at_ms: When it came.
+    """
+
+    request: ChatRequest
+    owner: SessionOwner
+    kind: RequestKind
+    is_steer: bool = False
+    session_id: SessionId
+    facts: SessionFacts | None
+    agent_id: str
+    request_id: str
+    digest: str
+    attachments: tuple[Attachment, ...] = ()
+    when_busy: WhenBusy = "queue"
+    on_disconnect: OnDisconnect = "continue"
+    via: str | None = None
+    started_at_ms: int
+
+
+@define(eq=False)
+class Workshop:
+    """What all requests of a host are carried out with.
+
+    Attributes:
+        desk: Its sessions.
+        order: Its plugins.
+        runner: Calls their hooks.
+        book: Its requests.
+        uploads: Puts files into workspaces.
+    """
+
+    desk: SessionDesk
+    order: PluginOrder
+    runner: HookRunner
+    book: RequestBook
+    uploads: Uploads
+
+
+def decide_outcome(error: BaseException) -> RequestOutcome:
+    """Say what became of a request that was not accepted, by what kept it from that."""
+    if isinstance(error, ProfileUnknown | SessionUnknown):
+        return "not_found"
+    if isinstance(error, YourMove | PromptRefused | SessionRefused | SessionDown):
+        return "refused"
+    return "failed"
+
+
+class RequestRun:
+    """Carries one request.
+
+    Attributes:
+        decided: Set when it is accepted, or will not be.
+        request: The handle, once it was accepted.
+        error: What kept it from that.
+        is_abandoned: Whether its caller left before.
+    """
+
+    def __init__(self, shop: Workshop, incoming: Incoming, on_decided: Callable[[], None]) -> None:
+        """Nothing is done before `run`.
+
+        Args:
+            shop: What it is carried out with.
+            incoming: The message.
+            on_decided: Called once, when it was accepted, or will not be.
+        """
+        self.incoming = incoming
+        self.decided = trio.Event()
+        self.request: HostRequest | None = None
+        self.error: BaseException | None = None
+        self.is_abandoned = False
+        self._shop = shop
+        self._on_decided = on_decided
+        self._scope = trio.CancelScope()
+        self._owed = trio.CancelScope(shield=True)
+        self._track: RequestTrack | None = None
+        self._session: Session | None = None
+        self._profile: AgentProfile | None = None
+        self._is_new = False
+        self._is_committed = False
+        self._is_shutdown = False
+
+    @property
+    def key(self) -> str:
+        """Its session, among those of all tenants."""
+        return f"{self.incoming.owner.tenant_id}/{self.incoming.session_id}"
+
+    def shut_down(self) -> None:
+        """End it: its host ends. What it owes to plugins is done all the same."""
+        self._is_shutdown = True
+        self._scope.cancel(reason="the host is being closed")
+
+    def cut(self) -> None:
+        """Cut what it owes to plugins: its host has no more time for it."""
+        self._owed.cancel(reason="the host has no more time")
+
+    def abandon(self) -> HostRequest | None:
+        """Say that its caller left before it heard what became of the message; gives the request, where that is too late."""
+        self.is_abandoned = True
+        return self.request
+
+    async def run(self) -> None:
+        """Carry it from the first hook to the last.
+
+        Cancellation: It is over, with the outcome `shutdown` or `failed`; hooks that are owed are called under a shield, each
+            within its time.
+        """
+        failure = Kept()
+        with failure, self._scope:
+            await self._hear("on_request_start", None)
+            await self._work()
+        with trio.CancelScope(shield=True):
+            outcome = await self._settle(failure.error)
+        with self._owed:
+            if self._is_committed:
+                await self._hear("on_turn_persisted", outcome)
+            await self._hear("on_request_end", outcome)
+        if failure.error is not None and what_travels(failure.error) is not None:
+            failure.release()
+
+    # --- steps 8 to 11
+
+    async def _work(self) -> None:
+        """Find the profile, open the session, keep the files, bring the message there, and wait for the end."""
+        session = self._session = await self._open()
+        text = await self._with_files(session)
+        async with subscribe_to_requests(session) as events:
+            receipt = await self._send(session, text)
+            track = self._track = self._track_of(session, receipt)
+            follow_nowait(track, events)
+            if (
+                track.standing.status == "refused"
+            ):  # a plugin said so at once, and so it is said to the caller
+                raise PromptRefused(track.standing.reason or "it gives no reason")
+            request = self._decide(session, receipt, track)
+            if self.is_abandoned:
+                with suppress(AgentrailError):
+                    await request.caller_left()
+            last = await follow(session, track, events)
+            self._is_committed = track.standing.is_kept and isinstance(
+                last, AgentEnd | AgentAbort | AgentError
+            )
+
+    async def _open(self) -> Session:
+        """Find the profile, and open the session, or create it."""
+        incoming, desk, context = self.incoming, self._shop.desk, self._context()
+        if incoming.facts is None:
+            self._profile = await desk.profile(context)
+            session, self._is_new = await desk.create(self._profile, context)
+            return session
+        with suppress(
+            ProfileUnknown
+        ):  # a session that is awake keeps its profile, also one that is not there any more
+            self._profile = await desk.profile(context)
+        return await desk.open(incoming.facts, incoming.owner)
+
+    def _context(self) -> ProfileContext:
+        incoming = self.incoming
+        return ProfileContext(
+            tenant_id=incoming.owner.tenant_id,
+            user_id=incoming.owner.user_id,
+            session_id=incoming.session_id,
+            agent_id=incoming.agent_id,
+            mode=incoming.request.mode,
+        )
+
+    async def _with_files(self, session: Session) -> str:
+        """Put the files of the message into the workspace, and what handlers say of them in front of its words."""
+        incoming, shop = self.incoming, self._shop
+        said = incoming.request.message
+        if not incoming.attachments:
+            return said
+        await shop.desk.check_takes_files(self._profile, self._context())
+        files = await shop.uploads.write(session, incoming.attachments)
+        chain = Attaching(shop.order, files)
+        await shop.runner.run(chain)
+        return message_of_files(chain.message(said), files)
+
+    async def _send(self, session: Session, text: str) -> MessageReceipt:
+        """Let the session take the message."""
+        incoming = self.incoming
+        is_steer = incoming.is_steer or incoming.when_busy == "steer"
+        if is_steer:
+            steered = await session.steer(
+                text, client_id=incoming.request.client_id, via=incoming.via, request_id=incoming.request_id
+            )
+            if steered.status == "rejected_by_plugin":
+                raise PromptRefused(_NOT_STEERED)
+            return steered
+        if incoming.when_busy == "refuse" and (await session.status()).phase != "idle":
+            raise busy(incoming.session_id)
+        receipt = await session.prompt(
+            text,
+            client_id=incoming.request.client_id,
+            via=incoming.via,
+            request_id=incoming.request_id,
+            digest=incoming.digest,
+        )
+        if incoming.when_busy == "refuse" and receipt.queued:  # another message was faster
+            await session.abort("the session is busy", ref=receipt.ref, wait=False)
+            raise busy(incoming.session_id)
+        return receipt
+
+    def _track_of(self, session: Session, receipt: MessageReceipt) -> RequestTrack:
+        record = RequestRecord(
+            request_id=self.incoming.request_id,
+            session_id=session.session_id,
+            agent_id=self.incoming.agent_id if self._profile is None else self._profile.id,
+            kind=self.incoming.kind,
+            seq=receipt.seq,
+            context_window=None if self._profile is None else self._profile.context_window,
+        )
+        return RequestTrack(record, PromptRef(receipt.ref))
+
+    def _decide(self, session: Session, receipt: MessageReceipt, track: RequestTrack) -> HostRequest:
+        """Give the caller its handle."""
+        self._shop.book.open(self.key, track)
+        self._shop.desk.keep(session)
+        self.request = HostRequest(
+            session,
+            receipt,
+            track,
+            kind=self.incoming.kind,
+            on_disconnect=self.incoming.on_disconnect,
+        )
+        self.decided.set()
+        self._on_decided()
+        return self.request
+
+    # --- step 14
+
+    async def _settle(self, error: BaseException | None) -> RequestOutcome:
+        """Say what became of it to all who wait; a session that was created for nothing is removed first."""
+        track = self._track
+        outcome: RequestOutcome = "shutdown"
+        is_shutdown = self._is_shutdown or (error is not None and what_travels(error) is not None)
+        if self.request is not None and track is not None:
+            if is_shutdown:
+                track.stand(ended_by_host(track.standing, "shutdown", "the host was closed"))
+            elif error is not None:
+                track.stand(ended_by_host(track.standing, "failed", "the host could not follow it"))
+                self._report(error)
+            await end_track(self._session, track)
+            self._shop.book.close(self.key, track)
+            assert track.record.outcome is not None  # noqa: S101 - it has ended
+            return track.record.outcome
+        if self._is_new and self._session is not None:
+            await self._remove(self._session)
+        if error is None or is_shutdown:
+            self.error = HostDraining(_CLOSING)
+        else:
+            self.error, outcome = error, decide_outcome(error)
+            self._report(error)
+        self.decided.set()
+        self._on_decided()
+        return outcome
+
+    async def _remove(self, session: Session) -> None:
+        try:
+            if await self._shop.desk.remove(session):
+                self._session = None
+        except AgentrailError as error:
+            LOGGER.warning("session %s of a request that failed was not removed: %s", session, error)
+
+    def _report(self, error: BaseException) -> None:
+        """Put what is a bug, or the operator's move, into the log; callers are told nothing of it."""
+        if what_travels(error) is not None or decide_outcome(error) != "failed":
+            return
+        cause = error.__cause__
+        LOGGER.error(
+            "request %s failed: %s", self.incoming.request_id, describe_bug(error if cause is None else cause)
+        )
+
+    async def _hear(self, hook: str, outcome: RequestOutcome | None) -> None:
+        if not self._shop.order.having[hook]:
+            return
+        incoming = self.incoming
+        context = RequestContext(
+            kind=incoming.kind,
+            tenant_id=incoming.owner.tenant_id,
+            user_id=incoming.owner.user_id,
+            session_id=incoming.session_id,
+            agent_id=incoming.agent_id if self._profile is None else self._profile.id,
+            request_id=incoming.request_id,
+            started_at_ms=incoming.started_at_ms,
+            outcome=outcome,
+            reader=None if outcome is None or self._session is None else SessionReading(self._session),
+        )
+        await self._shop.runner.run(Hearing(hook, self._shop.order, context))
+
+
+def busy(session_id: str) -> SessionBusy:
+    """Say that a session is at work."""
+    return SessionBusy(f"session {session_id!r} is at work: wait for its end, or send with when_busy='queue'")

@@ -1,0 +1,429 @@
+"""A host: it takes messages for sessions, in one order of work, whatever door they come through.
+
+Steps 4 to 6 of a request stand here, in the task of its caller; the rest is carried in a task of the host's own (`carrying`). Knows no
+HTTP: a gateway turns bodies into these calls, and what they raise into its answers.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+from attrs import evolve
+
+from agentrail.abc.store import Filters
+from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.errors import (
+    AgentrailError,
+    AlreadyExists,
+    HostDraining,
+    RequestUnknown,
+)
+from agentrail.frozen import thawed
+from agentrail.host.attachments import Attachment
+from agentrail.host.carrying import WhenBusy, Workshop
+from agentrail.host.chains import PluginOrder
+from agentrail.host.hook_runner import HookRunner
+from agentrail.host.identity import (
+    profile_of_session,
+)
+from agentrail.host.intake import Intake, Sending, mint_session
+from agentrail.host.options import HostOptions, ReadinessCheck
+from agentrail.host.payloads import (
+    ChatRequest,
+    HandledResponse,
+    Principal,
+    RequestKind,
+)
+from agentrail.host.plugin_life import PluginLife
+from agentrail.host.profiles import ProfileContext
+from agentrail.host.readiness import CheckResult, run_checks
+from agentrail.host.requests import (
+    HostRequest,
+    OnDisconnect,
+    RequestRecord,
+    RequestTrack,
+)
+from agentrail.host.session_desk import check_root
+from agentrail.logs import Logger
+from agentrail.messages import JsonObject, SessionId
+from agentrail.runtime.handle import Session
+from agentrail.runtime.scopes import key_of
+from agentrail.runtime.supervisor import SessionSupervisor
+
+LOGGER: Final = Logger("agentrail.host")
+
+
+_CLOSING: Final = "the host is being closed"
+
+
+class Host:
+    """Sessions behind a product. Every call says who is calling, and touches no session of another."""
+
+    def __init__(self, options: HostOptions, shop: Workshop, life: PluginLife, nursery: trio.Nursery) -> None:
+        """Made by `open_host`."""
+        self.options: HostOptions = options
+        self._shop = shop
+        self._life = life
+        self._intake = Intake(shop, options.limits, nursery)
+        self._is_leaving = False
+
+    @property
+    def supervisor(self) -> SessionSupervisor:
+        """The supervisor of its sessions."""
+        return self._shop.desk.supervisor
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether it takes no new request."""
+        return self._intake.is_closed
+
+    # --- messages
+
+    async def submit(  # noqa: PLR0913 - all that a caller may say of a message, by keyword
+        self,
+        request: ChatRequest,
+        principal: Principal,
+        *,
+        kind: RequestKind = "chat",
+        attachments: Sequence[Attachment] = (),
+        when_busy: WhenBusy = "queue",
+        on_disconnect: OnDisconnect | None = None,
+        via: str | None = None,
+    ) -> HandledResponse | HostRequest:
+        """Take a message, ask the plugins, open or create its session, and return when the session has accepted it.
+
+        Args:
+            request: What it says. `agent_id` may be empty: then it is the session's, else the default.
+            principal: Who is calling.
+            kind: How the answer is wanted; `prompt` needs a session that there is, the others create one.
+            attachments: Files that came with it.
+            when_busy: What becomes of it where its session is at work: it waits, goes into the cycle as a steer, or is refused.
+            on_disconnect: What becomes of it when its caller leaves; None for what the host was opened with.
+            via: The door that it came through; in the session's events.
+
+        Returns:
+            What an interceptor answered; or the request. The same one again for a message whose `client_id` is known.
+
+        Raises:
+            IdInvalid, PrincipalMismatch: The caller's move: an id that is none, or another's name.
+            SessionUnknown, SessionIsChild, ProfileUnknown, ProfileMismatch: The caller's move: there is none, or not for this.
+            RequestRefused: A plugin does not let it pass.
+            ClientIdReused, SessionBusy, PromptError, PromptQueueFull, SteeringQueueFull: The caller's move.
+            PromptRefused, SessionRefused: A session plugin does not want it.
+            SessionDown: Its session has ended.
+            HostDraining: The host is being closed.
+            ProfileFailed, StoreUnavailable: It cannot be done now.
+            Exception: What a function of the operator raised.
+
+        Cancellation: A message that plugins have let pass goes on: it is accepted all the same, and then goes the way of
+            `on_disconnect`.
+        """
+        sending = Sending(
+            message_kind=kind,
+            kind=kind,
+            attachments=tuple(attachments),
+            when_busy=when_busy,
+            on_disconnect=on_disconnect or self.options.on_disconnect,
+            via=via,
+        )
+        return await self._intake.submit(request, principal, sending)
+
+    async def steer(
+        self, request: ChatRequest, principal: Principal, *, via: str | None = None
+    ) -> HandledResponse | SteerReceipt | HostRequest:
+        """Speak into the cycle that runs in a session. In idle it is a prompt, and so a request.
+
+        Args:
+            request: What it says; `session_id` names the session.
+            principal: Who is calling.
+            via: As of `submit`.
+
+        Returns:
+            What an interceptor answered; the receipt of the steer; or the request that it became.
+
+        Raises:
+            Exception: As of `submit`; and as of `Session.steer`.
+
+        Cancellation: As of `submit`.
+        """
+        self._intake.check_open()
+        owner = self._intake.check_sender(request, principal)
+        sending = Sending(
+            message_kind="steer", kind="prompt", on_disconnect=self.options.on_disconnect, via=via
+        )
+        self._intake.check_size(request, sending)
+        facts = await self._intake.facts_for(owner, request, creates=False)
+        session = await self._shop.desk.open(facts, owner) if facts is not None else None
+        if session is None or await is_idle(session):
+            return await self._intake.submit(request, principal, sending)
+        agent_id = profile_of_session(session.facts.user_data) or ""
+        handled = await self._intake.intercept("steer", evolve(request, agent_id=agent_id), principal)
+        if handled is not None:
+            return handled
+        return await session.steer(request.message, client_id=request.client_id, via=via)
+
+    async def respond(
+        self, session_id: str, ref: str, response: str | int | JsonObject, principal: Principal
+    ) -> HandledResponse | None:
+        """Answer a question of a session, or of one that works for it.
+
+        Args:
+            session_id: Which session.
+            ref: Which question.
+            response: As of `Session.respond`.
+            principal: Who is calling.
+
+        Returns:
+            What an interceptor answered; None where the session has the answer.
+
+        Raises:
+            Exception: As of `session`, and of `Session.respond`.
+        """
+        session = await self.session(session_id, principal)
+        said = ChatRequest(
+            message=response if isinstance(response, str) else "",
+            tenant_id=principal.tenant_id,
+            user_id=principal.user_id,
+            agent_id=profile_of_session(session.facts.user_data) or "",
+            session_id=session.session_id,
+            metadata={"ref": ref}
+            if isinstance(response, str)
+            else {"ref": ref, "response": thawed(response)},
+        )
+        handled = await self._intake.intercept("respond", said, principal)
+        if handled is None:
+            await session.respond(ref, response)
+        return handled
+
+    # --- sessions
+
+    async def session(self, session_id: str, principal: Principal, *, only_root: bool = False) -> Session:
+        """Give the handle of a session of a caller; one that is in the store alone is woken.
+
+        Args:
+            session_id: Which one; one that works for another belongs to whom that belongs.
+            principal: Who is calling.
+            only_root: Whether it has to be one that no other one started.
+
+        Raises:
+            IdInvalid: The caller's move: it is no id.
+            SessionUnknown: There is none, as far as this caller may know.
+            SessionIsChild: It works for another.
+            SessionDown: It has ended.
+            Exception: As of `SessionSupervisor.resume_session`, and `ProfileFailed`.
+        """
+        owner = self._intake.owner_of(principal)
+        desk = self._shop.desk
+        facts = await desk.facts(owner, session_id)
+        assert facts is not None  # noqa: S101 - else it is unknown
+        if only_root:
+            check_root(facts)
+        return await desk.open(facts, owner)
+
+    async def session_to_read(self, session_id: str, principal: Principal) -> Session:
+        """Give a session of a caller as `session` does; of one that ended within five minutes what can still be read.
+
+        Raises:
+            Exception: As of `session`.
+        """
+        owner = self._intake.owner_of(principal)
+        ended = self._shop.desk.ended_of(owner, session_id)
+        try:
+            return await self.session(session_id, principal)
+        except AgentrailError:
+            if ended is None:
+                raise
+            return ended
+
+    async def create(
+        self,
+        principal: Principal,
+        *,
+        agent_id: str = "",
+        session_id: str | None = None,
+        model: str | None = None,
+    ) -> Session:
+        """Create a session without a message.
+
+        Args:
+            principal: Whose it is to be.
+            agent_id: Of the profile; empty for the default.
+            session_id: Its id; minted when None.
+            model: Instead of the profile's.
+
+        Raises:
+            SessionUnknown: Another user's has this id.
+            AlreadyExists: The caller's move: one of theirs has it.
+            Exception: As of `submit`.
+        """
+        self._intake.check_open()
+        owner = self._intake.owner_of(principal)
+        wanted = mint_session() if session_id is None else SessionId(session_id)
+        desk = self._shop.desk
+        if await desk.facts(owner, wanted, creates=True) is not None:
+            raise already_there(wanted)
+        context = ProfileContext(
+            tenant_id=owner.tenant_id,
+            user_id=owner.user_id,
+            session_id=wanted,
+            agent_id=agent_id or desk.profiles.default_id,
+        )
+        session, is_new = await desk.create(await desk.profile(context), context, model=model)
+        if not is_new:
+            raise already_there(wanted)
+        desk.keep(session)
+        return session
+
+    def sessions_of(self, principal: Principal) -> Sequence[Session]:
+        """Give the sessions of a caller that are awake, the newest first."""
+        return self._shop.desk.live_of(self._intake.owner_of(principal))
+
+    # --- requests as resources
+
+    async def request(self, session_id: str, request_id: str, principal: Principal) -> RequestRecord:
+        """Say how a request stands.
+
+        Raises:
+            SessionUnknown: There is no such session, as far as this caller may know.
+            RequestUnknown: The session has none of this id, or it is forgotten.
+        """
+        return (await self._track(session_id, request_id, principal)).record
+
+    async def wait_for_request(
+        self, session_id: str, request_id: str, principal: Principal, *, within: float
+    ) -> RequestRecord:
+        """Say how a request stands, at its end or when the time is over.
+
+        Raises:
+            Exception: As of `request`.
+        """
+        track = await self._track(session_id, request_id, principal)
+        with trio.move_on_after(within):
+            await track.wait_changed(lambda _: False)
+        return track.record
+
+    async def cancel_request(
+        self, session_id: str, request_id: str, principal: Principal, reason: str | None = None
+    ) -> None:
+        """Abort the cycle of a request, or take its prompt out of the queue.
+
+        Raises:
+            RequestOver: The caller's move: it has ended.
+            Exception: As of `request`.
+        """
+        track = await self._track(session_id, request_id, principal)
+        session = await self.session(session_id, principal)
+        receipt = PromptReceipt(ref=track.standing.ref, queued=False, seq=track.record.seq)
+        request = HostRequest(session, receipt, track, kind="prompt", on_disconnect="continue")
+        await request.cancel(reason)
+
+    # --- how it stands
+
+    async def ready(self) -> tuple[CheckResult, ...]:
+        """Run all checks at once: those of store, supervisor and plugins, and the operator's own.
+
+        Returns:
+            One for each. It is not ready where any has an error.
+        """
+        own: dict[str, ReadinessCheck] = {
+            "supervisor": self._check_supervisor,
+            "plugins": self._check_plugins,
+        }
+        if self._shop.desk.has_store:
+            own = {"store": self._check_store, **own}
+        return await run_checks({**own, **self.options.readiness_checks}, self.options.check_timeout)
+
+    @property
+    def plugins(self) -> PluginOrder:
+        """Its plugins, in their order."""
+        return self._shop.order
+
+    @property
+    def hooks(self) -> HookRunner:
+        """What calls their hooks: how often each failed, and which do not come back."""
+        return self._shop.runner
+
+    async def quiet(self) -> None:
+        """Wait until no request is open, hooks included.
+
+        Cancellation: Nothing is lost by it.
+        """
+        await self._intake.quiet()
+
+    def fail_readiness(self) -> None:
+        """Say by `ready` that it is about to close, and go on with everything: for balancers, which are to notice first."""
+        self._is_leaving = True
+
+    def close_door(self) -> None:
+        """Take no new request; those that are open go on."""
+        self._is_leaving = True
+        self._intake.close()
+
+    async def drain(self, within: float | None = None) -> None:
+        """Take no new request, and wait for those that are worked on; not for those that wait for people.
+
+        Args:
+            within: How many seconds; None for `drain_timeout`.
+
+        Cancellation: It goes on taking none.
+        """
+        self.close_door()
+        with trio.move_on_after(self.options.drain_timeout if within is None else within):
+            for run in self._intake.runs:
+                await run.decided.wait()
+                if run.request is not None:
+                    await run.request.answered()
+
+    async def end_requests(self) -> None:
+        """End all requests that are open as `shutdown`, and wait until what they owe to plugins is done. For `open_host`."""
+        self.close_door()
+        for run in self._intake.runs:
+            run.shut_down()
+        await self._intake.quiet()
+
+    def cut_hooks(self) -> None:
+        """Cut what requests still owe to plugins: there is no more time. For `open_host`."""
+        for run in self._intake.runs:
+            run.cut()
+
+    # --- small things
+
+    async def _track(self, session_id: str, request_id: str, principal: Principal) -> RequestTrack:
+        owner = self._intake.owner_of(principal)
+        if self._shop.desk.ended_of(owner, session_id) is None:
+            await self._shop.desk.facts(owner, session_id)
+        track = self._shop.book.find(key_of(owner.tenant_id, session_id), request_id)
+        if track is None:
+            message = f"session {session_id!r} has no request of this id, or not any more"
+            raise RequestUnknown(message)
+        return track
+
+    # --- checks
+
+    async def _check_store(self) -> None:
+        await self.supervisor.find(Filters(), limit=1)
+
+    async def _check_supervisor(self) -> None:
+        if self._is_leaving or self.supervisor.is_closing:
+            raise HostDraining(_CLOSING)
+        await trio.lowlevel.checkpoint()
+
+    async def _check_plugins(self) -> None:
+        await trio.lowlevel.checkpoint()
+        failed = self._life.failed_backgrounds
+        if failed:
+            message = f"these plugins do nothing in the background any more: {', '.join(failed)}"
+            raise AgentrailError(message)
+
+
+def already_there(session_id: str) -> AlreadyExists:
+    """Say that a caller has a session of this id."""
+    return AlreadyExists(
+        f"session {session_id!r} is there already: send it a message, or leave session_id out"
+    )
+
+
+async def is_idle(session: Session) -> bool:
+    """Say whether no cycle runs in a session, or waits for people there."""
+    status = await session.status()
+    return status.phase == "idle" and not status.suspended

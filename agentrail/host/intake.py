@@ -1,0 +1,372 @@
+"""How messages come in: steps 4 to 6 of a request, in the task of its caller. What follows belongs to the host (`carrying`).
+
+Whose session it is, whether plugins let it pass, and whether it was sent before, in this order. Nothing is created here.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+import trio
+from attrs import evolve, frozen
+
+from agentrail.core.session.receipts import PromptReceipt
+from agentrail.errors import (
+    AgentrailError,
+    HostDraining,
+    IdInvalid,
+    PrincipalMismatch,
+    ProfileMismatch,
+    PromptError,
+    SessionUnknown,
+    TooLarge,
+)
+from agentrail.host.attachments import Attachment, check_attachments, digest_with_files
+from agentrail.host.carrying import Incoming, RequestRun, WhenBusy, Workshop
+from agentrail.host.chains import Intercepting
+from agentrail.host.following import end_track, follow, subscribe_to_requests
+from agentrail.host.identity import (
+    SessionOwner,
+    fault_of_name,
+    faults_of_principal,
+    profile_of_session,
+    session_id_for,
+)
+from agentrail.host.limits import Limits
+from agentrail.host.payloads import (
+    ChatRequest,
+    ChatRequestContext,
+    HandledResponse,
+    MessageKind,
+    Principal,
+    RequestKind,
+)
+from agentrail.host.requests import HostRequest, OnDisconnect, RequestRecord, RequestTrack
+from agentrail.host.session_desk import check_root
+from agentrail.logs import Logger
+from agentrail.messages import PromptRef, SessionId
+from agentrail.outside import current
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.handle import Session
+from agentrail.runtime.knowing import SessionFacts
+from agentrail.runtime.scopes import key_of
+
+LOGGER: Final = Logger("agentrail.host")
+
+
+@frozen(kw_only=True)
+class Sending:
+    """How a message was sent.
+
+    Attributes:
+        message_kind: How it came, for interceptors.
+        kind: How its answer is wanted.
+        attachments: The files.
+        when_busy: What becomes of it where its session is at work.
+        on_disconnect: What becomes of it when its caller leaves.
+        via: The door that it came through.
+    """
+
+    message_kind: MessageKind
+    kind: RequestKind
+    attachments: tuple[Attachment, ...] = ()
+    when_busy: WhenBusy = "queue"
+    on_disconnect: OnDisconnect
+    via: str | None = None
+
+
+class Intake:
+    """Takes messages, and has them carried in tasks of the host."""
+
+    def __init__(self, shop: Workshop, limits: Limits, nursery: trio.Nursery) -> None:
+        """Begin.
+
+        Args:
+            shop: What requests are carried out with.
+            limits: How much is taken at once.
+            nursery: Where they are.
+        """
+        self._shop = shop
+        self._limits = limits
+        self._nursery = nursery
+        self._runs: dict[RequestRun, None] = {}
+        self._turns: dict[tuple[str, str], trio.Event] = {}
+        self._run_ended = trio.Event()
+        self._is_closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it takes no new message."""
+        return self._is_closed
+
+    @property
+    def runs(self) -> tuple[RequestRun, ...]:
+        """The requests that are open, hooks included."""
+        return tuple(self._runs)
+
+    def close(self) -> None:
+        """Take no new message."""
+        self._is_closed = True
+
+    async def quiet(self) -> None:
+        """Wait until no request is open, hooks included."""
+        while self._runs:
+            await self._run_ended.wait()
+
+    async def submit(
+        self, request: ChatRequest, principal: Principal, sending: Sending
+    ) -> HandledResponse | HostRequest:
+        """Take a message; see `Host.submit`."""
+        self.check_open()
+        owner = self.check_sender(request, principal)
+        self.check_size(request, sending)
+        facts = await self.facts_for(owner, request, creates=sending.kind != "prompt")
+        agent_id = request.agent_id or self._agent_of(facts)
+        request = evolve(request, agent_id=agent_id)
+        handled = await self.intercept(sending.message_kind, request, principal)
+        if handled is not None:
+            return handled
+        self.check_open()
+        incoming = Incoming(
+            request=request,
+            owner=owner,
+            kind=sending.kind,
+            is_steer=sending.message_kind == "steer",
+            session_id=self._session_for(owner, request),
+            facts=facts,
+            agent_id=agent_id,
+            request_id=f"r-{current().ids(12)}",
+            digest=await digest_with_files(request.message, sending.attachments, request.mode),
+            attachments=sending.attachments,
+            when_busy=sending.when_busy,
+            on_disconnect=sending.on_disconnect,
+            via=sending.via,
+            started_at_ms=now_ms(),
+        )
+        if request.client_id is None:
+            return await self._wait_for(self._begin(incoming, None))
+        return await self._submit_named(incoming, request.client_id)
+
+    async def _submit_named(self, incoming: Incoming, client_id: str) -> HostRequest:
+        """Submit a message that has a name: one at a time of each, so that the second one finds what the first one did."""
+        name = (key_of(incoming.owner.tenant_id, incoming.session_id), client_id)
+        while name in self._turns:
+            await self._turns[name].wait()
+        self.check_open()
+        self._turns[name] = trio.Event()
+        run: RequestRun | None = None
+        try:
+            if incoming.facts is None:
+                scope = incoming.owner.tenant_id
+                facts = await self._shop.desk.supervisor.facts_of(incoming.session_id, scope=scope)
+                incoming = evolve(incoming, facts=facts)
+            known = await self._find_known(incoming, client_id)
+            if known is not None:
+                return known
+            run = self._begin(incoming, name)
+        finally:
+            if run is None:
+                self._end_turn(name)
+        return await self._wait_for(run)
+
+    async def _find_known(self, incoming: Incoming, client_id: str) -> HostRequest | None:
+        """Give the request of a message that was sent before.
+
+        Raises:
+            ClientIdReused: The caller's move: that one said something else.
+        """
+        if incoming.facts is None:
+            return None
+        session = await self._shop.desk.open(incoming.facts, incoming.owner)
+        receipt = await session.receipt_of(client_id)
+        if receipt is None:
+            return None
+        if isinstance(receipt, PromptReceipt):
+            await session.receipt_of(client_id, digest=incoming.digest)
+        key = key_of(incoming.owner.tenant_id, incoming.session_id)
+        request_id = receipt.request_id or receipt.ref
+        track = self._shop.book.find(key, request_id)
+        if track is None:
+            self.check_open()  # with no checkpoint between this and the task
+            record = RequestRecord(
+                request_id=request_id,
+                session_id=incoming.session_id,
+                agent_id=incoming.agent_id,
+                kind=incoming.kind,
+                seq=receipt.seq,
+            )
+            track = RequestTrack(record, PromptRef(receipt.ref))
+            self._shop.book.open(key, track)
+            self._nursery.start_soon(self._follow_known, key, session, track, name="follow a request")
+        return HostRequest(
+            session,
+            receipt,
+            track,
+            kind=incoming.kind,
+            on_disconnect=incoming.on_disconnect,
+            is_repeat=True,
+        )
+
+    async def _follow_known(self, key: str, session: Session, track: RequestTrack) -> None:
+        """Follow a request that an earlier process began. What it owed to plugins is over."""
+        after = max(track.record.seq - 1, 0)
+        try:
+            async with subscribe_to_requests(session, after=after) as events:
+                await follow(session, track, events)
+        except AgentrailError as error:
+            LOGGER.warning("request %s is not followed: %s", track.record.request_id, error)
+        await end_track(session, track)
+        self._shop.book.close(key, track)
+
+    def _begin(self, incoming: Incoming, name: tuple[str, str] | None) -> RequestRun:
+        self.check_open()  # with no checkpoint between this and the task
+        on_decided = (lambda: None) if name is None else partial(self._end_turn, name)
+        run = RequestRun(self._shop, incoming, on_decided)
+        self._runs[run] = None
+        self._nursery.start_soon(self._carry, run, name=f"request {incoming.request_id}")
+        return run
+
+    async def _carry(self, run: RequestRun) -> None:
+        try:
+            await run.run()
+        finally:
+            del self._runs[run]
+            ended, self._run_ended = self._run_ended, trio.Event()
+            ended.set()
+
+    async def _wait_for(self, run: RequestRun) -> HostRequest:
+        try:
+            await run.decided.wait()
+        except trio.Cancelled:
+            request = run.abandon()
+            if request is not None:
+                self._nursery.start_soon(_leave, request, name="a caller left")
+            raise
+        if run.request is None:
+            assert run.error is not None  # noqa: S101 - one of both is there
+            raise run.error
+        return run.request
+
+    def _end_turn(self, name: tuple[str, str]) -> None:
+        self._turns.pop(name).set()
+
+    def check_size(self, request: ChatRequest, sending: Sending) -> None:
+        """Refuse a message that says nothing, or too much, before anything is done for it.
+
+        Raises:
+            PromptError, TooLarge, AttachmentInvalid: The caller's move.
+        """
+        check_attachments(sending.attachments, self._limits)
+        size, most = len(request.message.encode("utf-8", "surrogatepass")), self._limits.max_message_bytes
+        if size > most:
+            message = f"the message has {size:,} bytes, at most {most:,} are taken: send it as a file"
+            raise TooLarge(message)
+        if not (request.message or sending.attachments):
+            message = "the message is empty: say something, or attach a file"
+            raise PromptError(message)
+
+    async def intercept(
+        self, kind: MessageKind, request: ChatRequest, principal: Principal
+    ) -> HandledResponse | None:
+        """Ask the plugins about a message with a user's words.
+
+        Raises:
+            RequestRefused: A critical one does not let it pass.
+        """
+        context = ChatRequestContext(
+            kind=kind, request=request, agent_id=request.agent_id, principal=principal
+        )
+        chain = Intercepting(self._shop.order, context)
+        await self._shop.runner.run(chain)
+        if chain.refusal is not None:
+            raise chain.refusal
+        return chain.response
+
+    async def facts_for(
+        self, owner: SessionOwner, request: ChatRequest, *, creates: bool
+    ) -> SessionFacts | None:
+        """Look at the session that a message names: whose it is, and whether it takes this one."""
+        if request.session_id is None:
+            if not creates:
+                message = "no session is named, and none is created for this: give session_id"
+                raise SessionUnknown(message, hint="a chat or a stream creates one")
+            return None
+        facts = await self._shop.desk.facts(owner, request.session_id, creates=creates)
+        if facts is None:
+            return None
+        check_root(facts)
+        agent_id = profile_of_session(facts.user_data)
+        if request.agent_id and agent_id is not None and request.agent_id != agent_id:
+            message = f"session {request.session_id!r} is one of the profile {agent_id!r}, and keeps it: leave agent_id out"
+            raise ProfileMismatch(message, agent_id=agent_id)
+        return facts
+
+    # --- who may
+
+    def check_open(self) -> None:
+        """Refuse what comes when it is closed.
+
+        Raises:
+            HostDraining: It is.
+        """
+        if self._is_closed:
+            message = "this host is being closed: send it again in a moment"
+            raise HostDraining(message)
+
+    def owner_of(self, principal: Principal) -> SessionOwner:
+        """Say to whom sessions of a caller belong.
+
+        Raises:
+            IdInvalid: The principal has names that are none.
+        """
+        faults = faults_of_principal(principal)
+        if faults:
+            raise IdInvalid(faults)
+        return SessionOwner.of(principal)
+
+    def check_sender(self, request: ChatRequest, principal: Principal) -> SessionOwner:
+        """Say whose message it is.
+
+        Raises:
+            IdInvalid, PrincipalMismatch: The caller's move.
+        """
+        owner = self.owner_of(principal)
+        if (request.tenant_id, request.user_id) != (owner.tenant_id, owner.user_id):
+            message = "the message names another tenant or user than the one that sends it: leave both out"
+            raise PrincipalMismatch(message)
+        check_names((("agent_id", request.agent_id or None), ("client_id", request.client_id)))
+        return owner
+
+    def _agent_of(self, facts: SessionFacts | None) -> str:
+        own = None if facts is None else profile_of_session(facts.user_data)
+        return own or self._shop.desk.profiles.default_id
+
+    def _session_for(self, owner: SessionOwner, request: ChatRequest) -> SessionId:
+        if request.session_id is not None:
+            return request.session_id
+        if request.client_id is not None:
+            return session_id_for(owner, request.client_id)
+        return mint_session()
+
+
+async def _leave(request: HostRequest) -> None:
+    with suppress(AgentrailError):  # it has ended meanwhile
+        await request.caller_left()
+
+
+def mint_session() -> SessionId:
+    """Give a new session an id."""
+    return SessionId(f"s-{current().ids(9)}")
+
+
+def check_names(names: Iterable[tuple[str, str | None]]) -> None:
+    """Refuse what is given as a name and can be none.
+
+    Raises:
+        IdInvalid: The caller's move; all of them at once.
+    """
+    faults = [fault_of_name(name, value) for name, value in names if value is not None]
+    told = [fault for fault in faults if fault is not None]
+    if told:
+        raise IdInvalid(told)

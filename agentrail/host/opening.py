@@ -1,0 +1,180 @@
+"""Holding a host open: out of reach of the code that cancels its body, and left in order whatever happened there."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import trio
+from attrs import evolve
+
+from agentrail.abc import NO_HOST, HostHooks
+from agentrail.actors.kept import Kept
+from agentrail.actors.trio_only import need_trio
+from agentrail.app import open_supervisor
+from agentrail.errors import SessionDown
+from agentrail.host.attachments import Uploads
+from agentrail.host.carrying import Workshop
+from agentrail.host.chains import PluginOrder
+from agentrail.host.context import providers_of
+from agentrail.host.hook_runner import HookRunner, open_hook_runner
+from agentrail.host.host import Host
+from agentrail.host.options import HostOptions, decide_host_options
+from agentrail.host.payloads import SessionReader
+from agentrail.host.plugin_life import open_plugins
+from agentrail.host.requests import RequestBook, SessionReading
+from agentrail.host.session_desk import SessionDesk
+from agentrail.host.tool_hooks import tool_hooks
+from agentrail.logs import Logger
+from agentrail.messages import SessionId
+from agentrail.runtime.supervisor import SessionSupervisor
+
+LOGGER: Final = Logger("agentrail.host")
+
+
+class _Keeper:
+    """The task that holds a host open, out of reach of the code that cancels its body: it is left in order."""
+
+    def __init__(self, options: HostOptions) -> None:
+        self._options = options
+        self.up = trio.Event()
+        self.body = trio.CancelScope()
+        self.host: Host | None = None
+        self.failure = Kept()
+        self._leave = trio.Event()
+        self._starting = trio.CancelScope()
+        self._is_orderly = False
+        self._supervisor: SessionSupervisor | None = None
+
+    def leave(self, *, is_orderly: bool) -> None:
+        """Let the host be closed; one that has not started yet starts no further."""
+        self._is_orderly = is_orderly
+        self._starting.cancel(reason="the host is not wanted any more")
+        self._leave.set()
+
+    async def run(self) -> None:
+        """Open the host, hold it until `leave`, and close it.
+
+        Cancellation: Shielded; `open_host` calls `leave` whatever happens, and then the close has its own bounds.
+        """
+        options = self._options
+        order = PluginOrder.of(options.checked_plugins)
+        with trio.CancelScope(shield=True), self.failure:
+            async with open_hook_runner(
+                hook_seconds=options.hook_timeout, on_plugin_error=options.on_plugin_error
+            ) as runner:
+                await self._run_over(order, runner)
+        self.up.set()
+        self.body.cancel(reason="the host was ended")
+
+    async def _run_over(self, order: PluginOrder, runner: HookRunner) -> None:
+        hooks = tool_hooks(order, runner, self._reader_of)
+        async with self._open_supervisor(hooks) as supervisor, open_plugins(order, runner) as life:
+            self._supervisor = supervisor
+            providers = providers_of(self._options.context_providers, order, runner)
+            desk = SessionDesk(
+                supervisor,
+                evolve(self._options.checked_profiles, context_providers=providers),
+                has_store=self._options.supervisor is None and self._options.store is not None,
+            )
+            with self._starting:
+                await life.start()
+                await desk.resume_working()
+            if self._starting.cancelled_caught:
+                return
+            shop = Workshop(
+                desk=desk,
+                order=order,
+                runner=runner,
+                book=RequestBook(),
+                uploads=Uploads(self._options.limits),
+            )
+            async with trio.open_nursery() as nursery:
+                self.host = Host(self._options, shop, life, nursery)
+                self.up.set()
+                try:
+                    await self._leave.wait()
+                finally:  # also where a hook, or a session, has ended the program
+                    self.host.close_door()
+                await self._close(self.host)
+                nursery.cancel_scope.cancel(reason="the host was closed")
+
+    async def _close(self, host: Host) -> None:
+        """End requests, with what they owe to plugins, and then sessions: plugins stop behind those."""
+        with trio.move_on_after(self._options.shutdown_timeout) as scope:
+            if self._is_orderly:
+                await host.drain()
+            await host.end_requests()
+            if self._options.supervisor is None:
+                await host.supervisor.stop_all("the host was closed")
+        if scope.cancelled_caught:
+            host.cut_hooks()
+
+    @asynccontextmanager
+    async def _open_supervisor(self, hooks: HostHooks) -> AsyncIterator[SessionSupervisor]:
+        options = self._options
+        if options.supervisor is not None:
+            if hooks is not NO_HOST:
+                options.supervisor.ask_host(hooks)
+            yield options.supervisor
+            return
+        if options.store == "memory:":
+            LOGGER.info("sessions are kept in memory, and end with this process: give a store to keep them")
+        async with open_supervisor(
+            environ=options.environ,
+            shell_fallback=options.shell_fallback,
+            deps_for=options.deps_for,
+            store=options.store,
+            data_dir=options.data_dir,
+            hibernate_after=None if options.store is None else options.idle_after,
+            host=hooks,
+        ) as supervisor:
+            yield supervisor
+
+    def _reader_of(self, tenant_id: str, session_id: SessionId) -> SessionReader | None:
+        if self._supervisor is None:
+            return None
+        try:
+            return SessionReading(self._supervisor.session(session_id, scope=tenant_id))
+        except SessionDown:
+            return None
+
+
+@asynccontextmanager
+async def open_host(options: HostOptions | None = None, /, **given: Any) -> AsyncIterator[Host]:
+    """Open a host: its supervisor, its plugins, and the sessions that had work when their process stopped.
+
+    Leaving the block takes no more messages, waits for the cycles that run (`drain_timeout`), ends what is left with the hooks that
+    are owed, puts sessions to rest or ends them where there is no store, and stops plugins, in this order.
+
+    Args:
+        options: All options in one value; then no keyword may be given.
+        **given: The same options as keywords; see `HostOptions`.
+
+    Yields:
+        The host.
+
+    Raises:
+        NoTrioRun: Your move: no Trio runs here.
+        OptionError: The operator's or a plugin author's move; nothing was started.
+        StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: As of `open_supervisor`.
+        BaseException: What the `start` of a plugin raised, or the body, as itself.
+
+    Cancellation: It is closed in order all the same, without waiting for cycles; within `shutdown_timeout` and the timeouts of the
+        plugins' `stop`.
+    """
+    need_trio()
+    keeper = _Keeper(decide_host_options(options, given))
+    failure = Kept()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keeper.run, name="keeper of a host")
+        try:
+            with failure:
+                await keeper.up.wait()
+                keeper.failure.release()
+                assert keeper.host is not None  # noqa: S101 - it is up
+                with keeper.body:
+                    yield keeper.host
+        finally:
+            keeper.leave(is_orderly=failure.error is None)
+    keeper.failure.release()
+    failure.release()

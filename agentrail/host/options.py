@@ -1,0 +1,172 @@
+"""What a host is opened with, looked at before anything starts. All faults of one kind are told at once.
+
+What belongs to a wire (tokens, addresses, streams) does not enter this file: a gateway has options of its own, and these.
+"""
+
+import math
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, get_args
+
+from attrs import field, fields, frozen
+
+from agentrail.abc import ContextProvider
+from agentrail.abc.store import Store
+from agentrail.core.stack.loading import PluginEntry
+from agentrail.errors import OptionError
+from agentrail.host.hook_runner import HOOK_SECONDS, OnPluginError
+from agentrail.host.limits import Limits
+from agentrail.host.plugin import HostPlugin, check_host_plugins
+from agentrail.host.profiles import AgentProfile, AgentProfiles, ResolveAgentProfile, check_agent_profiles
+from agentrail.host.requests import OnDisconnect
+from agentrail.runtime.deps import DepsFor
+from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.sandboxes.confinement import ShellFallback
+
+ReadinessCheck: TypeAlias = Callable[[], Awaitable[object]]
+"""Raises when what it looks at is not ready."""
+
+_OWN_CHECKS: Final = ("store", "supervisor", "plugins")
+
+
+@frozen(kw_only=True)
+class HostOptions:
+    """What a host is opened with.
+
+    Attributes:
+        profiles: Ways to configure a session, each with an id of its own.
+        resolve_profile: An async function that finds one in their place.
+        default_profile: Which one is meant where a message names none; None for the first.
+        plugins: Concerns of the whole host, in any order: they have priorities.
+        context_providers: Are asked before those of plugins.
+        session_plugins: Stand in the stack of every session of every profile.
+        on_plugin_error: Is told of each failure of a plugin; None for a warning in the log.
+        hook_timeout: How many seconds a hook may take that names no timeout.
+        supervisor: One that is open, and stays open; None for one of its own.
+        store: Where sessions are kept, as of `open_supervisor`; `memory:` for as long as the process lives, None for nowhere.
+        data_dir: As of `open_supervisor`.
+        environ: As of `open_supervisor`.
+        shell_fallback: As of `open_supervisor`.
+        deps_for: As of `open_supervisor`.
+        idle_after: How many seconds a session is idle before it leaves memory; None for never. Without a store it stays.
+        limits: How much is taken of one caller, and of all of them.
+        is_for_several: Whether callers are told apart: then two users may not meet in one workspace unasked.
+        chat_timeout: How many seconds the answer of a `chat` is waited for.
+        on_disconnect: What becomes of a request whose caller leaves, where it does not say.
+        drain_timeout: How many seconds cycles have to come to an end when the host is closed.
+        shutdown_timeout: How many seconds all of that may take.
+        readiness_checks: By name, async functions that raise when something is not ready.
+        check_timeout: How many seconds each of them may take.
+    """
+
+    profiles: Sequence[AgentProfile] = ()
+    resolve_profile: ResolveAgentProfile | None = None
+    default_profile: str | None = None
+    plugins: Sequence[HostPlugin] = ()
+    context_providers: Sequence[ContextProvider] = ()
+    session_plugins: Sequence[PluginEntry] = ()
+    on_plugin_error: OnPluginError | None = None
+    hook_timeout: float = HOOK_SECONDS
+    supervisor: SessionSupervisor | None = None
+    store: str | Store | None = "memory:"
+    data_dir: str | os.PathLike[str] | None = None
+    environ: Mapping[str, str] | None = field(default=None, repr=False)  # keys are among it
+    shell_fallback: ShellFallback = "refuse"
+    deps_for: DepsFor | None = None
+    idle_after: float | None = 600.0
+    limits: Limits = field(factory=Limits)
+    is_for_several: bool = False
+    chat_timeout: float = 300.0
+    on_disconnect: OnDisconnect = "continue"
+    drain_timeout: float = 10.0
+    shutdown_timeout: float = 30.0
+    readiness_checks: Mapping[str, ReadinessCheck] = MappingProxyType({})
+    check_timeout: float = 2.0
+
+    checked_plugins: tuple[HostPlugin, ...] = field(init=False, repr=False)
+    checked_profiles: AgentProfiles = field(init=False, repr=False)
+
+    @checked_plugins.default
+    def _check(self) -> tuple[HostPlugin, ...]:
+        """Refuse what cannot be, before anything is made of it.
+
+        Raises:
+            OptionError: The operator's or the plugin author's move.
+        """
+        faults = [*_faults_of(self)]
+        if faults:
+            raise OptionError(faults)
+        return check_host_plugins(self.plugins)
+
+    @checked_profiles.default
+    def _check_profiles(self) -> AgentProfiles:
+        return check_agent_profiles(
+            self.profiles,
+            resolve=self.resolve_profile,
+            default=self.default_profile,
+            session_plugins=self.session_plugins,
+            is_for_several=self.is_for_several,
+        )
+
+
+def _faults_of(options: HostOptions) -> Iterator[str]:
+    given: Any = options  # mypy takes the annotations at their word, and those are in doubt here
+    for name, zero in (
+        ("hook_timeout", False),
+        ("chat_timeout", False),
+        ("drain_timeout", True),
+        ("shutdown_timeout", False),
+        ("check_timeout", False),
+    ):
+        if not is_seconds(getattr(given, name), zero=zero):
+            yield f"{name} is {getattr(given, name)!r:.80}: expected seconds {'from' if zero else 'above'} 0"
+    if given.idle_after is not None and not is_seconds(given.idle_after, zero=False):
+        yield f"idle_after is {given.idle_after!r:.80}: expected seconds above 0, or None"
+    if given.on_disconnect not in get_args(OnDisconnect):
+        yield f"on_disconnect is {given.on_disconnect!r:.80}: expected 'continue' or 'abort'"
+    if not isinstance(given.limits, Limits):
+        yield f"limits is {given.limits!r:.80}: expected Limits(…)"
+    if given.on_plugin_error is not None and not callable(given.on_plugin_error):
+        yield f"on_plugin_error is {given.on_plugin_error!r:.80}: expected a function of plugin, hook and error"
+    if given.supervisor is not None and not isinstance(given.supervisor, SessionSupervisor):
+        yield f"supervisor is {given.supervisor!r:.80}: expected one of open_supervisor, or None"
+    yield from _faults_of_checks(given.readiness_checks)
+
+
+def _faults_of_checks(checks: Any) -> Iterator[str]:
+    if not isinstance(checks, Mapping):
+        yield f"readiness_checks are {checks!r:.200}: expected names and async functions"
+        return
+    for name, check in checks.items():
+        if not isinstance(name, str) or not name or name in _OWN_CHECKS:
+            yield f"readiness_checks have {name!r:.80}: expected a name that is none of {', '.join(_OWN_CHECKS)}"
+        elif not callable(check):
+            yield f"readiness_checks[{name!r}] is {check!r:.80}: expected an async function"
+
+
+def is_seconds(value: object, *, zero: bool) -> bool:
+    """Say whether this is a finite time."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 < value < math.inf or (zero and value == 0)
+
+
+def decide_host_options(options: HostOptions | None, given: Mapping[str, Any]) -> HostOptions:
+    """Take options in one value, or make them of keywords.
+
+    Raises:
+        OptionError: The operator's move: both at once, a name that is none, or a value that cannot be.
+    """
+    if options is not None:
+        if given:
+            message = f"options came in one value and as keywords ({', '.join(given)}): give them in one way"
+            raise OptionError([message])
+        return options
+    wrong = [name for name in given if name not in _NAMES]
+    if wrong:
+        raise OptionError([f"there is no option {name!r}: options are {', '.join(_NAMES)}" for name in wrong])
+    return HostOptions(**given)
+
+
+_NAMES: Final = tuple(one.name for one in fields(HostOptions) if one.init)

@@ -1,0 +1,220 @@
+"""The plugins of a host from their start to their stop: all of them or none, what runs beside them, and the way back.
+
+What a hook may raise and how long it may take, `hook_runner` says; how often `background` is started again, the rules of supervisors.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import trio
+
+from agentrail.actors import (
+    Report,
+    Supervisor,
+    SupervisorFlags,
+    cleanup_scope,
+    open_supervisor,
+    worker,
+)
+from agentrail.actors.kept import Kept
+from agentrail.actors.supervising import log_report
+from agentrail.errors import ActorDown, ChildNotFound, HookTimeout, SupervisorGaveUp, SupervisorStopping
+from agentrail.host.chains import Beginning, PluginOrder, Stopping
+from agentrail.host.hook_runner import HookRunner, named
+from agentrail.host.plugin import HostPlugin, overrides
+from agentrail.otp.child_specs import ChildSpec
+from agentrail.otp.edges import leaves
+from agentrail.otp.exits import Shutdown
+from agentrail.otp.leaving import describe_bug
+from agentrail.runtime.branch import SupervisorLabel
+from agentrail.runtime.crashes import what_travels
+
+MAX_BACKGROUND_RESTARTS: Final = 3
+BACKGROUND_PERIOD_SECONDS: Final = 5.0
+"""With one more crash in that time the background of a plugin is given up, that one alone."""
+
+BACKGROUNDS: Final = SupervisorFlags(
+    "dynamic",
+    intensity=MAX_BACKGROUND_RESTARTS,
+    period_seconds=BACKGROUND_PERIOD_SECONDS,
+    intensity_per="child",
+)
+
+
+class PluginLife:
+    """Starts the plugins of a host, and stops them."""
+
+    def __init__(self, order: PluginOrder, runner: HookRunner) -> None:
+        """Made by `open_plugins`; nothing has started."""
+        self._order = order
+        self._runner = runner
+        self._backgrounds: Supervisor | None = None
+        self._started: tuple[HostPlugin, ...] = ()
+        self._given_up: dict[str, None] = {}
+        self._stopping: set[str] = set()
+        self._blamed: set[str] = set()
+
+    @property
+    def started(self) -> tuple[HostPlugin, ...]:
+        """Those that have started and not begun to stop, in the order in which they were started."""
+        return self._started
+
+    @property
+    def failed_backgrounds(self) -> tuple[str, ...]:
+        """The names of plugins whose `background` crashed too often, and does not run any more; the first one first."""
+        return tuple(self._given_up)
+
+    async def start(self) -> None:
+        """Start all plugins in their order, and then what they do in the background. Once.
+
+        Raises:
+            BaseException: The plugin author's move: what a `start` raised, as itself, or `HookTimeout`. It was reported, and those that
+                had started were stopped again.
+
+        Cancellation: As of a start that fails, with nothing to report: the plugin that is starting is cancelled.
+        """
+        chain = Beginning(self._order)
+        try:
+            await self._start_all(chain)
+        except BaseException:
+            self._started = chain.started
+            await self.stop()  # noqa: ASYNC102 - shields itself, and each hook in it is bounded
+            raise
+        self._started = chain.started
+
+    async def stop(self) -> None:
+        """Stop all plugins that have started, in the exact reverse order; again if you like.
+
+        What a plugin does in the background ends in front of its own `stop`.
+
+        Cancellation: Shielded; each plugin has the timeout of its `stop`, and its background that of a hook.
+        """
+        with trio.CancelScope(shield=True):
+            while self._started:
+                self._started, plugin = self._started[:-1], self._started[-1]
+                if overrides(plugin, "background"):
+                    await self._stop_background(plugin)
+                await self._runner.run(Stopping([plugin]))
+
+    async def _start_all(self, chain: Beginning) -> None:
+        await self._runner.run(chain)
+        if chain.error is not None:
+            raise decide_start_error(chain.error)
+        for plugin in chain.started:
+            if overrides(plugin, "background"):
+                await self._start_background(plugin)
+
+    # --- what runs in the background
+
+    @asynccontextmanager
+    async def supervise(self) -> AsyncIterator[None]:
+        """Open the supervisor of what plugins do in the background, and stop all plugins when the block is left."""
+        label = SupervisorLabel("backgrounds of plugins")
+        failure = Kept()
+        async with open_supervisor(BACKGROUNDS, [_TEMPLATE], name=label, observer=self._hear) as backgrounds:
+            self._backgrounds = backgrounds
+            with failure:
+                yield
+            await self.stop()
+        failure.release()
+
+    async def _start_background(self, plugin: HostPlugin) -> None:
+        assert self._backgrounds is not None  # noqa: S101 - `open_plugins` has opened it
+        spec = ChildSpec(
+            plugin.name,
+            worker(self._run_background, plugin),
+            "transient",
+            shutdown_seconds=self._runner.hook_seconds,
+        )
+        await self._backgrounds.start_child(spec)
+
+    async def _run_background(self, plugin: HostPlugin) -> None:
+        """Be one life of a plugin's background: what it raises is reported first, and then its supervisor's affair."""
+        if plugin.name in self._stopping:  # it crashed as its plugin began to stop
+            return
+        try:
+            await plugin.background()
+        except BaseException as error:
+            if what_travels(error) is not None:
+                raise
+            self._blamed.add(plugin.name)
+            with cleanup_scope(self._runner.hook_seconds):  # also of one that raises because it is stopped
+                await self._runner.report(plugin, "background", error)  # noqa: ASYNC102 - shielded and bounded
+            raise
+
+    async def _stop_background(self, plugin: HostPlugin) -> None:
+        self._stopping.add(plugin.name)
+        assert self._backgrounds is not None  # noqa: S101 - as above
+        try:
+            for child in await self._backgrounds.which_children():
+                if child.id == plugin.name and child.handle is not None:
+                    await self._backgrounds.terminate_child(child.handle)
+        except (ActorDown, ChildNotFound, SupervisorStopping):
+            return  # it has ended by itself, or all of them are being stopped: then by the same rules
+
+    def _hear(self, report: Report) -> None:
+        """Take a report of the supervisor: what its plugin is blamed for is told as every failure is, and all else to the log."""
+        plugin = next((one for one in self._order.all if one.name == report.child_id), None)
+        if plugin is None:
+            log_report(report)
+        elif report.kind == "child_terminated" and plugin.name in self._blamed:
+            self._blamed.discard(plugin.name)
+        elif report.kind == "shutdown":
+            self._given_up[plugin.name] = None
+            self._runner.report_soon(plugin, "background", decide_given_up(plugin))
+        elif report.kind == "stuck":
+            self._runner.report_soon(plugin, "background", decide_stuck(plugin, self._runner.hook_seconds))
+        else:
+            log_report(report)
+
+
+@asynccontextmanager
+async def open_plugins(order: PluginOrder, runner: HookRunner) -> AsyncIterator[PluginLife]:
+    """Open what the plugins of a host live in; none is started yet.
+
+    `start` is a call of its own because plugins start behind the sessions' supervisor and stop behind its end.
+
+    Args:
+        order: The plugins.
+        runner: Calls their hooks; it is still open when this block is left.
+
+    Raises:
+        BaseException: What the body raises, as itself; a `KeyboardInterrupt` or `SystemExit` of a background.
+
+    Cancellation: Plugins are stopped in order all the same; what runs in the background is stopped sooner.
+    """
+    life = PluginLife(order, runner)
+    async with life.supervise():
+        yield life
+
+
+def decide_start_error(error: BaseException) -> BaseException:
+    """Say what leaves where a plugin did not start: what it raised. Only a cancellation of another day would end the program."""
+    if any(isinstance(leaf, trio.Cancelled) for leaf in leaves(error)):
+        return RuntimeError(f"a plugin did not start: {describe_bug(error)}, and nothing was cancelled here")
+    return error
+
+
+def decide_given_up(plugin: HostPlugin) -> SupervisorGaveUp:
+    """Say that a plugin does nothing in the background any more."""
+    message = (
+        f"background of the plugin {named(plugin)} crashed more than {MAX_BACKGROUND_RESTARTS} times "
+        f"within {BACKGROUND_PERIOD_SECONDS:g} s: it is not started again"
+    )
+    return SupervisorGaveUp(message, reason=Shutdown("max_restart_intensity"), child_id=plugin.name)
+
+
+def decide_stuck(plugin: HostPlugin, seconds: float) -> HookTimeout:
+    """Say that what a plugin does in the background did not end when it was cancelled."""
+    message = (
+        f"background of the plugin {named(plugin)} did not end within {seconds:g} s after it was cancelled"
+    )
+    return HookTimeout(message, plugin=plugin.name, hook="background", seconds=seconds)
+
+
+async def _no_background() -> None:
+    """Stand in the template, which is never started: each background comes with a spec of its own."""
+
+
+_TEMPLATE: Final = ChildSpec("background", worker(_no_background), "temporary")

@@ -1,0 +1,400 @@
+"""Profiles: named ways to configure a session, and the options that a session of one is started with.
+
+What can be wrong with a profile is said when the host is built; of one whose options a function gives, when it has given them. A
+principal, a route or a request enters this file only as the ids that stand in `ProfileContext`.
+"""
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, TypeAlias, cast
+
+import attrs
+from attrs import field, frozen
+
+from agentrail.abc import ContextProvider, name_of
+from agentrail.core.stack.loading import PluginEntry, call_handler, load_stack, sound_plugin
+from agentrail.errors import OptionError, PluginError, ProfileFailed
+from agentrail.host.identity import OWN_KEYS, SessionOwner, fault_of_name, user_data_of
+from agentrail.messages import SessionId
+from agentrail.otp.edges import call_guarded
+from agentrail.runtime.crashes import what_travels
+from agentrail.runtime.options import SessionOptions, make_options
+from agentrail.runtime.scopes import NO_SCOPE
+from agentrail.runtime.starting import Blueprint
+from agentrail.tools import builtin
+
+MIN_KEPT_EVENTS: Final = 100
+"""How many events a session of a host keeps at least: a stream begins with an event that is out already."""
+
+MAX_PROFILES_NAMED: Final = 10
+"""How many profiles a message lists at most."""
+
+WRITING_TOOLS: Final = frozenset(map(name_of, builtin("edit_file", "shell", "write_file")))
+"""The tools that change files, as far as a host can know."""
+
+
+@frozen(kw_only=True)
+class ProfileContext:
+    """For whom a session is configured.
+
+    Attributes:
+        tenant_id: Whose it is.
+        user_id: Who of them.
+        session_id: Its id: what a workspace of its own may be told apart by. It is a caller's word: never a path by itself.
+        agent_id: Which profile was asked for; empty where none was, and the host has no default.
+        mode: What the caller calls the way it is to be worked on, or None.
+    """
+
+    tenant_id: str
+    user_id: str
+    session_id: SessionId
+    agent_id: str
+    mode: str | None = None
+
+
+ProfileOptions: TypeAlias = SessionOptions | Blueprint
+"""What configures a session: its options in one value, or what gives them by name."""
+
+OptionsFor: TypeAlias = Callable[[ProfileContext], Awaitable[ProfileOptions]]
+"""Configures each session by itself: an async function."""
+
+
+@frozen(kw_only=True)
+class AgentProfile:
+    """A named way to configure a session.
+
+    Attributes:
+        id: What callers name it by: 1 to 128 of `A-Z a-z 0-9 . _ : @ + -`, the first a letter or digit, no `..`.
+        name: For people.
+        options: `SessionOptions`, an object with `.options()`, or an async function of `ProfileContext` that returns one of both.
+            The host sets id, scope, and `tenant_id`, `user_id`, `agent_id` of `user_data`: leave those out.
+        context_window: What readers are told that the model reads at most, in tokens; None for what is known of the model.
+        description: For people.
+        shared_workspace: Says that all users of this profile may see each other's files, where its directory is a fixed one.
+    """
+
+    id: str
+    name: str
+    # They may hold keys.
+    options: ProfileOptions | OptionsFor = field(repr=False)
+    context_window: int | None = None
+    description: str = ""
+    shared_workspace: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            OptionError: The operator's move: every fault of this profile.
+        """
+        faults = [*_faults_of_profile(self)]
+        if faults:
+            raise OptionError([f"profile {self.id!r:.140}: {fault}" for fault in faults])
+
+    @property
+    def is_function(self) -> bool:
+        """Whether each session is configured by itself."""
+        return not _is_fixed(self.options)
+
+
+ResolveAgentProfile: TypeAlias = Callable[[ProfileContext], Awaitable[AgentProfile | None]]
+"""Finds a profile in place of the list of the host: an async function; None where there is none of this `agent_id`."""
+
+
+@frozen(kw_only=True)
+class AgentProfiles:
+    """The profiles of a host, looked at: `check_agent_profiles` makes it.
+
+    Attributes:
+        by_id: Those that it was given, by id, in order.
+        default_id: Which one is meant where none is named; empty where that is for `resolve` to say.
+        resolve: Finds one in place of `by_id`, or None.
+        session_plugins: Stand in the stack of every session of every profile, before its own.
+        plugin_names: What those are called. A plugin of a profile with one of these names gives way: what is given to the host holds in
+            every profile.
+        context_providers: Are asked in every session of every profile, before its own.
+        is_for_several: Whether users are told apart, so that two of them may not meet in one workspace unasked.
+    """
+
+    by_id: Mapping[str, AgentProfile]
+    default_id: str
+    resolve: ResolveAgentProfile | None = None
+    session_plugins: tuple[PluginEntry, ...] = ()
+    plugin_names: frozenset[str] = frozenset()
+    context_providers: tuple[ContextProvider, ...] = ()
+    is_for_several: bool = False
+
+    def named(self) -> str:
+        """List the ids that there are, ten at most, for a message; empty where a function knows them."""
+        some = [*self.by_id][:MAX_PROFILES_NAMED]
+        more = len(self.by_id) - len(some)
+        return ", ".join(some) + (f" and {more} more" if more else "")
+
+
+def check_agent_profiles(  # noqa: PLR0913 - all that a host is told of its profiles
+    profiles: Iterable[AgentProfile] = (),
+    *,
+    resolve: ResolveAgentProfile | None = None,
+    default: str | None = None,
+    session_plugins: Sequence[PluginEntry] = (),
+    context_providers: Sequence[ContextProvider] = (),
+    is_for_several: bool = False,
+) -> AgentProfiles:
+    """Look at all that a host is told of profiles.
+
+    Args:
+        profiles: Each with an id of its own.
+        resolve: An async function that finds one in their place, or None.
+        default: Which one is meant where a request names none; None for the first.
+        session_plugins: As of `AgentProfiles`.
+        context_providers: As of `AgentProfiles`.
+        is_for_several: Whether the host has `auth`: then a profile whose tools write into one fixed directory is refused, unless
+            it has `shared_workspace`.
+
+    Raises:
+        OptionError: The operator's move: every fault, with its profile and what to do.
+    """
+    by_id: dict[str, AgentProfile] = {}
+    faults: list[str] = []
+    for place, one in enumerate(cast("Iterable[Any]", profiles)):
+        if not isinstance(one, AgentProfile):
+            faults.append(f"profiles[{place}] is of type {type(one).__name__}: expected AgentProfile(…)")
+            continue
+        if by_id.setdefault(one.id, one) is not one:
+            faults.append(f"profiles[{place}] has the id {one.id!r} of an earlier one: give each its own")
+        if not one.is_function:
+            shared = _faults_of_sharing(one, _read(one.options), is_for_several=is_for_several)
+            faults += [f"profile {one.id!r}: {fault}" for fault in shared]
+    if not by_id and resolve is None and not faults:
+        faults.append("there is no profile: give `profiles`, or `resolve_profile`")
+    is_open = callable(resolve)
+    if not is_open and resolve is not None:
+        faults.append(f"resolve_profile is {resolve!r:.80}: expected an async function of ProfileContext")
+    faults += _faults_of_default(default, by_id, is_open=is_open)
+    names, found = _read_plugins(session_plugins)
+    faults += found
+    if faults:
+        raise OptionError(faults)
+    return AgentProfiles(
+        by_id=MappingProxyType(by_id),
+        default_id=next(iter(by_id), "") if default is None else default,
+        resolve=resolve,
+        session_plugins=tuple(session_plugins),
+        plugin_names=names,
+        context_providers=tuple(context_providers),
+        is_for_several=is_for_several,
+    )
+
+
+def _read_plugins(entries: Sequence[PluginEntry]) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Make the plugins that all sessions get once, as a session would: what is wrong with one would else be said to callers."""
+    try:
+        stack, _ = load_stack(entries)
+    except PluginError as error:
+        return frozenset(), tuple([f"session_plugins: {fault}" for fault in error.faults])
+    return frozenset(stack.names), ()
+
+
+def _faults_of_default(default: object, by_id: Mapping[str, AgentProfile], *, is_open: bool) -> Iterator[str]:
+    if default is None or (is_open and fault_of_name("default_profile", default) is None):
+        return
+    if not isinstance(default, str) or default not in by_id:
+        yield f"default_profile is {default!r:.140}: expected the id of a profile, one of {', '.join(by_id)}"
+
+
+async def resolve_profile(profiles: AgentProfiles, context: ProfileContext) -> AgentProfile | None:
+    """Find the profile that a request asks for; None where there is none, which is a 404.
+
+    Raises:
+        ProfileFailed: The operator's move: `resolve_profile` raised, or returned what is no profile; the cause says what it was.
+
+    Cancellation: Reaches the application's function.
+    """
+    if profiles.resolve is None:
+        return profiles.by_id.get(context.agent_id)
+    found = await _asked(profiles.resolve, context, "resolve_profile")
+    if found is None or isinstance(found, AgentProfile):
+        return found
+    message = f"resolve_profile returned {type(found).__name__}: expected AgentProfile(…), or None"
+    raise ProfileFailed(message, agent_id=context.agent_id)
+
+
+async def options_of_profile(
+    profiles: AgentProfiles,
+    profile: AgentProfile,
+    context: ProfileContext,
+    *,
+    model: str | None = None,
+) -> SessionOptions:
+    """Give the options that one session of a profile is started with.
+
+    Args:
+        profiles: Of the host.
+        profile: As `resolve_profile` found it. Its id, and not the one that was asked for, is the `agent_id` of the session.
+        context: For whom.
+        model: Instead of the profile's; None for that.
+
+    Raises:
+        ProfileFailed: The operator's move, and never the caller's: the profile's function raised, or what came of it is no
+            configuration of a session of a host; the cause says what it was.
+
+    Cancellation: Reaches the application's function.
+    """
+    asked = attrs.evolve(context, agent_id=profile.id)
+    given: Any = profile.options
+    if profile.is_function:
+        given = await _asked(given, asked, f"the profile {profile.id!r}")
+    return call_guarded(
+        _failing(f"the profile {profile.id!r}", profile.id),
+        decide_session_options,
+        profiles,
+        profile,
+        given,
+        asked,
+        model=model,
+    )
+
+
+def decide_session_options(
+    profiles: AgentProfiles,
+    profile: AgentProfile,
+    given: object,
+    context: ProfileContext,
+    *,
+    model: str | None = None,
+) -> SessionOptions:
+    """Make of what a profile gives the options of one session: the host's words last.
+
+    Raises:
+        OptionError: The operator's move: every fault.
+        PluginError: The operator's move: a plugin that is none.
+        Exception: What a blueprint raises.
+    """
+    options = _read(given)
+    faults = _faults_of_options(options)
+    if not profile.is_function:
+        faults += _faults_of_sharing(profile, options, is_for_several=profiles.is_for_several)
+    if faults:
+        raise OptionError([f"profile {profile.id!r}: {fault}" for fault in faults])
+    owner = SessionOwner(context.tenant_id, context.user_id)
+    own = [one for one in options.plugins if name_of_entry(one) not in profiles.plugin_names]
+    return attrs.evolve(
+        options,
+        session_id=context.session_id,
+        scope=context.tenant_id,
+        model=options.model if model is None else model,
+        plugins=(*profiles.session_plugins, *own),
+        context_providers=(*profiles.context_providers, *options.context_providers),
+        user_data={**options.user_data, **user_data_of(owner, profile.id)},
+    )
+
+
+def takes_files(profiles: AgentProfiles, profile: AgentProfile, options: SessionOptions) -> bool:
+    """Say whether files that come with a message may be put into the workspace of its session.
+
+    Not where there is none: a session that names neither sandbox nor directory works in the directory of the process. Nor where users
+    would read each other's files there, and the profile does not say that they may.
+    """
+    if options.sandbox is None and os.fspath(options.working_dir) == os.curdir:
+        return False
+    is_shared = not profile.is_function and _is_one_place(options)
+    return profile.shared_workspace or not (is_shared and profiles.is_for_several)
+
+
+def name_of_entry(entry: PluginEntry) -> str:
+    """Say what the name of a plugin of a session will be.
+
+    Raises:
+        PluginError: Your move: it is no plugin.
+    """
+    given, options = entry if isinstance(entry, tuple) else (entry, {})
+    return sound_plugin(given, options, call_handler).name
+
+
+async def _asked(
+    function: Callable[[ProfileContext], Awaitable[object]], context: ProfileContext, what: str
+) -> object:
+    try:
+        return await function(context)
+    except BaseException as raised:  # noqa: ASYNC103 - the edge of the application's code: a request fails, and no host
+        leaving = what_travels(raised)
+        if leaving is raised:
+            raise
+        if leaving is not None:
+            raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        _failing(what, context.agent_id)(raised)
+
+
+def _failing(what: str, agent_id: str) -> Callable[[BaseException], NoReturn]:
+    def fail(error: BaseException) -> NoReturn:
+        # Its words are for the log: a caller can do nothing about it, and may not read what stands in it.
+        message = f"{what} failed: the log says why"
+        raise ProfileFailed(message, agent_id=agent_id) from error
+
+    return fail
+
+
+def _read(given: object) -> SessionOptions:
+    """Read what a profile gives; what is no configuration is said in the words of a blueprint."""
+    return given if isinstance(given, SessionOptions) else make_options({"blueprint": given})
+
+
+def _is_fixed(options: object) -> bool:
+    return isinstance(options, SessionOptions) or callable(getattr(options, "options", None))
+
+
+def _faults_of_profile(profile: AgentProfile) -> Iterator[str]:
+    given: Any = profile  # mypy takes the annotations at their word, and those are in doubt here
+    if (fault := fault_of_name("id", given.id)) is not None:
+        yield fault
+    if not isinstance(given.name, str) or not given.name.strip():
+        yield f"name is {given.name!r:.80}: expected a text for people"
+    if not isinstance(given.description, str):
+        yield f"description is {given.description!r:.80}: expected a text"
+    window = given.context_window
+    if window is not None and (type(window) is not int or window < 1):
+        yield f"context_window is {window!r:.80}: expected tokens, a whole number from 1, or None"
+    if type(given.shared_workspace) is not bool:
+        yield f"shared_workspace is {given.shared_workspace!r:.80}: expected True or False"
+    if _is_fixed(given.options) and not isinstance(given.options, type):
+        yield from _faults_of_options(_read(given.options))
+    elif not callable(given.options) or isinstance(given.options, type):
+        yield (
+            f"options are of type {type(given.options).__name__}: expected SessionOptions(…), an object with .options(), or an "
+            f"async function of ProfileContext"
+        )
+
+
+def _faults_of_options(options: SessionOptions) -> list[str]:
+    """Say what a session of a host may not be given, as the host gives it."""
+    faults = [
+        f"user_data sets {key!r}: the host does, leave it out" for key in OWN_KEYS if key in options.user_data
+    ]
+    if options.session_id is not None:
+        faults.append("session_id is set: all its sessions would have one id, leave it out")
+    if options.scope != NO_SCOPE:
+        faults.append("scope is set: that of a session is its tenant, leave it out")
+    if options.event_buffer_size < MIN_KEPT_EVENTS:
+        faults.append(
+            f"event_buffer_size is {options.event_buffer_size}: expected at least {MIN_KEPT_EVENTS}, since a stream begins with an "
+            f"event that is out already"
+        )
+    return faults
+
+
+def _faults_of_sharing(profile: AgentProfile, options: SessionOptions, *, is_for_several: bool) -> list[str]:
+    """Find a directory into which the sessions of several users write, without a word that this is meant."""
+    if not is_for_several or profile.shared_workspace or not _is_one_place(options):
+        return []
+    tools = [*options.tools, *(tool for agent in options.agents for tool in agent.tools or ())]
+    writing = sorted({name_of(tool) for tool in tools} & WRITING_TOOLS)
+    if not writing:
+        return []
+    what_to_do = "let `options` be a function that gives each session its own, take sandbox='memory', or say shared_workspace=True"
+    return [f"{', '.join(writing)} would write into one directory for all users: {what_to_do}"]
+
+
+def _is_one_place(options: SessionOptions) -> bool:
+    """Whether two sessions with these options work on the same files: all but those in memory do."""
+    return options.sandbox != "memory"

@@ -1,0 +1,385 @@
+"""Requests as values and handles: what is known of one, how its caller waits for it, and the last ones of each session.
+
+How a request stands is folded in `request_end`; how it is carried out, with all hooks, stands in `carrying`. Here is no hook and no rule.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, Self, TypeAlias, cast
+
+import trio
+from attrs import evolve, field, frozen
+
+from agentrail.core.session.projection import Status
+from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.errors import ErrorInfo, RequestOver
+from agentrail.events import EndReason, Event, EventsLost, WaitingFor
+from agentrail.host.payloads import RequestKind, RequestOutcome
+from agentrail.host.request_end import OUTCOMES, RequestStanding, RequestStatus, behind_loss, stand_behind
+from agentrail.messages import Message, PromptRef, SessionId, TokenUsage
+from agentrail.runtime.handle import Session
+from agentrail.runtime.subscription import Subscription
+
+MAX_KEPT_REQUESTS: Final = 1_000
+"""Of how many requests of a session it is known how they stand, or ended."""
+
+MAX_KEPT_IN_ALL: Final = 100_000
+"""Of how many of all sessions together; the one that ended first is forgotten first."""
+
+OnDisconnect: TypeAlias = Literal["continue", "abort"]
+"""What becomes of a request whose caller leaves."""
+
+MessageReceipt: TypeAlias = PromptReceipt | SteerReceipt
+"""What a session gave when it took the message: that of a prompt, or of a steer."""
+
+
+@frozen(kw_only=True)
+class RequestRecord:
+    """What is known of a request.
+
+    Attributes:
+        request_id: Its name.
+        session_id: The session that works on it.
+        agent_id: Of the profile.
+        kind: How its answer is wanted; None where that is not known any more.
+        status: `queued`, `running`, `waiting`, or the outcome that it ended with.
+        seq: The number of the event that its receipt names.
+        end_seq: The number of the event that ended it; None before, and where none did.
+        text: The answer, or what was said of it when it was aborted or failed; empty before the end.
+        usage: What its cycle has used so far; None before the first response.
+        last_usage: Of the last response: `input` is how much of the window it filled.
+        context_window: How much the model reads at most, as the profile says; None where it does not.
+        stop_reason: Why its cycle finished; None for any other end.
+        error: Why it failed.
+        reason: Why it was aborted or refused.
+        pending: What it waits for, while it is `waiting`.
+    """
+
+    request_id: str
+    session_id: SessionId
+    agent_id: str
+    kind: RequestKind | None
+    status: RequestStatus = "queued"
+    seq: int = 0
+    end_seq: int | None = None
+    text: str = field(default="", repr=False)
+    usage: TokenUsage | None = None
+    last_usage: TokenUsage | None = None
+    context_window: int | None = None
+    stop_reason: EndReason | None = None
+    error: ErrorInfo | None = None
+    reason: str | None = None
+    pending: tuple[WaitingFor, ...] = ()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing changes it any more."""
+        return self.status in OUTCOMES
+
+    @property
+    def outcome(self) -> RequestOutcome | None:
+        """What became of it; None before its end."""
+        return cast("RequestOutcome", self.status) if self.has_ended else None
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What it cost; None while nothing was used, and where a price is unknown."""
+        return None if self.usage is None else self.usage.cost_usd
+
+
+def record_behind(record: RequestRecord, standing: RequestStanding) -> RequestRecord:
+    """Bring a record up to how its request stands; its answer is not known by that."""
+    return evolve(
+        record,
+        status=standing.status,
+        end_seq=standing.seq if standing.has_ended else None,
+        usage=standing.usage,
+        last_usage=standing.last_usage,
+        stop_reason=standing.stop_reason,
+        error=standing.error,
+        reason=standing.reason,
+        pending=standing.pending,
+    )
+
+
+class RequestTrack:
+    """One request, for all who wait for it: its record, and the moment at which that changes."""
+
+    def __init__(self, record: RequestRecord, ref: PromptRef | None = None) -> None:
+        """Begin with what is known.
+
+        Args:
+            record: Of one that was accepted, or has ended.
+            ref: Its prompt, as its receipt says; None where it has ended.
+        """
+        self.record = record
+        self.standing = RequestStanding(ref=ref or PromptRef(record.request_id), seq=record.seq)
+        self._changed = trio.Event()
+
+    def stand(self, standing: RequestStanding) -> None:
+        """Take how it stands now. That it has ended is heard with its answer, by `end`."""
+        before, self.standing = self.standing, standing
+        if not standing.has_ended and before is not standing:
+            self.record = record_behind(self.record, standing)
+            if before.status != standing.status:
+                self._tell()
+
+    def end(self, text: str) -> None:
+        """Say to all who wait that it has ended, and with which answer."""
+        self.record = evolve(record_behind(self.record, self.standing), text=text)
+        self._tell()
+
+    async def wait_changed(self, is_enough: Callable[[RequestRecord], bool]) -> RequestRecord:
+        """Wait until its record is as somebody wants it, or it has ended."""
+        while not (self.record.has_ended or is_enough(self.record)):
+            await self._changed.wait()
+        return self.record
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+
+class SessionReading:
+    """What hooks may read of a session: nothing is changed through it."""
+
+    def __init__(self, session: Session) -> None:
+        """Read this one."""
+        self._session = session
+
+    async def messages(self, after: int = 0) -> Sequence[Message]:
+        """Give the conversation behind so many messages.
+
+        Raises:
+            SessionDown: The session has ended.
+        """
+        return (await self._session.messages())[after:]
+
+    async def status(self) -> Status:
+        """Say how the session stands.
+
+        Raises:
+            SessionDown: The session has ended.
+        """
+        return await self._session.status()
+
+
+class RequestEvents:
+    """The events of a session from the acceptance of a request to its end: an async context manager to iterate over.
+
+    All that the session publishes comes, also the rest of a cycle that the request waits for. It is entered once and read by one task.
+    """
+
+    def __init__(self, subscription: Subscription, track: RequestTrack) -> None:
+        """Made by `HostRequest.events`."""
+        self._events = subscription
+        self._track = track
+        self._standing = RequestStanding(ref=track.standing.ref)
+
+    async def __aenter__(self) -> Self:
+        """Subscribe.
+
+        Raises:
+            SessionDown, YourMove: As of `Subscription`.
+        """
+        await self._events.__aenter__()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        """Read no more; the request goes on."""
+        await self._events.__aexit__(None, None, None)
+
+    def __aiter__(self) -> Self:
+        """Iterate over oneself."""
+        return self
+
+    async def __anext__(self) -> Event:
+        """Give the next event.
+
+        Raises:
+            SubscriberTooSlow: The reader's move: the buffer was full.
+
+        Cancellation: Nothing is lost by it.
+        """
+        if self._standing.has_ended:
+            raise StopAsyncIteration
+        event = await anext(self._events)
+        self._standing = stand_behind(self._standing, event)
+        if isinstance(event, EventsLost) and self._track.record.has_ended:
+            snapshot = self._events.snapshot
+            assert snapshot is not None  # noqa: S101 - it comes with the loss
+            self._standing = behind_loss(self._standing, event, snapshot.status)
+        return event
+
+
+class HostRequest:
+    """A message that was accepted. Its session works on it, whether its caller stays or not.
+
+    Attributes:
+        session: The session.
+        receipt: What the session gave when it took the message; of one that is sent again the first one.
+        kind: How this caller wants the answer.
+        is_repeat: Whether the message was known by its client id: then it is a request that was there before.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a request is made of
+        self,
+        session: Session,
+        receipt: MessageReceipt,
+        track: RequestTrack,
+        *,
+        kind: RequestKind,
+        on_disconnect: OnDisconnect,
+        is_repeat: bool = False,
+    ) -> None:
+        """Made by `Host.submit`."""
+        self.session = session
+        self.receipt = receipt
+        self.kind: RequestKind = kind
+        self.is_repeat = is_repeat
+        self._track = track
+        self._on_disconnect = on_disconnect
+
+    def __repr__(self) -> str:
+        """Show which one it is, and how it stands."""
+        return f"<HostRequest {self.request_id} of {self.session_id} {self.record.status}>"
+
+    @property
+    def request_id(self) -> str:
+        """Its name."""
+        return self.record.request_id
+
+    @property
+    def session_id(self) -> SessionId:
+        """The session that works on it."""
+        return self.record.session_id
+
+    @property
+    def record(self) -> RequestRecord:
+        """What is known of it now."""
+        return self._track.record
+
+    async def outcome(self) -> RequestOutcome:
+        """Wait for its end.
+
+        Returns:
+            What became of it; `record` has the answer.
+
+        Cancellation: Nothing is lost by it; the request goes on.
+        """
+        record = await self._track.wait_changed(lambda _: False)
+        return cast("RequestOutcome", record.status)
+
+    async def answered(self, within: float | None = None) -> RequestRecord:
+        """Wait until it has ended, or waits for people, or the time is over.
+
+        Args:
+            within: How many seconds; None for as long as it takes.
+
+        Returns:
+            What is known of it then: see `status`.
+
+        Cancellation: Nothing is lost by it; the request goes on.
+        """
+        with trio.move_on_after(float("inf") if within is None else within):
+            await self._track.wait_changed(lambda record: record.status == "waiting")
+        return self.record
+
+    def events(self, *, deltas: bool = True, buffer: int = 1024) -> RequestEvents:
+        """Give the events of its session from the one that its receipt names up to its end.
+
+        Args:
+            deltas: Whether ephemeral events come too.
+            buffer: As of `Session.subscribe`.
+
+        Raises:
+            OptionError: The caller's move: an argument that cannot be.
+        """
+        after = max(self.receipt.seq - 1, 0)
+        return RequestEvents(self.session.subscribe(after=after, deltas=deltas, buffer=buffer), self._track)
+
+    async def cancel(self, reason: str | None = None) -> None:
+        """Abort its cycle, or take its prompt out of the queue. Returns when that has begun.
+
+        Args:
+            reason: For people.
+
+        Raises:
+            RequestOver: The caller's move: it has ended.
+            SessionDown: Its session has.
+
+        Cancellation: The abort goes on.
+        """
+        standing = self._track.standing
+        if standing.has_ended or self.record.has_ended:
+            message = f"request {self.request_id} has ended: {self.record.status}"
+            raise RequestOver(message)
+        # One that was taken for a decision, or steered, ends with a cycle that another prompt has started.
+        ref = standing.cycle if standing.is_joined else standing.ref
+        await self.session.abort(reason, ref=ref, wait=False)
+
+    async def caller_left(self) -> None:
+        """Say that its caller waits for it no more: it goes on, or is cancelled, as it was sent."""
+        if self._on_disconnect == "abort" and not self.record.has_ended:
+            await self.cancel("the caller left")
+
+
+class RequestBook:
+    """The requests of all sessions of a host: those that are open, and the last ones that have ended."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._open: dict[str, dict[str, RequestTrack]] = {}
+        self._ended: dict[str, OrderedDict[str, RequestRecord]] = {}
+        self._order: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    @property
+    def open_tracks(self) -> tuple[RequestTrack, ...]:
+        """All that have not ended."""
+        return tuple(track for tracks in self._open.values() for track in tracks.values())
+
+    def open(self, key: str, track: RequestTrack) -> None:
+        """Note one that was accepted.
+
+        Args:
+            key: Of its session, in its scope.
+            track: The request.
+        """
+        self._open.setdefault(key, {})[track.record.request_id] = track
+
+    def close(self, key: str, track: RequestTrack) -> None:
+        """Note that one has ended: its record alone is kept, and not what it was read from."""
+        request_id = track.record.request_id
+        tracks = self._open.get(key, {})
+        tracks.pop(request_id, None)
+        if not tracks:
+            self._open.pop(key, None)
+        ended = self._ended.setdefault(key, OrderedDict[str, RequestRecord]())
+        ended[request_id] = track.record
+        self._order[key, request_id] = None
+        if len(ended) > MAX_KEPT_REQUESTS:
+            self._forget(key, next(iter(ended)))
+        if len(self._order) > MAX_KEPT_IN_ALL:
+            self._forget(*next(iter(self._order)))
+
+    def find(self, key: str, request_id: str) -> RequestTrack | None:
+        """Give a request that is known; None for any other."""
+        tracks = self._open.get(key)
+        if tracks is not None and request_id in tracks:
+            return tracks[request_id]
+        ended = self._ended.get(key)
+        if ended is None or request_id not in ended:
+            return None
+        return RequestTrack(ended[request_id])
+
+    def forget_session(self, key: str) -> None:
+        """Forget what has ended of a session that was removed: the next one of its id is another one."""
+        if key in self._ended:
+            for request_id in tuple(self._ended[key]):
+                self._forget(key, request_id)
+
+    def _forget(self, key: str, request_id: str) -> None:
+        ended = self._ended[key]
+        del ended[request_id], self._order[key, request_id]
+        if not ended:
+            del self._ended[key]

@@ -1,0 +1,284 @@
+"""Sessions for callers: found, created, woken and removed, and never one that belongs to another user.
+
+Who may do what with an id is decided in `identity`; what a session is started with, in `profiles`. Here both meet the supervisor. No
+request and no hook enters this file.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from agentrail.abc.store import Filters
+from agentrail.errors import (
+    AgentrailError,
+    AlreadyExists,
+    AlreadyStarted,
+    AttachmentsUnsupported,
+    IdInvalid,
+    OptionError,
+    ProfileUnknown,
+    SessionDown,
+    SessionIsChild,
+    SessionNotFound,
+    SessionUnknown,
+    StillNeeded,
+)
+from agentrail.host.identity import (
+    Access,
+    SessionOwner,
+    decide_access,
+    fault_of_session_id,
+    owner_of_session,
+    profile_of_session,
+)
+from agentrail.host.profiles import (
+    AgentProfile,
+    AgentProfiles,
+    ProfileContext,
+    options_of_profile,
+    resolve_profile,
+    takes_files,
+)
+from agentrail.logs import Logger
+from agentrail.messages import SessionId
+from agentrail.runtime.handle import Session
+from agentrail.runtime.knowing import SessionFacts
+from agentrail.runtime.scopes import key_of
+from agentrail.runtime.supervisor import SessionSupervisor
+
+LOGGER: Final = Logger("agentrail.host")
+
+_PAGE: Final = 100
+
+
+class SessionDesk:
+    """Finds, creates, wakes and removes the sessions of a host."""
+
+    def __init__(self, supervisor: SessionSupervisor, profiles: AgentProfiles, *, has_store: bool) -> None:
+        """Begin.
+
+        Args:
+            supervisor: Whose sessions they are.
+            profiles: What they are started with.
+            has_store: Whether the supervisor keeps them.
+        """
+        self.supervisor: SessionSupervisor = supervisor
+        self.profiles: AgentProfiles = profiles
+        self.has_store = has_store
+        # Sessions that no caller but the one who created them has been given yet.
+        self._fresh: dict[str, Session] = {}
+
+    # --- whose it is
+
+    async def facts(
+        self, owner: SessionOwner, session_id: str, *, creates: bool = False
+    ) -> SessionFacts | None:
+        """Say what is known of a session that a caller named.
+
+        Args:
+            owner: Who is calling.
+            session_id: What they gave.
+            creates: Whether it is to be created where there is none.
+
+        Returns:
+            None: there is none, and it may be created.
+
+        Raises:
+            IdInvalid: The caller's move: it is no id.
+            SessionUnknown: To this caller there is none.
+            StoreUnavailable: It cannot be known now.
+
+        Cancellation: Always a checkpoint.
+        """
+        fault = fault_of_session_id("session_id", session_id)
+        if fault is not None:
+            raise IdInvalid([fault])
+        facts = await self.supervisor.facts_of(session_id, scope=owner.tenant_id)
+        user_data = None if facts is None else facts.user_data
+        match decide_access(owner, session_id, user_data, creates=creates):
+            case Access.OPEN | Access.CREATE:
+                return facts
+            case Access.UNKNOWN:
+                raise unknown(session_id)
+            case Access.TAKEN:
+                hint = "leave session_id out: then the session gets an id of its own"
+                raise unknown(session_id, hint=hint)
+
+    def ended_of(self, owner: SessionOwner, session_id: str) -> Session | None:
+        """Give the handle of a session of this caller that ended not long ago: what it published can still be read."""
+        words = self.supervisor.last_words(session_id, scope=owner.tenant_id)
+        session = None if words is None else words.session
+        if session is None or owner_of_session(session.facts.user_data) != owner:
+            return None
+        return session
+
+    # --- open, create, remove
+
+    async def open(self, facts: SessionFacts, owner: SessionOwner) -> Session:
+        """Give the handle of a session that there is; one that is in the store alone is woken.
+
+        Raises:
+            SessionDown: It has ended.
+            ProfileUnknown: It has to be woken, and its profile is not there any more.
+            ProfileFailed, StoreUnavailable, HeldBy, Unrevivable: It cannot be woken.
+
+        Cancellation: As of `SessionSupervisor.resume_session`.
+        """
+        self._fresh.pop(key_of(owner.tenant_id, facts.session_id), None)
+        with suppress(SessionDown):
+            return self.supervisor.session(facts.session_id, scope=owner.tenant_id)
+        if facts.is_here or facts.has_ended:
+            raise SessionDown(facts.session_id, "it has ended")
+        if facts.root_id != facts.session_id:
+            message = "this session works for another one, which is not awake: ask that one"
+            raise SessionIsChild(message, root_id=facts.root_id)
+        context = ProfileContext(
+            tenant_id=owner.tenant_id,
+            user_id=owner.user_id,
+            session_id=facts.session_id,
+            agent_id=profile_of_session(facts.user_data) or "",
+        )
+        options = await options_of_profile(self.profiles, await self.profile(context), context)
+        try:
+            return await self.supervisor.resume_session(facts.session_id, options)
+        except AlreadyStarted as error:
+            return _handle_of(error)
+
+    async def profile(self, context: ProfileContext) -> AgentProfile:
+        """Find a profile.
+
+        Raises:
+            ProfileUnknown: The caller's move: there is none of this id.
+            ProfileFailed: The operator's move.
+        """
+        found = await resolve_profile(self.profiles, context)
+        if found is None:
+            known = self.profiles.named()
+            there = f": there are {known}" if known else ""
+            message = f"there is no profile of this id{there}"
+            raise ProfileUnknown(message)
+        return found
+
+    async def create(
+        self, profile: AgentProfile, context: ProfileContext, *, model: str | None = None
+    ) -> tuple[Session, bool]:
+        """Start a session of a profile; where another caller of the same user was faster, theirs is it.
+
+        Args:
+            profile: Which one.
+            context: For whom.
+            model: Instead of the profile's.
+
+        Returns:
+            The session; and whether it is a new one.
+
+        Raises:
+            SessionUnknown: Another user's has this id.
+            ProfileFailed, SessionRefused, StoreUnavailable: It cannot be started.
+            Exception: As of `SessionSupervisor.start_session`.
+
+        Cancellation: As of `SessionSupervisor.start_session`.
+        """
+        owner = SessionOwner(context.tenant_id, context.user_id)
+        options = await options_of_profile(self.profiles, profile, context, model=model)
+        key = key_of(context.tenant_id, context.session_id)
+        try:
+            session = self._fresh[key] = await self.supervisor.start_session(options)
+            return session, True
+        except AlreadyStarted as error:
+            self._fresh.pop(key, None)
+            session = _handle_of(error)
+            if owner_of_session(session.facts.user_data) != owner:
+                raise unknown(context.session_id) from None
+            return session, False
+        except AlreadyExists:
+            facts = await self.facts(owner, context.session_id, creates=True)
+            if facts is None:
+                raise
+            return await self.open(facts, owner), False
+
+    async def check_takes_files(self, profile: AgentProfile | None, context: ProfileContext) -> None:
+        """Refuse files for a session of which it is not known that they would get into a workspace of its own.
+
+        Raises:
+            AttachmentsUnsupported: The caller's move: its profile has no place for them, or is not there any more.
+            ProfileFailed: The operator's move.
+        """
+        options = None if profile is None else await options_of_profile(self.profiles, profile, context)
+        if profile is None or options is None or not takes_files(self.profiles, profile, options):
+            message = "sessions of this profile take no files: send the message without attachments"
+            raise AttachmentsUnsupported(message)
+
+    def keep(self, session: Session) -> None:
+        """Say that a session that was created is one to stay."""
+        self._fresh.pop(key_of(session.scope, session.session_id), None)
+
+    async def remove(self, session: Session) -> bool:
+        """End a session that was created in vain, and delete what a store has of it; not one that others were given meanwhile.
+
+        Returns:
+            Whether it was removed.
+        """
+        key = key_of(session.scope, session.session_id)
+        if self._fresh.pop(key, None) is None:
+            return False
+        with suppress(SessionDown):
+            await self.supervisor.stop_session(session.session_id, "its request failed", scope=session.scope)
+        if self.has_store:
+            with suppress(SessionNotFound, StillNeeded, OptionError):
+                await self.supervisor.delete_session(session.session_id, scope=session.scope)
+        return True
+
+    # --- when the host begins, and when it ends
+
+    async def resume_working(self) -> None:
+        """Wake the sessions that had work when their process stopped. One that cannot come back keeps no other from it.
+
+        Raises:
+            StoreUnavailable: The store cannot be read now.
+        """
+        if not self.has_store:
+            return
+        filters = Filters(is_working=True, has_ended=False, only_roots=True)
+        after: tuple[str, str] | None = None
+        while page := await self.supervisor.find(filters, after=after, limit=_PAGE):
+            after = (page[-1].scope, page[-1].session)
+            for one in page:
+                try:
+                    await self._resume(one.session, one.scope)
+                except AgentrailError as error:
+                    LOGGER.warning("session %s was not resumed: %s", one.session, error)
+
+    async def _resume(self, session_id: SessionId, scope: str) -> None:
+        facts = await self.supervisor.facts_of(session_id, scope=scope)
+        owner = None if facts is None else owner_of_session(facts.user_data)
+        if facts is not None and owner is not None and owner.tenant_id == scope:  # else no host started it
+            await self.open(facts, owner)
+
+    def live_of(self, owner: SessionOwner) -> Sequence[Session]:
+        """Give the sessions of a user that are awake, the newest first; not those that work for others."""
+        sessions = self.supervisor.sessions(scope=owner.tenant_id)
+        found = [one for one in reversed(sessions) if owner_of_session(one.facts.user_data) == owner]
+        return [one for one in found if one.facts.root_id == one.session_id]
+
+
+def unknown(session_id: str, *, hint: str | None = None) -> SessionUnknown:
+    """Say that there is no session of an id; of another's the same."""
+    return SessionUnknown(f"there is no session {session_id!r}", hint=hint)
+
+
+def check_root(facts: SessionFacts) -> None:
+    """Refuse a session that works for another, where only a root will do.
+
+    Raises:
+        SessionIsChild: The caller's move.
+    """
+    if facts.root_id != facts.session_id:
+        message = f"session {facts.session_id!r} works for {facts.root_id!r}: ask that one"
+        raise SessionIsChild(message, root_id=facts.root_id)
+
+
+def _handle_of(error: AlreadyStarted) -> Session:
+    handle = error.handle
+    assert isinstance(handle, Session)  # noqa: S101 - the supervisor made it
+    return handle

@@ -1,0 +1,115 @@
+"""What is known of a session without asking it: whose data it was started with, where it stands in its tree, how its answers read.
+
+For the code that puts sessions behind a product: it has to know to whom a session belongs before it wakes or touches it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import trio
+from attrs import field, frozen
+
+from agentrail.core.policy.response_format import document_in
+from agentrail.core.session.tags import visible_text
+from agentrail.errors import SessionNotFound
+from agentrail.messages import AssistantMessage, JsonObject, Message, SessionId
+from agentrail.runtime.arguments import fault_of_text, refuse
+from agentrail.runtime.keeping import Keeping
+from agentrail.runtime.reviving import StoredOpening, opening_of, stored_of
+from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, key_of
+from agentrail.runtime.session import SessionCell
+
+ReadAnswer: TypeAlias = Callable[[Sequence[Message]], str]
+"""Gives what people read as the answer among the messages of a cycle."""
+
+
+@frozen(kw_only=True)
+class SessionFacts:
+    """What is known of a session without asking it.
+
+    Attributes:
+        session_id: Which one.
+        root_id: The session that no other one started, above it or itself.
+        user_data: What it was started with; that of its root, for one that works for another.
+        is_here: Whether it is alive here, awake or asleep; else it is in the store alone.
+        has_ended: Whether it is in the store and has ended there.
+    """
+
+    session_id: SessionId
+    root_id: SessionId
+    user_data: JsonObject = field(repr=False)
+    is_here: bool
+    has_ended: bool = False
+
+
+class KnowingDoor(ABC):
+    """What a supervisor says of sessions that are not asked."""
+
+    _keeping: Keeping | None
+
+    async def facts_of(self, session_id: str, *, scope: str = NO_SCOPE) -> SessionFacts | None:
+        """Say what is known of a session, alive or in the store. It is neither woken nor taken.
+
+        Args:
+            session_id: Its id.
+            scope: The one that it was started in.
+
+        Returns:
+            None: there is none, as far as is known here.
+
+        Raises:
+            OptionError: Your move: an id that is no text, or a scope that can be none.
+            StoreUnavailable: It is not alive here, and the store cannot be read now.
+
+        Cancellation: Always a checkpoint.
+        """
+        refuse(fault_of_text("session_id", session_id), fault_of_scope("scope", scope))
+        await trio.lowlevel.checkpoint()
+        cell = self._known(key_of(scope, session_id))
+        if cell is not None:
+            return facts_of_cell(cell)
+        if self._keeping is None:
+            return None
+        return await self._keeping.read(partial(_stored_facts, self._keeping, scope, SessionId(session_id)))
+
+    @abstractmethod
+    def _known(self, key: str) -> SessionCell | None: ...
+
+
+def facts_of_cell(cell: SessionCell) -> SessionFacts:
+    """Say what is known of a session that is, or was, alive here."""
+    ports = cell.ports
+    return SessionFacts(
+        session_id=ports.session_id, root_id=cell.bus.path[0], user_data=ports.user_data, is_here=True
+    )
+
+
+def _stored_facts(keeping: Keeping, scope: str, session_id: SessionId) -> SessionFacts | None:
+    """Read them from the first record of a journal. This blocks."""
+    try:
+        stored = stored_of(keeping.store, scope, session_id)
+    except SessionNotFound:
+        return None
+    opening: StoredOpening = opening_of(keeping.store, stored)
+    return SessionFacts(
+        session_id=session_id,
+        root_id=stored.root,
+        user_data=opening.config.user_data,
+        is_here=False,
+        has_ended=stored.standing.has_ended,
+    )
+
+
+def reader_of(cell: SessionCell) -> ReadAnswer:
+    """Say how answers of a session read, for as long as one likes: also when it sleeps, or has ended."""
+    config = cell.state.data.config
+    has_format = config.response_format is not None
+
+    def read(messages: Sequence[Message]) -> str:
+        last = next((one for one in reversed(messages) if isinstance(one, AssistantMessage)), None)
+        said = "" if last is None else visible_text(last.text, config)
+        return document_in(said) if has_format else said
+
+    return read

@@ -1,0 +1,1057 @@
+"""One request from the first hook to the last: what each end means, what fails when, and what is owed to plugins all the same."""
+
+import subprocess
+import sys
+
+import pytest
+import trio
+
+from agentrail import errors
+from agentrail.abc.store import Filters
+from agentrail.app import open_supervisor
+from agentrail.errors import (
+    BadRequest,
+    ClientIdReused,
+    HostDraining,
+    IdInvalid,
+    OptionError,
+    PrincipalMismatch,
+    ProfileMismatch,
+    ProfileUnknown,
+    PromptError,
+    PromptQueueFull,
+    PromptRefused,
+    RequestOver,
+    RequestRefused,
+    RequestUnknown,
+    SessionBusy,
+    SessionDown,
+    SessionUnknown,
+    TooLarge,
+)
+from agentrail.events import AgentEnd, AgentStart, ApprovalRequired
+from agentrail.host import (
+    Attachment,
+    AttachmentText,
+    Deny,
+    HandledResponse,
+    HostRequest,
+    open_host,
+)
+from agentrail.messages import UserMessage
+from agentrail.plugins import HumanApproval
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.cancelling import crash
+from agentrail.testing.models import ScriptedModel, calls, fails, says
+from agentrail.testing.plugins import PuppetPlugin, read_rule
+from agentrail.testing.tools import HangingTool, RecordingTool
+from tests.host.hosting import (
+    ANN,
+    BOB,
+    EVE,
+    FullBox,
+    Ledger,
+    answering,
+    asked,
+    hosting,
+    profile,
+    say,
+    sleeping,
+)
+from tests.host.rig import Reports, hang, plugin, raising, saying, shielded
+from tests.runtime.rig import on_virtual_time
+
+SLOW = says("So", " it", " is.", pause_seconds=10.0)
+
+
+# --- the usual life
+
+
+@on_virtual_time
+@pytest.mark.host("H-016")
+@pytest.mark.parametrize("kind", ["chat", "stream"])
+async def test_hooks_hear_of_a_request_in_order(kind):
+    """Exactly the documented fields; the reader reads the session at the end, and there is none at the beginning."""
+    ledger = Ledger()
+    async with hosting(answering("Hello."), ledger) as host:
+        request = await asked(host, kind=kind)
+        assert await request.outcome() == "completed"
+        await host.quiet()
+        assert ledger.heard == [
+            ("start", kind, None),
+            ("persisted", kind, "completed"),
+            ("end", kind, "completed"),
+        ]
+        assert ledger.counts == [2]
+        start, _, end = ledger.contexts
+        assert start.reader is None
+        assert set(start.as_dict()) == {
+            *("kind", "tenant_id", "user_id", "session_id", "agent_id", "request_id"),
+            *("started_at_ms", "outcome"),
+        }
+        assert (end.tenant_id, end.user_id, end.agent_id) == ("acme", "ann", "desk")
+        assert (end.session_id, end.request_id) == (request.session_id, request.request_id)
+        record = request.record
+        assert (record.text, record.stop_reason, record.usage.input, record.cost_usd) == (
+            "Hello.",
+            "end",
+            10,
+            0.0,
+        )
+
+
+@on_virtual_time
+async def test_a_session_goes_on_with_the_next_message():
+    """Of kind `prompt`, which creates none; it keeps the profile and the owner."""
+    ledger = Ledger()
+    async with hosting(answering("One.", "Two."), ledger) as host:
+        first = await asked(host)
+        await first.outcome()
+        await host.quiet()
+        second = await asked(host, session_id=first.session_id, kind="prompt", via="http")
+        assert await second.outcome() == "completed"
+        assert second.record.text == "Two."
+        await host.quiet()
+        assert [kind for _, kind, _ in ledger.heard] == ["chat"] * 3 + ["prompt"] * 3
+
+
+@on_virtual_time
+@pytest.mark.host("H-015")
+async def test_a_failing_hook_of_the_beginning_keeps_no_request_from_its_session():
+    """Reported once; the next plugin hears of it."""
+    reports, ledger = Reports(), Ledger()
+    failing = plugin("bad", priority=5, on_request_start=raising(ValueError("no")))
+    async with hosting(answering("Hello."), failing, ledger, on_plugin_error=reports.hear) as host:
+        assert await (await asked(host)).outcome() == "completed"
+        await host.quiet()
+    assert reports == [("bad", "on_request_start", "ValueError")]
+    assert ledger.ends == ["completed"]
+
+
+@on_virtual_time
+async def test_an_answer_does_not_wait_for_the_hooks_of_the_end():
+    """They run behind it, bounded; `quiet` waits for them."""
+    slow = plugin("slow", on_request_end=hang)
+    async with hosting(answering("Hello."), slow, on_plugin_error=Reports().hear) as host:
+        request = await asked(host)
+        began = trio.current_time()
+        await request.outcome()
+        assert trio.current_time() - began < 1
+        await host.quiet()
+        assert trio.current_time() - began == 10
+
+
+# --- before a session
+
+
+@on_virtual_time
+@pytest.mark.host("H-021")
+async def test_an_interceptor_answers_in_place_of_a_session():
+    """With status, body and headers; later plugins are not asked, no session is there and no hook of requests runs."""
+    heard, ledger = [], Ledger()
+    answer = HandledResponse({"text": "/help"}, 201, {"x-by": "slash"})
+    first = plugin("slash", priority=5, intercept_chat_request=saying(answer))
+    later = plugin("later", heard=heard, intercept_chat_request=saying(None))
+    async with hosting(answering(), first, later, ledger) as host:
+        assert await host.submit(say("/help"), ANN) == answer
+        assert (heard, ledger.heard, host.supervisor.sessions()) == ([], [], ())
+
+
+@on_virtual_time
+@pytest.mark.host("H-022")
+@pytest.mark.host("H-027")
+@pytest.mark.parametrize(
+    "fault", [raising(ValueError("no")), saying("Hi"), hang], ids=["raises", "text", "hangs"]
+)
+async def test_a_failing_interceptor_that_is_not_critical_lets_pass(fault):
+    """As if it had returned None."""
+    reports = Reports()
+    bad = plugin("bad", intercept_chat_request=fault)
+    async with hosting(answering("Hello."), bad, on_plugin_error=reports.hear) as host:
+        assert await (await asked(host)).outcome() == "completed"
+    assert [(name, hook) for name, hook, _ in reports] == [("bad", "intercept_chat_request")]
+
+
+@on_virtual_time
+@pytest.mark.host("H-023")
+@pytest.mark.host("H-025")
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (RequestRefused(429, "too_many", "slowly"), 429, "too_many"),
+        (ValueError("db password hunter2"), 503, "plugin_failed"),
+        (RequestRefused(418, "teapot", "hunter2"), 503, "plugin_failed"),
+    ],
+    ids=["its own", "a bug", "a status that is none"],
+)
+async def test_a_critical_interceptor_refuses(error, status, code):
+    """No session, no hook; nothing of what it raised is told but its own refusal."""
+    ledger = Ledger()
+    guard = plugin("guard", critical=True, intercept_chat_request=raising(error))
+    async with hosting(answering(), guard, ledger, on_plugin_error=Reports().hear) as host:
+        with pytest.raises(RequestRefused) as caught:
+            await host.submit(say(), ANN)
+        assert (caught.value.status, caught.value.code) == (status, code)
+        assert "hunter2" not in str(caught.value)
+        assert (ledger.heard, host.supervisor.sessions()) == ([], ())
+
+
+@on_virtual_time
+@pytest.mark.host("H-026")
+async def test_one_guard_sees_each_message_with_a_users_words():
+    """Chat, stream, prompt, steer and respond, each under its own kind."""
+    seen = []
+
+    async def judge(ctx):
+        seen.append((ctx.kind, ctx.request.message, ctx.agent_id))
+        if ctx.request.message != "Hi":
+            raise RequestRefused(403)
+
+    guard = plugin("guard", critical=True, intercept_chat_request=judge)
+    async with hosting(answering("Hello."), guard, on_plugin_error=Reports().hear) as host:
+        session_id = (await asked(host)).session_id
+        for kind in ("chat", "stream", "prompt"):
+            with pytest.raises(RequestRefused):
+                await host.submit(say("no", session_id=session_id), ANN, kind=kind)
+        with pytest.raises(RequestRefused):
+            await host.steer(say("no", session_id=session_id), ANN)
+        with pytest.raises(RequestRefused):
+            await host.respond(session_id, "q-1", "no", ANN)
+    assert seen == [
+        ("chat", "Hi", "desk"),
+        *((kind, "no", "desk") for kind in ("chat", "stream", "prompt", "steer", "respond")),
+    ]
+
+
+@on_virtual_time
+@pytest.mark.host("H-028")
+@pytest.mark.host("H-099")
+async def test_sessions_of_others_are_as_unknown_as_any():
+    """Before any plugin is asked, on every door; of another tenant the id is free."""
+    heard = []
+    guard = plugin("guard", heard=heard, intercept_chat_request=saying(None))
+    async with hosting(answering("Hello.", "Hello."), guard) as host:
+        request = await asked(host, session_id="main")
+        await request.outcome()
+        heard.clear()
+        said = []
+        for call in (
+            lambda by: host.submit(say(by=by, session_id="main"), by),
+            lambda by: host.submit(say(by=by, session_id="main"), by, kind="prompt"),
+            lambda by: host.steer(say(by=by, session_id="main"), by),
+            lambda by: host.respond("main", "q", "a", by),
+            lambda by: host.session("main", by),
+            lambda by: host.session_to_read("main", by),
+            lambda by: host.request("main", request.request_id, by),
+            lambda by: host.cancel_request("main", request.request_id, by),
+            lambda by: host.create(by, session_id="main"),
+        ):
+            with pytest.raises(SessionUnknown) as caught:
+                await call(BOB)
+            said.append(str(caught.value))
+        assert heard == []
+        assert set(said) == {"there is no session 'main'"}
+        assert host.sessions_of(BOB) == []
+        theirs = await asked(host, by=EVE, session_id="main")
+        assert await theirs.outcome() == "completed"
+        assert [one.scope for one in host.sessions_of(EVE)] == ["else"]
+        assert [one.scope for one in host.sessions_of(ANN)] == ["acme"]
+
+
+@on_virtual_time
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"session_id": "no/such"}, IdInvalid),
+        ({"session_id": "a..b"}, IdInvalid),
+        ({"client_id": "x y"}, IdInvalid),
+        ({"agent_id": "../desk"}, IdInvalid),
+        ({"session_id": "s-0", "kind": "prompt"}, SessionUnknown),
+        ({"kind": "prompt"}, SessionUnknown),
+        ({"session_id": "cid-" + "0" * 40}, SessionUnknown),
+        ({"agent_id": "other", "session_id": "mine"}, ProfileMismatch),
+        ({"message": ""}, PromptError),
+        ({"message": "x" * 300_000}, TooLarge),
+    ],
+    ids=str,
+)
+async def test_what_cannot_be_is_refused_before_any_plugin_hears_of_it(given, error):
+    """Typed, and without repeating an id that is none."""
+    heard, ledger = [], Ledger()
+    guard = plugin("guard", heard=heard, intercept_chat_request=saying(None))
+    async with hosting(answering("Hello."), guard, ledger) as host:
+        await (await asked(host, session_id="mine")).outcome()
+        await host.quiet()
+        heard.clear()
+        ledger.heard.clear()
+        kind = given.pop("kind", "chat") if "kind" in given else "chat"
+        with pytest.raises(error) as caught:
+            await host.submit(say(**given), ANN, kind=kind)
+        given["kind"] = kind
+        assert "x y" not in str(caught.value)
+        assert "no/such" not in str(caught.value)
+        assert (heard, ledger.heard) == ([], [])
+
+
+@on_virtual_time
+async def test_a_message_in_the_name_of_another_is_refused():
+    """The principal says who is calling, and nothing in the message."""
+    async with hosting(answering()) as host:
+        with pytest.raises(PrincipalMismatch):
+            await host.submit(say(by=BOB), ANN)
+        with pytest.raises(PrincipalMismatch):
+            await host.steer(say(by=EVE, session_id="main"), ANN)
+
+
+# --- what fails behind the first hook
+
+
+@on_virtual_time
+@pytest.mark.host("H-058")
+@pytest.mark.parametrize("kind", ["chat", "stream"])
+async def test_an_unknown_profile_is_not_found(kind):
+    """Both hooks once each, no session left."""
+    ledger = Ledger()
+    async with hosting(answering(), ledger) as host:
+        with pytest.raises(ProfileUnknown, match="there are desk"):
+            await host.submit(say(agent_id="other"), ANN, kind=kind)
+        await host.quiet()
+        assert ledger.heard == [("start", kind, None), ("end", kind, "not_found")]
+        assert host.supervisor.sessions() == ()
+
+
+@on_virtual_time
+@pytest.mark.host("H-059")
+@pytest.mark.parametrize("store", [None, "memory:"])
+async def test_a_session_that_was_created_for_a_request_that_fails_is_removed(store):
+    """The workspace refuses the upload: `failed`, once; and nothing of the session is left, in the store neither."""
+    ledger = Ledger()
+    file = Attachment(name="a.txt", mime_type="text/plain", content=b"a")
+    async with hosting(answering(), ledger, store=store, session_sandbox=FullBox()) as host:
+        with pytest.raises(errors.UploadFailed):
+            await host.submit(say(session_id="new"), ANN, attachments=[file])
+        await host.quiet()
+        assert ledger.heard == [("start", "chat", None), ("end", "chat", "failed")]
+        assert ledger.contexts[-1].reader is None
+        assert host.supervisor.sessions() == ()
+        assert await host.supervisor.facts_of("new", scope="acme") is None
+
+
+@on_virtual_time
+async def test_a_session_that_was_there_is_not_removed():
+    """Only one that was created for it."""
+    file = Attachment(name="a.txt", mime_type="text/plain", content=b"a")
+    ledger = Ledger()
+    fixed = profile(answering("Hello."), sandbox=None)
+    async with hosting(None, ledger, profiles=[fixed]) as host:
+        await (await asked(host, session_id="mine")).outcome()
+        with pytest.raises(errors.AttachmentsUnsupported):
+            await host.submit(say(session_id="mine"), ANN, attachments=[file])
+        with pytest.raises(errors.AttachmentsUnsupported):
+            await host.submit(say(session_id="new"), ANN, attachments=[file])
+        await host.quiet()
+        assert ledger.ends == ["completed", "refused", "refused"]
+        assert [one.session_id for one in host.supervisor.sessions()] == ["mine"]
+
+
+@on_virtual_time
+async def test_a_session_that_others_were_given_meanwhile_is_not_removed():
+    """The message that created it fails; another one is worked on there, or was."""
+    ledger = Ledger()
+    file = Attachment(name="a.txt", mime_type="text/plain", content=b"a")
+    slow = plugin("slow", attachment_handler=hang)  # so that the second message is faster
+
+    class Late(FullBox):
+        async def upload(self, files):
+            await trio.sleep(60)
+            return await super().upload(files)
+
+    async with hosting(answering("Hello."), slow, ledger, session_sandbox=Late()) as host:
+        async with trio.open_nursery() as nursery:
+
+            async def fail():
+                with pytest.raises(errors.UploadFailed):
+                    await host.submit(say(session_id="new"), ANN, attachments=[file])
+
+            nursery.start_soon(fail)
+            await trio.sleep(5)
+            request = await asked(host, session_id="new")
+            assert await request.outcome() == "completed"
+        await host.quiet()
+        assert len(await request.session.messages()) == 2
+    assert ledger.ends == ["completed", "failed"]
+
+
+@on_virtual_time
+@pytest.mark.host("H-034")
+async def test_files_and_what_handlers_say_of_them_stand_before_the_words():
+    """Trimmed, blank ones left out; the same on every kind of request."""
+    noting = plugin("note", priority=1, attachment_handler=saying(AttachmentText("  Two pages.  ")))
+    blank = plugin("blank", attachment_handler=saying(AttachmentText(" ")))
+    bad = plugin("bad", attachment_handler=raising(ValueError("no")))
+    file = Attachment(name="a.txt", mime_type="text/plain", content=b"a")
+    reports = Reports()
+    async with hosting(answering("a", "b"), noting, blank, bad, on_plugin_error=reports.hear) as host:
+        await host.create(ANN, session_id="main")
+        for kind in ("chat", "stream", "prompt"):
+            request = await asked(host, "Look.", session_id="main", attachments=[file], kind=kind)
+            await request.outcome()
+        told = await request.session.messages()
+        said = [one.content[0].text for one in told if isinstance(one, UserMessage)]
+        alone = await asked(host, "", session_id="main", attachments=[file])
+        await alone.outcome()
+    assert said == ["Two pages.\n\n---\n\nLook."] * 3
+    assert [name for name, _, _ in reports] == ["bad"] * 4
+
+
+@on_virtual_time
+async def test_a_session_is_created_without_a_message():
+    """Once of each id; with the next free one where none is given."""
+    async with hosting(answering()) as host:
+        session = await host.create(ANN, session_id="mine")
+        assert session.facts.user_data == {"tenant_id": "acme", "user_id": "ann", "agent_id": "desk"}
+        assert (await host.create(ANN)).session_id != (await host.create(ANN)).session_id
+        with pytest.raises(errors.AlreadyExists):
+            await host.create(ANN, session_id="mine")
+        with pytest.raises(ProfileUnknown):
+            await host.create(ANN, agent_id="other")
+        with pytest.raises(IdInvalid):
+            await host.create(ANN, session_id="no/such")
+        assert len(host.sessions_of(ANN)) == 3
+
+
+@on_virtual_time
+async def test_a_host_over_a_supervisor_that_is_open():
+    """Its hooks judge the calls of sessions that it starts; the supervisor stays open, and takes one host."""
+    denying = plugin("no", on_before_tool_call=saying(Deny("not here")))
+    tool = RecordingTool(name="shell")
+    async with open_supervisor() as supervisor:
+        model = ScriptedModel([calls(("shell", {})), says("Done.")])
+        async with hosting(model, denying, supervisor=supervisor, session_tools=[tool]) as host:
+            assert await (await asked(host)).outcome() == "completed"
+            with pytest.raises(OptionError, match="another host"):
+                async with hosting(answering(), denying, supervisor=supervisor):
+                    raise AssertionError
+        assert tool.calls == []
+        assert not supervisor.is_closing
+
+
+# --- how it ends
+
+
+@on_virtual_time
+@pytest.mark.host("H-065")
+async def test_a_provider_that_fails_for_good_is_no_empty_answer():
+    """`failed`, with the error."""
+    ledger = Ledger()
+    model = ScriptedModel([fails(BadRequest("no such model"), after="Well, ")])
+    async with hosting(model, ledger) as host:
+        request = await asked(host)
+        assert await request.outcome() == "failed"
+        assert request.record.error.code == "bad_request"
+        await host.quiet()
+    assert ledger.ends == ["failed"]
+
+
+@on_virtual_time
+@pytest.mark.host("H-061")
+async def test_a_session_that_crashes_and_comes_back():
+    """Its cycle has failed; it takes the next message, and its numbers go on."""
+    ledger = Ledger()
+    async with hosting(ScriptedModel([SLOW, says("Again.")]), ledger) as host:
+        request = await asked(host)
+        await trio.sleep(1)
+        crash(request.session)
+        assert await request.outcome() == "failed"
+        assert request.record.error.code == "session_restarted"
+        again = await asked(host, session_id=request.session_id)
+        assert await again.outcome() == "completed"
+        assert again.receipt.seq > request.record.end_seq
+        await host.quiet()
+    assert ledger.ends == ["failed", "completed"]
+
+
+@on_virtual_time
+@pytest.mark.host("H-061")
+async def test_a_session_that_is_given_up_ends_all_its_requests_as_failed():
+    """The running one and those that wait; `on_request_end` once for each."""
+    ledger = Ledger()
+    async with hosting(ScriptedModel([SLOW]), ledger, session_restart="temporary") as host:
+        running = await asked(host)
+        waiting = await asked(host, session_id=running.session_id)
+        await trio.sleep(1)
+        crash(running.session)
+        assert await running.outcome() == "failed"
+        assert await waiting.outcome() == "failed"
+        await host.quiet()
+        with pytest.raises((SessionDown, SessionUnknown)):
+            await host.submit(say(session_id=running.session_id), ANN, kind="prompt")
+    assert sorted(ledger.ends) == ["failed", "failed"]
+
+
+@on_virtual_time
+@pytest.mark.host("H-062")
+@pytest.mark.parametrize(("on_disconnect", "outcome"), [("continue", "completed"), ("abort", "aborted")])
+async def test_a_caller_that_leaves(on_disconnect, outcome):
+    """The cycle completes, or is aborted; then the hooks, once each."""
+    ledger = Ledger()
+    async with hosting(ScriptedModel([SLOW]), ledger) as host:
+        request = await asked(host, kind="stream", on_disconnect=on_disconnect)
+        await trio.sleep(15)
+        await request.caller_left()
+        assert await request.outcome() == outcome
+        await host.quiet()
+        await request.caller_left()  # again if you like
+        assert request.record.text == ("So it is." if outcome == "completed" else "So")
+    assert [hook for hook, _, _ in ledger.heard] == ["start", "persisted", "end"]
+    assert ledger.ends == [outcome]
+
+
+@on_virtual_time
+@pytest.mark.parametrize(("on_disconnect", "outcome"), [("continue", "completed"), ("abort", "aborted")])
+async def test_a_caller_that_leaves_before_its_message_is_accepted(on_disconnect, outcome):
+    """What plugins let pass goes on without it: it is accepted, and then goes the way that it was sent."""
+    ledger = Ledger()
+    slow = plugin("slow", priority=1, on_request_start=sleeping(5))
+    async with hosting(ScriptedModel([SLOW]), slow, ledger) as host:
+        with trio.move_on_after(2) as scope:
+            await asked(host, on_disconnect=on_disconnect)
+        assert scope.cancelled_caught
+        await host.quiet()
+    assert ledger.ends == [outcome]
+
+
+@on_virtual_time
+@pytest.mark.host("H-064")
+async def test_a_cycle_that_waits_for_people_answers_for_now():
+    """Then it goes on, and the hooks end it once."""
+    ledger = Ledger()
+    tool = RecordingTool(name="shell")
+    model = ScriptedModel([calls(("shell", {})), says("Done.")])
+    async with hosting(model, ledger, session_tools=[tool], session_plugins=[HumanApproval]) as host:
+        request = await asked(host)
+        record = await request.answered(300)
+        assert record.status == "waiting"
+        [waits] = record.pending
+        assert (waits.kind, ledger.ends) == ("approval", [])
+        session = await host.session(request.session_id, ANN)
+        await session.approve(waits.id)
+        assert await request.outcome() == "completed"
+        await host.quiet()
+    assert ledger.ends == ["completed"]
+    assert (request.record.text, request.record.pending) == ("Done.", ())
+
+
+@on_virtual_time
+async def test_an_answer_is_waited_for_so_long_and_not_longer():
+    """It goes on."""
+    async with hosting(ScriptedModel([SLOW])) as host:
+        request = await asked(host)
+        assert (await request.answered(5)).status == "running"
+        assert await request.outcome() == "completed"
+
+
+@on_virtual_time
+@pytest.mark.host("H-103")
+async def test_a_prompt_that_is_taken_for_a_yes_ends_with_the_cycle_that_it_resumes():
+    """Both requests are completed, `on_request_end` once for each."""
+    ledger = Ledger()
+    asking = (HumanApproval, {"confirm_prefix": "confirm"})
+    model = ScriptedModel([calls(("shell", {})), says("Done.")])
+    async with hosting(
+        model, ledger, session_tools=[RecordingTool(name="shell")], session_plugins=[asking]
+    ) as host:
+        first = await asked(host)
+        [waits] = (await first.answered()).pending
+        second = await asked(host, f"confirm {waits.id}", session_id=first.session_id, kind="prompt")
+        assert await second.outcome() == "completed"
+        assert await first.outcome() == "completed"
+        assert (first.record.text, second.record.text) == ("Done.", "Done.")
+        await host.quiet()
+    assert ledger.ends == ["completed", "completed"]
+
+
+@on_virtual_time
+async def test_a_prompt_that_supersedes_a_cycle_ends_its_request_as_aborted():
+    """It waited for a person, who said something else."""
+    ledger = Ledger()
+    model = ScriptedModel([calls(("shell", {})), says("As you like.")])
+    async with hosting(
+        model, ledger, session_tools=[RecordingTool(name="shell")], session_plugins=[HumanApproval]
+    ) as host:
+        first = await asked(host)
+        await first.answered()
+        second = await asked(host, "Tell me a story instead.", session_id=first.session_id)
+        assert (await first.outcome(), await second.outcome()) == ("aborted", "completed")
+        assert second.record.text == "As you like."
+
+
+@on_virtual_time
+@pytest.mark.host("H-104")
+async def test_of_three_that_wait_the_middle_one_is_cancelled():
+    """`dropped` for it alone; the others end with their own cycles."""
+    ledger = Ledger()
+    model = ScriptedModel([SLOW, says("Two."), says("Four.")])
+    async with hosting(model, ledger) as host:
+        first = await asked(host)
+        three = [await asked(host, session_id=first.session_id) for _ in range(3)]
+        assert [one.record.status for one in three] == ["queued"] * 3
+        await host.cancel_request(first.session_id, three[1].request_id, ANN)
+        assert await three[1].outcome() == "dropped"
+        outcomes = [await one.outcome() for one in (first, *three)]
+        assert outcomes == ["completed", "completed", "dropped", "completed"]
+        assert [one.record.text for one in (first, *three)] == ["So it is.", "Two.", "", "Four."]
+        with pytest.raises(RequestOver):
+            await host.cancel_request(first.session_id, three[1].request_id, ANN)
+        await host.quiet()
+    assert ("persisted", "chat", "dropped") not in ledger.heard
+    assert sorted(ledger.ends) == ["completed"] * 3 + ["dropped"]
+
+
+# --- a session that is at work
+
+
+@on_virtual_time
+async def test_a_message_may_be_refused_while_its_session_is_at_work():
+    """And is taken when it is idle."""
+    ledger = Ledger()
+    async with hosting(ScriptedModel([SLOW, says("Two.")]), ledger) as host:
+        first = await asked(host)
+        with pytest.raises(SessionBusy):
+            await asked(host, session_id=first.session_id, when_busy="refuse")
+        await first.outcome()
+        assert (
+            await (await asked(host, session_id=first.session_id, when_busy="refuse")).outcome()
+            == "completed"
+        )
+        await host.quiet()
+    assert sorted(ledger.ends) == ["completed", "completed", "refused"]
+
+
+@on_virtual_time
+async def test_a_message_may_be_a_steer_while_its_session_is_at_work():
+    """It ends with the cycle that heard it; one that no cycle heard has its own."""
+    model = ScriptedModel([calls(("hang", {})), says("Left it is."), SLOW, says("Late.")])
+    async with hosting(model, session_tools=[HangingTool(name="hang")]) as host:
+        first = await asked(host)
+        await trio.sleep(1)
+        steered = await asked(host, "Left.", session_id=first.session_id, when_busy="steer")
+        assert await steered.outcome() == "completed"
+        assert await first.outcome() == "completed"
+        assert (first.record.text, first.record.end_seq) == ("Left it is.", steered.record.end_seq)
+        second = await asked(host, session_id=first.session_id)
+        await trio.sleep(1)
+        unheard = await asked(host, "Right.", session_id=first.session_id, when_busy="steer")
+        await second.cancel()
+        assert await second.outcome() == "aborted"
+        assert await unheard.outcome() == "completed"
+        assert unheard.record.end_seq > second.record.end_seq
+
+
+@on_virtual_time
+@pytest.mark.host("H-016")
+async def test_a_steer_in_idle_is_a_request_of_kind_prompt():
+    """In a cycle it is none, and no hook of requests hears of it."""
+    ledger = Ledger()
+    async with hosting(ScriptedModel([says("One."), SLOW]), ledger) as host:
+        session = await host.create(ANN)
+        request = await host.steer(say("Left.", session_id=session.session_id), ANN)
+        assert isinstance(request, HostRequest)
+        assert await request.outcome() == "completed"
+        await asked(host, session_id=session.session_id)
+        await trio.sleep(1)
+        receipt = await host.steer(say("Right.", session_id=session.session_id), ANN)
+        assert receipt.status == "queued"
+        await host.quiet()
+    assert [kind for hook, kind, _ in ledger.heard if hook == "start"] == ["prompt", "chat"]
+
+
+@on_virtual_time
+async def test_a_full_queue_and_a_prompt_that_a_plugin_refuses():
+    """Both are told at once, as `refused`."""
+    ledger = Ledger()
+    rude = PuppetPlugin((read_rule("BeforePrompt", "abort:be polite"),), name="polite")
+    async with hosting(answering(), ledger, session_plugins=[rude]) as host:
+        with pytest.raises(PromptRefused, match="be polite"):
+            await asked(host)
+        await host.quiet()
+        assert host.supervisor.sessions() == ()
+    async with hosting(ScriptedModel([SLOW]), ledger, session_max_prompt_queue=0) as host:
+        first = await asked(host)
+        with pytest.raises(PromptQueueFull):
+            await asked(host, session_id=first.session_id)
+        await host.quiet()
+    assert ledger.ends == ["refused", "refused", "completed"]
+
+
+# --- messages with a name
+
+
+@on_virtual_time
+@pytest.mark.host("H-063")
+async def test_a_message_that_is_sent_again_attaches_to_its_request():
+    """The same receipt, no second cycle, no hook but the interceptors; other content is refused."""
+    heard, ledger = [], Ledger()
+    guard = plugin("guard", heard=heard, intercept_chat_request=saying(None))
+    async with hosting(ScriptedModel([SLOW]), guard, ledger) as host:
+        first = await asked(host, session_id="main", client_id="web-1")
+        again = await asked(host, session_id="main", client_id="web-1")
+        assert (again.receipt, again.request_id, again.is_repeat) == (first.receipt, first.request_id, True)
+        with pytest.raises(ClientIdReused):
+            await asked(host, "Bye", session_id="main", client_id="web-1")
+        assert await again.outcome() == "completed"
+        late = await asked(host, session_id="main", client_id="web-1")
+        assert (late.record.text, late.record.status) == ("So it is.", "completed")
+        await host.quiet()
+    assert len(heard) == 4
+    assert [hook for hook, _, _ in ledger.heard] == ["start", "persisted", "end"]
+
+
+@on_virtual_time
+@pytest.mark.host("H-100")
+async def test_a_creating_message_that_is_sent_five_times_at_once_and_after_a_restart():
+    """One session, one cycle, one receipt."""
+    ledger, store = Ledger(), MemoryStore()
+    model = ScriptedModel([SLOW])
+    requests = []
+
+    async def send(host):
+        requests.append(await asked(host, client_id="order-5"))
+
+    async with hosting(model, ledger, store=store) as host:
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(send, host)
+        assert [await one.outcome() for one in requests] == ["completed"] * 5
+        await host.quiet()
+    async with hosting(model, ledger, store=store) as host:
+        await send(host)
+        assert await requests[-1].outcome() == "completed"
+        assert requests[-1].record.text == "So it is."
+        await host.quiet()
+    assert len({one.session_id for one in requests}) == 1
+    assert len({one.receipt.ref for one in requests}) == 1
+    assert len({one.request_id for one in requests}) == 1
+    assert ledger.ends == ["completed"]
+    assert len(model.requests) == 1
+
+
+@on_virtual_time
+async def test_one_that_failed_is_tried_by_the_next_of_its_name():
+    """Nothing is remembered of what was not accepted."""
+    ledger = Ledger()
+    failing = iter([True, False])
+
+    async def options(_context):
+        if next(failing):
+            await raising(ValueError("not yet"))()
+        return profile(answering("Hello.")).options
+
+    desk = profile(answering())
+    desk = type(desk)(id="desk", name="desk", options=options)
+    async with hosting(None, ledger, profiles=[desk]) as host:
+        with pytest.raises(errors.ProfileFailed):
+            await asked(host, client_id="order-5")
+        assert await (await asked(host, client_id="order-5")).outcome() == "completed"
+        await host.quiet()
+    assert ledger.ends == ["failed", "completed"]
+
+
+@on_virtual_time
+@pytest.mark.host("H-101")
+async def test_what_handlers_make_of_files_is_no_other_message():
+    """The same files, and each time another text: the same request."""
+    texts = iter(["one", "two"])
+
+    async def note(_files):
+        return AttachmentText(next(texts))
+
+    file = Attachment(name="a.txt", mime_type="text/plain", content=b"a")
+    other = Attachment(name="a.txt", mime_type="text/plain", content=b"b")
+    async with hosting(answering("Hello."), plugin("note", attachment_handler=note)) as host:
+        first = await asked(host, client_id="order-5", attachments=[file])
+        again = await asked(host, client_id="order-5", attachments=[file])
+        assert first.receipt == again.receipt
+        with pytest.raises(ClientIdReused):
+            await asked(host, client_id="order-5", attachments=[other])
+
+
+# --- reading
+
+
+@on_virtual_time
+async def test_events_of_a_request_end_with_it():
+    """From the event that its receipt names; also the rest of a cycle that it waits for; read late, they are the same."""
+    async with hosting(ScriptedModel([SLOW, says("Two.")])) as host:
+        first = await asked(host)
+        second = await asked(host, session_id=first.session_id)
+        async with second.events() as events:
+            seen = [event async for event in events]
+        assert seen[0].meta.seq == second.receipt.seq
+        assert [type(event) for event in seen if isinstance(event, AgentStart | AgentEnd)] == [
+            AgentEnd,
+            AgentStart,
+            AgentEnd,
+        ]
+        assert seen[-1].ref == second.receipt.ref
+        async with first.events(deltas=False) as events:
+            late = [event async for event in events]
+        assert (late[0].meta.seq, late[-1].ref) == (first.receipt.seq, first.receipt.ref)
+
+
+@on_virtual_time
+async def test_requests_are_found_by_their_names():
+    """With their answers; one that is none, or another session's, is unknown."""
+    async with hosting(ScriptedModel([SLOW])) as host:
+        request = await asked(host)
+        assert (await host.request(request.session_id, request.request_id, ANN)).status == "running"
+        waited = await host.wait_for_request(request.session_id, request.request_id, ANN, within=2)
+        assert waited.status == "running"
+        waited = await host.wait_for_request(request.session_id, request.request_id, ANN, within=300)
+        assert (waited.status, waited.text) == ("completed", "So it is.")
+        assert await host.request(request.session_id, request.request_id, ANN) == waited
+        with pytest.raises(RequestUnknown):
+            await host.request(request.session_id, "r-0", ANN)
+        other = await host.create(ANN)
+        with pytest.raises(RequestUnknown):
+            await host.request(other.session_id, request.request_id, ANN)
+
+
+@on_virtual_time
+@pytest.mark.host("H-105")
+async def test_a_reader_comes_back_three_minutes_after_the_end_and_after_six():
+    """It gets the rest; then the session is as unknown as any."""
+    async with hosting(answering("Hello.")) as host:
+        request = await asked(host, session_id="main")
+        await request.outcome()
+        await host.quiet()
+        await request.session.stop()
+        del request
+        await trio.sleep(180)
+        session = await host.session_to_read("main", ANN)
+        with pytest.raises(SessionUnknown):
+            await host.session_to_read("main", BOB)
+        async with session.subscribe(after=0) as events:
+            assert len([event async for event in events]) > 3
+        del session, events
+        await trio.sleep(180)
+        with pytest.raises(SessionUnknown):
+            await host.session_to_read("main", ANN)
+
+
+# --- closing
+
+
+@on_virtual_time
+async def test_closing_waits_for_cycles_and_owes_no_hook():
+    """What is at work comes to its end; new messages are refused meanwhile."""
+    ledger = Ledger()
+    async with hosting(ScriptedModel([says("a", "b", pause_seconds=1)]), ledger) as host:
+        await asked(host)
+    assert ledger.ends == ["completed"]
+    with pytest.raises(HostDraining):
+        await host.submit(say(), ANN)
+    with pytest.raises(HostDraining):
+        await host.create(ANN)
+
+
+@on_virtual_time
+async def test_closing_waits_so_long_and_no_longer():
+    """Then the request ends as `shutdown`, while its session can still be read; what waits for people is not waited for."""
+    ledger = Ledger()
+    began = trio.current_time()
+    async with hosting(ScriptedModel([SLOW]), ledger, drain_timeout=3) as host:
+        request = await asked(host)
+    assert trio.current_time() - began == 3
+    assert (request.record.status, ledger.ends, ledger.counts) == ("shutdown", ["shutdown"], [])
+    assert await request.outcome() == "shutdown"
+    model = ScriptedModel([calls(("shell", {}))])
+    ledger, began = Ledger(), trio.current_time()
+    async with hosting(
+        model, ledger, session_tools=[RecordingTool(name="shell")], session_plugins=[HumanApproval]
+    ) as host:
+        await (await asked(host)).answered()
+    assert (trio.current_time() - began, ledger.ends) == (0, ["shutdown"])
+
+
+@on_virtual_time
+async def test_a_body_that_raises_or_is_cancelled_owes_no_hook_either():
+    """Cycles are not waited for; what the body raised leaves as itself."""
+    for leave in ("raise", "cancel"):
+        ledger, stopped = Ledger(), []
+        began = trio.current_time()
+        other = plugin("other", heard=stopped, stop=saying(None))
+        with trio.CancelScope() as scope:
+            try:
+                async with hosting(ScriptedModel([SLOW]), ledger, other) as host:
+                    await asked(host)
+                    if leave == "raise":
+                        await raising(KeyError("mine"))()
+                    scope.cancel()
+                    await trio.sleep_forever()
+            except KeyError:
+                assert leave == "raise"
+        assert (ledger.ends, stopped) == (["shutdown"], [("other", "stop")])
+        assert trio.current_time() - began == 0
+
+
+@on_virtual_time
+async def test_a_hook_of_the_end_that_hangs_does_not_keep_a_host_open():
+    """It has its timeout, and the whole has `shutdown_timeout`."""
+    slow = plugin("slow", on_request_end=shielded(1000), timeouts={"on_request_end": 2})
+    async with hosting(ScriptedModel([SLOW]), slow, drain_timeout=0, on_plugin_error=Reports().hear) as host:
+        await asked(host)
+        began = trio.current_time()
+        await host.end_requests()
+        assert trio.current_time() - began == 3
+        assert host.hooks.stuck == {"slow": "on_request_end"}
+        await trio.sleep(1000)
+
+
+@on_virtual_time
+@pytest.mark.host("H-057")
+async def test_what_a_request_put_into_the_history_is_in_the_store_when_its_hook_says_so():
+    """A second reader of the store finds it then."""
+    store, seen = MemoryStore(), []
+
+    async def look(ctx):
+        [stored] = store.find(Filters(), limit=10)
+        seen.append(stored.events)
+        seen.append(len(await ctx.reader.messages()))
+
+    async with hosting(answering("Hello."), plugin("look", on_turn_persisted=look), store=store) as host:
+        request = await asked(host)
+        await request.outcome()
+        await host.quiet()
+        assert seen == [request.record.end_seq, 2]
+
+
+@on_virtual_time
+async def test_a_start_that_fails_leaves_as_itself():
+    """The same object, and nothing stays."""
+    error, stopped = ValueError("no"), []
+    bad = plugin("bad", start=raising(error))
+    good = plugin("good", priority=1, heard=stopped, start=saying(None), stop=saying(None))
+    with pytest.raises(ValueError, match="no") as caught:
+        async with hosting(answering(), bad, good, on_plugin_error=Reports().hear):
+            raise AssertionError
+    assert caught.value is error
+    assert stopped == [("good", "start"), ("good", "stop")]
+
+
+@on_virtual_time
+async def test_a_host_that_is_not_wanted_any_more_starts_no_further():
+    """Who cancels the opening waits for no `start`."""
+    began = trio.current_time()
+    with trio.move_on_after(3):
+        async with hosting(answering(), plugin("slow", start=hang)):
+            raise AssertionError
+    assert trio.current_time() - began == 3
+
+
+@on_virtual_time
+async def test_hooks_that_are_owed_have_no_more_time_than_the_whole():
+    """`shutdown_timeout` cuts them."""
+    slow = plugin("slow", on_request_end=hang, timeouts={"on_request_end": 1000})
+    began = trio.current_time()
+    async with hosting(ScriptedModel([SLOW]), slow, drain_timeout=0, shutdown_timeout=20) as host:
+        await asked(host)
+    assert trio.current_time() - began == 20
+
+
+@on_virtual_time
+async def test_what_a_hook_raises_for_the_process_closes_the_host_and_leaves():
+    """A person pressed Ctrl-C; what is owed to other plugins is done, and the sessions end in order."""
+    ledger = Ledger()
+    bad = plugin("bad", priority=1, on_request_end=raising(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012 - it comes out of the block
+        async with hosting(ScriptedModel([says("a"), SLOW]), ledger, bad) as host:
+            await asked(host)
+            await trio.sleep_forever()
+    assert host.supervisor.is_closing
+    assert host.is_draining
+
+
+# --- options, readiness, and what is imported
+
+
+@on_virtual_time
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"profiles": []}, "there is no profile"),
+        ({"hook_timeout": 0}, "hook_timeout is 0"),
+        ({"on_disconnect": "stop"}, "on_disconnect is 'stop'"),
+        ({"idle_after": -1}, "idle_after is -1"),
+        ({"profile": []}, "there is no option 'profile'"),
+        ({"readiness_checks": {"store": hang}}, "readiness_checks have 'store'"),
+        ({"plugins": [plugin("a"), plugin("a")]}, "the name 'a'"),
+        ({"supervisor": 7}, "supervisor is 7"),
+    ],
+    ids=str,
+)
+async def test_options_that_cannot_be(given, said):
+    """Refused before anything starts."""
+    with pytest.raises(OptionError, match=said):
+        async with open_host(**{"profiles": [profile(answering())], **given}):
+            raise AssertionError
+
+
+@on_virtual_time
+@pytest.mark.host("H-087")
+async def test_readiness_says_of_each_check_how_it_is():
+    """A check that hangs, and one that raises, fail under their own names; the others are told."""
+    checks = {"mail": raising(RuntimeError("down")), "disk": hang, "fine": sleeping(1)}
+    async with hosting(answering(), store="memory:", readiness_checks=checks) as host:
+        began = trio.current_time()
+        results = {one.name: one.error for one in await host.ready()}
+        assert trio.current_time() - began == 2
+        assert results == {
+            "store": None,
+            "supervisor": None,
+            "plugins": None,
+            "mail": "failed",
+            "disk": "timeout",
+            "fine": None,
+        }
+        host.fail_readiness()
+        assert {one.name for one in await host.ready() if not one.is_ready} == {"supervisor", "mail", "disk"}
+        assert isinstance(await asked(host), HostRequest)  # for a while all goes on
+
+
+@on_virtual_time
+async def test_three_hosts_know_nothing_of_each_other():
+    """Nothing is process-wide."""
+    async with (
+        hosting(answering("a")) as one,
+        hosting(answering("b")) as two,
+        hosting(answering("c")) as three,
+    ):
+        requests = [await asked(host, session_id="main", client_id="x") for host in (one, two, three)]
+        assert [await each.outcome() for each in requests] == ["completed"] * 3
+        assert [each.record.text for each in requests] == ["a", "b", "c"]
+
+
+@on_virtual_time
+async def test_approvals_reach_the_readers_of_requests():
+    """What a person has to decide is among the events of the request."""
+    model = ScriptedModel([calls(("shell", {})), says("Done.")])
+    async with hosting(
+        model, session_tools=[RecordingTool(name="shell")], session_plugins=[HumanApproval]
+    ) as host:
+        request = await asked(host, kind="stream")
+        async with request.events() as events:
+            async for event in events:
+                if isinstance(event, ApprovalRequired):
+                    await request.session.approve(event.approval.id)
+        assert request.record.status in ("running", "completed")
+        assert await request.outcome() == "completed"
+
+
+@pytest.mark.check
+@pytest.mark.host("H-107")
+def test_a_host_needs_no_server():
+    """Importing it loads neither Starlette nor Hypercorn."""
+    code = "import sys, agentrail.host; print([n for n in ('starlette', 'hypercorn') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,390 @@
+"""Plugins start all or nothing, do something in the background, and stop in the exact reverse (8.3, 8.4)."""
+
+import logging
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from hypothesis import given, strategies as st
+
+from agentrail.errors import HookTimeout, SupervisorGaveUp
+from agentrail.host.chains import Hearing
+from agentrail.host.hook_runner import open_hook_runner
+from agentrail.host.plugin_life import decide_start_error, open_plugins
+from tests.host.rig import CONTEXT, Reports, hang, order, plugin, raising, saying, shielded
+from tests.runtime.rig import on_virtual_time
+
+
+@asynccontextmanager
+async def open_life(*plugins, **options):
+    """Open what these plugins live in."""
+    async with open_hook_runner(**options) as runner, open_plugins(order(*plugins), runner) as life:
+        yield life
+
+
+def both(name, heard, **members):
+    """A plugin that notes its start and its stop."""
+    return plugin(name, heard=heard, **{"start": saying(None), "stop": saying(None), **members})
+
+
+@on_virtual_time
+@pytest.mark.host("H-001")
+async def test_they_start_by_priority_and_stop_in_the_reverse():
+    """The highest first; the block stops them, and a second stop finds nothing to do."""
+    heard = []
+    async with open_life(*[both(f"p{one}", heard, priority=one) for one in (0, 10, 5)]) as life:
+        assert heard == []
+        await life.start()
+        assert [one.name for one in life.started] == ["p10", "p5", "p0"]
+        await life.stop()
+        assert life.started == ()
+    assert heard == [
+        *((name, "start") for name in ("p10", "p5", "p0")),
+        *((name, "stop") for name in ("p0", "p5", "p10")),
+    ]
+
+
+@pytest.mark.host("H-002")
+@given(st.lists(st.integers(-2, 2), max_size=6))
+def test_for_any_priorities_stop_is_the_exact_reverse_of_start(priorities):
+    """Ties in the order in which they were given, and back."""
+    heard = []
+
+    async def main():
+        async with open_life(*[both(f"p{n}", heard, priority=p) for n, p in enumerate(priorities)]) as life:
+            await life.start()
+
+    trio.run(main)
+    started = [name for name, hook in heard if hook == "start"]
+    places = sorted(range(len(priorities)), key=lambda n: (-priorities[n], n))
+    assert started == [f"p{n}" for n in places]
+    assert [name for name, hook in heard[len(started) :]] == started[::-1]
+
+
+@on_virtual_time
+@pytest.mark.host("H-003")
+@pytest.mark.host("H-004")
+async def test_a_start_that_fails_is_rolled_back_and_leaves_as_itself():
+    """It is reported; the third never starts; a stop that fails in the rollback is reported and does not take its place."""
+    heard, reports, error = [], Reports(), ValueError("no database")
+    plugins = [
+        both("zero", heard),
+        both("one", heard, stop=raising(OSError("gone"))),
+        both("two", heard, start=raising(error)),
+        both("three", heard),
+    ]
+    with pytest.raises(ValueError, match="no database") as raised:
+        async with open_life(*plugins, on_plugin_error=reports.hear) as life:
+            await life.start()
+    assert raised.value is error
+    assert heard == [
+        ("zero", "start"),
+        ("one", "start"),
+        ("two", "start"),
+        ("one", "stop"),
+        ("zero", "stop"),
+    ]
+    assert reports == [("two", "start", "ValueError"), ("one", "stop", "OSError")]
+
+
+class Foreign(BaseException):
+    """What some library raises that is no `Exception`."""
+
+
+@on_virtual_time
+@pytest.mark.host("H-003")
+async def test_what_is_no_exception_leaves_as_itself_too():
+    """And not in a group."""
+    heard, error = [], Foreign()
+    with pytest.raises(Foreign) as raised:
+        async with open_life(both("a", heard), both("b", heard, start=raising(error))) as life:
+            await life.start()
+    assert raised.value is error
+    assert heard[-1] == ("a", "stop")
+
+
+@on_virtual_time
+async def test_a_cancellation_of_another_day_ends_no_program():
+    """No scope would catch it."""
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await trio.lowlevel.checkpoint()
+        except trio.Cancelled as old:
+            kept = old
+    with pytest.raises(RuntimeError, match=r"a plugin did not start: .*Cancelled"):
+        async with open_life(plugin("a", start=raising(kept))) as life:
+            await life.start()
+    error = ExceptionGroup("two", [ValueError(), OSError()])
+    assert decide_start_error(error) is error
+
+
+@on_virtual_time
+@pytest.mark.host("H-005")
+async def test_a_stop_that_fails_is_reported_and_every_other_plugin_stops():
+    """Also one that hangs, and one that shields itself."""
+    heard, reports = [], Reports()
+    plugins = [
+        both("a", heard),
+        both("b", heard, stop=raising(ValueError("no"))),
+        both("c", heard, stop=hang),
+        both("d", heard, stop=shielded(20)),
+        both("e", heard),
+    ]
+    async with open_life(*plugins, on_plugin_error=reports.hear) as life:
+        await life.start()
+        began = trio.current_time()
+        await life.stop()
+        assert trio.current_time() - began == 10 + 11
+    assert [name for name, hook in heard if hook == "stop"] == ["e", "d", "c", "b", "a"]
+    assert reports == [
+        ("d", "stop", "HookTimeout"),
+        ("c", "stop", "HookTimeout"),
+        ("b", "stop", "ValueError"),
+    ]
+
+
+@on_virtual_time
+@pytest.mark.host("H-014")
+@pytest.mark.parametrize(("timeouts", "seconds"), [({}, 10), ({"start": 60}, 60)])
+async def test_a_start_that_hangs_is_cut_at_its_timeout_and_rolled_back(timeouts, seconds):
+    """Like a failure."""
+    heard, reports = [], Reports()
+    plugins = [both("a", heard), both("b", heard, start=hang, timeouts=timeouts), both("c", heard)]
+    began = trio.current_time()
+    with pytest.raises(HookTimeout) as raised:
+        async with open_life(*plugins, on_plugin_error=reports.hear) as life:
+            await life.start()
+    assert trio.current_time() - began == seconds
+    assert (raised.value.plugin, raised.value.hook) == ("b", "start")
+    assert heard == [("a", "start"), ("b", "start"), ("a", "stop")]
+    assert reports == [("b", "start", "HookTimeout")]
+
+
+@on_virtual_time
+async def test_a_start_that_is_cancelled_is_rolled_back():
+    """The one that was starting is cancelled, and not stopped; it is no failure of any."""
+    heard, reports = [], Reports()
+    with trio.move_on_after(2) as scope:
+        async with open_life(
+            both("a", heard), both("b", heard, start=hang), both("c", heard), on_plugin_error=reports.hear
+        ) as life:
+            await life.start()
+    assert scope.cancelled_caught
+    assert heard == [("a", "start"), ("b", "start"), ("a", "stop")]
+    assert reports == []
+
+
+@on_virtual_time
+async def test_one_that_started_while_its_host_was_cancelled_is_stopped():
+    """It shielded itself, and holds what only its stop gives back."""
+    heard = []
+    with trio.move_on_after(2):
+        async with open_life(both("a", heard, start=shielded(2.5)), both("b", heard)) as life:
+            await life.start()
+    assert heard == [("a", "start"), ("a", "stop")]
+
+
+@on_virtual_time
+async def test_a_host_that_is_cancelled_stops_its_plugins_all_the_same():
+    """In order, and each has its time."""
+    heard = []
+
+    async def slowly():
+        await trio.sleep(3)
+        heard.append("slow")
+
+    began = trio.current_time()
+    with trio.move_on_after(1) as scope:
+        async with open_life(both("a", heard, stop=slowly), both("b", heard)) as life:
+            await life.start()
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    assert trio.current_time() - began == 4
+    assert heard[2:] == [("b", "stop"), ("a", "stop"), "slow"]
+
+
+@on_virtual_time
+@pytest.mark.parametrize("hook", ["on_request_start", "start", "background"])
+async def test_an_interrupt_in_a_hook_stops_plugins_in_order_and_then_ends_the_program(hook):
+    """Ctrl-C comes in whatever code runs; it is no failure of a plugin's."""
+    heard, reports = [], Reports()
+    guilty = both("b", heard, **{hook: raising(KeyboardInterrupt())})
+
+    async def live():
+        async with (
+            open_hook_runner(on_plugin_error=reports.hear) as runner,
+            open_plugins(plugins := order(both("a", heard), guilty), runner) as life,
+        ):
+            await life.start()
+            await runner.run(Hearing("on_request_start", plugins, CONTEXT))
+            await trio.sleep_forever()
+
+    with pytest.raises(KeyboardInterrupt):
+        await live()
+    assert reports == []
+    assert heard[-1] == ("a", "stop")
+    assert (("b", "stop") in heard) is (hook != "start")
+
+
+async def test_what_the_body_raises_leaves_as_itself():
+    """Behind the stops, and in no group."""
+    heard, error = [], Foreign()
+    with pytest.raises(Foreign) as raised:  # noqa: PT012
+        async with open_life(both("a", heard)) as life:
+            await life.start()
+            raise error
+    assert raised.value is error
+    assert heard == [("a", "start"), ("a", "stop")]
+
+
+# --- what runs in the background
+
+
+@on_virtual_time
+async def test_what_runs_in_the_background_runs_from_the_start_to_the_stop():
+    """It begins when all have started, and has ended when its plugin's own stop begins."""
+    heard = []
+
+    async def work():
+        heard.append("begins")
+        try:
+            await trio.sleep_forever()
+        finally:
+            heard.append("ends")
+
+    worker = both("a", heard, background=work)
+    async with open_life(worker, both("b", heard)) as life:
+        await life.start()
+        await trio.sleep(100)
+        assert heard == [("a", "start"), ("b", "start"), ("a", "background"), "begins"]
+    assert heard[4:] == [("b", "stop"), "ends", ("a", "stop")]
+    assert life.failed_backgrounds == ()
+
+
+@on_virtual_time
+async def test_nothing_runs_in_the_background_of_a_host_that_does_not_start():
+    """All or nothing."""
+    heard = []
+    with pytest.raises(ValueError, match="no"):
+        async with open_life(
+            both("a", heard, background=hang), both("b", heard, start=raising(ValueError("no")))
+        ) as life:
+            await life.start()
+    assert ("a", "background") not in heard
+
+
+@on_virtual_time
+@pytest.mark.host("H-013")
+async def test_a_background_that_crashes_is_started_again_and_given_up_after_the_fourth_crash():
+    """Each crash is reported, and so is the end of it; nothing else of the host is touched."""
+    heard, failures = [], []
+    plugins = [
+        both("a", heard, background=raising(ValueError("broken"))),
+        both("b", heard, background=hang, on_request_start=saying(None)),
+    ]
+    async with (
+        open_hook_runner(on_plugin_error=lambda *failure: failures.append(failure)) as runner,
+        open_plugins(plugins := order(*plugins), runner) as life,
+    ):
+        await life.start()
+        await trio.sleep(1)
+        assert life.failed_backgrounds == ("a",)
+        assert heard.count(("a", "background")) == 4
+        assert [(name, hook, type(error)) for name, hook, error in failures] == [
+            *[("a", "background", ValueError)] * 4,
+            ("a", "background", SupervisorGaveUp),
+        ]
+        assert str(failures[-1][2]) == (
+            "background of the plugin 'a' crashed more than 3 times within 5 s: it is not started again"
+        )
+        await runner.run(Hearing("on_request_start", plugins, CONTEXT))
+        assert heard[-1] == ("b", "on_request_start")
+        assert heard.count(("b", "background")) == 1
+        await trio.sleep(100)
+        assert heard.count(("a", "background")) == 4
+    assert heard[-2:] == [("b", "stop"), ("a", "stop")]
+
+
+@on_virtual_time
+@pytest.mark.host("H-013")
+async def test_crashes_that_are_far_apart_are_started_again_for_ever():
+    """Three in five seconds are too few."""
+    heard, reports = [], Reports()
+
+    async def break_down():
+        await trio.sleep(2)
+        raise Foreign
+
+    async with open_life(
+        plugin("a", heard=heard, background=break_down), on_plugin_error=reports.hear
+    ) as life:
+        await life.start()
+        await trio.sleep(21)
+        assert life.failed_backgrounds == ()
+        assert reports == [("a", "background", "Foreign")] * 10
+        assert len(heard) == 11
+
+
+@on_virtual_time
+async def test_a_background_that_returns_is_done():
+    """It is neither a failure nor begun again."""
+    heard, reports = [], Reports()
+    async with open_life(
+        plugin("a", heard=heard, background=saying(None)), on_plugin_error=reports.hear
+    ) as life:
+        await life.start()
+        await trio.sleep(1)
+        assert (heard, reports, life.failed_backgrounds) == ([("a", "background")], [], ())
+
+
+@on_virtual_time
+async def test_without_anyone_to_tell_a_crash_is_one_warning(caplog):
+    """And not a second one of its supervisor's."""
+    caplog.set_level(logging.WARNING)
+    heard, broken = [], ValueError("broken")
+
+    async def once():
+        if len(heard) == 1:
+            raise broken
+
+    async with open_life(plugin("a", heard=heard, version="1.2.0", background=once)) as life:
+        await life.start()
+        await trio.sleep(1)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith("host plugin 'a' 1.2.0 failed in background: ValueError: broken")
+
+
+@on_virtual_time
+async def test_a_background_that_does_not_end_delays_the_stop_by_its_time_alone():
+    """It is reported, and all plugins stop; only the process's end is behind it."""
+    heard, reports = [], Reports()
+    async with open_life(
+        both("a", heard, background=shielded(60)), both("b", heard), on_plugin_error=reports.hear
+    ) as life:
+        await life.start()
+        await trio.sleep(1)
+        began = trio.current_time()
+        await life.stop()
+        assert trio.current_time() - began == 11
+        assert heard[-2:] == [("b", "stop"), ("a", "stop")]
+        await trio.sleep(1)
+        assert reports == [("a", "background", "HookTimeout")]
+
+
+@on_virtual_time
+async def test_a_background_that_fails_because_it_is_stopped_is_reported_and_not_begun_again():
+    """Its clean-up is at fault, and the application hears of it."""
+    heard, reports, broken = [], Reports(), ValueError("broken")
+
+    async def work():
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled:
+            raise broken from None
+
+    async with open_life(both("a", heard, background=work), on_plugin_error=reports.hear) as life:
+        await life.start()
+        await trio.sleep(1)
+    assert reports == [("a", "background", "ValueError")]
+    assert heard == [("a", "start"), ("a", "background"), ("a", "stop")]

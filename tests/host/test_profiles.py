@@ -1,0 +1,393 @@
+"""Profiles: what may be one, and which options a session of it gets. What decides is asked as it is; what awaits, on Trio."""
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from agentrail.abc import ProviderContext
+from agentrail.errors import OptionError, ProfileFailed
+from agentrail.host.profiles import (
+    AgentProfile,
+    ProfileContext,
+    check_agent_profiles,
+    decide_session_options,
+    options_of_profile,
+    resolve_profile,
+    takes_files,
+)
+from agentrail.messages import SessionId
+from agentrail.plugins import EventLogger, SecurityGuard
+from agentrail.runtime.agent import Agent
+from agentrail.runtime.options import SessionOptions
+from agentrail.sandboxes.memory import MemorySandbox
+from agentrail.testing.supervisors import open_nameless
+from agentrail.tools import builtin
+from tests.runtime.rig import on_virtual_time, saying
+
+HERE = str(Path(__file__).parent)
+ADA = ProfileContext(tenant_id="acme", user_id="ada", session_id=SessionId("s-1"), agent_id="desk")
+
+
+def options(**given):
+    """Options of a session that asks no model."""
+    return SessionOptions(**{"model": "demo:", **given})
+
+
+def profile(name="desk", **given):
+    """A profile of these options, unless it is given others."""
+    return AgentProfile(id=name, name=name.title(), **{"options": options(), **given})
+
+
+def decide(given, *, context=ADA, model=None, **host):
+    """The options of one session of a profile with these."""
+    one = profile(options=given)
+    return decide_session_options(check_agent_profiles([one], **host), one, given, context, model=model)
+
+
+class Blueprint:
+    """What gives options by name."""
+
+    def __init__(self, **given):
+        self.given = given
+
+    def options(self):
+        """Give them."""
+        return self.given
+
+
+# --- what may be a profile
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"id": "a/b"}, "id is no id"),
+        ({"id": None}, "id is no id"),
+        ({"name": " "}, "name is ' ': expected a text for people"),
+        ({"description": None}, "description is None: expected a text"),
+        ({"context_window": 0}, "context_window is 0: expected tokens"),
+        ({"context_window": True}, "context_window is True: expected tokens"),
+        ({"shared_workspace": "yes"}, "shared_workspace is 'yes': expected True or False"),
+        ({"options": None}, "options are of type NoneType: expected SessionOptions"),
+        ({"options": Blueprint}, "options are of type type: expected SessionOptions"),
+        ({"options": SessionOptions}, "options are of type type: expected SessionOptions"),
+        ({"options": Blueprint(modle="demo:")}, "there is no option 'modle', did you mean 'model'"),
+        ({"options": options(session_id="s")}, "session_id is set"),
+        ({"options": options(scope="s")}, "scope is set"),
+        ({"options": options(event_buffer_size=99)}, "event_buffer_size is 99: expected at least 100"),
+    ],
+)
+def test_what_is_no_profile_is_refused_where_it_is_made(given, said):
+    """With what it got, what it takes, and what to do."""
+    with pytest.raises(OptionError) as caught:
+        AgentProfile(**{"id": "desk", "name": "Desk", "options": options(), **given})
+    assert said in str(caught.value)
+
+
+@pytest.mark.host("H-106")
+@pytest.mark.parametrize("key", ["tenant_id", "user_id", "agent_id"])
+@pytest.mark.parametrize("form", [lambda o: options(**o), lambda o: Blueprint(model="demo:", **o)])
+def test_a_profile_that_says_whose_its_sessions_are_is_refused(key, form):
+    """The host says it, and readers trust it; the name of the key is said, and not what it holds."""
+    with pytest.raises(OptionError, match=f"user_data sets '{key}': the host does, leave it out") as caught:
+        profile(options=form({"user_data": {key: "s3cret"}}))
+    assert "s3cret" not in str(caught.value)
+
+
+def test_all_faults_of_all_profiles_are_told_at_once():
+    """Before anything is started."""
+    with pytest.raises(OptionError) as caught:
+        check_agent_profiles(
+            [profile("a"), profile("b"), profile("a"), "desk"],
+            default="c",
+            resolve=5,
+            session_plugins=[5],
+        )
+    assert [fault.partition(":")[0] for fault in caught.value.faults] == [
+        "profiles[2] has the id 'a' of an earlier one",
+        "profiles[3] is of type str",
+        "resolve_profile is 5",
+        "default_profile is 'c'",
+        "session_plugins",
+    ]
+
+
+def test_a_host_without_profiles_is_refused():
+    """Unless a function finds them."""
+    with pytest.raises(OptionError, match="there is no profile: give `profiles`, or `resolve_profile`"):
+        check_agent_profiles()
+    assert check_agent_profiles(resolve=find_none).default_id == ""
+    assert check_agent_profiles(resolve=find_none, default="vip").default_id == "vip"
+    with pytest.raises(OptionError, match="default_profile"):
+        check_agent_profiles(resolve=find_none, default="v/p")
+
+
+def test_the_default_is_the_first_unless_it_is_named():
+    """And messages list ten at most."""
+    several = [profile(f"p{number}") for number in range(12)]
+    assert check_agent_profiles(several).default_id == "p0"
+    assert check_agent_profiles(several, default="p3").default_id == "p3"
+    assert check_agent_profiles(several).named() == "p0, p1, p2, p3, p4, p5, p6, p7, p8, p9 and 2 more"
+    assert check_agent_profiles(several[:2]).named() == "p0, p1"
+
+
+def test_a_profile_shows_no_key():
+    """Its options may hold one."""
+    assert "s3cret" not in repr(profile(options=options(provider_opts={"api_key": "s3cret"})))
+
+
+# --- what a session gets
+
+
+def test_a_session_gets_the_profiles_options_and_the_hosts_last_words():
+    """Id, scope, and whose it is; everything else is the profile's."""
+    given = options(system_prompt="Be kind.", user_data={"theme": "dark"}, max_turns=7)
+    made = decide(given)
+    assert (made.session_id, made.scope, made.system_prompt, made.max_turns) == ("s-1", "acme", "Be kind.", 7)
+    assert made.user_data == {"theme": "dark", "tenant_id": "acme", "user_id": "ada", "agent_id": "desk"}
+    assert made.model == "demo:"
+    assert decide(given, model="demo:b").model == "demo:b"
+    assert given.session_id is None
+
+
+def test_a_blueprint_does_what_options_do():
+    """Its options are read by name."""
+    assert decide(Blueprint(model="demo:", max_turns=7)) == decide(options(max_turns=7))
+
+
+@pytest.mark.host("H-106")
+@pytest.mark.parametrize(
+    "own", [SecurityGuard, SecurityGuard(), (SecurityGuard, {}), SecurityGuard(priority=900)]
+)
+def test_a_plugin_that_a_profile_names_too_stands_once(own):
+    """The host's, in front: what is given to the host holds in every profile, whatever that says of it."""
+    guard = SecurityGuard()
+    made = decide(options(plugins=[EventLogger, own]), session_plugins=[guard])
+    assert made.plugins == (guard, EventLogger)
+
+
+def test_the_same_plugin_under_another_name_is_another_one():
+    """It may stand in a stack twice."""
+    made = decide(options(plugins=[SecurityGuard(name="mine")]), session_plugins=[SecurityGuard])
+    assert len(made.plugins) == 2
+
+
+def test_providers_of_the_host_are_asked_before_those_of_the_profile():
+    """In the order of 8.3.5."""
+    made = decide(options(context_providers=[own_note]), context_providers=[hosts_note])
+    assert made.context_providers == (hosts_note, own_note)
+
+
+# --- one workspace for several users
+
+
+_WRITING = builtin("write_file")
+_READING = builtin("read_file", "grep")
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ({"tools": _WRITING, "working_dir": "."}, True),
+        ({"tools": _WRITING, "working_dir": HERE}, True),
+        ({"tools": _WRITING, "sandbox": f"local:{HERE}"}, True),
+        ({"tools": _WRITING, "sandbox": MemorySandbox()}, True),
+        ({"agents": [Agent(name="w", description="Writes.", tools=_WRITING)]}, True),
+        ({"tools": builtin("shell")}, True),
+        ({"tools": builtin("edit_file")}, True),
+        ({"tools": _WRITING, "sandbox": "memory"}, False),
+        ({"tools": _READING, "working_dir": HERE}, False),
+        ({}, False),
+    ],
+)
+def test_users_do_not_write_into_one_directory_unasked(given, refused):
+    """Two users, one workspace: with `auth` it is refused, unless the profile says that it is meant."""
+    one = profile(options=options(**given))
+    check_agent_profiles([one])
+    meant = profile(options=options(**given), shared_workspace=True)
+    check_agent_profiles([meant], is_for_several=True)
+    if not refused:
+        check_agent_profiles([one], is_for_several=True)
+        return
+    with pytest.raises(
+        OptionError, match=r"would write into one directory for all users: .* shared_workspace=True"
+    ):
+        check_agent_profiles([one], is_for_several=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "alone", "several"),
+    [
+        ({}, False, False),
+        ({"working_dir": HERE}, True, False),
+        ({"sandbox": f"local:{HERE}"}, True, False),
+        ({"sandbox": MemorySandbox()}, True, False),
+        ({"sandbox": "memory"}, True, True),
+    ],
+)
+def test_files_are_taken_where_no_other_user_reads_them(given, alone, several):
+    """And never into the directory that the process happens to run in."""
+    one = profile(options=options(**given))
+    shared = profile(options=options(**given), shared_workspace=True)
+    by_itself = profile(options=find_none)
+    for is_for_several, expected in [(False, alone), (True, several)]:
+        profiles = check_agent_profiles([one], is_for_several=is_for_several)
+        assert takes_files(profiles, one, options(**given)) is expected
+        assert takes_files(profiles, shared, options(**given)) is alone
+        assert takes_files(profiles, by_itself, options(**given)) is alone
+
+
+# --- functions
+
+
+async def find_none(_context):
+    """Find nothing."""
+    await trio.lowlevel.checkpoint()
+
+
+async def own_note(_context: ProviderContext, _messages):
+    """Add nothing."""
+    return ()
+
+
+async def hosts_note(_context: ProviderContext, _messages):
+    """Add nothing either."""
+    return ()
+
+
+@on_virtual_time
+async def test_a_profile_may_be_a_function_of_whom_it_is_for():
+    """It is told for whom, with the profile's own id, and each session gets what it gives."""
+    seen = []
+
+    async def configure(context):
+        await trio.lowlevel.checkpoint()
+        seen.append(context)
+        return Blueprint(model="demo:", system_prompt=f"You help {context.user_id}.")
+
+    one = profile(options=configure)
+    assert one.is_function
+    context = ProfileContext(
+        tenant_id="acme", user_id="bob", session_id=SessionId("s-2"), agent_id="alias", mode="plan"
+    )
+    made = await options_of_profile(check_agent_profiles([one]), one, context)
+    assert made.system_prompt == "You help bob."
+    assert (made.session_id, made.user_data["agent_id"]) == ("s-2", "desk")
+    assert [(one.agent_id, one.mode, one.session_id) for one in seen] == [("desk", "plan", "s-2")]
+
+
+async def gives_nothing(_context):
+    """Return no options."""
+
+
+async def sets_the_tenant(_context):
+    """Say whose the session is."""
+    return options(user_data={"tenant_id": "evil"})
+
+
+async def raises_a_bug(_context):
+    """Raise what no one catches by name."""
+    message = "db password s3cret"
+    raise BaseException(message)  # noqa: TRY002 - also what is no `Exception` ends one request alone
+
+
+async def has_a_wrong_option(_context):
+    """Raise what would be the caller's fault."""
+    return options(max_turns=0)
+
+
+async def names_no_plugin(_context):
+    """Give a stack that is none."""
+    return options(plugins=[5])
+
+
+def is_not_async(_context):
+    """Return at once."""
+    return options()
+
+
+@pytest.mark.host("H-106")
+@pytest.mark.parametrize(
+    "configure",
+    [gives_nothing, sets_the_tenant, raises_a_bug, has_a_wrong_option, names_no_plugin, is_not_async],
+)
+@on_virtual_time
+async def test_a_function_that_fails_is_the_operators_move(configure):
+    """One error, whatever it was; the cause keeps it, and its words are not among those that a caller could read."""
+    one = profile(options=configure)
+    with pytest.raises(ProfileFailed) as caught:
+        await options_of_profile(check_agent_profiles([one]), one, ADA)
+    assert str(caught.value) == "the profile 'desk' failed: the log says why"
+    assert caught.value.agent_id == "desk"
+    assert caught.value.__cause__ is not None
+
+
+@on_virtual_time
+async def test_a_cancellation_is_no_failure_of_a_profile():
+    """It travels, out of both functions."""
+
+    async def hang(_context):
+        await trio.sleep_forever()
+
+    one = profile(options=hang)
+    profiles = check_agent_profiles([one], resolve=hang)
+    for asked in [lambda: options_of_profile(profiles, one, ADA), lambda: resolve_profile(profiles, ADA)]:
+        with trio.move_on_after(1) as scope:
+            await asked()
+        assert scope.cancelled_caught
+
+
+@on_virtual_time
+async def test_an_interrupt_is_no_failure_of_a_profile():
+    """It ends the program, as anywhere."""
+
+    async def interrupted(_context):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await resolve_profile(check_agent_profiles(resolve=interrupted), ADA)
+
+
+@on_virtual_time
+async def test_a_profile_is_looked_up_or_found():
+    """None where there is none; what the application finds takes the place of the list."""
+    desk, vip = profile(), profile("vip")
+
+    async def find(context):
+        await trio.lowlevel.checkpoint()
+        return vip if context.agent_id == "alias" else None
+
+    assert await resolve_profile(check_agent_profiles([desk]), ADA) is desk
+    assert await resolve_profile(check_agent_profiles([vip]), ADA) is None
+    found = check_agent_profiles([desk], resolve=find)
+    assert await resolve_profile(found, ADA) is None
+    alias = ProfileContext(tenant_id="acme", user_id="ada", session_id=SessionId("s"), agent_id="alias")
+    assert await resolve_profile(found, alias) is vip
+
+
+@pytest.mark.parametrize("find", [lambda _: profile(), raises_a_bug, sets_the_tenant])
+@on_virtual_time
+async def test_a_lookup_that_fails_is_the_operators_move(find):
+    """It raised, is not async, or found what is no profile: no 404, since there may well be one."""
+    with pytest.raises(ProfileFailed, match="resolve_profile"):
+        await resolve_profile(check_agent_profiles(resolve=find), ADA)
+
+
+@pytest.mark.host("H-099")
+@on_virtual_time
+async def test_two_tenants_each_have_a_session_of_one_id():
+    """With the options that a profile gives them; what their tools and plugins are shown says whose they are."""
+    one = profile(options=options(model=saying("Hi.", "Hello.")))
+    profiles = check_agent_profiles([one])
+    async with open_nameless() as supervisor:
+        for tenant in ("acme", "evil"):
+            context = ProfileContext(
+                tenant_id=tenant, user_id="ada", session_id=SessionId("main"), agent_id="desk"
+            )
+            await supervisor.start_session(await options_of_profile(profiles, one, context))
+        assert {(one.scope, one.session_id) for one in supervisor.sessions()} == {
+            ("acme", "main"),
+            ("evil", "main"),
+        }
+        assert [one.session_id for one in supervisor.sessions(scope="acme")] == ["main"]
