@@ -27,7 +27,7 @@ from agentrail.runtime.crashes import log_crash, what_travels
 
 LOGGER: Final = Logger("agentrail.gateway")
 
-MAX_FRAME_BYTES: Final = 1 << 20
+MAX_SOCKET_MESSAGE_BYTES: Final = 1 << 20
 """Of one message of a WebSocket; a larger one closes it with 1009."""
 
 _MAX_PORT: Final = 65_535
@@ -337,7 +337,7 @@ def _config_of(limits: ConnectionLimits) -> Config:
     config.include_server_header = False
     config.keep_alive_timeout = limits.idle_seconds
     config.ssl_handshake_timeout = limits.handshake_seconds
-    config.websocket_max_message_size = MAX_FRAME_BYTES
+    config.websocket_max_message_size = MAX_SOCKET_MESSAGE_BYTES
     return config
 
 

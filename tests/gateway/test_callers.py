@@ -105,6 +105,12 @@ async def test_behind_ten_failures_tokens_are_still_looked_up():
     assert await admit(door, head(BAD)) == [(401, "unauthorized")]
 
 
+async def test_how_many_failures_are_answered_can_be_set():
+    """`Limits` has the number."""
+    door = CallerCheck(TOKENS, AccessRules(), max_failures_per_minute=1)
+    assert await admit(door, head(), head()) == [(401, "unauthorized"), (429, "too_many_requests")]
+
+
 @on_virtual_time
 async def test_behind_ten_failures_the_application_is_not_asked():
     """What it looks up may be guessed, and may cost a query."""
