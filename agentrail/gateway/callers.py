@@ -128,13 +128,13 @@ class CallerCheck:
                 found = auth(head.headers)
                 if inspect.isawaitable(found):
                     found = await found
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: ASYNC103 - an edge; what travels is asked
             leaving = what_travels(raised)
             if leaving is raised:
                 raise
             if leaving is not None:
                 raise leaving from None  # noqa: ASYNC104 - what travels was asked
-            return _failed(f"it raised {type(raised).__name__}")
+            return _failed(f"it raised {type(raised).__name__}")  # noqa: ASYNC104 - what travels was asked
         if scope.cancelled_caught:
             return _failed(f"it took longer than {self._timeout_seconds:g} s")
         fault = None if found is None else fault_of_caller(found)

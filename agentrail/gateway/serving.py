@@ -188,7 +188,7 @@ class _Lifespan:
         scope = {"type": "lifespan", "asgi": {"spec_version": "2.0", "version": "3.0"}, "state": self.state}
         try:
             await self.app(scope, self._receive, self._send)
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: ASYNC103 - an edge; what travels is asked
             leaving = what_travels(raised)
             if leaving is raised:
                 raise
@@ -290,7 +290,7 @@ class _Server:
             await _Connection(
                 cast("Any", self._call), self._config, self._context, state, cast("Any", speaks)
             ).run()
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: ASYNC103 - an edge; what travels is asked
             leaving = what_travels(raised)
             if leaving is raised:
                 raise
