@@ -4,7 +4,7 @@ Trio, and no HTTP. A reader decides nothing about others: who makes frames, who 
 """
 
 from collections import deque
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any, Final, Protocol, Self
 
 import trio
@@ -14,6 +14,7 @@ from agentrail.events import Event
 from agentrail.gateway.frame_ring import FrameRing, RingFrame
 from agentrail.gateway.frames import HEARTBEAT, Done, DoneReason, done_frame
 from agentrail.messages import SessionId
+from agentrail.otp.edges import call_guarded
 
 TURN_EVERY: Final = 64
 """After how many pieces that waited already other tasks get a turn."""
@@ -60,6 +61,7 @@ class StreamReader:
         last_at: When it gave something last, on Trio's clock.
         overdue_since: Since when its stream should have ended; None where that is not so.
         scope: Around the block of its task.
+        on_cut: Breaks the connection, where it has to be; a write may be deaf to cancellation.
         seq: The number of the last committed event that it gave; what the reader comes back with.
         reason: How it ended; None while it goes on.
     """
@@ -74,13 +76,20 @@ class StreamReader:
         "_task",
         "hub",
         "last_at",
+        "on_cut",
         "overdue_since",
         "reason",
         "scope",
         "seq",
     )
 
-    def __init__(self, hub: FrameSource, *, after: int, pending: "deque[Event | RingFrame]") -> None:
+    def __init__(
+        self,
+        hub: FrameSource,
+        *,
+        after: int,
+        pending: "deque[Event | RingFrame]",
+    ) -> None:
         """Begin in a hub that is level with its session.
 
         Args:
@@ -101,6 +110,7 @@ class StreamReader:
         self.last_at = trio.current_time()
         self.overdue_since: float | None = None
         self.scope = trio.CancelScope()
+        self.on_cut: Callable[[], object] | None = None
 
     def finish(self, reason: DoneReason, *, behind: int = 0, **told: Any) -> None:
         """End the stream with a frame `done`. The first one that is said holds.
@@ -208,6 +218,14 @@ class StreamReader:
     def position(self) -> int:
         """Where it stands in the ring of its hub."""
         return self._position
+
+    def cut(self) -> None:
+        """End the stream without a word: its task is stuck in a write."""
+        self.scope.cancel()
+        if (
+            self.on_cut is not None
+        ):  # the watcher of all streams calls this: what fails here is no matter of the others
+            call_guarded(lambda _: None, self.on_cut)
 
     def beat(self) -> None:
         """Write a comment if nothing else is to be written."""

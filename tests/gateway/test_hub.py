@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import trio
 
-from agentrail.errors import CursorAhead, SessionDown
+from agentrail.errors import CursorAhead, SessionDown, StoreUnavailable
 from agentrail.gateway import hub as hub_module
 from agentrail.gateway.frame_ring import FrameRing
 from agentrail.gateway.frames import event_frame
@@ -400,11 +400,35 @@ async def test_an_event_that_cannot_be_written_ends_the_streams_of_its_session_a
         await good.ask("Hi")
         await good.stop()
         check_end(await read_all(other), "session_ended")
-    assert "cannot be written" in caplog.text
+    assert "cannot be read on" in caplog.text
     async with hubs.open_reader(bad, after=(await bad.snapshot()).last_seq) as reader:
         await bad.ask("fine")
         await bad.stop()
         check_end(await read_all(reader), "session_ended")
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), RuntimeError("a bug")], ids=["away", "bug"])
+@on_virtual_time
+async def test_a_hub_that_cannot_go_on_ends_its_streams_and_no_other(
+    supervisor, hubs, monkeypatch, caplog, error
+):
+    """Where the journal cannot be read, and where we are wrong: those that read wait for nothing."""
+    follow_session = Hub._follow  # noqa: SLF001 - where a bug of ours would be
+
+    async def fail(hub, subscription):
+        if hub.session is bad:
+            await trio.sleep(1)
+            raise error
+        await follow_session(hub, subscription)
+
+    monkeypatch.setattr(Hub, "_follow", fail)
+    good = await supervisor.start_session(model=saying("a"))
+    bad = await supervisor.start_session(model=saying("a"))
+    async with hubs.open_reader(good) as other, hubs.open_reader(bad) as reader:
+        assert parse(await read_all(reader))[-1].data["reason"] == "failed"
+        await good.stop()
+        assert parse(await read_all(other))[-1].data["reason"] == "session_ended"
+    assert "cannot be read on" in caplog.text
 
 
 # --- silence
@@ -449,7 +473,10 @@ async def test_a_reader_that_never_reads_is_cut_and_delays_no_other(supervisor):
     async with open_hubs(max_frames=40) as hubs, trio.open_nursery() as nursery:
 
         async def never_reads():
-            async with hubs.open_reader(session, after=0) as reader:
+            broken = trio.Event()
+            async with hubs.open_reader(session, after=0, on_cut=broken.set) as reader:
+                with trio.CancelScope(shield=True):  # as the write of a server that is deaf to cancellation
+                    await broken.wait()
                 await trio.sleep(math.inf)
             cut.append((reader.reason, trio.current_time()))
 
