@@ -17,7 +17,7 @@ from agentrail.core.wire.shapes import Misfit
 from agentrail.frozen import MAX_CONTAINERS
 from agentrail.gateway.answers import CallRefused, error_answer, refuse_call
 from agentrail.gateway.bodies import AttachmentBody, ChatBody, RespondBody, SteerBody
-from agentrail.gateway.queries import check_id, check_names, refuse_field
+from agentrail.gateway.queries import check_id, check_known, refuse_field
 from agentrail.host.attachments import Attachment
 from agentrail.host.limits import Limits
 
@@ -133,12 +133,12 @@ def decode_body(kind: type[B], text: bytes, limits: Limits) -> B:
     It takes up to a fifth of a second for the largest one: above a megabyte it belongs into a thread.
     """
     plain = _read_object(text, limits) if text.strip(b" \t\r\n") else {}
-    check_names(plain, kind.__struct_fields__)
+    check_known(plain, kind.__struct_fields__)
     files = plain.get("attachments")
     if kind is ChatBody and isinstance(files, list):
         for place, file in enumerate(files):
             if isinstance(file, dict):
-                check_names(file, AttachmentBody.__struct_fields__, f"attachments[{place}].")
+                check_known(file, AttachmentBody.__struct_fields__, f"attachments[{place}].")
     try:
         body = msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:

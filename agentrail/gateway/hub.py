@@ -17,7 +17,7 @@ from attrs import frozen
 from agentrail.core.session.projection import Snapshot
 from agentrail.errors import AgentrailError, SessionDown, SessionRested, SubscriberTooSlow
 from agentrail.events import Event, EventsLost, SessionParked
-from agentrail.gateway.frame_ring import MAX_FRAME_BYTES, MAX_FRAMES, FrameMemory, FrameRing, RingFrame
+from agentrail.gateway.frame_ring import MAX_RING_BYTES, MAX_RING_FRAMES, FrameMemory, FrameRing, RingFrame
 from agentrail.gateway.frames import RETRY, DoneReason, event_frame, snapshot_frame
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.logs import Logger
@@ -37,7 +37,7 @@ SLICE: Final = 64
 HUB_BUFFER: Final = 1_024
 """How many events may wait for a hub; where there are more, it goes on behind what it has, as any subscriber does."""
 
-GRACE_SECONDS: Final = 5.0
+WRITE_GRACE_SECONDS: Final = 5.0
 """How long a reader that is overtaken, or told that its stream ends, may take for the write that it is in."""
 
 CHECK_SECONDS: Final = 5.0
@@ -371,7 +371,7 @@ class Hubs:
         if self._hubs.get(key) is hub:
             del self._hubs[key]
 
-    async def close(self, reason: DoneReason, *, within_seconds: float = GRACE_SECONDS) -> None:
+    async def close(self, reason: DoneReason, *, within_seconds: float = WRITE_GRACE_SECONDS) -> None:
         """End all streams, and those that are opened from now on, each with its `done` and its number.
 
         Args:
@@ -432,14 +432,17 @@ class Hubs:
             reader.overdue_since = None
         elif reader.overdue_since is None:
             reader.overdue_since = now
-        elif now - reader.overdue_since >= GRACE_SECONDS:
+        elif now - reader.overdue_since >= WRITE_GRACE_SECONDS:
             reader.cut()
         return False
 
 
 @asynccontextmanager
 async def open_hubs(
-    *, heartbeat_seconds: float = 15.0, max_frames: int = MAX_FRAMES, max_frame_bytes: int = MAX_FRAME_BYTES
+    *,
+    heartbeat_seconds: float = 15.0,
+    max_frames: int = MAX_RING_FRAMES,
+    max_frame_bytes: int = MAX_RING_BYTES,
 ) -> AsyncIterator[Hubs]:
     """Open what streams are read through.
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from agentrail.events import Event
 from agentrail.gateway.frame_ring import FrameRing, RingFrame
-from agentrail.gateway.frames import HEARTBEAT, Done, DoneReason, done_frame
+from agentrail.gateway.frames import HEARTBEAT, DoneReason, StreamEnd, done_frame
 from agentrail.messages import SessionId
 from agentrail.otp.edges import call_guarded
 
@@ -100,7 +100,7 @@ class StreamReader:
         self.hub = hub
         self._pending = pending
         self._position = hub.ring.end
-        self._done: Done | None = None
+        self._done: StreamEnd | None = None
         self._done_behind = 0
         self._beats = False
         self._task: trio.lowlevel.Task | None = None
@@ -118,11 +118,11 @@ class StreamReader:
         Args:
             reason: Why.
             behind: The number of the event that is given first, with all before it; 0 for none that was not given yet.
-            **told: The other fields of `Done`: what is known of the request.
+            **told: The other fields of `StreamEnd`: what is known of the request.
         """
         if self._done is None:
             session_id = self.hub.session_id
-            self._done = Done(reason=reason, session_id=session_id, seq=self.seq, **told)
+            self._done = StreamEnd(reason=reason, session_id=session_id, seq=self.seq, **told)
             self._done_behind = behind
             self.wake()
 
@@ -185,12 +185,13 @@ class StreamReader:
     def _is_at_end(self) -> bool:
         return self._done is not None and self.seq >= self._done_behind
 
-    def _decide_done(self) -> Done | None:
+    def _decide_done(self) -> StreamEnd | None:
         """Say how the stream ends here, if it does: because it was told to, was overtaken, or its session has ended."""
         if self._is_at_end:
             assert self._done is not None  # noqa: S101 - it was told to
             return replace(self._done, seq=self.seq)
-        hub, reason = self.hub, None
+        hub = self.hub
+        reason: DoneReason | None = None
         if self._position < hub.ring.first:
             reason = "slow_reader"
         elif self._position == hub.ring.end and hub.ended is not None:
@@ -199,7 +200,7 @@ class StreamReader:
             reason = hub.ended
         if reason is None:
             return None
-        return Done(reason=reason, session_id=hub.session_id, seq=self.seq)  # type: ignore[arg-type]  # both are
+        return StreamEnd(reason=reason, session_id=hub.session_id, seq=self.seq)
 
     # --- waiting
 

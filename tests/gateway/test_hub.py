@@ -371,7 +371,7 @@ async def test_all_streams_end_when_the_server_goes_down(supervisor, hubs, reaso
         nursery.start_soon(stuck)
         await trio.sleep(1)
         await hubs.close(reason)
-    assert cut == [1 + hub_module.GRACE_SECONDS]
+    assert cut == [1 + hub_module.WRITE_GRACE_SECONDS]
     assert {check_end(stream, reason)["seq"] for _, stream in found} == {last}
     async with hubs.open_reader(session, after=0) as reader:
         check_end(await read_all(reader), reason)
