@@ -11,10 +11,12 @@ from agentrail.gateway import hub as hub_module
 from agentrail.gateway.frame_ring import FrameRing
 from agentrail.gateway.frames import event_frame
 from agentrail.gateway.hub import Hub, open_hubs
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import crash
 from agentrail.testing.models import ScriptedModel, says
+from agentrail.testing.supervisors import open_nameless
 from tests.gateway.sse import comments, parse
-from tests.runtime.rig import on_virtual_time, saying
+from tests.runtime.rig import on_bounded_time, on_virtual_time, saying
 
 
 async def read_all(reader, *, seconds=30):
@@ -191,6 +193,73 @@ async def test_a_hub_that_falls_behind_goes_on_where_it_was(supervisor, hubs, mo
         begins = after or parse(stream)[0].data["seq"]
         assert numbers(stream) == list(range(begins + 1, begins + 1 + len(numbers(stream))))
         check_end(stream, "session_ended")
+
+
+@on_bounded_time
+async def test_what_is_not_kept_any_more_comes_out_of_the_journal(monkeypatch):
+    """That takes a while, and the session goes on meanwhile: all the same nothing is missing, and nothing comes twice."""
+    monkeypatch.setattr(hub_module, "HUB_BUFFER", 4)
+    texts = [f"{number}" for number in range(12)]
+    found, whole = [], []
+    async with (
+        open_nameless(store=MemoryStore()) as supervisor,
+        open_hubs() as hubs,
+        trio.open_nursery() as nursery,
+    ):
+        session = await supervisor.start_session(model=saying(*texts), event_buffer_size=8)
+        await session.ask(texts[0])
+        for text in texts[1:]:
+            for after in (1, 5):
+                nursery.start_soon(follow, hubs, session, found, 0, after)
+            await session.ask(text)
+        await until_joined(hubs, 22)
+        await session.stop()
+    assert len(found) == 22
+    for after, stream in found:
+        first, second = parse(stream)[
+            :2
+        ]  # where the session outran three looks into the journal, it begins anew
+        begins = second.data["seq"] if first.event == "events_lost" else after
+        assert numbers(stream) == list(range(begins + 1, begins + 1 + len(numbers(stream))))
+        whole.append(begins == after)
+    assert any(whole)
+    assert len({check_end(stream, "session_ended")["seq"] for _, stream in found}) == 1
+
+
+@pytest.mark.host("H-070")
+@on_bounded_time
+async def test_a_session_that_goes_back_gives_its_readers_a_snapshot_to_begin_anew_from():
+    """Right behind the word of the loss, and numbers go on: what was read before does not count any more."""
+    found = []
+    async with (
+        open_nameless(store=MemoryStore()) as supervisor,
+        open_hubs() as hubs,
+        trio.open_nursery() as nursery,
+    ):
+        session = await supervisor.start_session(model=saying("a", "b", "c"))
+        for number in range(3):
+            nursery.start_soon(follow, hubs, session, found, 0, None if number else 0)
+        await until_joined(hubs, 3)
+        await session.ask("one")
+        await session.ask("two")
+        await session.rewind(turn=1)
+        await session.ask("three")
+        await session.stop()
+    for _, stream in found:
+        frames = parse(stream)
+        (lost,) = [place for place, frame in enumerate(frames) if frame.event == "events_lost"]
+        snapshot = frames[lost + 1]
+        assert snapshot.event == "snapshot"
+        assert [one["content"][0]["text"] for one in snapshot.data["messages"]] == ["one", "a"]
+        later = [int(frame.id) for frame in frames[lost + 2 :] if frame.id]
+        assert later == list(range(snapshot.data["seq"] + 1, snapshot.data["seq"] + 1 + len(later)))
+        check_end(stream, "session_ended")
+
+
+async def until_joined(hubs, count):
+    """Wait until so many read."""
+    while hubs.statistics().readers < count:
+        await trio.lowlevel.checkpoint()
 
 
 @on_virtual_time
