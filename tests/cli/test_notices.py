@@ -166,6 +166,6 @@ def test_what_becomes_of_what_was_open_is_a_sentence(what):
     name = "shell" if what in NAMED else ""
     said = show_decision(RecoveryDecision(open=what, id="x", name=name, decision="kept"))
     assert said.endswith("is as it was")
-    assert (name in said)
+    assert name in said
     assert "  " not in said
     assert name or said.removesuffix(" is as it was").split()[-1] not in {"of", "to", "for"}

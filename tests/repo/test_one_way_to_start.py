@@ -55,6 +55,7 @@ def _takes(node: ast.AST, module: str, names: tuple[str, ...]) -> bool:
 FOLDING = "agentrail.core.journal.folding"
 
 
+@pytest.mark.check  # goes through all of the package
 @pytest.mark.at(143)
 def test_nothing_else_folds_a_journal():
     """The fold has no other caller: one would be a second way to say what a session is."""
