@@ -4,7 +4,7 @@ import pytest
 
 from tests.thinned import each
 
-ASKED = []
+ASKED: list[int] = []
 
 
 @each(("number", "double"), [(1, 2), (2, 4), (3, 6)])
