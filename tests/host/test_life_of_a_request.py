@@ -1129,6 +1129,27 @@ async def test_a_host_that_closes_at_any_step_of_a_message_leaves_nothing_behind
     assert set(outcomes) == {"refused", "shutdown"}
 
 
+@on_virtual_time
+async def test_sessions_that_had_work_are_there_again_when_a_host_is_opened():
+    """With their owner and their profile; their cycle goes on. One whose profile is gone keeps no host from opening."""
+    store = MemoryStore()
+    model = ScriptedModel([SLOW, SLOW, says("Again."), says("Again.")])
+    both = [profile(model), profile(model, "old")]
+    async with hosting(None, store=store, profiles=both, drain_timeout=0) as host:
+        for session_id, agent_id in (("main", "desk"), ("lost", "old")):
+            await asked(host, session_id=session_id, agent_id=agent_id)
+        await trio.sleep(1)
+    async with hosting(None, store=store, profiles=both[:1]) as host:
+        [session] = host.sessions_of(ANN)
+        assert session.session_id == "main"
+        assert host.sessions_of(BOB) == []
+        assert await session.collect_reply() in ("Again.", "So it is.")
+        with pytest.raises(ProfileUnknown):
+            await host.session("lost", ANN)
+        with pytest.raises(SessionUnknown):
+            await host.session("lost", BOB)
+
+
 # --- options, readiness, and what is imported
 
 
