@@ -949,6 +949,29 @@ async def test_requests_are_found_by_their_names():
 
 
 @on_virtual_time
+@pytest.mark.host("H-109")
+async def test_what_a_request_came_to_is_known_after_a_restart():
+    """With a store: outcome and text, of one that ended before, and of one whose cycle goes on."""
+    store = MemoryStore()
+    model = ScriptedModel([says("One."), SLOW, says("Two.")])
+    async with hosting(model, store=store, drain_timeout=0) as host:
+        first = await asked(host, session_id="main")
+        await first.outcome()
+        second = await asked(host, session_id="main")
+        await trio.sleep(1)
+    async with hosting(model, store=store) as host:
+        record = await host.request("main", first.request_id, ANN)
+        assert (record.status, record.text, record.end_seq) == ("completed", "One.", first.record.end_seq)
+        assert record.usage == first.record.usage
+        assert (await host.request("main", second.request_id, ANN)).status == "running"
+        later = await host.wait_for_request("main", second.request_id, ANN, within=300)
+        assert later.has_ended
+        assert later.outcome == "completed"
+        with pytest.raises(RequestUnknown):
+            await host.request("main", "r-0", ANN)
+
+
+@on_virtual_time
 @pytest.mark.host("H-105")
 async def test_a_reader_comes_back_three_minutes_after_the_end_and_after_six():
     """It gets the rest; then the session is as unknown as any."""
