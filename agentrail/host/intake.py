@@ -42,6 +42,7 @@ from agentrail.host.payloads import (
     Principal,
     RequestKind,
 )
+from agentrail.host.request_end import ended_by_host, without_session
 from agentrail.host.requests import HostRequest, OnDisconnect, RequestRecord, RequestTrack
 from agentrail.host.session_desk import refuse_child
 from agentrail.logs import Logger
@@ -246,8 +247,12 @@ class Intake:
                 await follow(session, track, events)
         except AgentrailError as error:
             LOGGER.warning("request %s is not followed: %s", track.record.request_id, error)
-        await end_track(session, track)
-        self._shop.book.close(key, track)
+            track.stand(without_session(track.standing, str(error)))
+        finally:  # also where the host is closed: others wait for it
+            track.stand(ended_by_host(track.standing, "shutdown", "the host was closed"))
+            with trio.CancelScope(shield=True):
+                await end_track(session, track)
+            self._shop.book.close(key, track)
 
     def _begin(self, incoming: IncomingMessage, name: tuple[str, str] | None) -> RequestRun:
         self.check_open()  # with no checkpoint between this and the task

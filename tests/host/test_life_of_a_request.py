@@ -972,6 +972,26 @@ async def test_what_a_request_came_to_is_known_after_a_restart():
 
 
 @on_virtual_time
+async def test_who_waits_for_a_request_of_an_earlier_process_is_told_when_the_host_closes():
+    """It is no request of this host's own, and yet no caller waits for ever."""
+    store, told = MemoryStore(), []
+    model = ScriptedModel([SLOW, SLOW])
+    async with hosting(model, store=store, drain_timeout=0) as host:
+        request = await asked(host, session_id="main", client_id="order-5")
+        await trio.sleep(1)
+    async with trio.open_nursery() as nursery, hosting(model, store=store, drain_timeout=0) as host:
+        again = await asked(host, session_id="main", client_id="order-5")
+        assert again.request_id == request.request_id
+
+        async def wait():
+            told.append(await again.outcome())
+
+        nursery.start_soon(wait)
+        await trio.sleep(1)
+    assert told == ["shutdown"]
+
+
+@on_virtual_time
 @pytest.mark.host("H-105")
 async def test_a_reader_comes_back_three_minutes_after_the_end_and_after_six():
     """It gets the rest; then the session is as unknown as any."""
