@@ -390,9 +390,13 @@ class Host:
 
     async def _track(self, session_id: str, request_id: str, principal: Principal) -> RequestTrack:
         owner = self._intake.owner_of(principal)
-        if self._shop.desk.ended_of(owner, session_id) is None:
-            await self._shop.desk.facts(owner, session_id)
-        track = self._shop.book.find(key_of(owner.tenant_id, session_id), request_id)
+        ended = self._shop.desk.ended_of(owner, session_id)
+        facts = None if ended is not None else await self._shop.desk.facts(owner, session_id)
+        key = key_of(owner.tenant_id, session_id)
+        track = self._shop.book.find(key, request_id)
+        if track is None and facts is not None and not facts.has_ended:
+            session = await self._shop.desk.open(facts, owner)
+            track = await self._intake.recall(key, session, request_id)
         if track is None:
             message = f"session {session_id!r} has no request of this id, or not any more"
             raise RequestUnknown(message)

@@ -25,7 +25,7 @@ from agentrail.errors import (
 from agentrail.host.attachments import Attachment, check_attachments, digest_with_files
 from agentrail.host.carrying import IncomingMessage, RequestRun, WhenBusy, Workshop
 from agentrail.host.chains import Intercepting
-from agentrail.host.following import end_track, follow, subscribe_to_requests
+from agentrail.host.following import end_track, find_standing, follow, subscribe_to_requests
 from agentrail.host.identity import (
     SessionOwner,
     fault_of_name,
@@ -42,6 +42,7 @@ from agentrail.host.payloads import (
     Principal,
     RequestKind,
 )
+from agentrail.host.request_end import ended_by_host, without_session
 from agentrail.host.requests import HostRequest, OnDisconnect, RequestRecord, RequestTrack
 from agentrail.host.session_desk import refuse_child
 from agentrail.logs import Logger
@@ -198,7 +199,9 @@ class Intake:
             )
             track = RequestTrack(record, PromptRef(receipt.ref))
             self._shop.book.open(key, track)
-            self._nursery.start_soon(self._follow_known, key, session, track, name="follow a request")
+            self._nursery.start_soon(
+                self._follow_known, key, session, track, max(receipt.seq - 1, 0), name="follow a request"
+            )
         return HostRequest(
             session,
             receipt,
@@ -208,16 +211,48 @@ class Intake:
             is_repeat=True,
         )
 
-    async def _follow_known(self, key: str, session: Session, track: RequestTrack) -> None:
+    async def recall(self, key: str, session: Session, request_id: str) -> RequestTrack | None:
+        """Find a request that is in no book, because an earlier process began it, in what its session has published.
+
+        Cancellation: Nothing has changed.
+        """
+        standing = await find_standing(session, request_id)
+        known = self._shop.book.find(key, request_id)  # another caller may have found it meanwhile
+        if standing is None or known is not None:
+            return known
+        record = RequestRecord(
+            request_id=request_id,
+            session_id=session.session_id,
+            agent_id=profile_of_session(session.facts.user_data) or "",
+            kind=None,
+            seq=standing.seq,
+        )
+        track = RequestTrack(record, standing.ref)
+        track.stand(standing)
+        if standing.has_ended:
+            await end_track(session, track)
+            self._shop.book.close(key, track)
+            return track
+        self.check_open()  # with no checkpoint between this and the task
+        self._shop.book.open(key, track)
+        self._nursery.start_soon(
+            self._follow_known, key, session, track, standing.seq, name="follow a request"
+        )
+        return track
+
+    async def _follow_known(self, key: str, session: Session, track: RequestTrack, after: int) -> None:
         """Follow a request that an earlier process began. What it owed to plugins is over."""
-        after = max(track.record.seq - 1, 0)
         try:
             async with subscribe_to_requests(session, after=after) as events:
                 await follow(session, track, events)
         except AgentrailError as error:
             LOGGER.warning("request %s is not followed: %s", track.record.request_id, error)
-        await end_track(session, track)
-        self._shop.book.close(key, track)
+            track.stand(without_session(track.standing, str(error)))
+        finally:  # also where the host is closed: others wait for it
+            track.stand(ended_by_host(track.standing, "shutdown", "the host was closed"))
+            with trio.CancelScope(shield=True):
+                await end_track(session, track)
+            self._shop.book.close(key, track)
 
     def _begin(self, incoming: IncomingMessage, name: tuple[str, str] | None) -> RequestRun:
         self.check_open()  # with no checkpoint between this and the task

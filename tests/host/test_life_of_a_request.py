@@ -949,6 +949,49 @@ async def test_requests_are_found_by_their_names():
 
 
 @on_virtual_time
+@pytest.mark.host("H-109")
+async def test_what_a_request_came_to_is_known_after_a_restart():
+    """With a store: outcome and text, of one that ended before, and of one whose cycle goes on."""
+    store = MemoryStore()
+    model = ScriptedModel([says("One."), SLOW, says("Two.")])
+    async with hosting(model, store=store, drain_timeout=0) as host:
+        first = await asked(host, session_id="main")
+        await first.outcome()
+        second = await asked(host, session_id="main")
+        await trio.sleep(1)
+    async with hosting(model, store=store) as host:
+        record = await host.request("main", first.request_id, ANN)
+        assert (record.status, record.text, record.end_seq) == ("completed", "One.", first.record.end_seq)
+        assert record.usage == first.record.usage
+        assert (await host.request("main", second.request_id, ANN)).status == "running"
+        later = await host.wait_for_request("main", second.request_id, ANN, within=300)
+        assert later.has_ended
+        assert later.outcome == "completed"
+        with pytest.raises(RequestUnknown):
+            await host.request("main", "r-0", ANN)
+
+
+@on_virtual_time
+async def test_who_waits_for_a_request_of_an_earlier_process_is_told_when_the_host_closes():
+    """It is no request of this host's own, and yet no caller waits for ever."""
+    store, told = MemoryStore(), []
+    model = ScriptedModel([SLOW, SLOW])
+    async with hosting(model, store=store, drain_timeout=0) as host:
+        request = await asked(host, session_id="main", client_id="order-5")
+        await trio.sleep(1)
+    async with trio.open_nursery() as nursery, hosting(model, store=store, drain_timeout=0) as host:
+        again = await asked(host, session_id="main", client_id="order-5")
+        assert again.request_id == request.request_id
+
+        async def wait():
+            told.append(await again.outcome())
+
+        nursery.start_soon(wait)
+        await trio.sleep(1)
+    assert told == ["shutdown"]
+
+
+@on_virtual_time
 @pytest.mark.host("H-105")
 async def test_a_reader_comes_back_three_minutes_after_the_end_and_after_six():
     """It gets the rest; then the session is as unknown as any."""
@@ -1127,6 +1170,27 @@ async def test_a_host_that_closes_at_any_step_of_a_message_leaves_nothing_behind
         heard = [hook for hook, _, _ in ledger.heard]
         assert (heard.count("start"), heard.count("end")) in ((0, 0), (1, 1))
     assert set(outcomes) == {"refused", "shutdown"}
+
+
+@on_virtual_time
+async def test_sessions_that_had_work_are_there_again_when_a_host_is_opened():
+    """With their owner and their profile; their cycle goes on. One whose profile is gone keeps no host from opening."""
+    store = MemoryStore()
+    model = ScriptedModel([SLOW, SLOW, says("Again."), says("Again.")])
+    both = [profile(model), profile(model, "old")]
+    async with hosting(None, store=store, profiles=both, drain_timeout=0) as host:
+        for session_id, agent_id in (("main", "desk"), ("lost", "old")):
+            await asked(host, session_id=session_id, agent_id=agent_id)
+        await trio.sleep(1)
+    async with hosting(None, store=store, profiles=both[:1]) as host:
+        [session] = host.sessions_of(ANN)
+        assert session.session_id == "main"
+        assert host.sessions_of(BOB) == []
+        assert await session.collect_reply() in ("Again.", "So it is.")
+        with pytest.raises(ProfileUnknown):
+            await host.session("lost", ANN)
+        with pytest.raises(SessionUnknown):
+            await host.session("lost", BOB)
 
 
 # --- options, readiness, and what is imported
