@@ -53,7 +53,7 @@ class AccessGuard:
             return
         too_many = judge_headers(scope)  # before all that goes through them
         if too_many is not None:
-            await refuse(scope, send, too_many)
+            await send_refusal(scope, send, too_many)
             return
         head, path = head_of(scope), path_of(scope)
         if path in OPEN_PATHS and not head.is_websocket:
@@ -66,7 +66,7 @@ class AccessGuard:
         readable = _adding(send, self.check.rules.cors_headers(head))
         outcome = await self._judge(head, path)
         if isinstance(outcome, ErrorAnswer):
-            await refuse(scope, readable, outcome)
+            await send_refusal(scope, readable, outcome)
             return
         # A copy: what the server gives may be of the whole connection, and the next call on it is another one's.
         scope["state"] = {**scope.get("state", {}), _CALLER: outcome}
@@ -86,7 +86,7 @@ def path_of(scope: MutableMapping[str, Any]) -> str:
     return str(below if below.startswith("/") else path)
 
 
-async def refuse(scope: MutableMapping[str, Any], send: AsgiSend, answer: ErrorAnswer) -> None:
+async def send_refusal(scope: MutableMapping[str, Any], send: AsgiSend, answer: ErrorAnswer) -> None:
     """Answer a call with an error; a WebSocket before its upgrade, as far as the server can."""
     headers = {"content-type": "application/json", **answer.headers}
     if scope["type"] == "http":
