@@ -99,6 +99,24 @@ app.command(
     Without more it prints each plugin with its priority, its hooks and its options. Nothing is started.""",
 )
 
+app.command(
+    "agentrail.cli.serve:serve_application",
+    name="serve",
+    help="""Put an application that create_app made behind HTTP, until it is told to stop.
+
+    The address is printed on stdout when calls are answered. Ctrl-C, or SIGTERM, lets calls and streams end; a second
+    one does not wait for them.
+
+    Exit codes: 0 stopped, 1 the application failed, 2 wrong usage.""",
+)
+app.command(
+    "agentrail.cli.token:app",
+    name="token",
+    help="""Make tokens that let callers into a server.
+
+    Exit codes: 0 done, 2 wrong usage.""",
+)
+
 
 def run_command_line(arguments: Sequence[str]) -> int:
     """Run the command that the arguments name, and return its exit code.

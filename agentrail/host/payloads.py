@@ -4,7 +4,7 @@ Nothing here does anything. What a field holds that can be changed is a copy of 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from types import MappingProxyType
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
 
@@ -101,6 +101,10 @@ class ChatRequest(_Payload):
     metadata: JsonObject = field(default=EMPTY, converter=frozen_json)
 
 
+def _frozen_texts(given: AbstractSet[str] | Sequence[str]) -> frozenset[str]:
+    return frozenset(given)  # with its types: `frozenset` itself takes anything, as mypy reads it
+
+
 @frozen(kw_only=True)
 class Principal(_Payload):
     """Who is calling.
@@ -113,7 +117,7 @@ class Principal(_Payload):
 
     tenant_id: str
     user_id: str
-    scopes: frozenset[str] = field(default=frozenset({"use"}), converter=frozenset)
+    scopes: frozenset[str] = field(default=frozenset({"use"}), converter=_frozen_texts)
 
     def as_dict(self) -> dict[str, Any]:
         """Give plain JSON; scopes are sorted."""

@@ -287,6 +287,19 @@ async def test_a_snapshot_has_the_text_that_streams(supervisor):
     assert (await session.snapshot()).text == ""
 
 
+@on_virtual_time
+async def test_a_snapshot_has_the_end_of_the_conversation(supervisor):
+    """The last fifty messages, in the step in which it is taken; how many there are says its status."""
+    session = await supervisor.start_session(model=saying(*(f"{n}" for n in range(27))))
+    for n in range(27):
+        await session.ask(f"{n}?")
+        if n == 1:
+            assert (await session.snapshot()).last_messages == await session.messages()
+    snapshot, messages = await session.snapshot(), await session.messages()
+    assert snapshot.last_messages == messages[-50:] == messages[4:]
+    assert snapshot.status.messages == 54
+
+
 # --- once more
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from agentrail.core.policy.budget import BudgetLeft, budget_left
 from agentrail.core.policy.prompt_settings import PromptSettings
@@ -25,6 +25,9 @@ from agentrail.messages import (
     UserBlock,
     UserMessage,
 )
+
+MAX_SNAPSHOT_MESSAGES: Final = 50
+"""How much of the conversation a client draws at first; it asks for the rest when a person scrolls back."""
 
 LAST_TURN_NOTE: Final = (
     "[This is the last turn of this task: no tool can be called any more. Answer now with what you have, and say what "
@@ -185,6 +188,7 @@ class Snapshot:
         todos: The list that the model keeps of its work.
         text: What the response that streams has said so far.
         last_seq: The number of the last committed event; `subscribe(after=last_seq)` goes on from here.
+        last_messages: The end of the conversation, at most 50 messages; `status.messages` is how many there are.
     """
 
     status: Status
@@ -192,6 +196,7 @@ class Snapshot:
     todos: tuple[Todo, ...]
     text: str
     last_seq: int
+    last_messages: tuple[Message, ...] = field(default=(), repr=False)
 
 
 def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
@@ -251,6 +256,7 @@ def snapshot_of(phase: Phase, data: Known, at_ms: int) -> Snapshot:
         todos=data.todos,
         text=visible_so_far(data.stream, data.config) if data.stream is not None else "",
         last_seq=data.seq,
+        last_messages=data.history.messages[-MAX_SNAPSHOT_MESSAGES:],
     )
 
 

@@ -1,0 +1,276 @@
+"""`agentrail serve`: puts an application behind HTTP, until it is told to stop. What the application does stands in `agentrail.gateway`.
+
+What the command line may not ask for is decided before anything is opened: an address that others reach needs a token.
+"""
+
+import importlib
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import trio
+from attrs import frozen
+from cyclopts import Parameter
+
+from agentrail.cli.exits import Exit, describe_error
+from agentrail.cli.logs import Debug, send_logs_to_stderr
+from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.errors import AgentrailError, OptionError
+from agentrail.gateway.access import LOOPBACK_NAMES, is_loopback
+from agentrail.gateway.tokens import Tokens, read_token_file
+from agentrail.tuning import many_sessions
+
+if TYPE_CHECKING:
+    from agentrail.gateway.callers import CallerCheck
+    from agentrail.gateway.serving import AsgiApp
+
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 8700
+
+_NEEDED: Final = ("hypercorn", "starlette")
+_ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - to tell it, and not to bind it
+
+
+@Parameter(name="*")
+@frozen(kw_only=True)
+class ServeOptions:
+    """Where an application is served, and who may call it.
+
+    Attributes:
+        host: The address to listen on.
+        port: Its port; 0 for one that is free.
+        token_file: Lists the tokens that let callers in.
+        allowed_host: What else the server may be called by.
+        allowed_origin: Of which pages may call it.
+        certfile: For TLS.
+        keyfile: For TLS.
+        debug: Whether a crash is shown with its traceback.
+    """
+
+    host: Annotated[
+        str, Parameter(help="The address to listen on. Any but this machine's own needs a token.")
+    ] = DEFAULT_HOST
+    port: Annotated[int, Parameter(help="Its port; 0 for one that is free.")] = DEFAULT_PORT
+    token_file: Annotated[
+        Path | None,
+        Parameter(
+            help="Lists the tokens that let callers in; agentrail token new makes them.", show_default=False
+        ),
+    ] = None
+    allowed_host: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="A name that the server may be called by, besides its address; as often as you like.",
+            negative=(),
+            show_default=False,
+        ),
+    ] = ()
+    allowed_origin: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="An origin whose pages may call it, such as https://app.example; as often as you like.",
+            negative=(),
+            show_default=False,
+        ),
+    ] = ()
+    certfile: Annotated[Path | None, Parameter(help="A certificate, for TLS.", show_default=False)] = None
+    keyfile: Annotated[Path | None, Parameter(help="Its key.", show_default=False)] = None
+    debug: Debug = False
+
+
+_USUAL: Final = ServeOptions()
+
+
+def serve_application(
+    application: Annotated[
+        str | None,
+        Parameter(help="What to serve, as package.module:NAME, where NAME is what create_app made."),
+    ] = None,
+    /,
+    *,
+    options: ServeOptions = _USUAL,
+) -> Exit:
+    """Serve an application; see `commands.py` for the help."""
+    send_logs_to_stderr(debug=options.debug)
+    try:
+        check_extra()
+        check_options(options, application)
+        tokens = None if options.token_file is None else read_token_file(options.token_file)
+        app = find_application(application)
+        admit_more(caller_check_of(app), options, tokens)
+        with many_sessions():
+            trio.run(run_server, app, options)
+    except AgentrailError as error:
+        write_error(describe_error(error))
+        return Exit.USAGE
+    except OutputFailed as error:
+        write_error(f"{error}.")
+        return Exit.FAILED
+    except OutputClosed:
+        return Exit.FAILED
+    return Exit.DONE
+
+
+def check_extra() -> None:
+    """Look for what the extra `gateway` brings.
+
+    Raises:
+        OptionError: It is not installed.
+    """
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise OptionError([f'{" and ".join(missing)} is not installed: pip install "agentrail[gateway]"'])
+
+
+def check_options(options: ServeOptions, application: str | None) -> None:
+    """Refuse what cannot be, and what would let strangers in, as far as no application needs to be looked at for that.
+
+    Raises:
+        OptionError: The operator's move; all faults at once.
+    """
+    faults = []
+    if (options.certfile is None) != (options.keyfile is None):
+        faults.append("--certfile and --keyfile belong together: give both, or none")
+    if options.host in {"*", ""}:
+        faults.append(f"--host {options.host!r} is no address: 0.0.0.0 stands for all of this machine")
+    if application is None and options.token_file is None and not is_local(options.host):
+        faults.append(needs_token(options.host))
+    if faults:
+        raise OptionError(faults)
+
+
+def needs_token(host: str) -> str:
+    """Say why a server is not started, and what to do."""
+    return (
+        f"others reach --host {host}, so calls need a token: give --token-file FILE "
+        "(`agentrail token new --token-file FILE` makes one), or `auth` to create_app"
+    )
+
+
+def is_local(host: str) -> bool:
+    """Say whether an address is reached from this machine alone. A name that is none of the usual ones may lead anywhere."""
+    return host.lower() == "localhost" or is_loopback(host)
+
+
+def find_application(name: str | None) -> "AsgiApp":
+    """Find an application by its name, in the current directory first.
+
+    Raises:
+        OptionError: The operator's move: there is no such module or name, or it is no application.
+    """
+    module, colon, attribute = (name or "").partition(":")
+    if not (module and colon and attribute):
+        raise OptionError(["name an application, as package.module:NAME, where NAME is what create_app made"])
+    if os.getcwd() not in sys.path:  # noqa: PTH109 - `python -m` puts this very text there
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    try:
+        found: Any = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        message = f"there is no application {attribute!r} in module {module!r}: {error}"
+        raise OptionError([message]) from error
+    if not callable(found) or isinstance(found, type):
+        raise OptionError(
+            [f"{name} is {type(found).__name__}, expected an ASGI application, such as create_app makes"]
+        )
+    return found  # type: ignore[no-any-return]  # whether it is one shows when it is called
+
+
+def caller_check_of(app: "AsgiApp") -> "CallerCheck | None":
+    """Give who may call an application that `create_app` made; None for another one."""
+    from agentrail.gateway.callers import CallerCheck
+
+    found = getattr(getattr(app, "state", None), "caller_check", None)
+    return found if isinstance(found, CallerCheck) else None
+
+
+def admit_more(callers: "CallerCheck | None", options: ServeOptions, tokens: Tokens | None) -> None:
+    """Let in what the command line says, besides what the application was made with.
+
+    Raises:
+        OptionError: The operator's move: others would reach the server, and need no token; or the application takes no such options.
+    """
+    is_asked = tokens is not None or options.allowed_host or options.allowed_origin
+    if callers is None and is_asked:
+        message = (
+            "--token-file, --allowed-host and --allowed-origin are for an application that create_app made"
+        )
+        raise OptionError([message])
+    if callers is not None:
+        callers.admit_more(
+            auth=tokens,
+            hosts=(*own_names(options.host), *options.allowed_host),
+            origins=(*options.allowed_origin, *own_origins(options)) if options.allowed_origin else (),
+        )
+    if not is_local(options.host) and (callers is None or not callers.rules.needs_token):
+        raise OptionError([needs_token(options.host)])
+
+
+def own_names(host: str) -> tuple[str, ...]:
+    """Say by which name a server may be called that listens there; none follows from all addresses of a machine."""
+    return () if host in _ANY_ADDRESS else (f"[{host}]" if ":" in host else host,)
+
+
+def own_origins(options: ServeOptions) -> tuple[str, ...]:
+    """Say of which origin the server's own pages are."""
+    scheme = "http" if options.certfile is None else "https"
+    names = dict.fromkeys((*LOOPBACK_NAMES, *own_names(options.host)))
+    usual = {"http": 80, "https": 443}[scheme]
+    at = "" if options.port == usual else f":{options.port}"
+    return tuple([f"{scheme}://{name}{at}" for name in names])
+
+
+async def run_server(app: "AsgiApp", options: ServeOptions) -> None:
+    """Serve until a signal: the first lets calls and streams end, a second one does not wait for them.
+
+    Raises:
+        OptionError: The address or the certificate cannot be used.
+    """
+    from agentrail.gateway.serving import addresses_of, open_listeners, serve_app, show_address, tls_context
+
+    tls = None
+    if options.certfile is not None and options.keyfile is not None:
+        tls = tls_context(options.certfile, options.keyfile)
+    listeners = await open_listeners(options.host, options.port)
+    scheme = "http" if tls is None else "https"
+    shown = [f"{scheme}://{show_address(*address)}" for address in addresses_of(listeners)]
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        stop = partial(wait_stop, signals, drain_of(app), partial(_tell, shown, options))
+        await serve_app(app, listeners, stop, tls=tls)
+
+
+def drain_of(app: "AsgiApp") -> Callable[[], Awaitable[None]] | None:
+    """Give what lets the calls and streams of an application end, where it has that."""
+    found = getattr(getattr(app, "state", None), "drain", None)
+    return found if callable(found) else None
+
+
+async def wait_stop(
+    signals: AsyncIterator[int], drain: Callable[[], Awaitable[None]] | None, tell: Callable[[], None]
+) -> None:
+    """Tell that calls are answered, wait for a signal, and let the application drain until a second one."""
+    tell()
+    await anext(signals)
+    if drain is None:
+        return
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_cancel_at_next, signals, nursery.cancel_scope)
+        await drain()
+        nursery.cancel_scope.cancel(reason="drained")
+
+
+async def _cancel_at_next(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+    await anext(signals)
+    scope.cancel(reason="a second signal")
+
+
+def _tell(shown: list[str], options: ServeOptions) -> None:
+    if not is_local(options.host) and options.certfile is None:
+        write_error("calls and tokens are not encrypted: give --certfile and --keyfile, or put TLS in front.")
+    if options.host in _ANY_ADDRESS and not options.allowed_host:
+        write_error("no other name than this machine's own is answered: give --allowed-host NAME.")
+    write_all(1, "".join(f"{address}\n" for address in shown).encode())

@@ -1,0 +1,109 @@
+"""`agentrail token`: makes what lets a caller into `agentrail serve`. A token is shown once, and only its digest is written down."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Final
+
+from cyclopts import App, Parameter
+
+from agentrail import outside
+from agentrail.cli.exits import Exit, describe_error
+from agentrail.cli.logs import Debug, send_logs_to_stderr
+from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.errors import AgentrailError, OptionError
+from agentrail.gateway.access import LOCAL
+from agentrail.gateway.tokens import NewToken, fault_of_mode, make_token, read_token_file
+
+app: Final = App(name="token", result_action="return_value")
+
+
+@app.command(
+    help="""Make a token, print it once, and print the lines to add to the token file.
+
+    With --token-file the lines are added there, to a file that is made for you alone if there is none. The token stands
+    on the first line of stdout. Exit codes: 0 made, 2 wrong usage."""
+)
+def new(  # noqa: PLR0913 - each is an option
+    tenant: Annotated[
+        str,
+        Parameter(
+            help="The tenant that the token speaks for; without one it is the user local of the tenant local.",
+            show_default=False,
+        ),
+    ] = "",
+    user: Annotated[
+        str,
+        Parameter(help="Its user; without one each call names the user that it is for.", show_default=False),
+    ] = "",
+    *,
+    scopes: Annotated[
+        str,
+        Parameter(
+            help="What it may do, with commas: use, to work with sessions; inspect, to look at all of the tenant."
+        ),
+    ] = "use",
+    days: Annotated[
+        float | None, Parameter(help="For how many days it lasts; without it, for ever.", show_default=False)
+    ] = None,
+    token_file: Annotated[Path | None, Parameter(help="The file to add it to.", show_default=False)] = None,
+    debug: Debug = False,
+) -> Exit:
+    """Make a token; see the help above."""
+    send_logs_to_stderr(debug=debug)
+    wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
+    try:
+        if not tenant and not user:
+            tenant = user = LOCAL  # as without any token, so that a server can get one and keep its sessions
+        made = make_token(tenant, user, scopes=wanted, days=days, now=outside.wall())
+        if token_file is not None:
+            add_to_file(token_file, made)
+    except AgentrailError as error:
+        write_error(describe_error(error))
+        return Exit.USAGE
+    return _tell(made, token_file)
+
+
+def add_to_file(path: Path, made: NewToken) -> None:
+    """Add an entry to a token file, which is made for its owner alone where there is none.
+
+    Raises:
+        OptionError: What stands there is no token file, others may read it, or it cannot be written. Nothing was added.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        with os.fdopen(os.open(path, flags, 0o600), "ab") as file:
+            fault = fault_of_mode(os.fstat(file.fileno()), os.geteuid())
+            if fault is not None:
+                raise OptionError([f"the token file {f'{path}'!r} {fault}"])
+            if file.tell():
+                read_token_file(path)  # an entry behind a fault would let no caller in
+                file.write(b"\n")
+            file.write(made.lines.encode())
+    except OSError as error:
+        message = f"the token file {f'{path}'!r} cannot be written: {error.strerror}"
+        raise OptionError([message]) from None
+
+
+def show_new(made: NewToken, token_file: Path | None) -> str:
+    """Say what was made: the token on the first line, and on no other."""
+    if token_file is not None:
+        return f"{made.token}\n"
+    return (
+        f"{made.token}\n\n"
+        "# This is the only time that it is shown. Add these lines to a file that you alone may read (chmod 600),\n"
+        "# and start the server with agentrail serve --token-file FILE:\n"
+        f"{made.lines}"
+    )
+
+
+def _tell(made: NewToken, token_file: Path | None) -> Exit:
+    try:
+        write_all(1, show_new(made, token_file).encode())
+    except OutputFailed as error:
+        write_error(f"{error}.")
+        return Exit.FAILED
+    except OutputClosed:
+        return Exit.FAILED
+    if token_file is not None:
+        write_error(f"added to {token_file}; this is the only time that the token is shown.")
+    return Exit.DONE

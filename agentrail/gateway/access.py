@@ -1,0 +1,429 @@
+"""Who may call: pure decisions about the head of a call, in the order in which they are made.
+
+Host, Origin, no token in the query string, and where no token is asked for the peer's address; then the token, whose look-up
+stands in `tokens`; then the user that the call names. Each decision takes values and gives an answer that refuses it, or None. Nothing here
+reads a clock, a body or a socket, and no text that is given out repeats what the call brought.
+"""
+
+import ipaddress
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import attrs
+from attrs import field, frozen
+
+from agentrail.errors import OptionError
+from agentrail.gateway.answers import ErrorAnswer, error_answer
+from agentrail.gateway.tokens import SCOPES
+from agentrail.host.identity import fault_of_name
+from agentrail.host.payloads import Principal
+
+LOCAL: Final = "local"
+"""The tenant and the user that call where no token is asked for."""
+
+LOOPBACK_NAMES: Final[tuple[str, ...]] = ("127.0.0.1", "localhost", "[::1]")
+"""What a machine calls itself."""
+
+REQUEST_HEADERS: Final = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Agentrail-User"
+"""What a page of a listed origin may send."""
+
+READABLE_HEADERS: Final = "X-Session-Id, X-Request-Id, Retry-After, RateLimit, RateLimit-Policy"
+"""What a page of a listed origin may read."""
+
+PREFLIGHT_SECONDS: Final = 600
+
+_TOKEN_NAMES: Final = frozenset({"token", "access_token"})
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?::([0-9]{1,5}))?")
+_FORWARDED_FOR: Final = re.compile(r"""(?:^|[;,])\s*for\s*=\s*"?([^",;\s]+)""", re.IGNORECASE)
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+UNAUTHORIZED: Final = error_answer(
+    "unauthorized", "this call needs a valid token of this server", headers={"www-authenticate": "Bearer"}
+)
+"""The one answer to a token that is missing, malformed, unknown or expired."""
+
+
+@frozen(kw_only=True)
+class CallHead:
+    """What is known of a call before its body.
+
+    Attributes:
+        method: In capitals; `GET` for the upgrade to a WebSocket.
+        path: Below the server's root, decoded.
+        query: What stands behind the question mark, as it came.
+        headers: By their names in lower case; those that came more than once are joined by commas.
+        peer: The address at the other end of the connection; empty where it is not known.
+        is_websocket: Whether it asks for a WebSocket.
+    """
+
+    method: str
+    path: str
+    query: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default=_NOTHING, repr=False)
+    peer: str = ""
+    is_websocket: bool = False
+
+
+def head_of(scope: Mapping[str, Any]) -> CallHead:
+    """Take the head of a call from its ASGI scope, of kind `http` or `websocket`."""
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    client = scope.get("client")
+    return CallHead(
+        method=str(scope.get("method", "GET")).upper(),
+        path=scope["path"],
+        query=scope.get("query_string", b"").decode("latin-1"),
+        headers=MappingProxyType(headers),
+        peer=client[0] if client else "",
+        is_websocket=scope["type"] == "websocket",
+    )
+
+
+# --- from where
+
+
+def _lowered(given: str | Iterable[str]) -> tuple[str, ...]:
+    several = (given,) if isinstance(given, str) else given
+    return tuple([str(one).lower() for one in several])
+
+
+def _lowered_or_none(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if given is None else _lowered(given)
+
+
+@frozen(kw_only=True)
+class AccessRules:
+    """From where a server may be called.
+
+    Attributes:
+        allowed_hosts: What `Host` may be, with a port or for any port; never a wildcard.
+        allowed_origins: What `Origin` may be, such as `https://app.example`. None for the server's own: the scheme and the
+            `Host` under which it was called.
+        needs_token: Whether calls need a token; else only this machine may call.
+    """
+
+    allowed_hosts: tuple[str, ...] = field(default=LOOPBACK_NAMES, converter=_lowered)
+    allowed_origins: tuple[str, ...] | None = field(default=None, converter=_lowered_or_none)
+    needs_token: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what no header could be.
+
+        Raises:
+            OptionError: The operator's move; all faults at once.
+        """
+        faults = [
+            f"allowed_hosts has {host!r:.80}: expected a name or an address, with a port or without, and no wildcard"
+            for host in self.allowed_hosts
+            if _HOST.fullmatch(host) is None
+        ]
+        faults += [
+            f"allowed_origins has {origin!r:.80}: expected scheme and host, such as https://app.example, without a path or wildcard"
+            for origin in self.allowed_origins or ()
+            if not is_origin(origin)
+        ]
+        if not self.allowed_hosts:
+            faults.append(
+                "allowed_hosts is empty, so no call would be answered: name the hosts of this server"
+            )
+        if faults:
+            raise OptionError(faults)
+
+    def judge(self, head: CallHead) -> ErrorAnswer | None:
+        """Judge all that comes in front of the token: host, origin, query string, and the peer where no token is asked for."""
+        return (
+            self.judge_host(head)
+            or self.judge_origin(head)
+            or judge_query(head)
+            or (None if self.needs_token else judge_peer(head))
+        )
+
+    def judge_host(self, head: CallHead) -> ErrorAnswer | None:
+        """Say whether the server may be called by this name: else any name that leads here would do, also a stranger's."""
+        found = _HOST.fullmatch(head.headers.get("host", "").lower())
+        if found is not None and (found[0] in self.allowed_hosts or found[1] in self.allowed_hosts):
+            return None
+        return error_answer(
+            "host_refused",
+            "this server is not called by this name",
+            hint="its operator lists names with --allowed-host, or `allowed_hosts`",
+        )
+
+    def judge_origin(self, head: CallHead) -> ErrorAnswer | None:
+        """Say whether the page that calls may do so. What is no page sends no origin, and needs none but for a WebSocket."""
+        origin = head.headers.get("origin")
+        if origin is None:
+            if not head.is_websocket or (self.needs_token and "authorization" in head.headers):
+                return None
+            return error_answer(
+                "origin_refused",
+                "a WebSocket without an Origin needs a token",
+                hint="send the header `Authorization: Bearer …`, or the Origin of this server",
+            )
+        if self._allows(origin.lower(), head.headers.get("host", "").lower()):
+            return None
+        return error_answer(
+            "origin_refused",
+            "pages of this origin may not call this server",
+            hint="its operator lists origins with --allowed-origin, or `allowed_origins`",
+        )
+
+    def _allows(self, origin: str, host: str) -> bool:
+        if self.allowed_origins is not None:
+            return origin in self.allowed_origins
+        # TLS may end in front of us, so of the server's own scheme nothing is known.
+        return bool(host) and origin in {f"http://{host}", f"https://{host}"}
+
+    # --- pages of other origins
+
+    def listed_origin(self, head: CallHead) -> str | None:
+        """Give the origin of a call if an operator listed it; None for no page, for our own, and for one that is refused."""
+        origin = head.headers.get("origin")
+        listed = (
+            origin is not None and self.allowed_origins is not None and origin.lower() in self.allowed_origins
+        )
+        return origin if listed else None
+
+    def cors_headers(self, head: CallHead) -> Mapping[str, str]:
+        """Say what each answer to a call has, so that a page of a listed origin may read it: also one that refuses the call."""
+        origin = self.listed_origin(head)
+        if origin is None:
+            return {"vary": "Origin"}
+        return {
+            "vary": "Origin",
+            "access-control-allow-origin": origin,
+            "access-control-expose-headers": READABLE_HEADERS,
+        }
+
+    def answer_preflight(self, head: CallHead, methods: Sequence[str]) -> Mapping[str, str] | None:
+        """Say what a 204 to a preflight has, before any other check; None where the call is none, or of no listed origin.
+
+        Args:
+            head: The call.
+            methods: Those of its path; empty for an unknown path, which is answered like any other call to it.
+        """
+        origin = self.listed_origin(head)
+        is_preflight = head.method == "OPTIONS" and "access-control-request-method" in head.headers
+        if not is_preflight or origin is None or not methods:
+            return None
+        return {
+            "vary": "Origin",
+            "access-control-allow-origin": origin,
+            "access-control-allow-methods": ", ".join(methods),
+            "access-control-allow-headers": REQUEST_HEADERS,
+            "access-control-max-age": str(PREFLIGHT_SECONDS),
+        }
+
+
+def is_origin(given: str) -> bool:
+    """Say whether a text is an origin as browsers send it: scheme and host, the port if it is not the usual one."""
+    scheme, separator, host = given.partition("://")
+    if not separator or scheme not in {"http", "https"} or _HOST.fullmatch(host) is None:
+        return False
+    # The usual port is never sent, so with it the entry would fit no page.
+    return not host.endswith({"http": ":80", "https": ":443"}[scheme])
+
+
+def judge_query(head: CallHead) -> ErrorAnswer | None:
+    """Refuse a token in the query string, which is kept by logs, histories and proxies."""
+    if not head.query:
+        return None
+    names = {name.lower() for name, _ in parse_qsl(head.query, keep_blank_values=True)}
+    if names.isdisjoint(_TOKEN_NAMES):
+        return None
+    return error_answer(
+        "token_in_url",
+        "a token does not belong in a query string, where others can read it later",
+        hint="send the header `Authorization: Bearer …`, and make a new token, for this one was shown",
+    )
+
+
+def judge_peer(head: CallHead) -> ErrorAnswer | None:
+    """Let in this machine alone, and through a proxy on it no other machine either."""
+    if is_loopback(head.peer) and all(map(is_loopback, _forwarded_for(head.headers))):
+        return None
+    return error_answer(
+        "forbidden",
+        "without tokens this server answers its own machine only",
+        hint="its operator lets others in with --token-file, or `auth`",
+    )
+
+
+def is_loopback(address: str) -> bool:
+    """Say whether an address is one of this machine for itself; what is no address is not."""
+    found = _address(address)
+    return found is not None and found.is_loopback
+
+
+def _forwarded_for(headers: Mapping[str, str]) -> Iterator[str]:
+    """For whom a proxy says that it calls. What cannot be read counts as another machine."""
+    for name in ("x-forwarded-for", "x-real-ip"):
+        if name in headers:
+            yield from (one.strip() for one in headers[name].split(","))
+    if "forwarded" in headers:
+        found = _FORWARDED_FOR.findall(headers["forwarded"])
+        yield from found or [""]
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    bare = text.partition("%")[0]  # the zone of a link
+    if bare.startswith("["):
+        bare = bare[1:].partition("]")[0]
+    elif bare.count(":") == 1:
+        bare = bare.partition(":")[0]
+    try:
+        found = ipaddress.ip_address(bare)
+    except ValueError:
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return mapped or found
+
+
+# --- who
+
+
+ANYONE_HERE: Final = Principal(tenant_id=LOCAL, user_id=LOCAL, scopes=SCOPES)
+"""Who calls where no token is asked for."""
+
+
+def name_user(
+    principal: Principal,
+    headers: Mapping[str, str] = _NOTHING,
+    *,
+    tenant_id: str | None = None,
+    user_id: str | None = None,
+) -> Principal | ErrorAnswer:
+    """Say for whom a call is: a token without a user speaks for its tenant, and the call names the user.
+
+    Args:
+        principal: What the token says.
+        headers: Of the call; `x-agentrail-user` names a user.
+        tenant_id: What the body says; it has to agree.
+        user_id: What the body says; it has to agree, or names the user.
+
+    Returns:
+        The principal, whose `user_id` is still empty where none was named; see `require_user`.
+    """
+    if tenant_id is not None and tenant_id != principal.tenant_id:
+        return _contradicts("tenant_id")
+    for given, name in ((headers.get("x-agentrail-user"), "X-Agentrail-User"), (user_id, "user_id")):
+        if given is None:
+            continue
+        if principal.user_id:
+            if given != principal.user_id:
+                return _contradicts(name)
+            continue
+        fault = fault_of_name(name, given)
+        if fault is not None:
+            return error_answer("id_invalid", fault)
+        principal = attrs.evolve(principal, user_id=given)
+    return principal
+
+
+def require_user(principal: Principal) -> ErrorAnswer | None:
+    """Refuse a call of a token that speaks for its tenant, where the user was not named and has to be."""
+    if principal.user_id:
+        return None
+    return error_answer(
+        "field_invalid",
+        "this token speaks for a tenant, and the call does not say for which user it is",
+        hint="send the header X-Agentrail-User, or `user_id` in the body",
+    )
+
+
+def require_scope(principal: Principal, scope: str) -> ErrorAnswer | None:
+    """Refuse a call that its token does not allow."""
+    if scope in principal.scopes:
+        return None
+    return error_answer(
+        "forbidden",
+        f"this call needs a token with the scope {scope!r}",
+        hint=f"`agentrail token new --scopes {scope}` makes one",
+    )
+
+
+def _contradicts(name: str) -> ErrorAnswer:
+    return error_answer(
+        "principal_mismatch",
+        f"{name} is not that of the token",
+        hint=f"leave {name} out: the token says who calls",
+    )
+
+
+# --- who tried in vain
+
+
+class FailedAuthentications:
+    """How often each address brought no valid token within a minute. Times are passed in; they are seconds that never go back.
+
+    A network of IPv6 counts as one address: who has one of its addresses has 2^64 of them. At most `max_addresses` are remembered, and the one
+    that failed longest ago is forgotten first.
+    """
+
+    def __init__(self, *, limit: int = 10, within_seconds: float = 60.0, max_addresses: int = 10_000) -> None:
+        """Remember none.
+
+        Args:
+            limit: How many failures are answered as such.
+            within_seconds: Of what time.
+            max_addresses: How many are remembered.
+        """
+        self._limit = limit
+        self._within = within_seconds
+        self._max_addresses = max_addresses
+        self._failed: dict[str, tuple[float, ...]] = {}  # in the order of the last failure
+
+    def __len__(self) -> int:
+        """Count the addresses that are remembered."""
+        return len(self._failed)
+
+    def wait_of(self, peer: str, now: float) -> float:
+        """Say how many seconds an address has to wait until another failure is answered as such; 0 for none."""
+        times = self._failed.get(_network_of(peer), ())
+        if len(times) < self._limit:
+            return 0.0
+        return max(0.0, times[0] + self._within - now)
+
+    def failed(self, peer: str, now: float) -> ErrorAnswer:
+        """Count a failure, and say how it is answered: 401, and 429 behind the last of the minute."""
+        wait = self.wait_of(peer, now)
+        if wait > 0:
+            return too_many_failures(wait)  # not counted: who goes on trying would never be answered again
+        network = _network_of(peer)
+        self._failed[network] = (*self._failed.pop(network, ()), now)[-self._limit :]
+        self._forget(now)
+        return UNAUTHORIZED
+
+    def _forget(self, now: float) -> None:
+        # Each failure brings at most one address, and takes two away: old ones do not stay, and no call pays for many.
+        for _ in range(2):
+            oldest = next(iter(self._failed))
+            is_over = now - self._failed[oldest][-1] >= self._within
+            if not is_over and len(self._failed) <= self._max_addresses:
+                return
+            del self._failed[oldest]
+
+
+def too_many_failures(wait_seconds: float) -> ErrorAnswer:
+    """Say how long an address has to wait."""
+    return ErrorAnswer(
+        status=429,
+        code="too_many_requests",
+        message="too many calls without a valid token came from this address",
+        hint="wait as long as Retry-After says, then send a valid token",
+        headers={"retry-after": str(max(1, math.ceil(wait_seconds)))},
+    )
+
+
+def _network_of(peer: str) -> str:
+    found = _address(peer)
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
+    return peer if found is None else str(found)

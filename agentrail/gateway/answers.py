@@ -1,0 +1,432 @@
+"""What a call is answered with when it is refused or fails: one table from codes to statuses, and the one shape of an error.
+
+Pure: values in, an answer out. Each public exception has its row, so that no route decides by itself what an error looks like; a code
+of the gateway's own has one too. What an exception says of our inside is told to no caller: its row has a sentence in its place.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, TypeAlias
+
+import msgspec
+from attrs import evolve, field, frozen
+
+from agentrail.core.wire.settling import mended_text
+from agentrail.errors import (
+    AgentrailError,
+    AlreadyResolved,
+    CursorAhead,
+    CycleFailed,
+    ErrorInfo,
+    HeldBy,
+    ProviderError,
+    RequestRefused,
+    SubscriberTooSlow,
+    UnknownTool,
+)
+from agentrail.frozen import EMPTY, frozen_json
+from agentrail.messages import JsonObject
+
+MAX_MESSAGE_CHARACTERS: Final = 2_000
+"""How much of a message is told: it may have come from far away."""
+
+_AGAIN: Final = "try again in a few seconds"
+
+
+@frozen(kw_only=True)
+class AnswerRow:
+    """What one code is answered with.
+
+    Attributes:
+        status: Of HTTP.
+        code: What the caller is told in place of the code; None for that one.
+        says: What the caller is told in place of the exception's own words; None for these.
+        hint: What to do next; None where the words say it.
+        retry_after_seconds: When to try again, where that is known beforehand.
+    """
+
+    status: int
+    code: str | None = None
+    says: str | None = None
+    hint: str | None = None
+    retry_after_seconds: int | None = None
+
+
+def _rows(status: int, codes: str, **told: Any) -> dict[str, AnswerRow]:
+    return dict.fromkeys(codes.split(), AnswerRow(status=status, **told))
+
+
+def _ours(codes: str) -> dict[str, AnswerRow]:
+    """Rows of what is no matter of the caller: a bug of ours, or a fault in what the operator has set up."""
+    return _rows(
+        500,
+        codes,
+        code="internal",
+        says="something went wrong on our side",
+        hint="send it again; if it fails again, tell the operator the request_id",
+    )
+
+
+ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
+    {
+        # --- the call itself: its bytes, its path, who makes it
+        **_rows(400, "bad_json", hint="send one JSON object, as application/json in UTF-8"),
+        **_rows(
+            400, "cursor_invalid", hint="give the number of the last event that you have, or leave it out"
+        ),
+        **_rows(
+            400,
+            "token_in_url",
+            hint="send it as `Authorization: Bearer …`, and make a new one: this one is known to logs",
+        ),
+        **_rows(401, "unauthorized", hint="send a token that is valid, as `Authorization: Bearer …`"),
+        **_rows(403, "forbidden host_refused origin_refused principal_mismatch"),
+        **_rows(404, "route_unknown", hint="GET /openapi.json lists all paths"),
+        **_rows(405, "method_not_allowed", hint="the header Allow names those that are"),
+        **_rows(408, "too_slow", hint="send it again, over a faster connection or in smaller parts"),
+        **_rows(413, "too_large"),
+        **_rows(431, "headers_too_large"),
+        **_rows(415, "content_type", hint="send application/json"),
+        **_rows(422, "field_invalid field_unknown"),
+        **_rows(422, "id_invalid"),
+        **_rows(
+            422, "attachment_invalid attachments_unsupported files_unsupported webhook_invalid webhooks_off"
+        ),
+        **_rows(
+            429, "too_many_requests too_many_streams quota budget", hint="wait as long as Retry-After says"
+        ),
+        **_rows(503, "not_started draining server_full", hint=_AGAIN, retry_after_seconds=5),
+        **_rows(500, "internal", hint="send it again; if it fails again, tell the operator the request_id"),
+        # --- what the host decides
+        **_rows(404, "session_unknown profile_unknown request_unknown file_unknown"),
+        **_rows(409, "profile_mismatch session_is_child session_busy request_over approval_mismatch"),
+        **_rows(421, "not_owner", hint="send it to the address that is given"),
+        **_rows(422, "prompt_rejected"),
+        **_rows(502, "provider_failed"),
+        **_rows(503, "plugin_failed", hint=_AGAIN),
+        # --- public exceptions: what a caller can put right
+        **_rows(
+            422, "your_move option_error prompt_error invalid_arguments answer_not_offered invalid_response"
+        ),
+        **_rows(
+            409,
+            "cursor_ahead",
+            hint="a cursor of the future is one of another session: leave it out, and begin with the snapshot",
+        ),
+        **_rows(409, "client_id_reused cannot_go_on interaction_error already_resolved"),
+        **_rows(
+            409,
+            "already_started already_exists",
+            says="a session of this id exists already",
+            hint="give another id",
+        ),
+        **_rows(409, "still_needed", says="the session is needed: it has forks, or another node owns it"),
+        **_rows(404, "unknown_call unknown_tool approval_unknown"),
+        **_rows(410, "approval_expired erased trimmed"),
+        **_rows(
+            429,
+            "queue_full steering_queue_full mailbox_full",
+            hint="try again when the running cycle has ended",
+        ),
+        **_rows(404, "session_not_found", code="session_unknown", says="there is no session of this id"),
+        **_rows(409, "subscriber_too_slow", hint="read faster, and go on after resume_after"),
+        # --- how cycles and sessions end
+        **_rows(409, "aborted cycle_ended event_missed question_declined"),
+        **_rows(500, "cycle_failed"),
+        **_rows(504, "reply_timeout call_timeout", hint="what was asked for goes on"),
+        **_rows(409, "session_ended", hint="begin another session"),
+        **_rows(503, "session_rested", says="the session is at rest", hint=_AGAIN, retry_after_seconds=1),
+        **_rows(
+            503,
+            "supervisor_closed",
+            code="draining",
+            says="the server is going down",
+            hint=_AGAIN,
+            retry_after_seconds=5,
+        ),
+        **_rows(422, "session_refused"),
+        # --- models, where a call itself asked for one; how cycles fail of them says `answer_to_failure`
+        **_rows(422, "model_not_found"),
+        **_rows(
+            502,
+            "provider_error rate_limited overloaded transport protocol_error authentication context_overflow "
+            "content_refused bad_request",
+            code="provider_failed",
+        ),
+        **_rows(504, "timeout stream_stalled", code="provider_failed"),
+        # --- stores
+        **_rows(
+            503,
+            "store_unavailable store_in_use",
+            code="store_unavailable",
+            says="the store does not take records now; nothing that it has taken is lost",
+            hint=_AGAIN,
+            retry_after_seconds=5,
+        ),
+        **_rows(
+            421,
+            "held_by",
+            code="not_owner",
+            says="another node has this session",
+            hint="send it to the address that is given",
+        ),
+        **_rows(
+            503, "fenced", says="another node has taken this session over", hint=_AGAIN, retry_after_seconds=1
+        ),
+        **_rows(
+            503,
+            "unrevivable journal_drifted",
+            says="the code that runs here cannot go on with this session",
+            hint="tell the operator: the log says what is missing",
+        ),
+        # --- host plugins
+        **_rows(403, "request_refused"),
+        **_rows(
+            503, "hook_timeout", code="plugin_failed", says="a plugin of the host took too long", hint=_AGAIN
+        ),
+        # --- no matter of the caller
+        **_ours("profile_failed upload_failed"),
+        **_ours("agentrail_error internal_error history_error codec_error journal_corrupt store_error"),
+        **_ours("not_a_store store_too_new sandbox_error process_refused child_refused plugin_error"),
+        **_ours("tool_definition_error tool_contract_error no_schema calling_self no_trio_run holds_loop"),
+        **_ours("actor_error no_mailbox not_suspended already_registered not_key_owner registry_closed"),
+        **_ours(
+            "no_partitions pool_full job_withdrawn watcher_too_slow actor_down job_given_up pool_stopped"
+        ),
+        **_ours(
+            "supervisor_error invalid_spec already_present child_not_found child_running child_restarting"
+        ),
+        **_ours("child_stuck child_start_failed wrong_child_key too_many_children supervisor_stopping"),
+        **_ours("would_deadlock supervisor_start_failed supervisor_gave_up"),
+    }
+)
+"""Code → what it is answered with. A new public exception, or a new code of a route, gets its row here."""
+
+_OF_PROVIDERS: Final = (
+    frozenset({"provider_crashed", "process_stopped"})
+    | {code for code, row in ERROR_ANSWERS.items() if row.code == "provider_failed"}
+    | {"model_not_found"}
+)
+"""Codes of failed cycles that the model's side is to blame for."""
+
+_STALLED: Final = frozenset({"timeout", "stream_stalled"})
+
+
+def _plain_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(dict(headers))
+
+
+@frozen(kw_only=True)
+class ErrorAnswer:
+    """How a call that did not succeed is answered.
+
+    Attributes:
+        status: Of HTTP.
+        code: Stable, for programs.
+        message: What was expected, what came.
+        hint: What to do next; None where the message says it.
+        headers: Such as `retry-after`.
+        more: What stands beside these in the error: numbers, ids, words of this code alone.
+    """
+
+    status: int
+    code: str
+    message: str
+    hint: str | None = None
+    headers: Mapping[str, str] = field(default=MappingProxyType({}), converter=_plain_headers)
+    more: JsonObject = field(default=EMPTY, converter=frozen_json)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a fault of ours, whose cause belongs into the log."""
+        return self.code == "internal"
+
+    def encode(self) -> bytes:
+        """Write the body: `{"error": {"code", "message", "hint", …}}`."""
+        told: Mapping[str, object] = {
+            "code": self.code,
+            "message": mended_text(self.message[:MAX_MESSAGE_CHARACTERS]),
+            "hint": self.hint,
+        }
+        return encode_plain({"error": {**self.more, **told}})
+
+
+class CallRefused(Exception):
+    """Leaves a route with its answer. It is caught at the gateway's edge, and no caller of the library meets it.
+
+    Attributes:
+        answer: What is sent.
+    """
+
+    def __init__(self, answer: ErrorAnswer) -> None:
+        """Keep the answer."""
+        super().__init__(f"{answer.status} {answer.code}: {answer.message}")
+        self.answer = answer
+
+
+_Words: TypeAlias = str | None
+
+
+def error_answer(
+    code: str,
+    message: str,
+    *,
+    hint: _Words = None,
+    headers: Mapping[str, str] = MappingProxyType({}),
+    more: JsonObject = EMPTY,
+) -> ErrorAnswer:
+    """Make the answer of a code.
+
+    Args:
+        code: One of the table.
+        message: What was expected, what came; left alone where the row has a sentence of its own.
+        hint: What to do; None for that of the row.
+        headers: As of `ErrorAnswer`; `retry-after` of the row comes with them.
+        more: As of `ErrorAnswer`.
+    """
+    row = ERROR_ANSWERS[code]
+    wait = {} if row.retry_after_seconds is None else {"retry-after": f"{row.retry_after_seconds}"}
+    return ErrorAnswer(
+        status=row.status,
+        code=row.code or code,
+        message=row.says or message,
+        hint=hint or row.hint,
+        headers={**wait, **headers},
+        more=more,
+    )
+
+
+def refuse_call(code: str, message: str, *, hint: _Words = None, more: JsonObject = EMPTY) -> NoReturn:
+    """Leave a route with the answer of a code; the arguments are those of `error_answer`.
+
+    Raises:
+        CallRefused: In any case.
+    """
+    raise CallRefused(error_answer(code, message, hint=hint, more=more))
+
+
+def answer_to(error: BaseException, *, request_id: _Words = None) -> ErrorAnswer:
+    """Say how a call is answered that ended with an exception.
+
+    Args:
+        error: Any. Of one that is none of ours the caller is told nothing.
+        request_id: What the caller can name to the operator, who finds it in the log.
+
+    Returns:
+        An answer; `is_ours` where the cause has to be logged, because the answer does not tell it.
+    """
+    match error:
+        case CallRefused(answer=answer):
+            made = answer
+        case RequestRefused():
+            made = _answer_of_plugin(error)
+        case CycleFailed():
+            made = answer_to_failure(error.error, error.text)
+        case AgentrailError():
+            made = error_answer(
+                _known_code(type(error)), str(error), more=_more_of(error), headers=_wait_of(error)
+            )
+        case _:
+            made = error_answer("internal", "something went wrong on our side")
+    if made.is_ours and request_id is not None:
+        return evolve(made, more={**made.more, "request_id": request_id})
+    return made
+
+
+def _known_code(kind: type[AgentrailError]) -> str:
+    # Of the class and not of the object, which may say more exactly what was wrong; and of the class above one that an
+    # application derived, whose code has no row.
+    return next(
+        one.code for one in kind.__mro__ if issubclass(one, AgentrailError) and one.code in ERROR_ANSWERS
+    )
+
+
+def _answer_of_plugin(error: RequestRefused) -> ErrorAnswer:
+    """Answer as a plugin says: its status, code and words, which it has chosen for the caller."""
+    return ErrorAnswer(status=error.status, code=error.code, message=str(error), headers=error.headers)
+
+
+def _more_of(error: AgentrailError) -> JsonObject:
+    match error:
+        case AlreadyResolved(status=status, by=by):
+            return {"status": status, "by": by}
+        case CursorAhead(positions=positions):
+            return {"last_seq": max(positions.values(), default=0)}
+        case HeldBy(node=node, address=address):
+            return {"node": node, "address": address}
+        case SubscriberTooSlow(resume_after=resume_after):
+            return {"resume_after": resume_after}
+        case UnknownTool(names=names):
+            return {"names": list(names)}
+        case ProviderError(code=code):
+            return {"cause": code}
+        case _:
+            return EMPTY
+
+
+def _wait_of(error: AgentrailError) -> dict[str, str]:
+    if isinstance(error, ProviderError) and error.retry_after_seconds is not None:
+        return _retry_after(error.retry_after_seconds)
+    return {}
+
+
+def _retry_after(seconds: float) -> dict[str, str]:
+    # Whole seconds, never too few; a server may have said anything.
+    return {"retry-after": f"{int(min(max(seconds, 0.0), 86_400.0) + 0.999)}"} if seconds == seconds else {}  # noqa: PLR0124 - NaN
+
+
+def answer_to_failure(error: ErrorInfo, text: str = "") -> ErrorAnswer:
+    """Say how a call is answered whose cycle failed: never as a success, and never with empty text.
+
+    Args:
+        error: What the end of the cycle says.
+        text: What the model had said until then.
+
+    Returns:
+        502 `provider_failed` where it was the model's side, 504 where that fell silent, 409 where a budget was spent, else 500
+        `cycle_failed`; `cause` in it is the code of the error, `text` what was said.
+    """
+    more: JsonObject = {"cause": error.code, "text": text}
+    wait = {} if error.retry_after_seconds is None else _retry_after(error.retry_after_seconds)
+    if error.code in _OF_PROVIDERS:
+        made = error_answer("provider_failed", error.message, more=more, headers=wait)
+        return evolve(made, status=504) if error.code in _STALLED else made
+    made = error_answer("cycle_failed", error.message, more=more, headers=wait)
+    return evolve(made, status=409) if error.code == "budget_exceeded" else made
+
+
+def answer_to_abort(reason: _Words, text: str = "") -> ErrorAnswer:
+    """Say how a call is answered whose cycle was aborted: with the text so far, and as no success."""
+    told = "the cycle was aborted" + (f": {reason}" if reason else "")
+    return error_answer("aborted", told, more={"reason": reason, "text": text})
+
+
+# --- JSON
+
+
+def encode_plain(value: object) -> bytes:
+    """Write what an answer holds; half of a character, which no UTF-8 can hold, becomes U+FFFD."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return _encoder.encode(_mended(msgspec.to_builtins(value, enc_hook=_name_of_class)))
+
+
+def _mended(value: object) -> object:
+    match value:
+        case str():
+            return mended_text(value)
+        case Mapping():
+            return {_mended(name): _mended(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_mended(item) for item in value]
+        case _:
+            return value
+
+
+def _name_of_class(value: object) -> object:
+    # A `Secret` among the options of a plugin, say: nothing else may be told of an object.
+    return f"{type(value).__name__}(…)"
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_name_of_class)

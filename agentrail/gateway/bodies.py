@@ -1,0 +1,220 @@
+"""The bodies of calls, as structs: which fields there are, of which kind, and what stands in for those that are left out.
+
+Pure values. How they are read, and what is refused, stands in `body_reading`; the page of the interface is made of these very classes.
+"""
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+from agentrail.structs import Value
+
+
+class AttachmentBody(Value, frozen=True, kw_only=True):
+    """A file in a body.
+
+    Attributes:
+        name: As the caller calls it.
+        mime_type: As the caller says.
+        base64: Its content.
+    """
+
+    name: str
+    mime_type: str
+    base64: str
+
+
+class ChatBody(Value, frozen=True, kw_only=True):
+    """A message of a user: of `/chat`, `/stream` and `/sessions/{id}/prompt`.
+
+    Attributes:
+        message: What it says; may be empty where there are attachments.
+        agent_id: The profile; None for that of the session, or the default.
+        session_id: Where it goes; None for a new session.
+        attachments: Files that come with it.
+        mode: What a profile that is a function is given.
+        client_id: The caller's name of it, so that it can be sent again.
+        when_busy: What becomes of it in a session that works; None for the default.
+        on_disconnect: What becomes of its cycle when the caller leaves; None for the default.
+        webhook: Where its end is told.
+        metadata: What the caller says besides.
+        tenant_id: Whose it is; must agree with the token.
+        user_id: Who of them; must agree with the token.
+    """
+
+    message: str = ""
+    agent_id: str | None = None
+    session_id: str | None = None
+    attachments: tuple[AttachmentBody, ...] = ()
+    mode: str | None = None
+    client_id: str | None = None
+    when_busy: Literal["queue", "steer", "refuse"] | None = None
+    on_disconnect: Literal["continue", "abort"] | None = None
+    webhook: str | None = None
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    tenant_id: str | None = None
+    user_id: str | None = None
+
+
+class CreateSessionBody(Value, frozen=True, kw_only=True):
+    """What a session is created with.
+
+    Attributes:
+        agent_id: The profile; None for the default.
+        session_id: Its id; None for a new one.
+        model: In place of that of the profile.
+        metadata: What the caller says besides.
+    """
+
+    agent_id: str | None = None
+    session_id: str | None = None
+    model: str | None = None
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class SteerBody(Value, frozen=True, kw_only=True):
+    """Words into the running cycle.
+
+    Attributes:
+        message: What to say.
+        client_id: As of `ChatBody`.
+    """
+
+    message: str
+    client_id: str | None = None
+
+
+class AbortBody(Value, frozen=True, kw_only=True):
+    """What is to be stopped.
+
+    Attributes:
+        reason: For people.
+        kill_tools: As of `Session.abort`.
+        clear_queue: As of `Session.abort`.
+        call_id: One call in place of the cycle.
+    """
+
+    reason: str | None = None
+    kill_tools: Literal["killable", "all", "none"] = "killable"
+    clear_queue: bool = False
+    call_id: str | None = None
+
+
+class ApproveBody(Value, frozen=True, kw_only=True):
+    """A call that may run.
+
+    Attributes:
+        approval_id: Which one.
+        arguments_hash: Of the arguments that were shown; one of others is refused.
+        arguments: What shall run instead.
+        kind: Once, or always.
+        auto_resume: Whether the model reads the result.
+    """
+
+    approval_id: str
+    arguments_hash: str | None = None
+    arguments: dict[str, Any] | None = None
+    kind: Literal["once", "always"] = "once"
+    auto_resume: bool = True
+
+
+class RejectBody(Value, frozen=True, kw_only=True):
+    """A call that may not run.
+
+    Attributes:
+        approval_id: Which one.
+        reason: What the model reads.
+        auto_resume: Whether the model gets a turn to react.
+    """
+
+    approval_id: str
+    reason: str | None = None
+    auto_resume: bool = False
+
+
+class RespondBody(Value, frozen=True, kw_only=True):
+    """An answer to a question.
+
+    Attributes:
+        ref: Which one.
+        response: In words, the number of an option, or the object that was filled in.
+    """
+
+    ref: str
+    response: str | int | dict[str, Any]
+
+
+class ModelBody(Value, frozen=True, kw_only=True):
+    """Another model.
+
+    Attributes:
+        model: Its name.
+        provider_opts: What its provider takes.
+    """
+
+    model: str
+    provider_opts: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class ForkBody(Value, frozen=True, kw_only=True):
+    """Where a fork begins.
+
+    Attributes:
+        at: Behind which record; None for the last.
+        session_id: Its id; None for a new one.
+    """
+
+    at: int | None = None
+    session_id: str | None = None
+
+
+class RewindBody(Value, frozen=True, kw_only=True):
+    """Where a session goes back to.
+
+    Attributes:
+        to: Behind which record.
+    """
+
+    to: int
+
+
+class CompactBody(Value, frozen=True, kw_only=True):
+    """Why a conversation is to be summarised.
+
+    Attributes:
+        reason: For people.
+    """
+
+    reason: str | None = None
+
+
+class CancelBody(Value, frozen=True, kw_only=True):
+    """Why a request is cancelled.
+
+    Attributes:
+        reason: For people.
+    """
+
+    reason: str | None = None
+
+
+BODIES: Final[tuple[type[msgspec.Struct], ...]] = (
+    ChatBody,
+    CreateSessionBody,
+    SteerBody,
+    AbortBody,
+    ApproveBody,
+    RejectBody,
+    RespondBody,
+    ModelBody,
+    ForkBody,
+    RewindBody,
+    CompactBody,
+    CancelBody,
+)
+"""The body of each route that takes one."""
+
+
+def described_bodies() -> dict[str, Any]:
+    """Give the JSON Schema of each body, by the name of its class: what a page of the interface is made of."""
+    return msgspec.json.schema_components(BODIES, ref_template="#/components/schemas/{name}")[1]

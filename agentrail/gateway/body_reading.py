@@ -1,0 +1,296 @@
+"""Reads bodies strictly: bounded while they come in, looked at for what would hold the loop, and then made into their structs.
+
+Pure: bytes in, values out. Nothing of a refused body is kept; each fault is named with its field and what to do about it, and no message
+repeats an id. What a field means for a session, and who may call, is decided elsewhere.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+
+import msgspec
+
+from agentrail.core.wire.json_text import read_json
+from agentrail.core.wire.shapes import Misfit
+from agentrail.frozen import MAX_CONTAINERS
+from agentrail.gateway.answers import CallRefused, error_answer, refuse_call
+from agentrail.gateway.bodies import AttachmentBody, ChatBody, RespondBody, SteerBody
+from agentrail.gateway.queries import check_id, check_names, refuse_field
+from agentrail.host.limits import Limits
+
+MAX_JSON_TEXTS: Final = 100_000
+"""How many texts a body may have, keys among them: each is made anew while others wait."""
+
+MAX_WORD_CHARACTERS: Final = 128
+MAX_SENTENCE_CHARACTERS: Final = 2_000
+
+B = TypeVar("B", bound=msgspec.Struct)
+
+_IDS: Final[Mapping[str, bool]] = {
+    "session_id": True,
+    "agent_id": False,
+    "client_id": False,
+    "tenant_id": False,
+    "user_id": False,
+}
+"""The fields that are ids, and whether by the narrower rule, that of sessions."""
+
+_WORDS: Final[Mapping[str, int]] = {
+    "mode": MAX_WORD_CHARACTERS,
+    "model": MAX_WORD_CHARACTERS,
+    "approval_id": MAX_WORD_CHARACTERS,
+    "call_id": MAX_WORD_CHARACTERS,
+    "ref": MAX_WORD_CHARACTERS,
+    "arguments_hash": MAX_WORD_CHARACTERS,
+    "reason": MAX_SENTENCE_CHARACTERS,
+    "webhook": MAX_SENTENCE_CHARACTERS,
+}
+"""The fields that are short, and how many characters they may have."""
+
+
+# --- bytes
+
+
+class BodyBytes:
+    """A body that comes in, counted while it does: what is too large is refused before it is there."""
+
+    __slots__ = ("_held", "_limit")
+
+    def __init__(self, limit: int, *, announced: str | None = None) -> None:
+        """Begin with nothing.
+
+        Args:
+            limit: How many bytes may come.
+            announced: `Content-Length`, where there is one. It may lie, so the bytes count all the same.
+
+        Raises:
+            CallRefused: It announces too many, or no number.
+        """
+        self._limit = limit
+        # Grown in place: a list of pieces would take forty bytes for each, and a piece may be one byte long.
+        self._held = bytearray()
+        if announced is not None:
+            if not re.fullmatch(r"[0-9]{1,19}", announced):
+                refuse_call("bad_json", "Content-Length is no whole number")
+            self._check(int(announced))
+
+    def add(self, piece: bytes) -> None:
+        """Take what came.
+
+        Raises:
+            CallRefused: It is too much, 413; all of it is forgotten.
+        """
+        self._check(len(self._held) + len(piece))
+        self._held += piece
+
+    def whole(self) -> bytes:
+        """Give all that came, once."""
+        whole, self._held = bytes(self._held), bytearray()
+        return whole
+
+    def _check(self, size: int) -> None:
+        if size > self._limit:
+            self._held = bytearray()
+            message = f"the body has more than {self._limit:,} bytes, which are the most that is taken here"
+            refuse_call("too_large", message)
+
+
+def check_content_type(value: str | None) -> None:
+    """Let JSON pass, in UTF-8.
+
+    A form of another site can send other types without a preflight, so that this guards sessions in browsers too.
+
+    Raises:
+        CallRefused: 415.
+    """
+    kind, _, rest = (value or "").partition(";")
+    charset = re.fullmatch(r'\s*charset\s*=\s*"?([A-Za-z0-9_-]+)"?\s*;?\s*', rest)
+    known = not rest.strip(" ;") or (charset is not None and charset[1].lower() in ("utf-8", "utf8"))
+    if kind.strip().lower() != "application/json" or not known:
+        refuse_call("content_type", f"Content-Type is {value!r:.80}: expected application/json")
+
+
+# --- JSON
+
+
+def decode_body(kind: type[B], text: bytes, limits: Limits) -> B:
+    """Read a body.
+
+    Args:
+        kind: One of `BODIES`.
+        text: All that came. Nothing at all is taken for `{}`, for calls that need nothing said.
+        limits: Of the host; those of a body, of its depth and of its texts.
+
+    Returns:
+        The body; its ids, words and texts are as they have to be.
+
+    Raises:
+        CallRefused: 400, 413 or 422, with what is wrong.
+
+    It takes up to a fifth of a second for the largest one: above a megabyte it belongs into a thread.
+    """
+    plain = _read_object(text, limits) if text.strip(b" \t\r\n") else {}
+    check_names(plain, kind.__struct_fields__)
+    files = plain.get("attachments")
+    if kind is ChatBody and isinstance(files, list):
+        for place, file in enumerate(files):
+            if isinstance(file, dict):
+                check_names(file, AttachmentBody.__struct_fields__, f"attachments[{place}].")
+    try:
+        body = msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        _refuse_field_of(str(error))
+    if isinstance(body, ChatBody):
+        _check_size_without_files(len(text), body, limits)
+    _check_values(body, limits)
+    return body
+
+
+_TEXTS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+
+
+def _read_object(text: bytes, limits: Limits) -> dict[str, Any]:
+    _check_shape(text, limits)
+    try:
+        plain = read_json(text)
+    except Misfit as misfit:
+        raise CallRefused(error_answer("bad_json", f"the body is {misfit}"[:300])) from None
+    if not isinstance(plain, dict):
+        refuse_call("bad_json", "the body is JSON, and no object: expected one, at byte 0")
+    return plain
+
+
+def _check_shape(text: bytes, limits: Limits) -> None:
+    """Refuse what would hold the loop, or go too deep, before anything is made of it.
+
+    Raises:
+        CallRefused: 413, or 400 with the place.
+    """
+    # In C, and never further than the bound: a text is taken out whole, whatever its length.
+    outside, texts = _TEXTS.subn(b"", text, count=MAX_JSON_TEXTS)
+    if texts == MAX_JSON_TEXTS or len(outside) > limits.max_body_bytes:
+        refuse_call("too_large", f"the body has too many values: at most {MAX_JSON_TEXTS:,} texts are taken")
+    brackets = outside.translate(None, _NOT_BRACKETS)
+    if brackets.count(b"[") + brackets.count(b"{") > MAX_CONTAINERS:
+        refuse_call("too_large", f"the body has more than {MAX_CONTAINERS:,} objects and arrays")
+    depth = 0
+    for bracket in brackets:
+        depth += 1 if bracket in b"[{" else -1
+        if depth > limits.max_json_depth:
+            place = _place_of_depth(text, limits.max_json_depth)
+            message = f"the body is nested more deeply than {limits.max_json_depth} levels, at byte {place}"
+            refuse_call("bad_json", message)
+
+
+def _place_of_depth(text: bytes, most: int) -> int:
+    depth = 0
+    for found in re.finditer(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{}]', text, re.DOTALL):
+        if found[0] in (b"[", b"{"):
+            depth += 1
+            if depth > most:
+                return found.start()
+        elif found[0] in (b"]", b"}"):
+            depth -= 1
+    return len(text)
+
+
+_MISSING: Final = re.compile(r"Object missing required field `(\w+)`")
+_FAULT: Final = re.compile(r"(?P<fault>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?", re.DOTALL)
+
+
+def _refuse_field_of(fault: str) -> NoReturn:
+    found = _FAULT.fullmatch(fault)
+    assert found is not None  # noqa: S101 - the pattern takes every text
+    path, said = found["path"] or "", found["fault"]
+    missing = _MISSING.fullmatch(said)
+    if missing is not None:
+        path = f"{path}.{missing[1]}" if path else missing[1]
+        refuse_field(path, "is missing")
+    refuse_field(path, f"cannot be this: {said}")
+
+
+def _check_size_without_files(size: int, body: ChatBody, limits: Limits) -> None:
+    """Let a large body pass only for its attachments: escapes in their contents, which make six bytes of one, are none."""
+    if size - sum(len(file.base64) for file in body.attachments) > limits.max_body_bytes:
+        message = (
+            f"the body has more than {limits.max_body_bytes:,} bytes beside the contents of its attachments"
+        )
+        refuse_call("too_large", message)
+
+
+def _check_values(body: msgspec.Struct, limits: Limits) -> None:
+    for name in body.__struct_fields__:
+        value = getattr(body, name)
+        if value is None:
+            continue
+        if name in _IDS:
+            check_id(name, value, of_session=_IDS[name])
+        elif name in _WORDS:
+            _check_word(name, value, _WORDS[name])
+        elif name in ("at", "to") and value < 0:
+            refuse_field(name, f"is {value}: expected a whole number from 0")
+    if isinstance(body, ChatBody | SteerBody):
+        if not body.message.strip() and not getattr(body, "attachments", ()):
+            refuse_field("message", "is missing or empty: say something, or bring attachments")
+        _check_size("message", body.message, limits)
+    if isinstance(body, RespondBody) and isinstance(body.response, str):
+        _check_size("response", body.response, limits)
+
+
+def _check_word(name: str, value: str, limit: int) -> None:
+    if not value.strip():
+        refuse_field(name, "is empty: leave it out, or say something")
+    if len(value) > limit:
+        refuse_field(name, f"has more than {limit:,} characters")
+
+
+def _check_size(name: str, text: str, limits: Limits) -> None:
+    if len(text.encode("utf-8", "replace")) > limits.max_message_bytes:
+        message = f"{name} has more than {limits.max_message_bytes:,} bytes: put the rest into a file"
+        refuse_call("too_large", message, more={"field": name})
+
+
+# --- attachments
+
+DecodedFile: TypeAlias = tuple[str, str, bytes]
+"""Name and type as the caller says, and the content."""
+
+
+def decode_files(body: ChatBody, limits: Limits) -> tuple[DecodedFile, ...]:
+    """Decode the attachments of a body. Their sizes are looked at first, so that what is too much is not made.
+
+    Returns:
+        Name, type and content of each, in order; names are not cleaned.
+
+    Raises:
+        CallRefused: 413: too many, or too large; 422 `attachment_invalid`, with the index: broken base64.
+    """
+    files = body.attachments
+    if len(files) > limits.max_attachments:
+        refuse_call("too_large", f"{len(files)} attachments, at most {limits.max_attachments} are taken")
+    sizes = [len(file.base64) * 3 // 4 - file.base64[-2:].count("=") for file in files]
+    for place, size in enumerate(sizes):
+        if size > limits.max_attachment_bytes:
+            message = f"attachments[{place}] has more than {limits.max_attachment_bytes:,} bytes"
+            refuse_call("too_large", message, more={"index": place})
+    if sum(sizes) > limits.max_attachments_bytes:
+        refuse_call(
+            "too_large", f"the attachments have more than {limits.max_attachments_bytes:,} bytes together"
+        )
+    return tuple((file.name, file.mime_type, _decoded(place, file)) for place, file in enumerate(files))
+
+
+def _decoded(place: int, file: AttachmentBody) -> bytes:
+    try:
+        return base64.b64decode(file.base64.encode("ascii"), validate=True)
+    except (binascii.Error, ValueError):
+        message = f"attachments[{place}].base64 is no base64: expected A-Z a-z 0-9 + / in groups of four, padded with ="
+        raise CallRefused(error_answer("attachment_invalid", message, more={"index": place})) from None
+
+
+def body_limit(kind: type[msgspec.Struct], limits: Limits) -> int:
+    """Say how many bytes a body may have while it comes in."""
+    return limits.max_body_with_attachments_bytes if kind is ChatBody else limits.max_body_bytes

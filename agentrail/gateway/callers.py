@@ -1,0 +1,147 @@
+"""Lets callers in: asks `auth` who calls, and keeps count of those who are none. What is decided about a call stands in `access`.
+
+No body is read here and no route is known. Of an `authenticate` of the application that fails nothing is told but that it failed:
+what it raised may hold the headers of the call.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import attrs
+import trio
+
+from agentrail import outside
+from agentrail.errors import OptionError
+from agentrail.gateway.access import (
+    ANYONE_HERE,
+    AccessRules,
+    CallHead,
+    FailedAuthentications,
+    name_user,
+    too_many_failures,
+)
+from agentrail.gateway.answers import ErrorAnswer, error_answer
+from agentrail.gateway.tokens import Tokens
+from agentrail.host.identity import faults_of_principal
+from agentrail.host.payloads import Principal
+from agentrail.logs import Logger
+from agentrail.runtime.crashes import what_travels
+
+LOGGER: Final = Logger("agentrail.gateway")
+
+Authenticate: TypeAlias = Callable[[Mapping[str, str]], Principal | Awaitable[Principal | None] | None]
+"""Gets the headers of a call, names in lower case, and says who calls; None for no one. Sync or async. A principal with an empty
+`user_id` speaks for its tenant, and the call names the user."""
+
+
+class CallerCheck:
+    """Who may call one server, and how each call is answered that may not.
+
+    Attributes:
+        rules: From where.
+    """
+
+    def __init__(
+        self, auth: Authenticate | None, rules: AccessRules, *, timeout_seconds: float = 10.0
+    ) -> None:
+        """Know of no call yet.
+
+        Args:
+            auth: `Tokens`, or a function of the application; None where this machine alone may call.
+            rules: From where; whether they need a token follows from `auth`.
+            timeout_seconds: How long `auth` may take.
+
+        Raises:
+            OptionError: The operator's move: `auth` cannot be called.
+        """
+        if auth is not None and not callable(auth):
+            raise OptionError(
+                [f"auth is {type(auth).__name__}: expected Tokens, or authenticate(headers), or None"]
+            )
+        self.rules = attrs.evolve(rules, needs_token=auth is not None)
+        self._auth = auth
+        self._timeout_seconds = timeout_seconds
+        self._failures = FailedAuthentications()
+
+    def admit_more(
+        self, *, auth: Authenticate | None = None, hosts: Sequence[str] = (), origins: Sequence[str] = ()
+    ) -> None:
+        """Add what the operator says who starts a server to what its application was made with.
+
+        Args:
+            auth: Asked from now on.
+            hosts: Besides `allowed_hosts`.
+            origins: Besides `allowed_origins`; where there were none, these are all.
+
+        Raises:
+            OptionError: The operator's move: the application has an `auth` of its own, or a name that no header could be.
+        """
+        if auth is not None and self._auth is not None:
+            raise OptionError(["the application has its own `auth`: leave --token-file out, or `auth`"])
+        asked = self._auth if auth is None else auth
+        listed = (*(self.rules.allowed_origins or ()), *origins)
+        self.rules = attrs.evolve(
+            self.rules,
+            allowed_hosts=(*self.rules.allowed_hosts, *hosts),
+            allowed_origins=listed or self.rules.allowed_origins,
+            needs_token=asked is not None,
+        )
+        self._auth = asked
+
+    async def admit(self, head: CallHead) -> Principal | ErrorAnswer:
+        """Judge a call by its head, and say who calls.
+
+        Returns:
+            The principal, whose `user_id` is empty where a token speaks for its tenant and no header names the user; or what
+            refuses the call.
+
+        Cancellation: Is passed on to `auth`. Nothing is counted.
+        """
+        refused = self.rules.judge(head)
+        if refused is not None:
+            return refused
+        found = ANYONE_HERE if self._auth is None else await self._ask(self._auth, head)
+        return found if isinstance(found, ErrorAnswer) else name_user(found, head.headers)
+
+    async def _ask(self, auth: Authenticate, head: CallHead) -> Principal | ErrorAnswer:
+        if isinstance(
+            auth, Tokens
+        ):  # its tokens cannot be guessed: the right one is let in whatever was tried before
+            return auth(head.headers) or self._failures.failed(head.peer, outside.monotonic())
+        wait = self._failures.wait_of(head.peer, outside.monotonic())
+        if wait > 0:
+            return too_many_failures(wait)
+        answer = await self._ask_application(auth, head)
+        return answer or self._failures.failed(head.peer, outside.monotonic())
+
+    async def _ask_application(self, auth: Authenticate, head: CallHead) -> Principal | ErrorAnswer | None:
+        found: Any = None
+        try:
+            with trio.CancelScope(deadline=trio.current_time() + self._timeout_seconds) as scope:
+                found = auth(head.headers)
+                if inspect.isawaitable(found):
+                    found = await found
+        except BaseException as raised:
+            leaving = what_travels(raised)
+            if leaving is raised:
+                raise
+            if leaving is not None:
+                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+            return _failed(f"it raised {type(raised).__name__}")
+        if scope.cancelled_caught:
+            return _failed(f"it took longer than {self._timeout_seconds:g} s")
+        fault = None if found is None else fault_of_caller(found)
+        return found if fault is None else _failed(fault)
+
+
+def fault_of_caller(found: object) -> str | None:
+    """Say what is wrong with what an `authenticate` gave, without repeating it; None for a principal, also one without a user."""
+    if isinstance(found, Principal) and found.user_id == "":
+        found = attrs.evolve(found, user_id=found.tenant_id)
+    return "; ".join(faults_of_principal(found)) or None
+
+
+def _failed(why: str) -> ErrorAnswer:
+    LOGGER.error("authenticate failed, so a call was refused: %s", why)
+    return error_answer("plugin_failed", "the server could not find out who calls")

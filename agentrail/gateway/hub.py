@@ -1,0 +1,452 @@
+"""Readers of streams: one hub per session that has some, which subscribes once, makes each frame once and wakes its readers in slices.
+
+Trio, and no HTTP: a reader gives bytes that go out as they are. Publishing never waits for a reader; one that does not read is overtaken
+by the ring, told so if it reads again, and cut if it does not. What stands in a frame is made in `frames`; a request whose end a stream
+has is looked at elsewhere, and told with `StreamReader.finish`.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Final
+
+import trio
+from attrs import frozen
+
+from agentrail.core.session.projection import Snapshot
+from agentrail.errors import AgentrailError, SessionDown, SessionRested, SubscriberTooSlow
+from agentrail.events import Event, EventsLost, SessionParked
+from agentrail.gateway.frame_ring import MAX_FRAME_BYTES, MAX_FRAMES, FrameMemory, FrameRing, RingFrame
+from agentrail.gateway.frames import RETRY, DoneReason, event_frame, snapshot_frame
+from agentrail.gateway.stream_reader import StreamReader
+from agentrail.logs import Logger
+from agentrail.messages import SessionId
+from agentrail.otp.edges import call_guarded
+from agentrail.otp.leaving import describe_bug
+from agentrail.runtime.handle import Session
+from agentrail.runtime.scopes import key_of
+from agentrail.runtime.subscription import Subscription
+
+LOGGER: Final = Logger("agentrail.gateway")
+
+SLICE: Final = 64
+"""How many readers are woken before others get a turn: a listener takes one connection each time."""
+
+HUB_BUFFER: Final = 1_024
+"""How many events may wait for a hub; where there are more, it goes on behind what it has, as any subscriber does."""
+
+GRACE_SECONDS: Final = 5.0
+"""How long a reader that is overtaken, or told that its stream ends, may take for the write that it is in."""
+
+CHECK_SECONDS: Final = 5.0
+"""How often readers are looked at that do not read."""
+
+TICK_SECONDS: Final = 0.5
+"""How often all readers are looked at, at most."""
+
+
+@frozen(kw_only=True)
+class HubStatistics:
+    """What the hubs of a process have at work.
+
+    Attributes:
+        hubs: Sessions that have readers.
+        readers: Open streams.
+        frames: Frames that are kept for them.
+        frame_bytes: How much that is.
+    """
+
+    hubs: int
+    readers: int
+    frames: int
+    frame_bytes: int
+
+
+class Hub:
+    """What the readers of one session share: a subscription, and its frames.
+
+    Attributes:
+        session: Whose.
+        ring: The frames that not all have read.
+        waiting: The readers that wait, in the order in which they came.
+        readers: All of them.
+        users: How many read here, or are about to.
+        ended: How the session's streams end; None while it lives.
+        scope: Cancelled when no reader is left.
+    """
+
+    def __init__(self, session: Session, ring: FrameRing) -> None:
+        """Begin; `run` subscribes."""
+        self.session = session
+        self.ring = ring
+        self.waiting: dict[StreamReader, None] = {}
+        self.readers: dict[StreamReader, None] = {}
+        self.users = 0
+        self.ended: DoneReason | None = None
+        self.scope = trio.CancelScope()
+        self._memory = FrameMemory()
+        self._subscription: Subscription | None = None
+        self._is_level = trio.Event()
+        self._resume_after: int | None = None
+        self._shown = 0
+        self._woken = 0
+        self._is_parked = False
+        self._snapshot: tuple[int, RingFrame] | None = None
+
+    @property
+    def session_id(self) -> SessionId:
+        """Of which session."""
+        return self.session.session_id
+
+    async def run(self) -> None:
+        """Follow the session until it ends, or no reader is left.
+
+        Cancellation: At once; readers that are left wait for ever, so it is cancelled behind them.
+        """
+        with self.scope:
+            while self.ended is None:
+                subscription = self.session.subscribe(after=self._resume_after, buffer=HUB_BUFFER)
+                try:
+                    async with subscription:
+                        self._subscription = subscription
+                        self._is_level.set()
+                        await self._follow(subscription)
+                except (
+                    SessionDown
+                ) as error:  # it had ended before; how, knows the reader that wants the rest of it
+                    self._end("shutdown" if isinstance(error, SessionRested) else "session_ended")
+                except AgentrailError as error:  # its journal cannot be read, say
+                    LOGGER.warning("streams of session %s end: %s", self.session_id, describe_bug(error))
+                    self._end("failed")
+            await self._wake_readers()
+
+    async def _follow(self, subscription: Subscription) -> None:
+        """Read one subscription to its end, or until it is cut because it was not read for too long."""
+        while self.take_waiting():
+            if self.ring.end != self._shown:
+                self._shown = self.ring.end
+                await self._wake_readers()
+            elif self.ended is not None:
+                return
+            else:
+                await self._take_next(subscription)
+
+    async def _take_next(self, subscription: Subscription) -> None:
+        self._woken = 0
+        try:
+            event = await anext(subscription)
+        except (StopAsyncIteration, SubscriberTooSlow):
+            # It has ended, or was cut; or a reader that joined has taken what this task was woken for. `take_waiting` knows.
+            return
+        self._put(event, subscription)
+
+    def take_waiting(self) -> bool:
+        """Take all that the session has published and that was not taken yet, without a checkpoint.
+
+        Returns:
+            Whether the hub is level with its session; False where its subscription was cut, and `run` begins another one.
+        """
+        subscription = self._subscription
+        if subscription is None:
+            return self.ended is not None
+        try:
+            while self.ended is None:
+                self._put(subscription.next_nowait(), subscription)
+        except trio.WouldBlock:
+            pass
+        except trio.EndOfChannel:
+            self._end(
+                "failed" if self._is_parked else "shutdown" if subscription.is_rested else "session_ended"
+            )
+        except SubscriberTooSlow as cut:
+            self._subscription, self._resume_after = None, cut.resume_after
+            self._is_level = trio.Event()
+            return False
+        return True
+
+    def _reason_of(self, subscription: Subscription) -> DoneReason:
+        return "failed" if self._is_parked else "shutdown" if subscription.is_rested else "session_ended"
+
+    def _end(self, reason: DoneReason) -> None:
+        self.ended = self.ended or reason
+        self._subscription = None
+        self._is_level.set()
+
+    def _put(self, event: Event, subscription: Subscription) -> None:
+        self._is_parked = self._is_parked or isinstance(event, SessionParked)
+
+        def put() -> None:
+            self.ring.append(self.frame_of(event))
+            if isinstance(event, EventsLost):
+                self.ring.append(_frame_of_snapshot(subscription.snapshot))
+
+        # Readers would miss what cannot be written, and not know: so their streams end, and no other session's.
+        call_guarded(self._break, put)
+
+    def _break(self, error: BaseException) -> None:
+        LOGGER.error(
+            "streams of session %s end, since an event cannot be written: %s",
+            self.session_id,
+            describe_bug(error),
+        )
+        self._end("failed")
+
+    def frame_of(self, event: Event) -> RingFrame:
+        """Give the frame of an event: the very bytes that were made for another reader, where there was one."""
+        data = self._memory.find(event)
+        if data is None:
+            data = event_frame(event)
+            self._memory.keep(event, data)
+        meta = event.meta
+        return RingFrame(data, None if meta is None or meta.ephemeral else meta.seq)
+
+    async def _wake_readers(self) -> None:
+        waiting, self.waiting = self.waiting, {}
+        for reader in waiting:
+            reader.wake()
+            self._woken += 1
+            if self._woken == SLICE:  # counted on from what was woken for the event before, in the same turn
+                self._woken = 0
+                await trio.lowlevel.checkpoint()
+
+    async def wait_level(self) -> None:
+        """Wait until it follows the session, or has ended."""
+        await self._is_level.wait()
+
+    def begin_reader(self, own: Subscription, after: int | None) -> StreamReader | None:
+        """Let a reader begin, in the step in which its own subscription was entered: no checkpoint lies between.
+
+        Args:
+            own: A subscription of the reader, just entered: what it missed, or how the session stands.
+            after: As it was given for that.
+
+        Returns:
+            None where the hub is not level with the session, so that it would miss events or see them twice.
+        """
+        if not self.take_waiting():
+            return None
+        pending: deque[Event | RingFrame] = deque([RingFrame(RETRY, None)])
+        if after is None:
+            pending.append(self._snapshot_now(own))
+        try:
+            while True:
+                event = own.next_nowait()
+                pending.append(event)
+                self._is_parked = self._is_parked or isinstance(event, SessionParked)
+                if isinstance(event, EventsLost):
+                    pending.append(_frame_of_snapshot(own.snapshot))
+        except trio.WouldBlock:
+            if self.ended is not None:  # another session of the same id lives by now
+                return None
+        except trio.EndOfChannel:
+            self._end(self._reason_of(own))
+            if self._is_parked:
+                self.ended = "failed"
+        reader = StreamReader(self, after=after or 0, pending=pending)
+        self.readers[reader] = None
+        return reader
+
+    def _snapshot_now(self, own: Subscription) -> RingFrame:
+        # As long as nothing was published it is the same one: a thousand that come at once are given it once made.
+        known = self._snapshot
+        if known is None or known[0] != self.ring.end:
+            known = self._snapshot = (self.ring.end, _frame_of_snapshot(own.snapshot))
+        return known[1]
+
+    def age(self) -> None:
+        """Give up what all readers have, and frames that no reader asks for any more."""
+        self.ring.drop_before(min((reader.position for reader in self.readers), default=self.ring.end))
+        self._memory.age()
+
+
+def _frame_of_snapshot(snapshot: Snapshot | None) -> RingFrame:
+    assert snapshot is not None  # noqa: S101 - its subscription was entered
+    return RingFrame(snapshot_frame(snapshot), snapshot.last_seq)
+
+
+class Hubs:
+    """All open streams of a process. Made by `open_hubs`."""
+
+    def __init__(
+        self, nursery: trio.Nursery, *, heartbeat_seconds: float, make_ring: Callable[[], FrameRing]
+    ) -> None:
+        """Begin without streams."""
+        self._nursery = nursery
+        self._heartbeat = heartbeat_seconds
+        self._make_ring = make_ring
+        self._hubs: dict[str, Hub] = {}
+        self._all: dict[StreamReader, Hub] = {}
+        self._has_readers = trio.Event()
+        self._is_empty = trio.Event()
+        self._is_empty.set()
+        self._closing: DoneReason | None = None
+        self._aged_at = 0.0
+
+    def statistics(self) -> HubStatistics:
+        """Say what is at work."""
+        rings = [hub.ring for hub in self._hubs.values()]
+        return HubStatistics(
+            hubs=len(rings),
+            readers=len(self._all),
+            frames=sum(ring.end - ring.first for ring in rings),
+            frame_bytes=sum(ring.size_bytes for ring in rings),
+        )
+
+    @asynccontextmanager
+    async def open_reader(self, session: Session, *, after: int | None = None) -> AsyncIterator[StreamReader]:
+        """Open a stream of a session.
+
+        Args:
+            session: Whose.
+            after: The number of the last committed event that the reader has: it is given all behind that. None for a reader that
+                begins: it is given a snapshot, and what is live.
+
+        Yields:
+            The reader. The block is left where its task is stuck in a write when the stream has to end.
+
+        Raises:
+            CursorAhead: The caller's move: there is no event of this number yet.
+            SessionDown: The session has ended, and no number was given.
+
+        Cancellation: At once.
+        """
+        hub, reader = await self._join(session, after)
+        self._all[reader] = hub
+        self._has_readers.set()
+        self._is_empty = trio.Event() if self._is_empty.is_set() else self._is_empty
+        if self._closing is not None:
+            reader.finish(self._closing)
+        try:
+            with reader.scope:
+                yield reader
+        finally:
+            self._leave(reader)
+
+    async def _join(self, session: Session, after: int | None) -> tuple[Hub, StreamReader]:
+        while True:
+            hub = self._hub_of(session)
+            hub.users += 1
+            reader = None
+            try:
+                await hub.wait_level()
+                async with session.subscribe(after=after) as own:
+                    reader = hub.begin_reader(own, after)
+                if reader is not None:
+                    return hub, reader
+            finally:
+                if reader is None:
+                    self._let_go(hub)
+            # The hub had fallen behind and begins anew, or was of a session that is gone.
+
+    def _hub_of(self, session: Session) -> Hub:
+        key = key_of(session.scope, session.session_id)
+        hub = self._hubs.get(key)
+        if hub is None or hub.ended is not None:  # one that has ended goes on for those that read its rest
+            hub = self._hubs[key] = Hub(session, self._make_ring())
+            self._nursery.start_soon(hub.run, name=f"stream of {session.session_id}")
+        return hub
+
+    def _leave(self, reader: StreamReader) -> None:
+        hub = self._all.pop(reader)
+        del hub.readers[reader]
+        hub.waiting.pop(reader, None)
+        if not self._all:
+            self._is_empty.set()
+        self._let_go(hub)
+
+    def _let_go(self, hub: Hub) -> None:
+        hub.users -= 1
+        if hub.users:
+            return
+        hub.scope.cancel()
+        key = key_of(hub.session.scope, hub.session.session_id)
+        if self._hubs.get(key) is hub:
+            del self._hubs[key]
+
+    async def close(self, reason: DoneReason, *, within_seconds: float = GRACE_SECONDS) -> None:
+        """End all streams, and those that are opened from now on, each with its `done` and its number.
+
+        Args:
+            reason: What they are told.
+            within_seconds: How long writes may take before they are cut.
+
+        Cancellation: The streams end all the same; writes that are stuck are cut by the watcher.
+        """
+        self._closing = reason
+        for place, reader in enumerate(tuple(self._all), 1):
+            reader.finish(reason)
+            if place % SLICE == 0:
+                await trio.lowlevel.checkpoint()
+        with trio.move_on_after(within_seconds):
+            await self._is_empty.wait()
+        for reader in tuple(self._all):
+            reader.scope.cancel()
+
+    # --- the watcher
+
+    async def watch(self) -> None:
+        """Write heartbeats into silent streams, and cut writes that are stuck where a stream has to end: one task for all.
+
+        Cancellation: At once.
+        """
+        while True:
+            if not self._all:
+                self._has_readers = trio.Event()
+                await self._has_readers.wait()
+            now = trio.current_time()
+            await trio.sleep_until(max(self._next_look(now), now + TICK_SECONDS))
+            await self._look()
+
+    def _next_look(self, now: float) -> float:
+        silent = [reader.last_at + self._heartbeat for reader in self._all if reader.is_waiting]
+        return min([*silent, now + min(CHECK_SECONDS, self._heartbeat)])
+
+    async def _look(self) -> None:
+        now = trio.current_time()
+        if now - self._aged_at >= CHECK_SECONDS:
+            self._aged_at = now
+            for hub in self._hubs.values():
+                hub.age()
+        beats = 0
+        for reader in tuple(self._all):
+            beats += self._look_at(reader, now)
+            if beats == SLICE:
+                beats = 0
+                await trio.lowlevel.checkpoint()
+
+    def _look_at(self, reader: StreamReader, now: float) -> bool:
+        if reader.is_waiting:
+            is_silent = now - reader.last_at >= self._heartbeat
+            if is_silent:
+                reader.beat()
+            return is_silent
+        if not reader.is_due_to_end:
+            reader.overdue_since = None
+        elif reader.overdue_since is None:
+            reader.overdue_since = now
+        elif now - reader.overdue_since >= GRACE_SECONDS:
+            reader.scope.cancel()
+        return False
+
+
+@asynccontextmanager
+async def open_hubs(
+    *, heartbeat_seconds: float = 15.0, max_frames: int = MAX_FRAMES, max_frame_bytes: int = MAX_FRAME_BYTES
+) -> AsyncIterator[Hubs]:
+    """Open what streams are read through.
+
+    Args:
+        heartbeat_seconds: After how long a silent stream gets a comment.
+        max_frames: How many frames of a session are kept for readers that have not read them; who is behind by more is cut.
+        max_frame_bytes: How many bytes of them.
+
+    Yields:
+        The hubs. Streams that are open when the block is left are cut; `Hubs.close` ends them with a word.
+    """
+    async with trio.open_nursery() as nursery:
+        make_ring = partial(FrameRing, max_frames=max_frames, max_bytes=max_frame_bytes)
+        hubs = Hubs(nursery, heartbeat_seconds=heartbeat_seconds, make_ring=make_ring)
+        nursery.start_soon(hubs.watch, name="watch streams")
+        yield hubs
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,372 @@
+"""Serves an ASGI application over TCP inside the Trio run that is there: Hypercorn's protocols, below an accept loop of our own.
+
+Hypercorn's own loop is one nursery, and what its protocol code raises ends it: a header such as `HTTP2-Settings: AAA`, from a stranger
+without a token, would take the server down with all its streams. Here each connection is an edge: it ends alone. And a writer that
+waits for a reader who does not read cannot be cancelled, so each connection can be cut: see `connection_cut`. No route enters here, and nothing
+of a host: the application's lifespan opens and closes it.
+"""
+
+import ssl
+import sys
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
+
+import trio
+from attrs import define, field, frozen
+from hypercorn.config import Config
+from hypercorn.events import Event, Updated
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+
+from agentrail.errors import OptionError
+from agentrail.gateway.incoming import AsgiReceive
+from agentrail.logs import Logger
+from agentrail.otp.exits import keep
+from agentrail.runtime.crashes import log_crash, what_travels
+
+LOGGER: Final = Logger("agentrail.gateway")
+
+AsgiSend: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+"""Takes a message of an application, as of ASGI."""
+
+AsgiApp: TypeAlias = Callable[[MutableMapping[str, Any], AsgiReceive, AsgiSend], Awaitable[None]]
+"""An application, as of ASGI 3."""
+
+MAX_FRAME_BYTES: Final = 1 << 20
+"""Of one message of a WebSocket; a larger one closes it with 1009."""
+
+_MAX_PORT: Final = 65_535
+_CUT: Final = "agentrail.cut"
+_TELL_EVERY_SECONDS: Final = 60.0
+
+
+@frozen(kw_only=True)
+class ConnectionLimits:
+    """Bounds of connections.
+
+    Attributes:
+        max_connections: How many at one time; one more is closed as soon as it is made.
+        backlog: How many the system keeps until they are accepted.
+        idle_seconds: How long a connection may be without a call; also how long the headers of a call may take.
+        handshake_seconds: How long TLS may take to begin.
+        grace_seconds: How long calls may take to end when the server stops, before they are cancelled.
+        cut_seconds: How long what was cancelled may take, before its connection is cut.
+    """
+
+    max_connections: int = 10_000
+    backlog: int = 1_024
+    idle_seconds: float = 5.0
+    handshake_seconds: float = 10.0
+    grace_seconds: float = 3.0
+    cut_seconds: float = 1.0
+
+
+USUAL_LIMITS: Final = ConnectionLimits()
+
+
+async def open_listeners(
+    host: str, port: int, *, backlog: int = USUAL_LIMITS.backlog
+) -> list[trio.SocketListener]:
+    """Listen on an address.
+
+    Args:
+        host: A name or an address.
+        port: 0 for one that is free.
+        backlog: How many connections the system keeps until they are accepted.
+
+    Raises:
+        OptionError: The operator's move: the port is in use, the address is none of this machine, or it may not be used.
+    """
+    if not 0 <= port <= _MAX_PORT:  # the system would take the rest of a division
+        raise OptionError([f"--port {port} is no port: expected 0 to {_MAX_PORT}, 0 for one that is free"])
+    try:
+        return await trio.open_tcp_listeners(port, host=host, backlog=backlog)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or f"{error}"
+        message = f"cannot listen on {show_address(host, port)}: {why}; give another --port or --host"
+        raise OptionError([message]) from None
+
+
+def tls_context(certfile: Path, keyfile: Path) -> ssl.SSLContext:
+    """Read a certificate and its key, for TLS 1.2 and later. Blocks.
+
+    Raises:
+        OptionError: The operator's move: one cannot be read, or they do not belong together.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_COMPRESSION
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        # A password would be asked for at the terminal, where there may be none.
+        context.load_cert_chain(certfile, keyfile, password=lambda: b"")
+    except (OSError, ValueError) as error:  # `ssl.SSLError` is an `OSError`
+        why = getattr(error, "strerror", None) or f"{error}"
+        raise OptionError(
+            [f"the certificate {f'{certfile}'!r} and the key {f'{keyfile}'!r} cannot be used: {why}"]
+        ) from None
+    return context
+
+
+def show_address(host: str, port: int) -> str:
+    """Write an address as it stands in a URL."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def addresses_of(listeners: Sequence[trio.SocketListener]) -> list[tuple[str, int]]:
+    """Say where listeners listen: host and port of each."""
+    names = (listener.socket.getsockname() for listener in listeners)
+    return [(name[0], name[1]) for name in names]
+
+
+def connection_cut(scope: Mapping[str, Any]) -> Callable[[], None] | None:
+    """Give what closes the connection of a call at once, without a word to the other side; None where another server serves.
+
+    A writer that waits for a reader who does not read is deaf to cancellation; this wakes it. May be called again, and from any task.
+    """
+    return cast("Callable[[], None] | None", scope.get("state", {}).get(_CUT))
+
+
+async def serve_app(  # noqa: PLR0913 - what is served, where and until when
+    app: AsgiApp,
+    listeners: list[trio.SocketListener],
+    stop: Callable[[], Awaitable[None]],
+    *,
+    tls: ssl.SSLContext | None = None,
+    limits: ConnectionLimits = USUAL_LIMITS,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve an application until it is told to stop.
+
+    Its lifespan begins before the first call and ends behind the last one. Once `stop` returns, no connection is accepted any more,
+    those without a call are closed, calls have `grace_seconds` to end and are then cancelled. So streams that are to have a last
+    word are ended in `stop`.
+
+    Args:
+        app: What is served.
+        listeners: Where; they are closed at the end.
+        stop: Returns when it is time to stop.
+        tls: For TLS; None for none.
+        limits: Of connections.
+        task_status: Is told when calls are answered.
+
+    Raises:
+        BaseException: What the application's lifespan raised, that very object.
+
+    Cancellation: Connections are cancelled and cut, and the lifespan is cancelled; both are over when it is.
+    """
+    lifespan = _Lifespan(app)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lifespan.run, nursery.cancel_scope)
+        try:
+            await lifespan.is_begun.wait()
+            if lifespan.failure is None:
+                server = _Server(app, limits, tls, lifespan.state)
+                await server.serve(listeners, stop, task_status)
+            await lifespan.end()
+        finally:
+            for listener in listeners:
+                await trio.aclose_forcefully(listener)
+    if lifespan.failure is not None:
+        raise lifespan.failure
+
+
+@define(eq=False)
+class _Lifespan:
+    """The lifespan of an application, as of ASGI, from a task of its own.
+
+    Attributes:
+        state: What the application gives to each call.
+        is_begun: Whether calls may come, or `failure` says why not.
+        failure: What it raised.
+    """
+
+    app: AsgiApp
+    state: dict[str, Any] = field(factory=dict)
+    is_begun: trio.Event = field(factory=trio.Event)
+    failure: BaseException | None = None
+    _is_over: trio.Event = field(factory=trio.Event)
+    _to_end: trio.Event = field(factory=trio.Event)
+    _was_told: bool = False
+
+    async def run(self, all_of_it: trio.CancelScope) -> None:
+        scope = {"type": "lifespan", "asgi": {"spec_version": "2.0", "version": "3.0"}, "state": self.state}
+        try:
+            await self.app(scope, self._receive, self._send)
+        except BaseException as raised:
+            leaving = what_travels(raised)
+            if leaving is raised:
+                raise
+            if leaving is not None:
+                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+            self.failure = raised
+            all_of_it.cancel(reason="the application failed")  # what it serves would only fail as well
+        finally:
+            self.is_begun.set()
+            self._is_over.set()
+
+    async def end(self) -> None:
+        """End it, and wait until it has ended."""
+        self._to_end.set()
+        await self._is_over.wait()
+
+    async def _receive(self) -> MutableMapping[str, Any]:
+        if not self._was_told:
+            self._was_told = True
+            return {"type": "lifespan.startup"}
+        await self._to_end.wait()
+        return {"type": "lifespan.shutdown"}
+
+    async def _send(self, message: MutableMapping[str, Any]) -> None:
+        await trio.lowlevel.checkpoint()
+        match message["type"]:
+            case "lifespan.startup.complete":
+                self.is_begun.set()
+            case "lifespan.startup.failed" | "lifespan.shutdown.failed":
+                # Most raise what failed behind this, which says more.
+                self.failure = RuntimeError(f"the application failed: {message['type']}")
+            case _:
+                pass
+
+
+class _Server:
+    """The connections of one application."""
+
+    def __init__(
+        self, app: AsgiApp, limits: ConnectionLimits, tls: ssl.SSLContext | None, state: Mapping[str, Any]
+    ) -> None:
+        self._app = app
+        self._limits = limits
+        self._tls = tls
+        self._state = state
+        self._config = _config_of(limits)
+        self._context = WorkerContext(None)
+        self._open: dict[trio.SocketStream, None] = {}
+        self._failed = 0
+        self._told_at = float("-inf")
+
+    async def serve(
+        self,
+        listeners: list[trio.SocketListener],
+        stop: Callable[[], Awaitable[None]],
+        task_status: trio.TaskStatus[None],
+    ) -> None:
+        async with trio.open_nursery() as cutting:
+            cutting.start_soon(self._cut_when_cancelled)
+            async with trio.open_nursery() as connections:
+                async with trio.open_nursery() as accepting:
+                    serve = partial(
+                        trio.serve_listeners, self._serve_one, listeners, handler_nursery=connections
+                    )
+                    await accepting.start(serve)
+                    task_status.started()
+                    await stop()
+                    accepting.cancel_scope.cancel(reason="the server stops")
+                await self._context.terminated.set()
+                connections.cancel_scope.deadline = trio.current_time() + self._limits.grace_seconds
+                cutting.start_soon(self._cut_at, connections.cancel_scope.deadline + self._limits.cut_seconds)
+            cutting.cancel_scope.cancel(reason="no connection is left")
+
+    async def _cut_when_cancelled(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            # What a connection is writing is shielded: who cancels the server is not to wait for who does not read.
+            with trio.CancelScope(shield=True):
+                await self._cut_at(trio.current_time() + self._limits.cut_seconds if self._open else 0.0)  # noqa: ASYNC102 - bounded
+
+    async def _cut_at(self, at: float) -> None:
+        await trio.sleep_until(at)
+        for stream in list(self._open):
+            stream.socket.close()
+
+    async def _serve_one(self, stream: trio.SocketStream) -> None:
+        if len(self._open) >= self._limits.max_connections:
+            await trio.aclose_forcefully(stream)
+            return
+        self._open[stream] = None
+        speaks = (
+            stream
+            if self._tls is None
+            else trio.SSLStream(stream, self._tls, server_side=True, https_compatible=True)
+        )
+        state: Any = {**self._state, _CUT: stream.socket.close}
+        try:
+            await _Connection(
+                cast("Any", self._call), self._config, self._context, state, cast("Any", speaks)
+            ).run()
+        except BaseException as raised:
+            leaving = what_travels(raised)
+            if leaving is raised:
+                raise
+            if leaving is not None:
+                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+            self._tell_failure(raised)
+        finally:
+            self._open.pop(stream)
+            stream.socket.close()
+
+    async def _call(self, scope: Any, receive: Any, send: Any, *_: object) -> None:
+        await self._app(scope, receive, send)
+
+    def _tell_failure(self, error: BaseException) -> None:
+        """Tell of a connection that failed: not of each, since a stranger decides how many there are, and not what it had sent."""
+        self._failed += 1
+        if trio.current_time() - self._told_at >= _TELL_EVERY_SECONDS:
+            self._told_at = trio.current_time()
+            LOGGER.warning(
+                "a connection was closed, its caller broke the protocol (%s); %d so far",
+                _names_of(error),
+                self._failed,
+            )
+
+
+class _Connection(TCPServer):
+    """One connection, which is over as soon as its caller has left: Hypercorn's would wait for the end of its idle time."""
+
+    _has_left = False
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        self._has_left = True
+        await self.idle_task.stop()
+
+    async def protocol_send(self, event: Event) -> None:
+        """Send what the protocol says; an answer that ends behind the caller's leaving begins no idle time either."""
+        if not (self._has_left and isinstance(event, Updated)):
+            await super().protocol_send(event)
+
+
+def _names_of(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return type(error).__name__
+
+
+def _config_of(limits: ConnectionLimits) -> Config:
+    config = Config()
+    config.accesslog = config.errorlog = None
+    config.logger_class = cast("Any", _HypercornLog)
+    config.include_server_header = False
+    config.keep_alive_timeout = limits.idle_seconds
+    config.ssl_handshake_timeout = limits.handshake_seconds
+    config.websocket_max_message_size = MAX_FRAME_BYTES
+    return config
+
+
+class _HypercornLog:
+    """What Hypercorn logs with: of calls nothing, and of an application that fails its crash, to our log."""
+
+    def __init__(self, config: Config) -> None:
+        pass
+
+    async def access(self, *_: object) -> None:
+        """Write nothing: paths and query strings are the callers'."""
+
+    async def exception(self, message: str, *_: object, **__: object) -> None:
+        """Tell of what the application let out: it answers for its own errors, so this is a bug."""
+        error = sys.exception()
+        if error is not None:
+            log_crash("the application raised where it was to answer: please report it", error, keep)

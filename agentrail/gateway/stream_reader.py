@@ -1,0 +1,235 @@
+"""One reader of a stream: where it stands in the frames of its session, what it is given next, and how its stream ends.
+
+Trio, and no HTTP. A reader decides nothing about others: who makes frames, who wakes it and who cuts it stands in `hub`.
+"""
+
+from collections import deque
+from collections.abc import Iterator, MutableMapping
+from typing import Any, Final, Protocol, Self
+
+import trio
+from msgspec.structs import replace
+
+from agentrail.events import Event
+from agentrail.gateway.frame_ring import FrameRing, RingFrame
+from agentrail.gateway.frames import HEARTBEAT, Done, DoneReason, done_frame
+from agentrail.messages import SessionId
+
+TURN_EVERY: Final = 64
+"""After how many pieces that waited already other tasks get a turn."""
+
+MAX_WRITE_BYTES: Final = 256 << 10
+"""How much a reader joins into one write; a frame alone may be larger."""
+
+
+class FrameSource(Protocol):
+    """What a reader reads from: a hub."""
+
+    @property
+    def session_id(self) -> SessionId:
+        """Of which session."""
+        ...
+
+    @property
+    def ring(self) -> FrameRing:
+        """The frames that not all have read."""
+        ...
+
+    @property
+    def ended(self) -> DoneReason | None:
+        """How the session's streams end; None while it lives."""
+        ...
+
+    @property
+    def waiting(self) -> "MutableMapping[StreamReader, None]":
+        """The readers that wait."""
+        ...
+
+    def frame_of(self, event: Event) -> RingFrame:
+        """Give the frame of an event."""
+        ...
+
+
+class StreamReader:
+    """One stream: an async iterator over what is to be written, which ends behind the frame `done`.
+
+    Made by `Hubs.open_reader`, and read by one task, which writes each piece before it asks for the next.
+
+    Attributes:
+        hub: Whose frames it reads.
+        last_at: When it gave something last, on Trio's clock.
+        overdue_since: Since when its stream should have ended; None where that is not so.
+        scope: Around the block of its task.
+        seq: The number of the last committed event that it gave; what the reader comes back with.
+        reason: How it ended; None while it goes on.
+    """
+
+    __slots__ = (
+        "_beats",
+        "_done",
+        "_done_behind",
+        "_pending",
+        "_position",
+        "_since_yield",
+        "_task",
+        "hub",
+        "last_at",
+        "overdue_since",
+        "reason",
+        "scope",
+        "seq",
+    )
+
+    def __init__(self, hub: FrameSource, *, after: int, pending: "deque[Event | RingFrame]") -> None:
+        """Begin in a hub that is level with its session.
+
+        Args:
+            hub: Whose frames it reads.
+            after: The number that it goes on after.
+            pending: What it is given first.
+        """
+        self.hub = hub
+        self._pending = pending
+        self._position = hub.ring.end
+        self._done: Done | None = None
+        self._done_behind = 0
+        self._beats = False
+        self._task: trio.lowlevel.Task | None = None
+        self._since_yield = 0
+        self.seq = after
+        self.reason: DoneReason | None = None
+        self.last_at = trio.current_time()
+        self.overdue_since: float | None = None
+        self.scope = trio.CancelScope()
+
+    def finish(self, reason: DoneReason, *, behind: int = 0, **told: Any) -> None:
+        """End the stream with a frame `done`. The first one that is said holds.
+
+        Args:
+            reason: Why.
+            behind: The number of the event that is given first, with all before it; 0 for none that was not given yet.
+            **told: The other fields of `Done`: what is known of the request.
+        """
+        if self._done is None:
+            session_id = self.hub.session_id
+            self._done = Done(reason=reason, session_id=session_id, seq=self.seq, **told)
+            self._done_behind = behind
+            self.wake()
+
+    def __aiter__(self) -> Self:
+        """Iterate over oneself: there is one position."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Give what waits, joined into one write; wait where nothing does.
+
+        Cancellation: Always a checkpoint for it, and nothing is lost by it.
+        """
+        if self.reason is not None:
+            raise StopAsyncIteration
+        self._since_yield += 1
+        if self._since_yield >= TURN_EVERY:
+            self._since_yield = 0
+            await trio.lowlevel.checkpoint()
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        self.overdue_since = None
+        while not (piece := self._next_piece()):
+            self._since_yield = 0
+            await self._wait()
+        self.last_at = trio.current_time()
+        return piece
+
+    # --- what is given
+
+    def _next_piece(self) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        for frame in self._frames():
+            parts.append(frame.data)
+            size += len(frame.data)
+            if frame.seq is not None:
+                self.seq = frame.seq
+            if size >= MAX_WRITE_BYTES:
+                return b"".join(parts)
+        done = self._decide_done()
+        if done is not None:
+            self.reason = done.reason
+            parts.append(done_frame(done))
+        elif self._beats and not parts:
+            parts.append(HEARTBEAT)
+        self._beats = False
+        return b"".join(parts)
+
+    def _frames(self) -> Iterator[RingFrame]:
+        """Give what waits, frame by frame, up to the number that the stream ends behind; each one given counts as read."""
+        while self._pending and not self._is_at_end:
+            first = self._pending.popleft()
+            yield first if isinstance(first, RingFrame) else self.hub.frame_of(first)
+        ring = self.hub.ring
+        while not self._is_at_end and ring.first <= self._position < ring.end:
+            self._position += 1
+            yield ring.at(self._position - 1)
+
+    @property
+    def _is_at_end(self) -> bool:
+        return self._done is not None and self.seq >= self._done_behind
+
+    def _decide_done(self) -> Done | None:
+        """Say how the stream ends here, if it does: because it was told to, was overtaken, or its session has ended."""
+        if self._is_at_end:
+            assert self._done is not None  # noqa: S101 - it was told to
+            return replace(self._done, seq=self.seq)
+        hub, reason = self.hub, None
+        if self._position < hub.ring.first:
+            reason = "slow_reader"
+        elif self._position == hub.ring.end and hub.ended is not None:
+            if self._done is not None:  # the number that it was to end behind does not come any more
+                return replace(self._done, seq=self.seq)
+            reason = hub.ended
+        if reason is None:
+            return None
+        return Done(reason=reason, session_id=hub.session_id, seq=self.seq)  # type: ignore[arg-type]  # both are
+
+    # --- waiting
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has given all that there was, and its task waits for more."""
+        return self._task is not None
+
+    @property
+    def is_due_to_end(self) -> bool:
+        """Whether its stream cannot go on, so that a write which takes long is cut."""
+        hub = self.hub
+        return self._done is not None or self._position < hub.ring.first or hub.ended is not None
+
+    @property
+    def position(self) -> int:
+        """Where it stands in the ring of its hub."""
+        return self._position
+
+    def beat(self) -> None:
+        """Write a comment if nothing else is to be written."""
+        self._beats = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let it look again; fine if it does not wait."""
+        if self._task is not None:
+            task, self._task = self._task, None
+            trio.lowlevel.reschedule(task)
+
+    async def _wait(self) -> None:
+        if self._task is not None:
+            message = "another task reads this stream: open a reader for each"
+            raise trio.BusyResourceError(message)
+        self._task = trio.lowlevel.current_task()
+        self.hub.waiting[self] = None
+
+        def stop_waiting(_: object) -> trio.lowlevel.Abort:
+            self._task = None
+            self.hub.waiting.pop(self, None)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(stop_waiting)

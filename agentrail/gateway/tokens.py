@@ -1,0 +1,357 @@
+"""Tokens that let callers in: the file that lists them, how one is looked up, how a new one is made.
+
+A file holds digests and no tokens, so this room never knows a token longer than one call takes. Nothing that it raises or shows
+repeats what stands in a file or in a header; which headers a call must have besides stands in `access`.
+"""
+
+import datetime
+import difflib
+import hashlib
+import hmac
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import field, frozen
+
+from agentrail import outside
+from agentrail.errors import OptionError
+from agentrail.host.identity import fault_of_name
+from agentrail.host.payloads import Principal
+
+SCOPES: Final[tuple[str, ...]] = ("use", "inspect")
+"""What a token may let its caller do."""
+
+PREFIX: Final = "agt_"
+"""How the tokens that we make begin, so that a search for lost ones finds them."""
+
+_TOKEN_BYTES: Final = 32
+_MAX_FILE_BYTES: Final = 1 << 20
+_MAX_TOKEN_LENGTH: Final = 4_096
+_BEARER: Final = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*)", re.IGNORECASE)
+_DIGEST: Final = re.compile(r"sha256:([0-9a-f]{64})")
+_KEYS: Final = ("digest", "tenant", "user", "scopes", "expires")
+_PLACE: Final = re.compile(r"\(at (line \d+, column \d+|end of document)\)")
+
+
+def _frozen_texts(given: AbstractSet[str] | Sequence[str]) -> frozenset[str]:
+    return frozenset(given)
+
+
+@frozen(kw_only=True)
+class TokenEntry:
+    """A token, as a file tells of it.
+
+    Attributes:
+        digest: The SHA-256 of the token, 32 bytes.
+        tenant_id: For which tenant it speaks.
+        user_id: For which user; empty where it speaks for the tenant, and the call names the user.
+        scopes: Of `use` and `inspect`.
+        expires_at: From when on it lets no call in, in seconds since 1970; None for never.
+    """
+
+    digest: bytes = field(repr=False)
+    tenant_id: str
+    user_id: str = ""
+    scopes: frozenset[str] = field(default=frozenset({"use"}), converter=_frozen_texts)
+    expires_at: float | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what is no entry, where it is made.
+
+        Raises:
+            OptionError: The operator's move; all faults at once.
+        """
+        faults = [*_faults_of_entry(self)]
+        if faults:
+            raise OptionError(faults)
+
+    @property
+    def principal(self) -> Principal:
+        """Who calls with it."""
+        return Principal(tenant_id=self.tenant_id, user_id=self.user_id, scopes=self.scopes)
+
+
+class Tokens:
+    """The tokens that let callers in: one kind of `auth`.
+
+    tokens = read_token_file("/etc/agentrail/tokens.toml")
+    app = create_app(profiles=[…], auth=tokens)
+    """
+
+    __slots__ = ("entries",)
+
+    def __init__(self, entries: Iterable[TokenEntry]) -> None:
+        """Take what is known of each token.
+
+        Raises:
+            OptionError: The operator's move: there is none, or two have one digest.
+        """
+        self.entries: tuple[TokenEntry, ...] = tuple(entries)
+        if not self.entries:
+            raise OptionError(["there is no token: make one with `agentrail token new`"])
+        if len({entry.digest for entry in self.entries}) < len(self.entries):
+            raise OptionError(["two entries have one digest: a token speaks for one user, so make another"])
+
+    def __repr__(self) -> str:
+        """Say how many there are."""
+        return f"Tokens({len(self.entries)} entries)"
+
+    def __call__(self, headers: Mapping[str, str]) -> Principal | None:
+        """Say who calls; see `Authenticate`.
+
+        Args:
+            headers: Those of the call, names in lower case.
+
+        Returns:
+            The principal, whose `user_id` is empty where the call has to name the user; None for a token that is missing,
+            malformed, unknown or expired, without a difference between these.
+        """
+        return self.find(bearer_token(headers), outside.wall())
+
+    def find(self, token: str | None, now: float) -> Principal | None:
+        """Look a token up. It takes as long for one that is unknown as for one that is known.
+
+        Args:
+            token: What the call brought; None for nothing.
+            now: The time, in seconds since 1970.
+        """
+        # One that is missing is looked up too: how long an answer takes is not to tell it from one that is wrong.
+        digest = hashlib.sha256((token or "").encode("utf-8", "replace")).digest()
+        found = None
+        for entry in self.entries:  # all of them, also behind the one that fits
+            if hmac.compare_digest(entry.digest, digest):
+                found = entry
+        if found is None or not token or (found.expires_at is not None and now >= found.expires_at):
+            return None
+        return found.principal
+
+
+def bearer_token(headers: Mapping[str, str]) -> str | None:
+    """Take the token out of `Authorization: Bearer …`; None where there is none, or more than one."""
+    given = headers.get("authorization", "")
+    # Two headers of this name come joined by a comma, which no token has.
+    found = _BEARER.fullmatch(given.strip(" \t")) if len(given) <= _MAX_TOKEN_LENGTH else None
+    return None if found is None else found[1]
+
+
+# --- the file
+
+
+def read_token_file(path: str | os.PathLike[str]) -> Tokens:
+    """Read a token file: TOML, which its owner alone may read or write.
+
+    Raises:
+        OptionError: The operator's move: the file cannot be read, others may read it, or it is no token file. All faults
+            of its entries are told at once, by their place.
+
+    Cancellation: It blocks, and does not notice; it is for the start of a program.
+    """
+    return decode_tokens(_read_private(Path(path)), f"{path}")
+
+
+def decode_tokens(text: bytes, name: str) -> Tokens:
+    """Read the text of a token file.
+
+    Args:
+        text: What stands in it.
+        name: What messages call it.
+
+    Raises:
+        OptionError: The operator's move.
+    """
+    try:
+        given = tomllib.loads(text.decode("utf-8-sig"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        # The place and not the words: those may repeat what stands there.
+        place = _PLACE.search(str(error))
+        message = f"{name} is no TOML{f', at {place[1]}' if place else ''}: `agentrail token new` prints the lines of an entry"
+        raise OptionError([message]) from None
+    except RecursionError:
+        raise OptionError([f"{name} is nested too deeply to be a token file"]) from None
+    faults = [f"{name}: unknown {_near(key, ('token',))}" for key in given if key != "token"]
+    tables = given.get("token", [])
+    if not isinstance(tables, list) or not all(isinstance(one, dict) for one in tables):
+        faults.append(f"{name}: `token` is no list of tables: write [[token]] above each entry")
+        tables = []
+    entries = []
+    for place_of, table in enumerate(tables, 1):
+        try:
+            entries.append(_entry_of(table))
+        except OptionError as error:
+            faults += [f"{name}, entry {place_of}: {fault}" for fault in error.faults]
+    if faults:
+        raise OptionError(faults)
+    try:
+        return Tokens(entries)
+    except OptionError as error:
+        raise OptionError([f"{name}: {fault}" for fault in error.faults]) from None
+
+
+def _read_private(path: Path) -> bytes:
+    try:
+        # Looked at when it is open: what a path leads to may change between two looks. A pipe is not waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "no path can be like this"
+        raise OptionError([f"the token file {f'{path}'!r} cannot be read: {why}"]) from None
+    try:
+        fault = fault_of_mode(os.fstat(descriptor), os.geteuid())
+        if fault is not None:
+            raise OptionError([f"the token file {f'{path}'!r} {fault}"])
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            text = file.read(_MAX_FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
+    if len(text) > _MAX_FILE_BYTES:
+        raise OptionError([f"the token file {f'{path}'!r} has more than {_MAX_FILE_BYTES:,} bytes"])
+    return text
+
+
+def fault_of_mode(found: os.stat_result, user: int) -> str | None:
+    """Say why a file must not hold what lets callers in; None where it may.
+
+    Args:
+        found: What the system says of it.
+        user: The number of the user who reads it.
+    """
+    if not stat.S_ISREG(found.st_mode):
+        return "is no file"
+    if found.st_uid not in {user, 0}:
+        return "belongs to another user, who may change it: make it yours with chown"
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        return f"may be read or changed by others (mode {stat.S_IMODE(found.st_mode):04o}): make it yours alone with chmod 600"
+    return None
+
+
+def _entry_of(table: Mapping[str, Any]) -> TokenEntry:
+    faults = [f"unknown {_near(key, _KEYS)}" for key in table if key not in _KEYS]
+    digest = table.get("digest")
+    found = _DIGEST.fullmatch(digest) if isinstance(digest, str) else None
+    if found is None:
+        # Not repeated: it may be the token, where a digest belongs.
+        faults.append(
+            "`digest` is no sha256: with 64 hexadecimal digits behind it, in lower case; `agentrail token new` prints one"
+        )
+    expires = table.get("expires")
+    if expires is not None and (not isinstance(expires, datetime.datetime) or expires.tzinfo is None):
+        faults.append(
+            "`expires` is no time with its zone: write it without quotes, such as 2030-01-31T00:00:00Z"
+        )
+        expires = None
+    scopes = table.get("scopes", ["use"])
+    if not isinstance(scopes, list) or not all(isinstance(one, str) for one in scopes):
+        faults.append('`scopes` is no list of texts: write ["use"], or ["use", "inspect"]')
+        scopes = ["use"]
+    try:
+        entry = TokenEntry(
+            digest=bytes.fromhex(found[1]) if found else bytes(32),
+            tenant_id=table.get("tenant", ""),
+            user_id=table.get("user", ""),
+            scopes=scopes,
+            expires_at=None if expires is None else expires.timestamp(),
+        )
+    except OptionError as error:
+        raise OptionError([*faults, *error.faults]) from None
+    if faults:
+        raise OptionError(faults)
+    return entry
+
+
+def _faults_of_entry(entry: TokenEntry) -> Iterator[str]:
+    given: Any = entry  # mypy takes the annotations at their word, and those are in doubt here
+    if not isinstance(given.digest, bytes) or len(given.digest) != hashlib.sha256().digest_size:
+        yield "the digest is no SHA-256, which has 32 bytes"
+    fault = "`tenant` is missing" if given.tenant_id == "" else fault_of_name("`tenant`", given.tenant_id)
+    if fault is not None:
+        yield fault
+    fault = None if given.user_id == "" else fault_of_name("`user`", given.user_id)
+    if fault is not None:
+        yield f"{fault}; leave it out where calls name their user"
+    if not given.scopes:
+        yield f"`scopes` is empty, so the token could do nothing: of {', '.join(SCOPES)}"
+    for scope in sorted(given.scopes - set(SCOPES), key=str):
+        yield f"`scopes` has an unknown {_near(scope, SCOPES)}"
+
+
+def _near(name: object, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(f"{name}", known, n=1, cutoff=0.6)
+    # A name that is like none is not repeated either: a token may have come to stand there.
+    return f"name {name!r}: did you mean {near[0]!r}?" if near else f"name: known are {', '.join(known)}"
+
+
+# --- a new one
+
+
+@frozen(kw_only=True)
+class NewToken:
+    """A token that was just made, and what to write down of it.
+
+    Attributes:
+        token: What its caller keeps; it stands nowhere else.
+        lines: What to add to the token file.
+    """
+
+    token: str = field(repr=False)
+    lines: str
+
+
+def make_token(
+    tenant_id: str,
+    user_id: str = "",
+    *,
+    scopes: Sequence[str] = ("use",),
+    days: float | None = None,
+    now: float,
+) -> NewToken:
+    """Make a token.
+
+    Args:
+        tenant_id: For which tenant it speaks.
+        user_id: For which user; empty for the tenant as a whole, where calls name their user.
+        scopes: Of `use` and `inspect`.
+        days: For how many days it lasts, above 0; None for ever.
+        now: The time, in seconds since 1970.
+
+    Raises:
+        OptionError: The operator's move: an id, a scope or a number of days that is none.
+    """
+    token = f"{PREFIX}{outside.ids(_TOKEN_BYTES)}"
+    entry = TokenEntry(
+        digest=hashlib.sha256(token.encode()).digest(),
+        tenant_id=tenant_id,
+        user_id=user_id,
+        scopes=scopes,
+        expires_at=None if days is None else _end_of(days, now),
+    )
+    return NewToken(token=token, lines=encode_entry(entry))
+
+
+def encode_entry(entry: TokenEntry) -> str:
+    """Write an entry as a token file has it."""
+    lines = ["[[token]]", f'digest = "sha256:{entry.digest.hex()}"', f'tenant = "{entry.tenant_id}"']
+    if entry.user_id:
+        lines.append(f'user = "{entry.user_id}"')
+    known = [f'"{scope}"' for scope in SCOPES if scope in entry.scopes]
+    lines.append(f"scopes = [{', '.join(known)}]")
+    if entry.expires_at is not None:
+        until = datetime.datetime.fromtimestamp(entry.expires_at, datetime.UTC)
+        lines.append(f"expires = {until:%Y-%m-%dT%H:%M:%SZ}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _end_of(days: float, now: float) -> float:
+    try:
+        # Whole seconds, as the file has them: what is printed is what counts.
+        end = int(now + days * 86_400)
+        datetime.datetime.fromtimestamp(end, datetime.UTC)
+    except (OverflowError, ValueError, OSError):  # beyond the year 9999, or no number at all
+        end = 0
+    if end <= now:
+        message = f"a token cannot last for {days:g} days: give a number above 0, or none for one that lasts for ever"
+        raise OptionError([message])
+    return float(end)

@@ -1,0 +1,170 @@
+"""How a session, its conversation and receipts look on the wire, and how a client makes the values of it again.
+
+Pure. Events have their form in `core.wire.codec`, and it is that one here too. All else is written as it is, every field under its own
+name, so that a client in any language reads what the reference describes, and `RemoteSession` gives the very classes of `Session`.
+"""
+
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from attrs import frozen
+from msgspec import Struct
+
+from agentrail.core.session.projection import QueuedInput, Snapshot, Status
+from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.errors import CodecError
+from agentrail.events import AbortReceipt, Todo
+from agentrail.gateway.answers import encode_plain
+from agentrail.messages import Message
+
+Receipt: TypeAlias = PromptReceipt | SteerReceipt | AbortReceipt
+
+
+class _SnapshotForm(Struct, frozen=True, kw_only=True):
+    """A snapshot as it is written: the number in front, because a reader goes on from there."""
+
+    seq: int
+    status: Status
+    queued: tuple[QueuedInput, ...]
+    todos: tuple[Todo, ...]
+    text: str
+    messages: tuple[Message, ...]
+    before: int
+
+
+@frozen(kw_only=True)
+class MessagePage:
+    """A part of a conversation.
+
+    Attributes:
+        messages: In order.
+        next: How many stand in front of what comes behind them; None behind the last.
+    """
+
+    messages: tuple[Message, ...]
+    next: int | None
+
+
+# --- how a session stands
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """Write `{seq, status, queued, todos, text, messages, before}`.
+
+    `messages` are the last ones, `before` is how many stand in front of them: `messages?after=` gives those.
+    """
+    shown = snapshot.last_messages
+    form = _SnapshotForm(
+        seq=snapshot.last_seq,
+        status=snapshot.status,
+        queued=snapshot.queued,
+        todos=snapshot.todos,
+        text=snapshot.text,
+        messages=shown,
+        before=snapshot.status.messages - len(shown),
+    )
+    return encode_plain(form)
+
+
+def decode_snapshot(text: bytes) -> Snapshot:
+    """Read what `encode_snapshot` wrote.
+
+    Raises:
+        CodecError: It is none.
+    """
+    form: _SnapshotForm = _read(_SNAPSHOTS, text)
+    return Snapshot(
+        status=form.status,
+        queued=form.queued,
+        todos=form.todos,
+        text=form.text,
+        last_seq=form.seq,
+        last_messages=form.messages,
+    )
+
+
+def encode_status(status: Status) -> bytes:
+    """Write how a session stands, every field under its name."""
+    return encode_plain(status)
+
+
+def decode_status(text: bytes) -> Status:
+    """Read what `encode_status` wrote.
+
+    Raises:
+        CodecError: It is none.
+    """
+    status: Status = _read(_STATUSES, text)
+    return status
+
+
+# --- the conversation
+
+
+def encode_messages(messages: tuple[Message, ...], *, after: int = 0, limit: int = 100) -> bytes:
+    """Write a part of a conversation: `{messages, next}`.
+
+    Args:
+        messages: All of it.
+        after: How many stand in front of the first that is wanted; beyond the end there are none.
+        limit: How many are wanted at most, from 1 on.
+    """
+    shown = messages[after : after + limit]
+    behind = after + len(shown)
+    return encode_plain({"messages": shown, "next": behind if shown and behind < len(messages) else None})
+
+
+def decode_messages(text: bytes) -> MessagePage:
+    """Read what `encode_messages` wrote.
+
+    Raises:
+        CodecError: It is none.
+    """
+    page: MessagePage = _read(_PAGES, text)
+    return page
+
+
+# --- receipts
+
+
+def encode_receipt(receipt: Receipt) -> bytes:
+    """Write a receipt, every field under its name. Which of the three it is follows from what was asked for."""
+    return encode_plain(receipt)
+
+
+def decode_receipt(kind: type[Struct], text: bytes) -> Any:
+    """Read a receipt.
+
+    Args:
+        kind: `PromptReceipt`, `SteerReceipt` or `AbortReceipt`.
+        text: What `encode_receipt` wrote.
+
+    Raises:
+        CodecError: It is none.
+    """
+    return _read(msgspec.json.Decoder(kind), text)
+
+
+def encode_accepted(receipt: PromptReceipt, request_id: str) -> bytes:
+    """Write what a prompt is answered with: `{request_id, ref, seq, queued, position}`."""
+    told = {
+        "request_id": request_id,
+        "ref": receipt.ref,
+        "seq": receipt.seq,
+        "queued": receipt.queued,
+        "position": receipt.position,
+    }
+    return encode_plain(told)
+
+
+def _read(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
+    try:
+        return decoder.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        message = f"what the server sent cannot be read: {error}; its version may be a newer one"
+        raise CodecError(message, path="$") from error
+
+
+_SNAPSHOTS: Final = msgspec.json.Decoder(_SnapshotForm)
+_STATUSES: Final = msgspec.json.Decoder(Status)
+_PAGES: Final = msgspec.json.Decoder(MessagePage)

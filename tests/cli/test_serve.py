@@ -1,0 +1,233 @@
+"""`agentrail serve`: what the command line may ask for, and how a server is stopped."""
+
+import signal
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import trio
+
+from agentrail.cli import serve as command
+from agentrail.cli.serve import (
+    ServeOptions,
+    admit_more,
+    caller_check_of,
+    check_extra,
+    check_options,
+    drain_of,
+    find_application,
+    is_local,
+    own_names,
+    own_origins,
+    wait_stop,
+)
+from agentrail.errors import OptionError
+from agentrail.gateway.access import AccessRules
+from agentrail.gateway.callers import CallerCheck
+from agentrail.gateway.tokens import TokenEntry, Tokens
+from tests.cli.rig import open_process, run_agentrail
+from tests.runtime.rig import on_virtual_time
+
+TOKENS = Tokens([TokenEntry(digest=b"d" * 32, tenant_id="acme")])
+OTHERS = "10.0.0.5"
+APP = """
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        while True:
+            kind = (await receive())["type"]
+            await send({"type": f"{kind}.complete"})
+            if kind == "lifespan.shutdown":
+                return
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"hello"})
+"""
+
+
+# --- an address that others reach
+
+
+@pytest.mark.host("H-083")
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.5", "agents.example"])  # noqa: S104 - nothing is bound
+async def test_a_server_that_others_reach_does_not_start_without_a_token(host):
+    """The error names the option."""
+    ran = await run_agentrail("serve", "--host", host)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"others reach --host {host}, so calls need a token: give --token-file FILE" in ran.err
+
+
+@pytest.mark.host("H-083")
+def test_an_application_may_bring_what_asks_for_the_token():
+    """Else it is not served to others; what is no application of ours cannot say."""
+    others = ServeOptions(host=OTHERS)
+    admit_more(CallerCheck(TOKENS, AccessRules()), others, None)
+    admit_more(CallerCheck(None, AccessRules()), others, TOKENS)
+    for callers in (CallerCheck(None, AccessRules()), None):
+        with pytest.raises(OptionError, match="give --token-file FILE"):
+            admit_more(callers, others, None)
+        admit_more(callers, ServeOptions(), None)
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        *(("127.0.0.1", True), ("::1", True), ("Localhost", True), ("127.0.0.2", True)),
+        *((OTHERS, False), ("::", False), ("", False), ("localhost.example", False)),
+    ],
+)
+def test_which_addresses_are_reached_from_this_machine_alone(host, local):
+    """A name may lead anywhere."""
+    assert is_local(host) is local
+
+
+def test_what_cannot_be_is_refused_all_at_once():
+    """Before anything is opened."""
+    with pytest.raises(OptionError) as caught:
+        check_options(ServeOptions(certfile="c.pem", host=""), None)
+    assert len(caught.value.faults) == 3
+    assert "--certfile and --keyfile belong together" in str(caught.value)
+    check_options(ServeOptions(certfile="c.pem", keyfile="k.pem"), None)
+
+
+def test_without_the_extra_the_command_says_what_to_install(monkeypatch):
+    """And does not show a traceback."""
+    check_extra()
+    monkeypatch.setattr(command, "_NEEDED", ("hypercorn", "no_such_package"))
+    with pytest.raises(
+        OptionError, match=r'no_such_package is not installed: pip install "agentrail\[gateway\]"'
+    ):
+        check_extra()
+
+
+# --- who may call
+
+
+def test_tokens_and_names_of_the_command_line_are_added_to_those_of_the_application():
+    """Its own address is a name of the server; where origins are listed, those of its own pages are among them."""
+    callers = CallerCheck(None, AccessRules(allowed_hosts=["localhost"]))
+    options = ServeOptions(
+        host=OTHERS, allowed_host=("agents.example",), allowed_origin=("https://app.example",)
+    )
+    admit_more(callers, options, TOKENS)
+    assert callers.rules == AccessRules(
+        allowed_hosts=("localhost", OTHERS, "agents.example"),
+        allowed_origins=(
+            "https://app.example",
+            *("http://127.0.0.1:8700", "http://localhost:8700", "http://[::1]:8700", "http://10.0.0.5:8700"),
+        ),
+        needs_token=True,
+    )
+    without = CallerCheck(TOKENS, AccessRules())
+    admit_more(without, ServeOptions(), None)
+    assert without.rules.allowed_origins is None
+
+
+@pytest.mark.parametrize(
+    ("callers", "options", "tokens", "said"),
+    [
+        (CallerCheck(TOKENS, AccessRules()), ServeOptions(), TOKENS, "the application has its own `auth`"),
+        (
+            CallerCheck(None, AccessRules()),
+            ServeOptions(allowed_host=("*",)),
+            None,
+            "allowed_hosts has '\\*'",
+        ),
+        (None, ServeOptions(), TOKENS, "are for an application that create_app made"),
+        (
+            None,
+            ServeOptions(allowed_host=("a.example",)),
+            None,
+            "are for an application that create_app made",
+        ),
+        (None, ServeOptions(allowed_origin=("http://a.example",)), None, "are for an application that"),
+    ],
+)
+def test_what_an_application_does_not_take_is_refused(callers, options, tokens, said):
+    """Two who ask for tokens, and names for an application that looks at none."""
+    with pytest.raises(OptionError, match=said):
+        admit_more(callers, options, tokens)
+
+
+def test_the_names_and_origins_that_follow_from_an_address():
+    """None from all addresses of a machine; a usual port is not said."""
+    assert own_names("0.0.0.0") == own_names("::") == ()  # noqa: S104 - nothing is bound
+    assert own_names("fd00::5") == ("[fd00::5]",)
+    assert own_origins(ServeOptions(host="::1", port=443, certfile="c", keyfile="k")) == (
+        *("https://127.0.0.1", "https://localhost", "https://[::1]"),
+    )
+
+
+# --- the application
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (None, "name an application, as package.module:NAME"),
+        ("", "name an application"),
+        ("module", "name an application"),
+        (":app", "name an application"),
+        ("no.such.module:app", "there is no application 'app' in module 'no.such.module'"),
+        ("application_of_mine:none", "there is no application 'none'"),
+        ("application_of_mine:number", "application_of_mine:number is int, expected an ASGI application"),
+        ("application_of_mine:Kind", "application_of_mine:Kind is type, expected an ASGI application"),
+    ],
+)
+def test_what_is_no_application_is_said(monkeypatch, name, said):
+    """Whose move it is: the operator's."""
+    module = ModuleType("application_of_mine")
+    module.number, module.Kind, module.app = 5, int, print
+    monkeypatch.setitem(sys.modules, "application_of_mine", module)
+    with pytest.raises(OptionError, match=said):
+        find_application(name)
+    assert find_application("application_of_mine:app") is print
+
+
+def test_what_create_app_leaves_with_an_application_is_found():
+    """Who may call it, and what lets it drain; another application has neither."""
+    callers = CallerCheck(None, AccessRules())
+    app = SimpleNamespace(state=SimpleNamespace(caller_check=callers, drain=print))
+    assert (caller_check_of(app), drain_of(app)) == (callers, print)
+    assert (caller_check_of(print), drain_of(print)) == (None, None)
+
+
+# --- its end
+
+
+@on_virtual_time
+@pytest.mark.parametrize(("again_after", "ends_at"), [(None, 30), (5, 5), (60, 30)])
+async def test_the_first_signal_lets_the_application_drain_and_a_second_one_does_not_wait(
+    again_after, ends_at
+):
+    """What was told comes before all of it."""
+    seen = []
+    sender, signals = trio.open_memory_channel(2)
+
+    async def drain():
+        seen.append("draining")
+        await trio.sleep(30)
+
+    async def again():
+        if again_after is not None:
+            await trio.sleep(again_after)
+            sender.send_nowait(signal.SIGTERM)
+
+    async with trio.open_nursery() as nursery:
+        sender.send_nowait(signal.SIGINT)
+        nursery.start_soon(again)
+        await wait_stop(signals, drain, lambda: seen.append("told"))
+        assert trio.current_time() == ends_at
+    assert seen == ["told", "draining"]
+
+
+async def test_an_application_is_served_until_a_signal(tmp_path):
+    """The address is the first line, when calls are answered; the exit code is that of an orderly end."""
+    (tmp_path / "served_by_a_test.py").write_text(APP)
+    with trio.fail_after(20):
+        async with open_process("serve", "served_by_a_test:app", "--port", "0", cwd=tmp_path) as process:
+            line = (await process.stdout.receive_some()).decode()
+            assert line.startswith("http://127.0.0.1:")
+            async with await trio.open_tcp_stream("127.0.0.1", int(line.rsplit(":", 1)[1])) as stream:
+                await stream.send_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                assert b"hello" in b"".join([bytes(piece) async for piece in stream])
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0

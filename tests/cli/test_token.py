@@ -1,0 +1,98 @@
+"""`agentrail token new`."""
+
+import os
+import stat
+
+import pytest
+
+from agentrail.cli.token import add_to_file, show_new
+from agentrail.errors import OptionError
+from agentrail.gateway.tokens import decode_tokens, make_token, read_token_file
+from tests.cli.rig import run_agentrail
+
+NOW = 1_800_000_000.0
+
+
+def made(tenant="acme"):
+    """A token."""
+    return make_token(tenant, now=NOW)
+
+
+async def test_a_token_is_printed_once_with_the_lines_to_add():
+    """The output as a whole is a token file as soon as the first line is gone."""
+    ran = await run_agentrail("token", "new", "acme", "ann", "--scopes", "use, inspect", "--days", "30")
+    assert (ran.code, ran.err) == (0, "")
+    token, lines = ran.out.split("\n", 1)
+    assert token.startswith("agt_")
+    assert token not in lines
+    found = decode_tokens(lines.encode(), "stdout").find(token, NOW - 1e9)
+    assert (found.tenant_id, found.user_id, found.scopes) == ("acme", "ann", {"use", "inspect"})
+    assert "expires = " in lines
+
+
+async def test_tokens_are_added_to_a_file_that_is_made_for_its_owner_alone(tmp_path):
+    """On stdout stands the token and nothing else, for a variable of a shell."""
+    path = tmp_path / "tokens.toml"
+    tokens = []
+    for names in (["acme"], []):
+        ran = await run_agentrail("token", "new", *names, "--token-file", str(path))
+        assert ran.code == 0
+        assert ran.err == f"agentrail: added to {path}; this is the only time that the token is shown.\n"
+        tokens.append(ran.out.removesuffix("\n"))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    found = [read_token_file(path).find(token, NOW) for token in tokens]
+    assert [(one.tenant_id, one.user_id) for one in found] == [("acme", ""), ("local", "local")]
+
+
+async def test_what_no_token_can_be_for_is_said():
+    """On stderr, with exit code 2; no token is printed."""
+    ran = await run_agentrail("token", "new", "a b", "--scopes", "us")
+    assert (ran.code, ran.out) == (2, "")
+    assert "`tenant` is no id" in ran.err
+    assert "did you mean 'use'?" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "said"),
+    [
+        ("", 0o644, r"may be read or changed by others \(mode 0644\)"),
+        ("", 0o606, r"may be read or changed by others \(mode 0606\)"),
+        ("no token file", 0o600, "is no TOML"),
+        ("[[token]]\n", 0o600, "entry 1: `tenant` is missing"),
+    ],
+)
+def test_to_a_file_that_would_let_no_caller_in_nothing_is_added(tmp_path, text, mode, said):
+    """Nor to one that others may read."""
+    path = tmp_path / "tokens.toml"
+    path.write_text(text)
+    path.chmod(mode)
+    with pytest.raises(OptionError, match=said):
+        add_to_file(path, made())
+    assert path.read_text() == text
+
+
+def test_what_cannot_be_written_is_said(tmp_path):
+    """A directory; a pipe that nobody reads, which is not waited for; a directory that is not there."""
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    for path in (tmp_path, tmp_path / "pipe", tmp_path / "none" / "tokens.toml"):
+        with pytest.raises(OptionError, match="cannot be written"):
+            add_to_file(path, made())
+
+
+def test_an_entry_stands_apart_from_a_file_without_a_last_end_of_line(tmp_path):
+    """As editors leave some."""
+    path = tmp_path / "tokens.toml"
+    first, second = made(), made("globex")
+    add_to_file(path, first)
+    path.write_text(path.read_text().removesuffix("\n"))
+    add_to_file(path, second)
+    assert [entry.tenant_id for entry in read_token_file(path).entries] == ["acme", "globex"]
+
+
+def test_the_lines_are_shown_where_no_file_takes_them(tmp_path):
+    """With what to do with them."""
+    token = made()
+    assert show_new(token, tmp_path) == f"{token.token}\n"
+    shown = show_new(token, None)
+    assert shown.startswith(f"{token.token}\n\n# This is the only time")
+    assert shown.endswith(token.lines)

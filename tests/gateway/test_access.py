@@ -1,0 +1,498 @@
+"""Who may call, decided from the head of a call alone. No server runs here, and no clock."""
+
+import pytest
+
+from agentrail.errors import OptionError
+from agentrail.gateway.access import (
+    ANYONE_HERE,
+    UNAUTHORIZED,
+    AccessRules,
+    CallHead,
+    FailedAuthentications,
+    head_of,
+    is_loopback,
+    judge_peer,
+    judge_query,
+    name_user,
+    require_scope,
+    require_user,
+)
+from agentrail.host.payloads import Principal
+
+HERE = {"host": "127.0.0.1:8700"}
+OPEN = AccessRules()
+LISTED = AccessRules(
+    allowed_hosts=("agents.example",), allowed_origins=("https://app.example",), needs_token=True
+)
+OF_TENANT = Principal(tenant_id="acme", user_id="")
+OF_USER = Principal(tenant_id="acme", user_id="ann")
+
+
+def head(method="GET", *, query="", peer="127.0.0.1", is_websocket=False, **headers):
+    """A call to this machine; underscores in names of headers are hyphens."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return CallHead(
+        method=method,
+        path="/chat",
+        query=query,
+        headers={**HERE, **named},
+        peer=peer,
+        is_websocket=is_websocket,
+    )
+
+
+def verdict(answer):
+    """Status and code of an answer; None where the call goes on."""
+    return None if answer is None else (answer.status, answer.code)
+
+
+# --- what is known of a call
+
+
+def test_the_head_of_a_call_is_taken_from_its_scope():
+    """Names in lower case; what came twice is joined, so that nobody's second header is looked at in place of the first."""
+    found = head_of(
+        {
+            "type": "http",
+            "method": "post",
+            "path": "/chat",
+            "query_string": b"a=1",
+            "headers": [(b"Host", b"a"), (b"host", b"b"), (b"x-\xe4", b"\xe4")],
+            "client": ("::1", 5),
+        }
+    )
+    assert found == CallHead(
+        method="POST", path="/chat", query="a=1", headers={"host": "a, b", "x-ä": "ä"}, peer="::1"
+    )
+    upgrade = head_of({"type": "websocket", "path": "/ws", "headers": [], "client": None})
+    assert upgrade == CallHead(method="GET", path="/ws", is_websocket=True)
+
+
+def test_what_is_shown_of_a_call_has_no_header_and_no_query():
+    """Tokens stand there."""
+    shown = repr(head(query="token=planted", authorization="Bearer planted"))
+    assert "planted" not in shown
+
+
+# --- Host
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:8700", "127.0.0.1", "localhost:1", "LocalHost", "[::1]:8700", "[::1]"]
+)
+def test_the_names_of_this_machine_are_good_at_any_port(host):
+    """Without more, `allowed_hosts` are these."""
+    assert OPEN.judge(head(host=host)) is None
+
+
+@pytest.mark.host("H-081")
+@pytest.mark.parametrize(
+    "host",
+    [
+        *(
+            "evil.example",
+            "evil.example:8700",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.",
+        ),
+        *(
+            "",
+            "127.0.0.1, evil.example",
+            "evil.example, 127.0.0.1",
+            "127.0.0.1@evil.example",
+            "user@127.0.0.1",
+        ),
+        *(
+            "127.0.0.2",
+            "[::2]",
+            "::1",
+            "localhost:",
+            "localhost:x",
+            "localhost:123456",
+            "local\u212aost",
+            " localhost",
+        ),
+    ],
+)
+def test_any_other_name_is_refused(host):
+    """A name of a stranger's that leads here is how pages of theirs get in (DNS rebinding)."""
+    assert verdict(OPEN.judge(head(host=host))) == (403, "host_refused")
+
+
+def test_a_call_without_a_host_is_refused():
+    """HTTP/1.0 has none."""
+    assert verdict(OPEN.judge(CallHead(method="GET", path="/", peer="127.0.0.1"))) == (403, "host_refused")
+
+
+def test_a_name_with_a_port_is_good_at_that_port_alone():
+    """One without is good at any."""
+    rules = AccessRules(allowed_hosts=["Agents.example:443", "other.example"])
+    for host, good in (
+        ("agents.example:443", True),
+        ("agents.example", False),
+        ("agents.example:80", False),
+        ("other.example:1", True),
+    ):
+        assert (rules.judge_host(head(host=host)) is None) is good
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"allowed_hosts": ["*"]}, "allowed_hosts has '\\*': expected a name or an address"),
+        ({"allowed_hosts": ["http://a.example"]}, "allowed_hosts has 'http://a.example'"),
+        ({"allowed_hosts": [".example", "a b"]}, "allowed_hosts has '.example'.*; allowed_hosts has 'a b'"),
+        ({"allowed_hosts": []}, "allowed_hosts is empty, so no call would be answered"),
+        ({"allowed_origins": ["*"]}, "allowed_origins has '\\*': expected scheme and host"),
+        ({"allowed_origins": ["null"]}, "allowed_origins has 'null'"),
+        ({"allowed_origins": ["app.example"]}, "allowed_origins has 'app.example'"),
+        ({"allowed_origins": ["https://app.example/"]}, "allowed_origins has 'https://app.example/'"),
+        ({"allowed_origins": ["https://*.example"]}, "allowed_origins has"),
+        ({"allowed_origins": ["https://app.example:443"]}, "allowed_origins has"),
+        ({"allowed_origins": ["file://"]}, "allowed_origins has 'file://'"),
+    ],
+)
+def test_what_no_header_could_be_is_refused_when_rules_are_made(options, said):
+    """An entry that fits no call is a mistake, and a wildcard a hole."""
+    with pytest.raises(OptionError, match=said):
+        AccessRules(**options)
+
+
+# --- Origin
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://127.0.0.1:8700", "https://127.0.0.1:8700", "HTTP://127.0.0.1:8700"]
+)
+def test_the_own_origin_of_the_server_is_good(origin):
+    """TLS may end in front of it."""
+    assert OPEN.judge(head(origin=origin)) is None
+
+
+@pytest.mark.host("H-081")
+@pytest.mark.parametrize("is_websocket", [False, True])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *(
+            "null",
+            "https://evil.example",
+            "http://127.0.0.1",
+            "http://127.0.0.1:3000",
+            "http://localhost:8700",
+            "",
+        ),
+        *(
+            "http://127.0.0.1:8700, null",
+            "http://127.0.0.1:8700.evil.example",
+            "http://127.0.0.1:8700/",
+            "ws://127.0.0.1:8700",
+        ),
+    ],
+)
+def test_a_page_of_any_other_origin_is_refused(origin, is_websocket):
+    """Also one of another program on this machine; over WebSocket before the upgrade."""
+    assert verdict(OPEN.judge(head(origin=origin, is_websocket=is_websocket))) == (403, "origin_refused")
+
+
+@pytest.mark.host("H-081")
+@pytest.mark.parametrize(
+    ("origin", "good"),
+    [
+        ("https://app.example", True),
+        ("http://app.example", False),
+        ("https://app.example:8443", False),
+        ("https://agents.example", False),  # its own: where there is a list, it is the list
+        ("https://evil.example", False),
+        ("null", False),
+    ],
+)
+def test_where_origins_are_listed_it_is_exactly_these(origin, good):
+    """An operator who lists some lists all."""
+    answer = LISTED.judge(head(host="agents.example", origin=origin))
+    assert verdict(answer) == (None if good else (403, "origin_refused"))
+
+
+@pytest.mark.host("H-081")
+@pytest.mark.parametrize(
+    ("rules", "headers", "good"),
+    [
+        (OPEN, {}, False),
+        (OPEN, {"authorization": "Bearer agt_1"}, False),  # where no token is asked for, none is looked at
+        (OPEN, {"origin": "http://127.0.0.1:8700"}, True),
+        (LISTED, {"host": "agents.example"}, False),
+        (LISTED, {"host": "agents.example", "authorization": "Bearer agt_1"}, True),
+        (LISTED, {"host": "agents.example", "origin": "https://app.example"}, True),
+    ],
+)
+def test_a_websocket_without_an_origin_needs_a_token(rules, headers, good):
+    """A page always sends one; the token is then looked up like any other."""
+    answer = rules.judge(head(is_websocket=True, **headers))
+    assert verdict(answer) == (None if good else (403, "origin_refused"))
+
+
+# --- pages of other origins
+
+
+def preflight(origin="https://app.example", **headers):
+    """What a browser asks before it sends what is more than a form."""
+    return head("OPTIONS", origin=origin, access_control_request_method="POST", **headers)
+
+
+@pytest.mark.host("H-116")
+def test_a_preflight_of_a_listed_origin_has_its_answer():
+    """Methods of that path, the headers that may be sent, ten minutes; never credentials, never a wildcard."""
+    assert LISTED.answer_preflight(preflight(host="evil.example", peer="1.2.3.4"), ("GET", "POST")) == {
+        "vary": "Origin",
+        "access-control-allow-origin": "https://app.example",
+        "access-control-allow-methods": "GET, POST",
+        "access-control-allow-headers": (
+            "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Agentrail-User"
+        ),
+        "access-control-max-age": "600",
+    }
+
+
+@pytest.mark.host("H-116")
+@pytest.mark.parametrize(
+    ("rules", "asked", "methods"),
+    [
+        (LISTED, preflight("https://evil.example"), ("POST",)),
+        (LISTED, preflight("null"), ("POST",)),
+        (OPEN, preflight("http://127.0.0.1:8700"), ("POST",)),  # its own pages ask for nothing
+        (LISTED, preflight(), ()),
+        (LISTED, head("OPTIONS", origin="https://app.example"), ("POST",)),
+        (LISTED, head("POST", origin="https://app.example", access_control_request_method="POST"), ("POST",)),
+        (LISTED, head("OPTIONS", access_control_request_method="POST"), ("POST",)),
+    ],
+)
+def test_what_is_no_preflight_of_a_listed_origin_is_judged_like_any_other_call(rules, asked, methods):
+    """Another origin's, one of an unknown path, and what only looks like one."""
+    assert rules.answer_preflight(asked, methods) is None
+
+
+@pytest.mark.host("H-116")
+def test_answers_can_be_read_by_pages_of_listed_origins_alone():
+    """With the headers that they need, also where the call was refused; answers vary by Origin."""
+    assert LISTED.cors_headers(head(origin="https://app.example")) == {
+        "vary": "Origin",
+        "access-control-allow-origin": "https://app.example",
+        "access-control-expose-headers": "X-Session-Id, X-Request-Id, Retry-After, RateLimit, RateLimit-Policy",
+    }
+    for rules, call in (
+        (LISTED, head(origin="https://evil.example")),
+        (LISTED, head()),
+        (OPEN, head(origin="http://127.0.0.1:8700")),
+    ):
+        assert rules.cors_headers(call) == {"vary": "Origin"}
+
+
+# --- a token in the query string
+
+
+@pytest.mark.host("H-082")
+@pytest.mark.parametrize(
+    "query",
+    [
+        "token=planted",
+        "a=1&token=planted",
+        "token",
+        "token=",
+        "TOKEN=planted",
+        "%74oken=planted",
+        "access_token=planted",
+    ],
+)
+def test_a_token_in_a_query_string_is_refused(query):
+    """And said without repeating it."""
+    answer = judge_query(head(query=query))
+    assert verdict(answer) == (400, "token_in_url")
+    assert "planted" not in f"{answer}"
+    assert verdict(OPEN.judge(head(query=query))) == (400, "token_in_url")
+
+
+@pytest.mark.parametrize("query", ["", "after=5", "cursor=token", "tokens=1", "a=token=b"])
+def test_what_is_no_token_may_stand_there(query):
+    """Only the name decides."""
+    assert judge_query(head(query=query)) is None
+
+
+# --- the peer, where no token is asked for
+
+
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [
+        *(
+            ("127.0.0.1", True),
+            ("127.8.9.1", True),
+            ("::1", True),
+            ("::ffff:127.0.0.1", True),
+            ("[::1]:5", True),
+        ),
+        *(
+            ("127.0.0.1:99", True),
+            ("0.0.0.0", False),  # noqa: S104 - nothing is bound to it
+            ("::", False),
+            ("10.0.0.1", False),
+            ("::ffff:8.8.8.8", False),
+        ),
+        *(
+            ("", False),
+            ("testclient", False),
+            ("localhost", False),
+            ("127.1", False),
+            ("fe80::1%eth0", False),
+        ),
+    ],
+)
+def test_what_is_this_machine(address, local):
+    """An address, and no name: what leads here is what others wrote."""
+    assert is_loopback(address) is local
+
+
+@pytest.mark.parametrize(
+    ("headers", "good"),
+    [
+        ({}, True),
+        ({"x_forwarded_for": "127.0.0.1, ::1"}, True),
+        ({"x_forwarded_for": "8.8.8.8"}, False),
+        ({"x_forwarded_for": "127.0.0.1, 8.8.8.8"}, False),
+        ({"x_forwarded_for": ""}, False),
+        ({"x_real_ip": "8.8.8.8"}, False),
+        ({"forwarded": "for=127.0.0.1;proto=http"}, True),
+        ({"forwarded": 'for=127.0.0.1, For="[2001:db8::1]:5"'}, False),
+        ({"forwarded": "for=_hidden"}, False),
+        ({"forwarded": "proto=https"}, False),
+    ],
+)
+def test_through_a_proxy_on_this_machine_no_other_machine_gets_in(headers, good):
+    """The peer is then the proxy; what it says of whom it calls for has to be this machine as well."""
+    assert verdict(judge_peer(head(**headers))) == (None if good else (403, "forbidden"))
+
+
+def test_other_machines_need_a_token():
+    """Where tokens are asked for, the peer does not matter."""
+    assert verdict(OPEN.judge(head(peer="10.0.0.1"))) == (403, "forbidden")
+    assert LISTED.judge(head(host="agents.example", peer="10.0.0.1")) is None
+
+
+# --- for whom
+
+
+@pytest.mark.host("H-085")
+@pytest.mark.parametrize(
+    ("principal", "header", "body", "user"),
+    [
+        (OF_USER, None, {}, "ann"),
+        (OF_USER, "ann", {"tenant_id": "acme", "user_id": "ann"}, "ann"),
+        (OF_TENANT, "bob", {}, "bob"),
+        (OF_TENANT, None, {"user_id": "bob"}, "bob"),
+        (OF_TENANT, "bob", {"tenant_id": "acme", "user_id": "bob"}, "bob"),
+        (OF_TENANT, None, {}, ""),
+        (ANYONE_HERE, None, {"tenant_id": "local", "user_id": "local"}, "local"),
+    ],
+)
+def test_a_call_names_its_user_where_the_token_does_not(principal, header, body, user):
+    """In a header, or in its body; what both name has to agree."""
+    headers = {} if header is None else {"x-agentrail-user": header}
+    found = name_user(principal, headers, **body)
+    assert isinstance(found, Principal)
+    assert (found.tenant_id, found.user_id, found.scopes) == (principal.tenant_id, user, principal.scopes)
+
+
+@pytest.mark.host("H-085")
+@pytest.mark.parametrize(
+    ("principal", "header", "body"),
+    [
+        (OF_USER, None, {"tenant_id": "globex"}),
+        (OF_USER, None, {"tenant_id": ""}),
+        (OF_USER, None, {"user_id": "bob"}),
+        (OF_USER, "bob", {}),
+        (OF_USER, "", {}),
+        (OF_USER, "ann, bob", {}),
+        (OF_TENANT, None, {"tenant_id": "globex", "user_id": "bob"}),
+        (OF_TENANT, "bob", {"user_id": "eve"}),
+        (ANYONE_HERE, None, {"tenant_id": "acme"}),
+    ],
+)
+def test_what_contradicts_the_token_is_refused(principal, header, body):
+    """403, and the message tells neither what the token says nor what came."""
+    answer = name_user(principal, {} if header is None else {"x-agentrail-user": header}, **body)
+    assert verdict(answer) == (403, "principal_mismatch")
+    assert not any(one in answer.message for one in ("acme", "globex", "ann", "bob", "eve"))
+
+
+@pytest.mark.host("H-085")
+@pytest.mark.parametrize(
+    "user", ["a/b", "..", "a..b", "a\0b", "a b", "a" * 129, "", "ä", "-a", "a, b", "a\n"]
+)
+@pytest.mark.parametrize("where", ["header", "body"])
+def test_a_user_that_is_no_id_is_refused(user, where):
+    """422, and it is not repeated."""
+    answer = (
+        name_user(OF_TENANT, {"x-agentrail-user": user})
+        if where == "header"
+        else name_user(OF_TENANT, user_id=user)
+    )
+    assert verdict(answer) == (422, "id_invalid")
+    assert len(user) < 3 or user not in f"{answer.message} {answer.hint}"
+
+
+def test_what_needs_a_user_or_a_scope_says_so():
+    """A token of a tenant may look at the tenant without naming a user."""
+    assert require_user(OF_USER) is None
+    assert verdict(require_user(OF_TENANT)) == (422, "field_invalid")
+    assert require_scope(OF_USER, "use") is None
+    assert verdict(require_scope(OF_USER, "inspect")) == (403, "forbidden")
+    assert require_scope(ANYONE_HERE, "inspect") is None
+
+
+# --- who tried in vain
+
+
+def test_behind_ten_failures_of_a_minute_an_address_has_to_wait():
+    """429 with how long, and no longer for trying on; then another failure is a 401 again."""
+    failures = FailedAuthentications()
+    for second in range(10):
+        assert failures.failed("1.2.3.4", 100.0 + second) is UNAUTHORIZED
+    for now, wait in ((110.0, "50"), (110.5, "50"), (159.9, "1")):
+        answer = failures.failed("1.2.3.4", now)
+        assert verdict(answer) == (429, "too_many_requests")
+        assert answer.headers["retry-after"] == wait
+    assert failures.failed("1.2.3.4", 160.0) is UNAUTHORIZED
+    assert verdict(failures.failed("1.2.3.4", 160.5)) == (429, "too_many_requests")
+    assert failures.failed("1.2.3.4", 161.0) is UNAUTHORIZED
+
+
+def test_each_address_has_failures_of_its_own_and_a_network_of_ipv6_is_one():
+    """Who has one address of IPv6 has 2^64 of them."""
+    failures = FailedAuthentications(limit=1)
+    assert failures.failed("2001:db8::1", 0.0) is UNAUTHORIZED
+    assert failures.wait_of("2001:db8::ffff:1", 1.0) == 59.0
+    assert failures.wait_of("2001:db8:0:1::1", 1.0) == 0.0
+    assert failures.failed("1.2.3.4", 1.0) is UNAUTHORIZED
+    assert failures.wait_of("::ffff:1.2.3.4", 2.0) == 59.0
+    assert failures.wait_of("1.2.3.5", 2.0) == 0.0
+    assert failures.wait_of("", 2.0) == 0.0
+
+
+def test_failures_of_many_addresses_are_forgotten():
+    """Old ones as others come, and beyond a number the one that failed longest ago."""
+    failures = FailedAuthentications(limit=1, max_addresses=100)
+    for number in range(1_000):
+        failures.failed(f"10.0.{number // 250}.{number % 250}", float(number % 7))
+        assert len(failures) <= 100
+    assert failures.wait_of("10.0.3.249", 7.0) > 0
+    for number in range(100):
+        failures.failed(f"10.1.0.{number}", 1_000.0)
+    assert len(failures) == 100
+    assert failures.wait_of("10.0.3.249", 7.0) == 0.0
+
+
+@pytest.mark.host("H-080")
+def test_there_is_one_answer_to_a_call_without_a_valid_token():
+    """A value without a field for what was wrong."""
+    assert verdict(UNAUTHORIZED) == (401, "unauthorized")
+    assert UNAUTHORIZED.headers == {"www-authenticate": "Bearer"}

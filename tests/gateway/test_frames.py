@@ -1,0 +1,120 @@
+"""Server-sent events, byte for byte: whatever a session says, a reader gets it back."""
+
+import json
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from agentrail.core.wire.codec import decode_event, encode_event
+from agentrail.errors import ErrorInfo
+from agentrail.events import (
+    Envelope,
+    EventsLost,
+    MessageDelta,
+    PromptReceived,
+    ToolExecutionStart,
+    UnknownEvent,
+)
+from agentrail.gateway.frames import (
+    HEARTBEAT,
+    RETRY,
+    ContextUse,
+    Done,
+    done_frame,
+    event_frame,
+    snapshot_frame,
+)
+from agentrail.messages import CallId, PromptRef, SessionId, Text, TokenUsage
+from tests.gateway.sse import comments, parse
+from tests.gateway.test_wire import SNAPSHOT
+
+SESSION = SessionId("s")
+NASTY = "a\nb\r\nc\rd\u2028e\u2029f\u0085g\0h\x0bi\x0cj\x1ck\x1dl\x1em\nevent: done\ndata: {}\n\nid: 9"
+
+
+def at(seq, *, ephemeral=False):
+    """Where an event stands."""
+    return Envelope(SESSION, seq, 5, (SESSION,), ephemeral)
+
+
+def prompt(text, seq=3):
+    """An event with a text."""
+    return PromptReceived(ref=PromptRef("p"), content=(Text(text=text),), meta=at(seq))
+
+
+@pytest.mark.host("H-067")
+def test_only_committed_events_have_an_id():
+    """A reader that comes back after one that will not be replayed would lose what follows."""
+    assert event_frame(prompt("Hi", 7)).endswith(b"\nid: 7\n\n")
+    for event in (
+        MessageDelta(delta="a", meta=at(7, ephemeral=True)),
+        EventsLost(from_seq=1, to_seq=7, meta=at(7, ephemeral=True)),
+        prompt("by hand").__class__(ref=PromptRef("p"), content=()),
+    ):
+        assert b"\nid:" not in event_frame(event)
+    assert b"\nid:" not in snapshot_frame(SNAPSHOT)
+
+
+@pytest.mark.host("H-073")
+@pytest.mark.parametrize("careless", [False, True])
+def test_line_ends_and_nul_in_texts_and_arguments_survive(careless):
+    """For a reader by the standard, and for one that takes more for the end of a line."""
+    events = [
+        prompt(NASTY),
+        ToolExecutionStart(call_id=CallId("c"), name="t", arguments={NASTY: [NASTY]}, meta=at(4)),
+        MessageDelta(delta=NASTY, meta=at(4, ephemeral=True)),
+    ]
+    read = parse(RETRY + b"".join([event_frame(event) for event in events]), careless=careless)
+    assert [decode_event(json.dumps(frame.data)) for frame in read] == events
+    assert [frame.event for frame in read] == ["prompt_received", "tool_execution_start", "message_delta"]
+    assert [frame.id for frame in read] == ["3", "4", None]
+
+
+@pytest.mark.host("H-073")
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(st.characters(codec="utf-8"), max_size=12), min_size=1, max_size=3))
+def test_any_text_survives(texts):
+    """Frames behind each other are as many as there were, each with what it said."""
+    stream = b"".join([event_frame(prompt(text)) for text in texts])
+    for careless in (False, True):
+        assert [frame.data["content"][0]["text"] for frame in parse(stream, careless=careless)] == texts
+
+
+def test_an_event_of_a_newer_version_is_passed_on_and_ends_no_frame():
+    """Its kind is any text, and its document is written as it came."""
+    plain = decode_event(
+        b'{"kind": "brand_new", "seq": 4, "session_id": "s", "at_ms": 1, "x": "\xe2\x80\xa8"}'
+    )
+    (frame,) = parse(event_frame(plain), careless=True)
+    assert (frame.event, frame.id, frame.data["x"]) == ("brand_new", "4", "\u2028")
+    forged = UnknownEvent(kind="a\n\nevent: done", document=b'{"kind":\n"a",\r"seq": 1}', meta=at(1))
+    (frame,) = parse(event_frame(forged))
+    assert (frame.event, frame.data) == ("unknown", {"kind": "a", "seq": 1})
+
+
+def test_the_data_of_a_frame_is_the_wire_form_of_its_event():
+    """The same bytes as a journal reader gets, but for the escapes."""
+    event = prompt("plain")
+    assert encode_event(event) in event_frame(event)
+    (frame,) = parse(snapshot_frame(SNAPSHOT))
+    assert (frame.event, frame.data["seq"], frame.data["before"]) == ("snapshot", 9, 69)
+
+
+def test_a_heartbeat_is_no_event():
+    """Every reader skips it."""
+    assert parse(HEARTBEAT + RETRY) == []
+    assert comments(HEARTBEAT * 3) == 3
+
+
+def test_the_end_of_a_stream_says_why_and_where_to_go_on():
+    """What is not known is left out."""
+    (bare,) = parse(done_frame(Done(reason="shutdown", session_id=SESSION, seq=7)))
+    assert bare == ("done", {"reason": "shutdown", "session_id": "s", "seq": 7}, None)
+    full = Done(
+        reason="failed", session_id=SESSION, seq=7, request_id="r", usage=TokenUsage(input=3),
+        context=ContextUse(tokens=3, window=None), error=ErrorInfo(code="overloaded", message=NASTY), detail="why",
+    )  # fmt: skip
+    (frame,) = parse(done_frame(full), careless=True)
+    assert frame.data["context"] == {"tokens": 3, "window": None}
+    assert frame.data["usage"]["input"] == 3
+    assert frame.data["error"]["message"] == NASTY

@@ -1,0 +1,349 @@
+"""A trivial application behind real sockets on a free port: connections end alone, and the server ends whatever its callers do."""
+
+import logging
+import ssl
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+
+from agentrail.errors import OptionError
+from agentrail.gateway.serving import (
+    ConnectionLimits,
+    addresses_of,
+    connection_cut,
+    open_listeners,
+    serve_app,
+    show_address,
+    tls_context,
+)
+from tests.runtime.rig import on_bounded_time
+
+TLS = Path(__file__).parent / "tls"
+HURRY = ConnectionLimits(grace_seconds=0.05, cut_seconds=0.05)
+BREAKS_HYPERCORN = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n\r\n"
+
+
+class App:
+    """An application: says `ok`, and a few more things by its path."""
+
+    def __init__(self):
+        self.seen = []
+        self.cut = None
+        self.flooding = trio.Event()
+        self.ended = trio.Event()
+
+    async def __call__(self, scope, receive, send):
+        """As of ASGI."""
+        if scope["type"] == "lifespan":
+            await self.live(scope, receive, send)
+            return
+        self.seen.append(scope["path"])
+        route = {"/raise": self.fail, "/flood": self.flood, "/wait": self.wait}.get(scope["path"], self.greet)
+        await route(scope, send)
+
+    async def live(self, scope, receive, send):
+        """The lifespan."""
+        assert (await receive())["type"] == "lifespan.startup"
+        scope["state"]["name"] = b"ok"
+        self.seen.append("begun")
+        await send({"type": "lifespan.startup.complete"})
+        assert (await receive())["type"] == "lifespan.shutdown"
+        self.seen.append("over")
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def greet(self, scope, send):
+        """Answer with what the lifespan left."""
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": scope["state"]["name"]})
+
+    async def fail(self, scope, send):
+        """Raise what an application should have caught."""
+        message = "of the application"
+        raise ValueError(message)
+
+    async def wait(self, scope, send):
+        """Answer never."""
+        self.flooding.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.ended.set()
+
+    async def flood(self, scope, send):
+        """Write more than a reader takes who does not read."""
+        self.cut = connection_cut(scope)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        self.flooding.set()
+        try:
+            for _ in range(1_000):
+                await send({"type": "http.response.body", "body": b"x" * 100_000, "more_body": True})
+        finally:
+            self.ended.set()
+
+
+@asynccontextmanager
+async def serving(app, *, tls=None, limits=HURRY):
+    """Serve an application; gives what stops it, and how to connect to it."""
+    stop = trio.Event()
+    listeners = await open_listeners("127.0.0.1", 0)
+    (address,) = addresses_of(listeners)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(partial(serve_app, app, listeners, stop.wait, tls=tls, limits=limits))
+        yield stop, partial(trio.open_tcp_stream, *address)
+        stop.set()
+
+
+async def ask(connect, path="/", raw=None):
+    """Send a call and read to the end of the connection."""
+    async with await connect() as stream:
+        await stream.send_all(raw or f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+        return await read_all(stream)
+
+
+async def read_ok(stream):
+    """Read one answer, head and body, which may come in two pieces."""
+    held = b""
+    while not held.endswith(b"\r\n\r\nok"):
+        piece = await stream.receive_some()
+        assert piece, held
+        held += piece
+
+
+async def read_all(stream):
+    """All up to the end; a connection that was cut has one too."""
+    pieces = []
+    try:
+        async for piece in stream:
+            pieces.append(bytes(piece))  # noqa: PERF401 - what came before the cut counts
+    except trio.BrokenResourceError:
+        pass
+    return b"".join(pieces)
+
+
+@on_bounded_time
+async def test_calls_are_answered_between_the_begin_and_the_end_of_the_lifespan():
+    """With the state that it gave; neither the server nor its version is named."""
+    app = App()
+    async with serving(app) as (_, connect):
+        answer = await ask(connect)
+        assert app.seen == ["begun", "/"]
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert answer.endswith(b"\r\n\r\nok")
+    assert b"hypercorn" not in answer.lower()
+    assert app.seen == ["begun", "/", "over"]
+
+
+@on_bounded_time
+async def test_a_connection_that_breaks_the_protocol_ends_alone(caplog):
+    """What a stranger sends ends no other stream, and is told once, without their words."""
+    app = App()
+    async with serving(app) as (_, connect), await connect() as other:
+        await other.send_all(b"GET /first HTTP/1.1\r\nHost: a\r\n\r\n")
+        await read_ok(other)
+        with caplog.at_level(logging.WARNING, "agentrail.gateway"):
+            for _ in range(3):
+                assert b" 200 " not in await ask(connect, raw=BREAKS_HYPERCORN)
+            assert b" 400 " in await ask(connect, raw=b"no HTTP at all\r\n\r\n")
+        await other.send_all(b"GET /second HTTP/1.1\r\nHost: a\r\n\r\n")
+        await read_ok(other)
+    assert app.seen == ["begun", "/first", "/second", "over"]
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["a connection was closed, its caller broke the protocol (Error); 1 so far"]
+
+
+@on_bounded_time
+async def test_an_application_that_raises_answers_500_and_goes_on(caplog):
+    """The crash is in the log, and not in the answer."""
+    app = App()
+    async with serving(app) as (_, connect):
+        with caplog.at_level(logging.ERROR):
+            answer = await ask(connect, "/raise")
+        assert answer.startswith(b"HTTP/1.1 500")
+        assert b"of the application" not in answer
+        assert b"ok" in await ask(connect)
+    assert "the application raised where it was to answer" in caplog.text
+
+
+@on_bounded_time
+@pytest.mark.host("H-071")
+async def test_a_writer_is_woken_by_a_cut():
+    """One that waits for a reader who does not read is deaf to cancellation."""
+    app = App()
+    async with serving(app) as (_, connect), await connect() as lazy:
+        await lazy.send_all(b"GET /flood HTTP/1.1\r\nHost: a\r\n\r\n")
+        await app.flooding.wait()
+        with trio.move_on_after(0.05):
+            await app.ended.wait()
+        assert not app.ended.is_set()
+        app.cut()
+        app.cut()
+        await app.ended.wait()
+        assert b"ok" in await ask(connect)
+
+
+def test_behind_another_server_no_call_can_be_cut():
+    """It gives no state of ours."""
+    assert connection_cut({"type": "http"}) is None
+    assert connection_cut({"type": "http", "state": {}}) is None
+
+
+@on_bounded_time
+@pytest.mark.parametrize("path", ["/wait", "/flood"])
+@pytest.mark.parametrize("how", ["stopped", "cancelled"])
+async def test_the_server_ends_whatever_its_callers_do(path, how):
+    """One whose answer does not come, one who does not read, one who says nothing."""
+    app = App()
+    scope = trio.CancelScope()
+    with scope:
+        async with serving(app) as (stop, connect), await connect() as lazy, await connect() as silent:
+            await lazy.send_all(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            await app.flooding.wait()
+            began = trio.current_time()
+            if how == "stopped":
+                stop.set()
+                assert await read_all(silent) == b""
+            else:
+                scope.cancel()
+    assert app.ended.is_set()
+    assert trio.current_time() - began < 5
+    assert app.seen == ["begun", path, *(["over"] if how == "stopped" else [])]
+
+
+@on_bounded_time
+async def test_a_call_that_ends_in_time_is_answered_when_the_server_stops():
+    """And no other call is taken meanwhile."""
+    app, go_on = App(), trio.Event()
+
+    async def slow(scope, send):
+        app.flooding.set()
+        await go_on.wait()
+        await app.greet(scope, send)
+
+    app.wait = slow
+    async with (
+        serving(app, limits=ConnectionLimits(grace_seconds=10)) as (stop, connect),
+        await connect() as stream,
+    ):
+        await stream.send_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+        await app.flooding.wait()
+        stop.set()
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(OSError, match="all attempts to connect"):
+            await connect()
+        go_on.set()
+        assert (await read_all(stream)).endswith(b"ok")
+
+
+@on_bounded_time
+async def test_headers_that_do_not_come_are_not_waited_for():
+    """Nor is a connection kept that says nothing."""
+    app = App()
+    async with serving(app, limits=ConnectionLimits(idle_seconds=0.05)) as (_, connect):
+        for begin in (b"GET / HTTP/1.1\r\nHost: ", b"x"):
+            async with await connect() as stream:
+                await stream.send_all(begin)
+                await read_all(stream)
+        async with await connect() as stream:
+            assert await read_all(stream) == b""
+    assert app.seen == ["begun", "over"]
+
+
+@on_bounded_time
+async def test_connections_are_bounded():
+    """One more is closed, and another is taken as soon as one has gone."""
+    async with serving(App(), limits=ConnectionLimits(max_connections=1, idle_seconds=9)) as (_, connect):
+        async with await connect() as first:
+            await first.send_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            await read_ok(first)
+            assert await ask(connect) == b""
+        with trio.fail_after(3):  # and not when the idle time of the first is over
+            while b"ok" not in await ask(connect):
+                await trio.lowlevel.checkpoint()
+
+
+class Odd(BaseException):
+    """What is no `Exception`."""
+
+
+@on_bounded_time
+@pytest.mark.host("H-003")
+@pytest.mark.parametrize("error", [ValueError("plugin"), Odd()])
+@pytest.mark.parametrize("when", ["begin", "meanwhile", "end"])
+async def test_what_the_lifespan_raises_leaves_the_server_as_it_is(error, when):
+    """That very object, in no group, and no call is answered behind it."""
+    fail = trio.Event()
+
+    async def app(scope, receive, send):
+        await receive()
+        if when == "begin":
+            await send({"type": "lifespan.startup.failed", "message": "a traceback"})
+            raise error
+        await send({"type": "lifespan.startup.complete"})
+        await (fail.wait() if when == "meanwhile" else receive())
+        raise error
+
+    listeners = await open_listeners("127.0.0.1", 0)
+
+    async def stop():
+        fail.set()
+        if when == "meanwhile":
+            await trio.sleep_forever()
+
+    with pytest.raises(type(error)) as caught:
+        await serve_app(app, listeners, stop)
+    assert caught.value is error
+    with pytest.raises(OSError, match=r"Bad file descriptor"):
+        listeners[0].socket.getsockname()
+
+
+@on_bounded_time
+async def test_an_application_that_says_only_that_it_failed_is_not_served():
+    """As ASGI lets it."""
+
+    async def app(scope, receive, send):
+        await send({"type": "lifespan.startup.failed", "message": ""})
+
+    with pytest.raises(RuntimeError, match=r"the application failed: lifespan\.startup\.failed"):
+        await serve_app(app, await open_listeners("127.0.0.1", 0), trio.sleep_forever)
+
+
+@on_bounded_time
+async def test_tls_is_spoken_where_there_is_a_certificate():
+    """And who speaks something else ends alone."""
+    client = ssl.create_default_context(cafile=TLS / "certificate.pem")
+    async with serving(App(), tls=tls_context(TLS / "certificate.pem", TLS / "key.pem")) as (_, connect):
+        await ask(connect, raw=b"GET / HTTP/1.1\r\n\r\n")
+        stream = trio.SSLStream(await connect(), client, server_hostname="localhost", https_compatible=True)
+        async with stream:
+            await stream.send_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            assert (await read_all(stream)).endswith(b"ok")
+
+
+def test_a_certificate_that_cannot_be_used_is_refused():
+    """Missing, of another kind, or without its key."""
+    pair = (TLS / "certificate.pem", TLS / "key.pem")
+    for certificate, key in (
+        (TLS / "none", pair[1]),
+        (pair[1], pair[0]),
+        (pair[0], pair[0]),
+        (Path(__file__), pair[1]),
+    ):
+        with pytest.raises(OptionError, match="cannot be used"):
+            tls_context(certificate, key)
+
+
+async def test_an_address_that_cannot_be_had_is_refused():
+    """In use, no name, no port; the message says what to change."""
+    async with (await open_listeners("127.0.0.1", 0))[0] as listener:
+        ((host, port),) = addresses_of([listener])
+        for place in ((host, port), ("a\udc80", 0)):
+            with pytest.raises(OptionError, match=r"cannot listen on .*; give another --port or --host"):
+                await open_listeners(*place)
+    for port in (-1, 65_536):
+        with pytest.raises(OptionError, match=f"--port {port} is no port"):
+            await open_listeners(host, port)
+    assert show_address("::1", 5) == "[::1]:5"
+    assert show_address("localhost", 5) == "localhost:5"
