@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
 from agentrail.errors import OptionError
-from agentrail.gateway import chat_routes, event_routes
+from agentrail.gateway import chat_routes, event_routes, session_routes
 from agentrail.gateway.access import LOOPBACK_NAMES, AccessRules
 from agentrail.gateway.callers import Authenticate, CallerCheck
 from agentrail.gateway.endpoint import UnknownPath, starlette_routes
@@ -26,7 +26,7 @@ from agentrail.host.host import Host
 from agentrail.host.opening import open_host
 from agentrail.host.options import HostOptions, decide_host_options, is_seconds
 
-ROUTES: Final[tuple[CallRoute, ...]] = (*chat_routes.ROUTES, *event_routes.ROUTES)
+ROUTES: Final[tuple[CallRoute, ...]] = (*chat_routes.ROUTES, *event_routes.ROUTES, *session_routes.ROUTES)
 """All routes, in the order in which their paths are looked at."""
 
 
