@@ -19,6 +19,7 @@ from agentrail.gateway.callers import Authenticate, CallerCheck
 from agentrail.gateway.endpoint import UnknownPath, starlette_routes
 from agentrail.gateway.hub import open_hubs
 from agentrail.gateway.incoming import AsgiReceive
+from agentrail.gateway.openapi import interface_route
 from agentrail.gateway.routing import CallRoute, Gateway
 from agentrail.gateway.serving import AsgiSend
 from agentrail.gateway.streams import write_stream
@@ -178,7 +179,8 @@ def routes(served: ServedHost, *, base_path: str = "") -> list[BaseRoute]:
         served: `app.state.host` of what `create_app` made.
         base_path: What stands in front of each path.
     """
-    return [*starlette_routes(served.gateway, ROUTES, write_stream, base_path=base_path)]
+    shown = (*ROUTES, interface_route(ROUTES, base_path=base_path))
+    return [*starlette_routes(served.gateway, shown, write_stream, base_path=base_path)]
 
 
 class _Nowhere:

@@ -1,5 +1,7 @@
 """The routes of sessions over a socket: what they take, what they answer, and that they tell no one of another's sessions."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -14,9 +16,19 @@ from agentrail.runtime.session_files import open_files
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
-from tests.gateway.web import Web, error_of, serving
+from tests.gateway.interface import hold_against_the_page
+from tests.gateway.web import Web, error_of, serving as plainly_serving
 from tests.host.hosting import answering
 from tests.runtime.rig import on_bounded_time
+
+
+@asynccontextmanager
+async def serving(model: Any, **options: Any) -> AsyncIterator[Web]:
+    """Serve, and hold every call against the page of the interface."""
+    async with plainly_serving(model, **options) as web:
+        hold_against_the_page(web)
+        yield web
+
 
 ALL = frozenset({"use", "inspect"})
 
@@ -177,6 +189,30 @@ async def test_who_wants_to_stop_something_is_never_told_to_wait():
         assert (await web.post("/sessions/main/abort")).status_code == 202
         error_of(await web.post("/sessions/main/reject", {"approval_id": "x"}), 404, "approval_unknown")
         error_of(await web.post("/sessions/main/requests/r/cancel"), 404, "request_unknown")
+
+
+@pytest.mark.host("H-113")
+@on_bounded_time
+async def test_what_is_answered_is_as_the_page_says():
+    """Of the calls that other tests here make no success of; each is held against it by `serving`."""
+    async with serving(answering(*MANY), auth=by_header, store=MemoryStore()) as web:
+        await web.post("/chat", {"message": "Hi", "session_id": "main"}, headers=ANN)
+        made = [
+            await web.client.get(path, headers=ANN)
+            for path in (
+                "/inspect/sessions",
+                "/inspect/tree",
+                "/inspect/plugins",
+                "/inspect/sessions/main/trace?limit=1000",
+                "/inspect/sessions/main/messages",
+                "/sessions/main/files",
+            )
+        ]
+        for call_name in ("model", "compact", "fork", "rewind"):
+            said = BODIES.get(call_name, {})
+            made.append(await web.post(f"/sessions/main/{call_name}", said, headers=ANN))
+        assert [one.status_code for one in made] == [200] * 7 + [202, 201, 200]
+        assert made[-2].headers["location"] == f"/sessions/{made[-2].json()['session_id']}"
 
 
 @on_bounded_time
