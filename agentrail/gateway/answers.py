@@ -15,12 +15,16 @@ from agentrail.core.wire.settling import mended_text
 from agentrail.errors import (
     AgentrailError,
     AlreadyResolved,
+    AttachmentInvalid,
     CursorAhead,
     CycleFailed,
     ErrorInfo,
     HeldBy,
+    ProfileMismatch,
     ProviderError,
     RequestRefused,
+    SessionIsChild,
+    SessionUnknown,
     SubscriberTooSlow,
     UnknownTool,
 )
@@ -324,7 +328,11 @@ def answer_to(error: BaseException, *, request_id: _Words = None) -> ErrorAnswer
             made = answer_to_failure(error.error, error.text)
         case AgentrailError():
             made = error_answer(
-                _known_code(type(error)), str(error), more=_more_of(error), headers=_wait_of(error)
+                _known_code(type(error)),
+                str(error),
+                hint=_hint_of(error),
+                more=_more_of(error),
+                headers=_wait_of(error),
             )
         case _:
             made = error_answer("internal", "something went wrong on our side")
@@ -350,6 +358,12 @@ def _more_of(error: AgentrailError) -> JsonObject:
     match error:
         case AlreadyResolved(status=status, by=by):
             return {"status": status, "by": by}
+        case AttachmentInvalid(index=index):
+            return {"index": index}
+        case ProfileMismatch(agent_id=agent_id):
+            return {"agent_id": agent_id}
+        case SessionIsChild(root_id=root_id):
+            return {"root_id": root_id}
         case CursorAhead(positions=positions):
             return {"last_seq": max(positions.values(), default=0)}
         case HeldBy(node=node, address=address):
@@ -362,6 +376,10 @@ def _more_of(error: AgentrailError) -> JsonObject:
             return {"cause": code}
         case _:
             return EMPTY
+
+
+def _hint_of(error: AgentrailError) -> _Words:
+    return error.hint if isinstance(error, SessionUnknown) else None
 
 
 def _wait_of(error: AgentrailError) -> dict[str, str]:
