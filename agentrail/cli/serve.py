@@ -29,7 +29,7 @@ from agentrail.tuning import many_sessions
 
 if TYPE_CHECKING:
     from agentrail.gateway.callers import CallerCheck
-    from agentrail.gateway.serving import AsgiApp
+    from agentrail.gateway.incoming import AsgiApp
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8700

@@ -201,6 +201,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             "supervisor_error invalid_spec already_present child_not_found child_running child_restarting"
         ),
         **_ours("child_stuck child_start_failed wrong_child_key too_many_children supervisor_stopping"),
+        **_ours("profile_failed upload_failed"),
         **_ours("would_deadlock supervisor_start_failed supervisor_gave_up"),
     }
 )
@@ -330,7 +331,7 @@ def answer_to(error: BaseException, *, request_id: _Words = None) -> ErrorAnswer
             made = error_answer(
                 _known_code(type(error)),
                 str(error),
-                hint=_hint_of(error),
+                hint=error.hint if isinstance(error, SessionUnknown) else None,
                 more=_more_of(error),
                 headers=_wait_of(error),
             )
@@ -358,14 +359,14 @@ def _more_of(error: AgentrailError) -> JsonObject:
     match error:
         case AlreadyResolved(status=status, by=by):
             return {"status": status, "by": by}
+        case CursorAhead(positions=positions):
+            return {"last_seq": max(positions.values(), default=0)}
         case AttachmentInvalid(index=index):
             return {"index": index}
         case ProfileMismatch(agent_id=agent_id):
             return {"agent_id": agent_id}
         case SessionIsChild(root_id=root_id):
             return {"root_id": root_id}
-        case CursorAhead(positions=positions):
-            return {"last_seq": max(positions.values(), default=0)}
         case HeldBy(node=node, address=address):
             return {"node": node, "address": address}
         case SubscriberTooSlow(resume_after=resume_after):
@@ -376,10 +377,6 @@ def _more_of(error: AgentrailError) -> JsonObject:
             return {"cause": code}
         case _:
             return EMPTY
-
-
-def _hint_of(error: AgentrailError) -> _Words:
-    return error.hint if isinstance(error, SessionUnknown) else None
 
 
 def _wait_of(error: AgentrailError) -> dict[str, str]:
