@@ -16,12 +16,11 @@ from agentrail.errors import OptionError
 from agentrail.gateway import chat_routes, event_routes, session_routes
 from agentrail.gateway.access import LOOPBACK_NAMES, AccessRules
 from agentrail.gateway.callers import Authenticate, CallerCheck
-from agentrail.gateway.endpoint import UnknownPath, starlette_routes
+from agentrail.gateway.endpoint import UnknownPath, guarded, starlette_routes
 from agentrail.gateway.hub import open_hubs
-from agentrail.gateway.incoming import AsgiReceive
+from agentrail.gateway.incoming import AsgiReceive, AsgiSend
 from agentrail.gateway.openapi import interface_route
 from agentrail.gateway.routing import CallRoute, Gateway
-from agentrail.gateway.serving import AsgiSend
 from agentrail.gateway.streams import write_stream
 from agentrail.host.host import Host
 from agentrail.host.opening import open_host
@@ -153,8 +152,11 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
     host_options = decide_host_options(options, given)
     _check(heartbeat, drain_delay, base_path)
     rules = AccessRules(allowed_hosts=tuple(allowed_hosts), allowed_origins=_listed(allowed_origins))
+    limits = host_options.limits
     gateway = Gateway(
-        callers=CallerCheck(auth, rules), limits=host_options.limits, chat_timeout=host_options.chat_timeout
+        callers=CallerCheck(auth, rules, max_failures_per_minute=limits.failed_authentications_per_minute),
+        limits=limits,
+        chat_timeout=host_options.chat_timeout,
     )
     served = ServedHost(host_options, gateway, drain_delay=drain_delay, heartbeat=heartbeat)
 
@@ -187,7 +189,7 @@ class _Nowhere:
     """Where no path leads, as an ASGI application."""
 
     def __init__(self, gateway: Gateway) -> None:
-        self._unknown = UnknownPath(gateway)
+        self._unknown = guarded(UnknownPath(gateway), gateway)
 
     async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
         if scope["type"] == "websocket":

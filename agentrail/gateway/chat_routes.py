@@ -89,8 +89,7 @@ async def _files_of(body: ChatBody, limits: Limits) -> tuple[Attachment, ...]:
         return ()
     decode = partial(decode_files, body, limits)
     is_large = sum(len(file.base64) for file in body.attachments) > _DECODED_HERE
-    decoded = await outside.offload(decode) if is_large else decode()
-    return tuple(Attachment(name=name, mime_type=kind, content=content) for name, kind, content in decoded)
+    return await outside.offload(decode) if is_large else decode()
 
 
 # --- out

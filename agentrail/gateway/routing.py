@@ -33,8 +33,7 @@ from agentrail.gateway.access import CallHead
 from agentrail.gateway.answers import CallRefused, encode_plain, error_answer, refuse_call
 from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.hub import Hubs
-from agentrail.gateway.incoming import AsgiReceive, BodyReader, CallerLeft, wait_left
-from agentrail.gateway.serving import AsgiSend
+from agentrail.gateway.incoming import AsgiReceive, AsgiSend, BodyReader, CallerLeft, wait_left
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.host.host import Host
 from agentrail.host.identity import SessionOwner

@@ -12,7 +12,14 @@ from typing import Final
 import trio
 
 from agentrail.gateway.answers import answer_to
-from agentrail.gateway.frames import CONTENT_TYPE, STREAM_HEADERS, ContextUse, Done, DoneReason, done_frame
+from agentrail.gateway.frames import (
+    CONTENT_TYPE,
+    STREAM_HEADERS,
+    ContextUse,
+    DoneReason,
+    StreamEnd,
+    done_frame,
+)
 from agentrail.gateway.incoming import CallerLeft
 from agentrail.gateway.routing import Call, StreamAnswer, start_of
 from agentrail.gateway.stream_reader import StreamReader
@@ -48,7 +55,7 @@ async def write_stream(call: Call, answer: StreamAnswer) -> None:
     Cancellation: The connection is cut where a write is stuck.
     """
     hubs = call.gateway.opened()[1]
-    async with hubs.open_reader(answer.session, after=answer.after) as reader:
+    async with hubs.open_reader(answer.session, after=answer.after, on_cut=call.cut) as reader:
         await call.while_there(partial(_write, call, answer, reader))
     if reader.reason is None:  # it was cut
         raise CallerLeft
@@ -78,7 +85,9 @@ async def _write_pieces(call: Call, reader: StreamReader) -> None:
         log_crash(f"a stream of session {reader.hub.session_id} failed", raised, keep)
         reader.reason = "failed"
         await _send(
-            call, reader, done_frame(Done(reason="failed", session_id=reader.hub.session_id, seq=reader.seq))
+            call,
+            reader,
+            done_frame(StreamEnd(reason="failed", session_id=reader.hub.session_id, seq=reader.seq)),
         )
 
 

@@ -131,7 +131,7 @@ class RequestTrack:
         self._tell()
 
     async def wait_changed(self, is_enough: Callable[[RequestRecord], bool]) -> RequestRecord:
-        """Wait until its record is as somebody wants it, or it has ended."""
+        """Wait until its record is as it is wanted, or it has ended."""
         while not (self.record.has_ended or is_enough(self.record)):
             await self._changed.wait()
         return self.record
