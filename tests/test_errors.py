@@ -48,6 +48,8 @@ CODES = {
     "erased": errors.Erased,
     "event_missed": errors.EventMissed,
     "fenced": errors.Fenced,
+    "file_unknown": errors.FileUnknown,
+    "files_unsupported": errors.FilesUnsupported,
     "held_by": errors.HeldBy,
     "history_error": errors.HistoryError,
     "holds_loop": errors.HoldsLoop,

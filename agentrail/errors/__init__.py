@@ -68,6 +68,8 @@
     │   ├── RequestOver             a request that has ended already
     │   ├── AttachmentInvalid       what came as a file with a message is none; carries which
     │   ├── AttachmentsUnsupported  a session has no place for the files of a message
+    │   ├── FilesUnsupported        a session has no workspace whose files can be read
+    │   ├── FileUnknown             there is no such file in a workspace, or it may not be read
     │   ├── QuotaReached            a caller has as many sessions open as it may
     │   ├── TooLarge                more came at once than a host takes
     │   ├── CodecError              a text that is no event, signal or state, or a state that no text can hold; says where
@@ -149,6 +151,8 @@ from agentrail.errors.base import (
 from agentrail.errors.host import (
     AttachmentInvalid as AttachmentInvalid,
     AttachmentsUnsupported as AttachmentsUnsupported,
+    FilesUnsupported as FilesUnsupported,
+    FileUnknown as FileUnknown,
     HookTimeout as HookTimeout,
     HostDraining as HostDraining,
     IdInvalid as IdInvalid,

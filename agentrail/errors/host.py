@@ -192,6 +192,18 @@ class AttachmentsUnsupported(YourMove):
     code = "attachments_unsupported"
 
 
+class FilesUnsupported(YourMove):
+    """Files were asked for of a session that has no workspace of its user's own."""
+
+    code = "files_unsupported"
+
+
+class FileUnknown(YourMove):
+    """There is no such file in the workspace of a session, or it may not be read: said alike, whatever the reason is."""
+
+    code = "file_unknown"
+
+
 class TooLarge(YourMove):
     """More came than is taken of one caller at once. The message names the limit; nothing of it is kept."""
 

@@ -191,7 +191,10 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
         # --- no matter of the caller
         **_ours("profile_failed upload_failed"),
         **_ours("agentrail_error internal_error history_error codec_error journal_corrupt store_error"),
-        **_ours("not_a_store store_too_new sandbox_error process_refused child_refused plugin_error"),
+        **_ours(
+            "not_a_store store_too_new sandbox_error process_refused child_refused plugin_error"
+            " profile_failed upload_failed"
+        ),
         **_ours("tool_definition_error tool_contract_error no_schema calling_self no_trio_run holds_loop"),
         **_ours("actor_error no_mailbox not_suspended already_registered not_key_owner registry_closed"),
         **_ours(

@@ -40,6 +40,7 @@ from agentrail.host.requests import (
     RequestRecord,
     RequestTrack,
     SessionReading,
+    key_of_requests,
 )
 from agentrail.host.session_desk import SessionDesk
 from agentrail.logs import Logger
@@ -159,8 +160,8 @@ class RequestRun:
 
     @property
     def key(self) -> str:
-        """Its session, among those of all tenants."""
-        return f"{self.incoming.owner.tenant_id}/{self.incoming.session_id}"
+        """Under which the book has it."""
+        return key_of_requests(self.incoming.owner, self.incoming.session_id)
 
     def shut_down(self) -> None:
         """End it: its host ends. What it owes to plugins is done all the same."""

@@ -14,7 +14,6 @@ from agentrail.abc.store import Filters
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import (
     AgentrailError,
-    AlreadyExists,
     HostDraining,
     RequestUnknown,
 )
@@ -42,12 +41,14 @@ from agentrail.host.requests import (
     OnDisconnect,
     RequestRecord,
     RequestTrack,
+    key_of_requests,
 )
-from agentrail.host.session_desk import refuse_child
+from agentrail.host.session_desk import already_there, refuse_child
+from agentrail.host.session_list import ListedSession, Place
+from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_files, read_file
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, SessionId
 from agentrail.runtime.handle import Session
-from agentrail.runtime.scopes import key_of
 from agentrail.runtime.supervisor import SessionSupervisor
 
 LOGGER: Final = Logger("agentrail.host")
@@ -278,6 +279,115 @@ class Host:
         """Give the sessions of a caller that are awake, the newest first."""
         return self._shop.desk.live_of(self._intake.owner_of(principal))
 
+    async def list_sessions(
+        self,
+        principal: Principal,
+        *,
+        phase: str | None = None,
+        behind: Place | None = None,
+        limit: int = 50,
+        of_tenant: bool = False,
+    ) -> tuple[ListedSession, ...]:
+        """Give the sessions of a caller, the newest first, also those that are in the store alone. None is woken.
+
+        Args:
+            principal: Who is calling.
+            phase: Only those that are at it, one of `SESSION_PHASES`; None for all that have not ended.
+            behind: The place of the last one that is known already; None to begin.
+            limit: How many at most.
+            of_tenant: Whether those of all users of the tenant are meant, for who may inspect them.
+
+        Raises:
+            StoreUnavailable: The store cannot be read now.
+        """
+        owner = self._intake.owner_of(principal)
+        user_id = None if of_tenant else owner.user_id
+        listing = self._shop.desk.list
+        return await listing.page(owner.tenant_id, user_id, phase=phase, behind=behind, limit=limit)
+
+    async def delete_session(self, session_id: str, principal: Principal, *, purge: bool = False) -> None:
+        """End a session of a caller; one that has ended stays so.
+
+        Args:
+            session_id: Which one; of a root.
+            principal: Who is calling.
+            purge: Whether the store forgets it too, with all that works for it.
+
+        Raises:
+            StillNeeded: The store cannot forget it: it has forks, or another node owns it.
+            Exception: As of `session`.
+
+        Cancellation: The session ends all the same; whether the store forgets it is not known.
+        """
+        owner = self._intake.owner_of(principal)
+        await self._shop.desk.delete(owner, session_id, purge=purge)
+        if purge:
+            self._shop.book.forget_session(key_of_requests(owner, session_id))
+
+    async def fork_session(
+        self,
+        session_id: str,
+        principal: Principal,
+        *,
+        at: int | None = None,
+        wanted: str | None = None,
+    ) -> tuple[Session, int]:
+        """Begin a session that goes on from a record of another one of the same caller.
+
+        Args:
+            session_id: Which one is forked; of a root.
+            principal: Who is calling.
+            at: Behind which record; None for the last one.
+            wanted: The id of the fork; minted when None.
+
+        Returns:
+            The fork, and behind which record it begins.
+
+        Raises:
+            AlreadyExists: The caller's move: one of theirs has this id.
+            Exception: As of `session`, and of `Session.fork`.
+
+        Cancellation: As of `Session.fork`.
+        """
+        self._intake.check_open()
+        owner = self._intake.owner_of(principal)
+        fork_id = mint_session() if wanted is None else SessionId(wanted)
+        return await self._shop.desk.fork(owner, session_id, fork_id, at=at)
+
+    async def list_files(
+        self, session_id: str, principal: Principal, path: str = ""
+    ) -> tuple[WorkspaceEntry, ...]:
+        """List a directory of the workspace of a session.
+
+        Raises:
+            FileUnknown, FilesUnsupported: As of `workspace_files.list_files`.
+            Exception: As of `session`.
+        """
+        session = await self.session(session_id, principal)
+        await self._shop.desk.check_shows_files(session)
+        return await list_files(session, path)
+
+    async def read_file(self, session_id: str, principal: Principal, path: str) -> WorkspaceFile:
+        """Read a file of the workspace of a session.
+
+        Raises:
+            FileUnknown, FilesUnsupported, TooLarge: As of `workspace_files.read_file`.
+            Exception: As of `session`.
+        """
+        session = await self.session(session_id, principal)
+        await self._shop.desk.check_shows_files(session)
+        return await read_file(session, path)
+
+    async def session_to_inspect(self, session_id: str, principal: Principal) -> Session:
+        """Give a session of any user of the tenant of a caller who may inspect them: that was looked at before.
+
+        Raises:
+            SessionUnknown: The tenant has none of this id.
+            Exception: As of `session`.
+        """
+        owner = self._intake.owner_of(principal)
+        return await self._shop.desk.of_tenant(owner.tenant_id, session_id)
+
     # --- requests as resources
 
     async def request(self, session_id: str, request_id: str, principal: Principal) -> RequestRecord:
@@ -392,7 +502,7 @@ class Host:
         owner = self._intake.owner_of(principal)
         ended = self._shop.desk.ended_of(owner, session_id)
         facts = None if ended is not None else await self._shop.desk.facts(owner, session_id)
-        key = key_of(owner.tenant_id, session_id)
+        key = key_of_requests(owner, session_id)
         track = self._shop.book.find(key, request_id)
         if track is None and facts is not None and not facts.has_ended:
             session = await self._shop.desk.open(facts, owner)
@@ -418,13 +528,6 @@ class Host:
         if failed:
             message = f"these plugins do nothing in the background any more: {', '.join(failed)}"
             raise AgentrailError(message)
-
-
-def already_there(session_id: str) -> AlreadyExists:
-    """Say that a caller has a session of this id."""
-    return AlreadyExists(
-        f"session {session_id!r} is there already: send it a message, or leave session_id out"
-    )
 
 
 async def has_no_cycle(session: Session) -> bool:

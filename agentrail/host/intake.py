@@ -43,7 +43,7 @@ from agentrail.host.payloads import (
     RequestKind,
 )
 from agentrail.host.request_end import ended_by_host, without_session
-from agentrail.host.requests import HostRequest, OnDisconnect, RequestRecord, RequestTrack
+from agentrail.host.requests import HostRequest, OnDisconnect, RequestRecord, RequestTrack, key_of_requests
 from agentrail.host.session_desk import refuse_child
 from agentrail.logs import Logger
 from agentrail.messages import PromptRef, SessionId
@@ -185,7 +185,7 @@ class Intake:
             return None
         if isinstance(receipt, PromptReceipt):
             await session.receipt_of(client_id, digest=incoming.digest)
-        key = key_of(incoming.owner.tenant_id, incoming.session_id)
+        key = key_of_requests(incoming.owner, incoming.session_id)
         request_id = receipt.request_id or receipt.ref
         track = self._shop.book.find(key, request_id)
         if track is None:

@@ -14,6 +14,7 @@ from agentrail.core.session.projection import Status
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import ErrorInfo, RequestOver
 from agentrail.events import EndReason, Event, EventsLost, WaitingFor
+from agentrail.host.identity import SessionOwner
 from agentrail.host.payloads import RequestKind, RequestOutcome
 from agentrail.host.request_end import OUTCOMES, RequestStanding, RequestStatus, behind_loss, stand_behind
 from agentrail.messages import Message, PromptRef, SessionId, TokenUsage
@@ -324,6 +325,11 @@ class HostRequest:
             await self.cancel("the caller left")
 
 
+def key_of_requests(owner: SessionOwner, session_id: str) -> str:
+    """Name the requests of a session: with whose they are, since an id may be another user's when its session has ended."""
+    return f"{owner.tenant_id}/{owner.user_id}/{session_id}"
+
+
 class RequestBook:
     """The requests of all sessions of a host: those that are open, and the last ones that have ended."""
 
@@ -342,7 +348,7 @@ class RequestBook:
         """Note one that was accepted.
 
         Args:
-            key: Of its session, in its scope.
+            key: As of `key_of_requests`.
             track: The request.
         """
         self._open.setdefault(key, {})[track.record.request_id] = track

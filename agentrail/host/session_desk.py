@@ -14,6 +14,7 @@ from agentrail.errors import (
     AlreadyExists,
     AlreadyStarted,
     AttachmentsUnsupported,
+    FilesUnsupported,
     IdInvalid,
     OptionError,
     ProfileUnknown,
@@ -40,6 +41,7 @@ from agentrail.host.profiles import (
     resolve_profile,
     takes_files,
 )
+from agentrail.host.session_list import SessionList
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.handle import Session
@@ -74,6 +76,7 @@ class SessionDesk:
         self.supervisor: SessionSupervisor = supervisor
         self.profiles: AgentProfiles = profiles
         self.has_store = has_store
+        self.list: SessionList = SessionList(supervisor, has_store=has_store)
         # Sessions that no caller but the one who created them has been given yet.
         self._fresh: dict[str, Session] = {}
         self._open_sessions: OpenSessions[SessionOwner] = OpenSessions(max_sessions_of_each, self._is_open)
@@ -128,6 +131,21 @@ class SessionDesk:
         if session is None or owner_of_session(session.facts.user_data) != owner:
             return None
         return session
+
+    async def of_tenant(self, tenant_id: str, session_id: str) -> Session:
+        """Give a session of any user of a tenant, for who may inspect them; one that is in the store alone is woken.
+
+        Raises:
+            IdInvalid, SessionUnknown, SessionDown: As of `facts` and `open`.
+        """
+        fault = fault_of_session_id("session_id", session_id)
+        if fault is not None:
+            raise IdInvalid([fault])
+        facts = await self.supervisor.facts_of(session_id, scope=tenant_id)
+        owner = None if facts is None else owner_of_session(facts.user_data)
+        if facts is None or owner is None or owner.tenant_id != tenant_id:
+            raise unknown(session_id)
+        return await self.open(facts, owner)
 
     # --- open, create, remove
 
@@ -230,6 +248,28 @@ class SessionDesk:
             message = "sessions of this profile take no files: send the message without attachments"
             raise AttachmentsUnsupported(message)
 
+    async def check_shows_files(self, session: Session) -> None:
+        """Refuse to read in the workspace of a session of which it is not known that it is its user's own.
+
+        Raises:
+            FilesUnsupported: The caller's move: its profile has none, or is not there any more.
+            ProfileFailed: The operator's move.
+        """
+        user_data = session.facts.user_data
+        owner = owner_of_session(user_data)
+        assert owner is not None  # noqa: S101 - else it was given to no caller
+        context = ProfileContext(
+            tenant_id=owner.tenant_id,
+            user_id=owner.user_id,
+            session_id=session.facts.root_id,
+            agent_id=profile_of_session(user_data) or "",
+        )
+        try:
+            await self.check_takes_files(await self.profile(context), context)
+        except (AttachmentsUnsupported, ProfileUnknown):
+            message = "sessions of this profile have no workspace whose files can be read"
+            raise FilesUnsupported(message) from None
+
     def keep(self, session: Session) -> None:
         """Say that a session that was created is one to stay."""
         self._fresh.pop(key_of(session.scope, session.session_id), None)
@@ -249,6 +289,71 @@ class SessionDesk:
             with suppress(SessionNotFound, StillNeeded, OptionError):
                 await self.supervisor.delete_session(session.session_id, scope=session.scope)
         return True
+
+    async def delete(self, owner: SessionOwner, session_id: str, *, purge: bool) -> None:
+        """End a session; one that has ended stays so.
+
+        Args:
+            owner: Who is calling.
+            session_id: Which one.
+            purge: Whether the store forgets it too.
+
+        Raises:
+            SessionUnknown, SessionIsChild, IdInvalid: As of `facts`, and of what only a root can do.
+            StillNeeded: The store cannot forget it yet: it has forks, or another node owns it.
+            Exception: As of `open`, where it has to be woken to be ended.
+
+        Cancellation: The session ends all the same; whether the store forgets it is not known.
+        """
+        facts = await self.facts(owner, session_id)
+        assert facts is not None  # noqa: S101 - else it is unknown
+        refuse_child(facts)
+        is_stored_alone = not facts.is_here
+        if not (is_stored_alone and (purge or facts.has_ended)):
+            with suppress(SessionDown):  # it ended by itself meanwhile
+                session = await self.open(facts, owner)
+                await self.supervisor.stop_session(session.session_id, "deleted", scope=session.scope)
+        if purge and self.has_store:
+            with suppress(SessionNotFound):
+                await self.supervisor.delete_session(session_id, scope=owner.tenant_id)
+
+    async def fork(
+        self, owner: SessionOwner, session_id: str, wanted: SessionId, *, at: int | None
+    ) -> tuple[Session, int]:
+        """Begin a session that goes on from a record of another one of the same user.
+
+        Args:
+            owner: Who is calling.
+            session_id: Which one is forked.
+            wanted: The id of the fork.
+            at: Behind which record; None for the last one.
+
+        Returns:
+            The fork, and behind which record it begins.
+
+        Raises:
+            SessionUnknown: There is none to fork, or another user's has the wanted id.
+            AlreadyExists: The caller's move: one of theirs has it.
+            QuotaReached: The caller's move: as many are open as may be.
+            Exception: As of `open` and `Session.fork`.
+
+        Cancellation: As of `Session.fork`.
+        """
+        facts = await self.facts(owner, session_id)
+        assert facts is not None  # noqa: S101 - else it is unknown
+        refuse_child(facts)
+        if await self.facts(owner, wanted, creates=True) is not None:
+            raise already_there(wanted)
+        session = await self.open(facts, owner)
+        try:
+            with self._open_sessions.starting(owner, wanted):
+                fork = await session.fork(at, session_id=wanted)
+        except (AlreadyExists, AlreadyStarted):  # another caller was faster, and may be another user
+            await self.facts(owner, wanted, creates=True)
+            raise
+        rows = await self.supervisor.find(Filters(scope=owner.tenant_id, root=wanted), limit=1)
+        begun = rows[0].forked_from if rows else None
+        return fork, 0 if begun is None else begun[1]
 
     # --- when the host begins, and when it ends
 
@@ -286,6 +391,13 @@ class SessionDesk:
 def unknown(session_id: str, *, hint: str | None = None) -> SessionUnknown:
     """Say that there is no session of an id; of another's the same."""
     return SessionUnknown(f"there is no session {session_id!r}", hint=hint)
+
+
+def already_there(session_id: str) -> AlreadyExists:
+    """Say that a caller has a session of this id."""
+    return AlreadyExists(
+        f"session {session_id!r} is there already: send it a message, or leave session_id out"
+    )
 
 
 def refuse_child(facts: SessionFacts) -> None:

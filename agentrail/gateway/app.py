@@ -1,0 +1,222 @@
+"""`create_app`: a host behind HTTP, as a Starlette application, and its life: opened by the lifespan, drained and closed in order.
+
+Which routes there are is said here, by the modules that have them; what each does is theirs. Building an application does no I/O.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import trio
+from attrs import evolve
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute
+
+from agentrail.errors import OptionError
+from agentrail.gateway import chat_routes, event_routes, session_routes
+from agentrail.gateway.access import LOOPBACK_NAMES, AccessRules
+from agentrail.gateway.callers import Authenticate, CallerCheck
+from agentrail.gateway.endpoint import UnknownPath, guarded, starlette_routes
+from agentrail.gateway.hub import open_hubs
+from agentrail.gateway.incoming import AsgiReceive, AsgiSend
+from agentrail.gateway.openapi import interface_route
+from agentrail.gateway.routing import CallRoute, Gateway
+from agentrail.gateway.streams import write_stream
+from agentrail.host.host import Host
+from agentrail.host.opening import open_host
+from agentrail.host.options import HostOptions, decide_host_options, is_seconds
+
+ROUTES: Final[tuple[CallRoute, ...]] = (
+    *chat_routes.CHAT_ROUTES,
+    *event_routes.EVENT_ROUTES,
+    *session_routes.ROUTES,
+)
+"""All routes, in the order in which their paths are looked at."""
+
+
+class ServedHost:
+    """A host behind HTTP: `app.state.host` of an application that `create_app` made.
+
+    Attributes:
+        options: What the host is opened with.
+        gateway: What its routes share.
+        drain_delay: How many seconds a server that is told to stop goes on, so that balancers notice.
+        heartbeat: After how many seconds a silent stream gets a comment.
+    """
+
+    def __init__(
+        self, options: HostOptions, gateway: Gateway, *, drain_delay: float, heartbeat: float
+    ) -> None:
+        """Made by `create_app`; nothing is open yet."""
+        self.options = options
+        self.gateway = gateway
+        self.drain_delay = drain_delay
+        self.heartbeat = heartbeat
+        self._is_open = False
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Host]:
+        """Open the host, and answer calls as long as the block lasts; then end streams, requests and sessions in order.
+
+        The lifespan of the application does this. Mounted in another application it is that one's lifespan that has to.
+
+        Yields:
+            The host.
+
+        Raises:
+            OptionError: Your move: it is open already; or as of `open_host`.
+            BaseException: As of `open_host`.
+
+        Cancellation: As of `open_host`; streams are ended with a word, for at most a second.
+        """
+        if self._is_open:
+            raise OptionError(["the host of this application is open already: open it once"])
+        self._is_open = True
+        options = self.options
+        if self.gateway.callers.rules.needs_token and not options.is_for_several:
+            options = evolve(options, is_for_several=True)  # tokens came with the command line
+        try:
+            async with open_host(options) as host, open_hubs(heartbeat_seconds=self.heartbeat) as hubs:
+                self.gateway.host, self.gateway.hubs = host, hubs
+                try:
+                    yield host
+                finally:
+                    self.gateway.host = self.gateway.hubs = None
+                    with trio.CancelScope(shield=True):
+                        await hubs.close("shutdown", within_seconds=1.0)  # noqa: ASYNC102 - bounded
+        finally:
+            self._is_open = False
+
+    async def quiet(self) -> None:
+        """Wait until no request is open, hooks included; at once where the host is not open.
+
+        Cancellation: Nothing is lost by it.
+        """
+        await trio.lowlevel.checkpoint()
+        if self.gateway.host is not None:
+            await self.gateway.host.quiet()
+
+    async def drain(self) -> None:
+        """Let calls and streams come to an end, in front of the end of the server.
+
+        `/ready` fails, and for `drain_delay` all goes on. Then no new request is taken, cycles have `drain_timeout` to come to an end,
+        streams end with `done`, and what still waits for an answer gets one.
+
+        Cancellation: The rest of the waiting is left out; streams still end with a word.
+        """
+        await trio.lowlevel.checkpoint()
+        host, hubs = self.gateway.host, self.gateway.hubs
+        if host is None or hubs is None:
+            return
+        with trio.move_on_after(self.options.shutdown_timeout):
+            try:
+                host.fail_readiness()
+                await trio.sleep(self.drain_delay)
+                await host.drain()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await hubs.close("shutdown")  # noqa: ASYNC102 - bounded
+            await host.end_requests()
+
+
+def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyword
+    options: HostOptions | None = None,
+    /,
+    *,
+    auth: Authenticate | None = None,
+    allowed_hosts: Sequence[str] = LOOPBACK_NAMES,
+    allowed_origins: Sequence[str] | None = None,
+    heartbeat: float = 15.0,
+    drain_delay: float = 0.0,
+    base_path: str = "",
+    **given: Any,
+) -> Starlette:
+    """Make an application that answers HTTP for a host.
+
+    app = create_app(profiles=[AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))])
+
+    Args:
+        options: All options of the host in one value; then none may be given as a keyword.
+        auth: `Tokens`, or a function of the headers that gives a `Principal` or None. None: this machine alone may call, as `local`.
+        allowed_hosts: By which names the server may be called.
+        allowed_origins: Whose pages may call it; None for the server's own.
+        heartbeat: After how many seconds a silent stream gets a comment.
+        drain_delay: How many seconds a server that is told to stop goes on, so that balancers notice.
+        base_path: Below which path all routes stand, such as `/agents`.
+        **given: The options of the host as keywords; see `HostOptions`.
+
+    Returns:
+        The application. Its lifespan opens the host; `app.state.host` is a `ServedHost`.
+
+    Raises:
+        OptionError: The operator's or a plugin author's move; all faults of one kind at once.
+    """
+    if options is None:
+        given.setdefault("is_for_several", auth is not None)
+    host_options = decide_host_options(options, given)
+    _check(heartbeat, drain_delay, base_path)
+    rules = AccessRules(allowed_hosts=tuple(allowed_hosts), allowed_origins=_listed(allowed_origins))
+    limits = host_options.limits
+    gateway = Gateway(
+        callers=CallerCheck(auth, rules, max_failures_per_minute=limits.failed_authentications_per_minute),
+        limits=limits,
+        chat_timeout=host_options.chat_timeout,
+    )
+    served = ServedHost(host_options, gateway, drain_delay=drain_delay, heartbeat=heartbeat)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with served.open():
+            yield
+
+    app = Starlette(routes=routes(served, base_path=base_path), lifespan=lifespan)
+    app.router.redirect_slashes = False  # an answer of its own, in front of all checks
+    app.router.default = _Nowhere(gateway)
+    app.state.host = served
+    app.state.caller_check = gateway.callers
+    app.state.drain = served.drain
+    return app
+
+
+def routes(served: ServedHost, *, base_path: str = "") -> list[BaseRoute]:
+    """Give all routes one by one, for an application that mounts some of them.
+
+    Args:
+        served: `app.state.host` of what `create_app` made.
+        base_path: What stands in front of each path.
+    """
+    shown = (*ROUTES, interface_route(ROUTES, base_path=base_path))
+    return [*starlette_routes(served.gateway, shown, write_stream, base_path=base_path)]
+
+
+class _Nowhere:
+    """Where no path leads, as an ASGI application."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._unknown = guarded(UnknownPath(gateway), gateway)
+
+    async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
+        if scope["type"] == "websocket":
+            await send(
+                {"type": "websocket.close", "code": 1000}
+            )  # in front of its beginning: it becomes a 403
+        else:
+            await self._unknown(scope, receive, send)
+
+
+def _listed(origins: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if origins is None else tuple(origins)
+
+
+def _check(heartbeat: Any, drain_delay: Any, base_path: Any) -> None:
+    faults: list[str] = []
+    if not is_seconds(heartbeat, zero=False):
+        faults.append(f"heartbeat is {heartbeat!r:.80}: expected seconds above 0")
+    if not is_seconds(drain_delay, zero=True):
+        faults.append(f"drain_delay is {drain_delay!r:.80}: expected seconds from 0")
+    if not isinstance(base_path, str) or (
+        base_path and (not base_path.startswith("/") or base_path.endswith("/"))
+    ):
+        faults.append(f"base_path is {base_path!r:.80}: expected a path such as '/agents', or nothing")
+    if faults:
+        raise OptionError(faults)

@@ -1,0 +1,38 @@
+"""What routes and sockets share: one function for each call, from a host, a principal and decoded arguments to a wire value.
+
+No word of HTTP but statuses and names of headers. Whose a session is, the host says, for each call anew.
+"""
+
+from agentrail.gateway.calls.answering import CallAnswer as CallAnswer
+from agentrail.gateway.calls.decisions import (
+    abort_session as abort_session,
+    answer_question as answer_question,
+    approve_call as approve_call,
+    cancel_request as cancel_request,
+    read_request as read_request,
+    reject_call as reject_call,
+)
+from agentrail.gateway.calls.inspection import (
+    inspect_messages as inspect_messages,
+    inspect_plugins as inspect_plugins,
+    inspect_sessions as inspect_sessions,
+    inspect_trace as inspect_trace,
+    inspect_tree as inspect_tree,
+)
+from agentrail.gateway.calls.sessions import (
+    compact_session as compact_session,
+    create_session as create_session,
+    delete_session as delete_session,
+    fork_session as fork_session,
+    list_sessions as list_sessions,
+    read_messages as read_messages,
+    read_snapshot as read_snapshot,
+    read_status as read_status,
+    rewind_session as rewind_session,
+    switch_model as switch_model,
+)
+from agentrail.gateway.calls.workspace import (
+    FileAnswer as FileAnswer,
+    list_workspace as list_workspace,
+    read_workspace_file as read_workspace_file,
+)

@@ -1,0 +1,49 @@
+"""What a call comes to: a status, a value as JSON, and headers. HTTP sends them as they are, a socket the value in its reply."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from attrs import field, frozen
+
+from agentrail.gateway.answers import encode_plain
+from agentrail.host.payloads import HandledResponse
+
+
+def _plain_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(dict(headers))
+
+
+@frozen(kw_only=True)
+class CallAnswer:
+    """What a call is answered with that was carried out.
+
+    Attributes:
+        status: Of HTTP.
+        body: JSON; empty where there is nothing to say.
+        headers: Such as `x-session-id`; names in lower case.
+    """
+
+    status: int = 200
+    body: bytes = field(default=b"", repr=False)
+    headers: Mapping[str, str] = field(default=MappingProxyType({}), converter=_plain_headers)
+
+
+NOTHING: Final = b""
+
+
+def answer_with(value: object, *, status: int = 200, **headers: str) -> CallAnswer:
+    """Answer with a value.
+
+    Args:
+        value: What msgspec writes as JSON.
+        status: Of HTTP.
+        **headers: By name, `_` for `-`.
+    """
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    return CallAnswer(status=status, body=encode_plain(value), headers=named)
+
+
+def answer_handled(handled: HandledResponse) -> CallAnswer:
+    """Answer as an interceptor said."""
+    return CallAnswer(status=handled.status, body=encode_plain(handled.body), headers=handled.headers)

@@ -1,0 +1,128 @@
+"""Calls into what runs: stop it, decide on what waits for people, ask how a request stands. Nothing here takes a new message."""
+
+from typing import Final
+
+from msgspec import UNSET
+
+from agentrail.gateway.answers import refuse_call
+from agentrail.gateway.bodies import AbortBody, ApproveBody, CancelBody, RejectBody, RespondBody
+from agentrail.gateway.calls.answering import CallAnswer, answer_handled, answer_with
+from agentrail.gateway.queries import refuse_field
+from agentrail.gateway.replies import (
+    ApprovalDecided,
+    CallStopped,
+    QuestionAnswered,
+    RequestCancelled,
+    RequestReply,
+    as_given,
+)
+from agentrail.gateway.wire import encode_receipt
+from agentrail.host import Host, Principal, RequestRecord
+from agentrail.runtime.handle import Session
+
+MAX_WAIT_SECONDS: Final = 300
+"""How long a call may wait for the end of a request."""
+
+
+async def abort_session(
+    host: Host, principal: Principal, session_id: str, body: AbortBody, *, wait: bool = False
+) -> CallAnswer:
+    """POST /sessions/{id}/abort."""
+    if body.call_id is not None and (body.clear_queue or body.kill_tools != "killable"):
+        refuse_field("call_id", "stops one call: leave clear_queue and kill_tools out")
+    session = await host.session(session_id, principal)
+    if body.call_id is not None:
+        await session.abort_tool(body.call_id, body.reason)
+        return answer_with(CallStopped(call_id=body.call_id), status=200 if wait else 202)
+    receipt = await session.abort(
+        body.reason, kill_tools=body.kill_tools, clear_queue=body.clear_queue, wait=wait
+    )
+    return CallAnswer(status=200 if wait else 202, body=encode_receipt(receipt))
+
+
+async def approve_call(host: Host, principal: Principal, session_id: str, body: ApproveBody) -> CallAnswer:
+    """POST /sessions/{id}/approve."""
+    session = await host.session(session_id, principal)
+    if body.arguments_hash is not None:
+        await _check_hash(session, body.approval_id, body.arguments_hash)
+    await session.approve(
+        body.approval_id, kind=body.kind, arguments=body.arguments, auto_resume=body.auto_resume
+    )
+    return answer_with(ApprovalDecided(approval_id=body.approval_id))
+
+
+async def _check_hash(session: Session, approval_id: str, arguments_hash: str) -> None:
+    # An id is bound to one hash for good, so this cannot race; of one that does not wait the session itself says why.
+    asked = [one for one in (await session.status()).all_approvals if one.id == approval_id]
+    if asked and asked[0].arguments_hash != arguments_hash:
+        refuse_call(
+            "approval_mismatch",
+            "the call has other arguments than those with this hash",
+            hint="read the approval once more, and show it to the person",
+        )
+
+
+async def reject_call(host: Host, principal: Principal, session_id: str, body: RejectBody) -> CallAnswer:
+    """POST /sessions/{id}/reject."""
+    session = await host.session(session_id, principal)
+    await session.reject(body.approval_id, body.reason, auto_resume=body.auto_resume)
+    return answer_with(ApprovalDecided(approval_id=body.approval_id))
+
+
+async def answer_question(host: Host, principal: Principal, session_id: str, body: RespondBody) -> CallAnswer:
+    """POST /sessions/{id}/respond. Interceptors see it: it carries a user's words."""
+    handled = await host.respond(session_id, body.ref, body.response, principal)
+    return answer_with(QuestionAnswered(ref=body.ref)) if handled is None else answer_handled(handled)
+
+
+# --- requests
+
+
+async def read_request(
+    host: Host, principal: Principal, session_id: str, request_id: str, *, wait: float = 0.0
+) -> CallAnswer:
+    """GET /sessions/{id}/requests/{request_id}.
+
+    Args:
+        host: Of the session.
+        principal: Who is calling.
+        session_id: Of the session.
+        request_id: Of the request.
+        wait: How many seconds to wait for its end; at most `MAX_WAIT_SECONDS`.
+
+    Cancellation: Nothing is lost by it.
+    """
+    if wait > 0:
+        within = min(wait, MAX_WAIT_SECONDS)
+        record = await host.wait_for_request(session_id, request_id, principal, within=within)
+    else:
+        record = await host.request(session_id, request_id, principal)
+    return answer_with(reply_of_request(record))
+
+
+async def cancel_request(
+    host: Host, principal: Principal, session_id: str, request_id: str, body: CancelBody
+) -> CallAnswer:
+    """POST /sessions/{id}/requests/{request_id}/cancel."""
+    await host.cancel_request(session_id, request_id, principal, body.reason)
+    return answer_with(RequestCancelled(request_id=request_id), status=202)
+
+
+def reply_of_request(record: RequestRecord) -> RequestReply:
+    """Say how a request stands: what is not known yet, or does not apply, is left out."""
+    return RequestReply(
+        request_id=record.request_id,
+        session_id=record.session_id,
+        agent_id=record.agent_id,
+        kind=record.kind,
+        status=record.status,
+        seq=record.seq,
+        end_seq=record.end_seq,
+        text=record.text if record.has_ended else UNSET,
+        usage=as_given(record.usage),
+        cost_usd=as_given(record.cost_usd),
+        stop_reason=as_given(record.stop_reason),
+        error=as_given(record.error),
+        reason=as_given(record.reason),
+        pending=record.pending or UNSET,
+    )

@@ -1,0 +1,268 @@
+"""The routes that bring a user's words: `/chat`, `/stream`, `/sessions/{id}/prompt` and `/sessions/{id}/steer`.
+
+What becomes of a message is the host's; here a body becomes its call, and how a request ended becomes an answer. A caller who leaves is
+told to the request, which knows whether that matters.
+"""
+
+from functools import partial
+from typing import Any, Final
+from urllib.parse import quote
+
+from attrs import evolve
+
+from agentrail import outside
+from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.errors import PromptRefused
+from agentrail.gateway.answers import (
+    CallRefused,
+    ErrorAnswer,
+    answer_to_abort,
+    answer_to_failure,
+    error_answer,
+    refuse_call,
+)
+from agentrail.gateway.bodies import ChatBody, SteerBody
+from agentrail.gateway.body_reading import decode_files
+from agentrail.gateway.queries import check_same_session, named_by_client
+from agentrail.gateway.routing import Answer, Call, CallRoute, Result, StreamAnswer, answer_json
+from agentrail.gateway.stream_reader import StreamReader
+from agentrail.gateway.streams import context_use_of, finish_with
+from agentrail.gateway.wire import encode_accepted
+from agentrail.host.attachments import Attachment
+from agentrail.host.limits import Limits
+from agentrail.host.payloads import ChatRequest, HandledResponse, RequestKind
+from agentrail.host.requests import HostRequest, MessageReceipt, RequestRecord
+from agentrail.messages import SessionId
+
+VIA: Final = "http"
+"""What the events of a session say of the door that its messages came through."""
+
+_DECODED_HERE: Final = 1 << 20
+
+
+# --- in
+
+
+async def submit(call: Call, kind: RequestKind, session_id: str | None) -> HandledResponse | HostRequest:
+    """Give a message to the host; when its caller leaves, its request is told.
+
+    Raises:
+        CallRefused: The caller's move: what the body says cannot be.
+        Exception: As of `Host.submit`.
+    """
+    body: ChatBody = call.body
+    if body.webhook is not None:
+        refuse_call("webhooks_off", "this server tells no address of ends: leave webhook out")
+    request = _request_of(call, body, session_id)
+    files = await _files_of(body, call.gateway.limits)
+    submitted = await call.host.submit(
+        request,
+        call.principal,
+        kind=kind,
+        attachments=files,
+        when_busy=body.when_busy or "queue",
+        on_disconnect=body.on_disconnect,
+        via=VIA,
+    )
+    if isinstance(submitted, HostRequest) and kind != "prompt":  # who prompts is not there any more by design
+        call.on_left = submitted.caller_left
+    return submitted
+
+
+def _request_of(call: Call, body: ChatBody | SteerBody, session_id: str | None) -> ChatRequest:
+    said: dict[str, Any] = {}
+    if isinstance(body, ChatBody):
+        said = {"mode": body.mode, "metadata": body.metadata}
+    return ChatRequest(
+        message=body.message,
+        tenant_id=call.principal.tenant_id,
+        user_id=call.principal.user_id,
+        agent_id=(body.agent_id if isinstance(body, ChatBody) else None) or "",
+        session_id=None if session_id is None else SessionId(session_id),
+        client_id=named_by_client(body.client_id, call.head.headers.get("idempotency-key")),
+        **said,
+    )
+
+
+async def _files_of(body: ChatBody, limits: Limits) -> tuple[Attachment, ...]:
+    if not body.attachments:
+        return ()
+    decode = partial(decode_files, body, limits)
+    is_large = sum(len(file.base64) for file in body.attachments) > _DECODED_HERE
+    return await outside.offload(decode) if is_large else decode()
+
+
+# --- out
+
+
+def headers_of(request: HostRequest) -> dict[str, str]:
+    """Name the session and the request, for pages that read no bodies before they have to."""
+    return {"x-session-id": request.session_id, "x-request-id": request.request_id}
+
+
+def answer_to_record(record: RequestRecord) -> Answer | ErrorAnswer:
+    """Say how a `chat` is answered, by how its request stands.
+
+    Args:
+        record: Of a request that has ended, waits for people, or took longer than there was time.
+
+    Returns:
+        200 with the answer, 202 where there is none yet; and an error for every other end, never with empty text as if it were one.
+    """
+    named = {"session_id": record.session_id, "request_id": record.request_id}
+    match record.outcome:
+        case "completed":
+            told: dict[str, object] = {
+                **named,
+                "text": record.text,
+                "usage": record.usage,
+                "cost_usd": record.cost_usd,
+                "stop_reason": record.stop_reason,
+                "seq": record.end_seq,
+                "context": context_use_of(record),
+            }
+            return answer_json(told)
+        case None:
+            told = {
+                **named,
+                "status": record.status,
+                "pending": record.pending,
+                "after": max(record.seq - 1, 0),
+            }
+            return answer_json(told, 202)
+        case "failed" if record.error is not None:
+            return answer_to_failure(record.error, record.text)
+        case "aborted":
+            return answer_to_abort(record.reason, record.text)
+        case "dropped":
+            return error_answer(
+                "aborted", "the prompt was taken out of the queue", more={"reason": record.reason, "text": ""}
+            )
+        case "refused":
+            return error_answer(
+                "prompt_rejected", f"a plugin of the session refused this message: {record.reason}"
+            )
+        case "shutdown":
+            return error_answer("draining", "the server is going down")
+        case _:
+            message = f"the request failed: {record.reason or 'its session was given up'}"
+            return error_answer("cycle_failed", message, more={"text": record.text})
+
+
+def _named(answer: Answer | ErrorAnswer, request: HostRequest) -> Answer:
+    """Name session and request in headers; an error does so in its body as well.
+
+    Raises:
+        CallRefused: It is an error.
+    """
+    if isinstance(answer, Answer):
+        return evolve(answer, headers={**answer.headers, **headers_of(request)})
+    more = {**answer.more, "session_id": request.session_id, "request_id": request.request_id}
+    raise CallRefused(evolve(answer, more=more, headers={**answer.headers, **headers_of(request)}))
+
+
+# --- handlers
+
+
+async def answer_chat(call: Call) -> Result:
+    """Take a message, and answer with what its cycle came to."""
+    submitted = await submit(call, "chat", call.body.session_id)
+    if isinstance(submitted, HandledResponse):
+        return submitted
+    record = await submitted.answered(call.gateway.chat_timeout)
+    return _named(answer_to_record(record), submitted)
+
+
+async def answer_stream(call: Call) -> Result:
+    """Take a message, and show its session from there to the end of its cycle."""
+    submitted = await submit(call, "stream", call.body.session_id)
+    if isinstance(submitted, HandledResponse):
+        return submitted
+
+    async def follow(reader: StreamReader) -> None:
+        await submitted.outcome()
+        finish_with(reader, submitted.record)
+
+    return StreamAnswer(
+        session=submitted.session,
+        after=max(submitted.receipt.seq - 1, 0),
+        follow=follow,
+        headers=headers_of(submitted),
+    )
+
+
+async def answer_prompt(call: Call) -> Result:
+    """Take a message, and answer as soon as its session has it."""
+    session_id = call.params["session_id"]
+    check_same_session(call.body, session_id)
+    submitted = await submit(call, "prompt", session_id)
+    if isinstance(submitted, HandledResponse):
+        return submitted
+    receipt = submitted.receipt
+    if isinstance(receipt, PromptReceipt):
+        told: object = encode_accepted(receipt, submitted.request_id)
+    else:
+        told = _steered(receipt, submitted)
+    at = call.head.path.removesuffix("/prompt")
+    place = {"location": quote(f"{at}/requests/{submitted.request_id}")}
+    return answer_json(told, 202, {**headers_of(submitted), **place})
+
+
+async def answer_steer(call: Call) -> Result:
+    """Speak into the cycle that runs; in idle it is a prompt."""
+    request = _request_of(call, call.body, call.params["session_id"])
+    steered = await call.host.steer(request, call.principal, via=VIA)
+    match steered:
+        case HandledResponse():
+            return steered
+        case HostRequest():
+            return answer_json(_steered(steered.receipt, steered), 202, headers_of(steered))
+        case _:
+            if steered.status == "rejected_by_plugin":
+                reason = "it does not let this session be steered"
+                raise PromptRefused(reason)
+            return answer_json({"ref": steered.ref, "status": steered.status, "seq": steered.seq}, 202)
+
+
+def _steered(receipt: MessageReceipt, request: HostRequest) -> dict[str, object]:
+    status = receipt.status if isinstance(receipt, SteerReceipt) else "became_prompt"
+    return {"ref": receipt.ref, "status": status, "seq": receipt.seq, "request_id": request.request_id}
+
+
+CHAT_ROUTES: Final = (
+    CallRoute(
+        "POST",
+        "/chat",
+        answer_chat,
+        does="takes a message and waits for the answer",
+        operation="chat",
+        body=ChatBody,
+    ),
+    CallRoute(
+        "POST",
+        "/stream",
+        answer_stream,
+        does="takes a message and shows its cycle as server-sent events",
+        operation="stream",
+        body=ChatBody,
+        is_stream=True,
+    ),
+    CallRoute(
+        "POST",
+        "/sessions/{session_id}/prompt",
+        answer_prompt,
+        does="takes a message and answers when the session has it",
+        operation="prompt",
+        body=ChatBody,
+        success=202,
+    ),
+    CallRoute(
+        "POST",
+        "/sessions/{session_id}/steer",
+        answer_steer,
+        does="speaks into the cycle that runs",
+        operation="steer",
+        body=SteerBody,
+        success=202,
+    ),
+)

@@ -1,0 +1,73 @@
+"""The routes that show: events of a session as a stream, and whether the server works.
+
+Nothing is changed here. `/health` and `/ready` ask for no token, and say no more than yes or no.
+"""
+
+import math
+from typing import Final
+
+from agentrail.gateway.queries import check_id, cursor_of
+from agentrail.gateway.routing import Answer, Call, CallRoute, Result, StreamAnswer, answer_json
+from agentrail.gateway.stream_reader import StreamReader
+from agentrail.gateway.streams import finish_with
+from agentrail.host.readiness import CheckResult
+
+_NOT_READY: Final = 503
+
+
+async def answer_events(call: Call) -> Result:
+    """Show what a session publishes, from a number on or from now on; to the end of a request, where one is named."""
+    session_id = call.params["session_id"]
+    after = cursor_of(call.head.headers.get("last-event-id"), call.query.get("after"))
+    request_id = call.query.get("request_id")
+    host, principal = call.host, call.principal
+    session = await host.session_to_read(session_id, principal)
+    if request_id is None:
+        return StreamAnswer(session=session, after=after)
+    check_id("request_id", request_id)
+    await host.request(session_id, request_id, principal)
+
+    async def follow(reader: StreamReader) -> None:
+        record = await host.wait_for_request(session_id, request_id, principal, within=math.inf)
+        finish_with(reader, record)
+
+    return StreamAnswer(session=session, after=after, follow=follow)
+
+
+async def answer_health(_: Call) -> Answer:
+    """Say that the process answers."""
+    return answer_json({"status": "ok"})
+
+
+async def answer_ready(call: Call) -> Answer:
+    """Run all checks, and say which of them failed; why stands in the log alone."""
+    host = call.gateway.host
+    if host is None:
+        return answer_json({"status": "not_started", "checks": []}, _NOT_READY)
+    results = await host.ready()
+    is_ready = all(one.is_ready for one in results)
+    told = {"status": "ready" if is_ready else "not_ready", "checks": [_told(one) for one in results]}
+    return answer_json(told, 200 if is_ready else _NOT_READY)
+
+
+def _told(result: CheckResult) -> dict[str, object]:
+    told: dict[str, object] = {
+        "name": result.name,
+        "status": "ready" if result.is_ready else "not_ready",
+        "duration_ms": result.duration_ms,
+    }
+    return told if result.error is None else {**told, "error": result.error}
+
+
+EVENT_ROUTES: Final = (
+    CallRoute(
+        "GET",
+        "/sessions/{session_id}/events",
+        answer_events,
+        does="shows what a session publishes as server-sent events",
+        query=("after", "request_id"),
+        is_stream=True,
+    ),
+    CallRoute("GET", "/health", answer_health, does="says that the process answers", scope=None),
+    CallRoute("GET", "/ready", answer_ready, does="says whether the server can do its work", scope=None),
+)

@@ -1,0 +1,140 @@
+"""Streams of events over HTTP: opens one on the hub, writes what its reader gives, and ends it with one `done`, whatever happens.
+
+What is in a frame stands in `frames`, who is given which in `hub`. Here a connection is written to: one that does not take what is
+written is cut, because a write that is stuck hears no cancellation.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+import trio
+
+from agentrail.gateway.answers import answer_to
+from agentrail.gateway.frames import (
+    CONTENT_TYPE,
+    STREAM_HEADERS,
+    ContextUse,
+    DoneReason,
+    StreamEnd,
+    done_frame,
+)
+from agentrail.gateway.incoming import CallerLeft
+from agentrail.gateway.routing import Call, StreamAnswer, start_of
+from agentrail.gateway.stream_reader import StreamReader
+from agentrail.host.payloads import RequestOutcome
+from agentrail.host.requests import RequestRecord
+from agentrail.logs import Logger
+from agentrail.otp.exits import keep
+from agentrail.runtime.crashes import log_crash, what_travels
+
+LOGGER: Final = Logger("agentrail.gateway")
+
+_REASONS: Final[MappingProxyType[RequestOutcome, DoneReason]] = MappingProxyType(
+    {
+        "completed": "completed",
+        "aborted": "aborted",
+        "failed": "failed",
+        "not_found": "failed",
+        "refused": "refused",
+        "dropped": "dropped",
+        "shutdown": "shutdown",
+    }
+)
+
+
+async def write_stream(call: Call, answer: StreamAnswer) -> None:
+    """Write a stream to its end.
+
+    Raises:
+        CursorAhead, SessionDown: The caller's move; nothing was written yet.
+        CallRefused: The host is not open any more; nothing was written yet.
+        CallerLeft: In the middle of it, or it did not read.
+
+    Cancellation: The connection is cut where a write is stuck.
+    """
+    hubs = call.gateway.opened()[1]
+    async with hubs.open_reader(answer.session, after=answer.after, on_cut=call.cut) as reader:
+        await call.while_there(partial(_write, call, answer, reader))
+    if reader.reason is None:  # it was cut
+        raise CallerLeft
+
+
+async def _write(call: Call, answer: StreamAnswer, reader: StreamReader) -> None:
+    headers = {**dict(STREAM_HEADERS), "content-type": CONTENT_TYPE, **call.more_headers, **answer.headers}
+    await call.write(start_of(200, headers))
+    if answer.follow is None:
+        await _write_pieces(call, reader)
+        return
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_follow, answer.follow, reader)
+        await _write_pieces(call, reader)
+        nursery.cancel_scope.cancel(reason="the stream has ended")
+
+
+async def _write_pieces(call: Call, reader: StreamReader) -> None:
+    try:
+        async for piece in reader:
+            await _send(call, reader, piece)
+    except BaseException as raised:
+        leaving = what_travels(raised)
+        if leaving is not None or reader.reason is not None:
+            raise
+        # The head is out, so it cannot be an error any more: it ends as failed, and not in the middle of a word.
+        log_crash(f"a stream of session {reader.hub.session_id} failed", raised, keep)
+        reader.reason = "failed"
+        await _send(
+            call,
+            reader,
+            done_frame(StreamEnd(reason="failed", session_id=reader.hub.session_id, seq=reader.seq)),
+        )
+
+
+async def _send(call: Call, reader: StreamReader, piece: bytes) -> None:
+    await call.write({"type": "http.response.body", "body": piece, "more_body": reader.reason is None})
+
+
+async def _follow(follow: Callable[[StreamReader], Awaitable[None]], reader: StreamReader) -> None:
+    """Wait for what the stream ends with; where that fails, the stream ends with it."""
+    try:
+        await follow(reader)
+    except BaseException as raised:
+        leaving = what_travels(raised)
+        if leaving is raised:
+            raise
+        if leaving is not None:
+            raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        LOGGER.warning(
+            "the end of a stream of session %s is not known: %s",
+            reader.hub.session_id,
+            answer_to(raised).code,
+        )
+        reader.finish("failed")
+
+
+def finish_with(reader: StreamReader, record: RequestRecord) -> None:
+    """End a stream with the end of a request: behind the event that says so, and with what it came to.
+
+    Args:
+        reader: Of the stream.
+        record: Of a request that has ended.
+    """
+    outcome = record.outcome
+    assert outcome is not None  # noqa: S101 - it has ended
+    is_complete = outcome == "completed"
+    reader.finish(
+        _REASONS[outcome],
+        behind=record.end_seq or 0,
+        request_id=record.request_id,
+        usage=record.usage if is_complete else None,
+        context=context_use_of(record) if is_complete else None,
+        error=record.error,
+        detail=record.reason,
+    )
+
+
+def context_use_of(record: RequestRecord) -> ContextUse:
+    """Say how full the model's window was in the last response of a request."""
+    tokens = None if record.last_usage is None else record.last_usage.input
+    return ContextUse(tokens=tokens, window=record.context_window)

@@ -1,0 +1,178 @@
+"""The workspace of a session, read for its owner: lists, and files whole. What may be read, its sandbox judges.
+
+A file that may not be read is to its caller as one that is not there, whatever the reason is. Nothing is written here.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NoReturn
+
+import trio
+from attrs import field, frozen
+
+from agentrail.abc import ListResult, Refusal, Transfer
+from agentrail.errors import FilesUnsupported, FileUnknown, SandboxError, TooLarge
+from agentrail.runtime.handle import Session
+from agentrail.runtime.session_files import open_files
+
+MAX_FILE_BYTES: Final = 25 << 20
+"""How large a file may be that is given out: it is held in memory while it is."""
+
+MAX_PATH_CHARACTERS: Final = 1_024
+
+READ_SECONDS: Final = 30.0
+"""How long a list, or a file, may take."""
+
+_NOT_THERE: Final = frozenset(
+    {"file_not_found", "permission_denied", "is_directory", "invalid_path", "not_text"}
+)
+
+
+@frozen(kw_only=True)
+class WorkspaceEntry:
+    """A file or a directory.
+
+    Attributes:
+        path: From the root of the workspace, with `/`.
+        size: Of a file, in bytes; 0 of a directory.
+        is_dir: Which of both.
+    """
+
+    path: str
+    size: int
+    is_dir: bool
+
+
+@frozen(kw_only=True)
+class WorkspaceFile:
+    """A file, whole.
+
+    Attributes:
+        path: From the root of the workspace.
+        content: All of it.
+        sha256: Of the content, hexadecimal.
+    """
+
+    path: str
+    content: bytes = field(repr=False)
+    sha256: str
+
+
+async def list_files(session: Session, path: str = "") -> tuple[WorkspaceEntry, ...]:
+    """List a directory of a workspace: directories first, then files, by name. What is neither is left out.
+
+    Args:
+        session: Whose workspace.
+        path: From its root; empty for that.
+
+    Raises:
+        FileUnknown: There is no such directory, or it may not be read: the answer is one.
+        FilesUnsupported: The session has no workspace that can be read.
+        SessionDown: The session has ended.
+    """
+    names = () if path in ("", ".") else names_of(path)
+    with _bounded():
+        async with open_files(session) as sandbox:
+            listing = await sandbox.list_dir("/".join(names) or ".")
+    return entries_of(names, listing)
+
+
+async def read_file(session: Session, path: str) -> WorkspaceFile:
+    """Read a file of a workspace.
+
+    Raises:
+        FileUnknown: There is no such file, or it may not be read, or it is none: the answer is one.
+        TooLarge: It is larger than `MAX_FILE_BYTES`, or than its sandbox reads.
+        FilesUnsupported, SessionDown: As of `list_files`.
+    """
+    names = names_of(path)
+    with _bounded():
+        async with open_files(session) as sandbox:
+            moved = await sandbox.download(["/".join(names)])
+    return file_of_transfer(path, moved[0])
+
+
+def names_of(path: str) -> tuple[str, ...]:
+    """Take a path apart that a caller gave.
+
+    Raises:
+        FileUnknown: It could name nothing in a workspace: it is absolute, goes up, or has what no name has.
+    """
+    names = tuple(path.split("/"))
+    is_sound = 0 < len(path) <= MAX_PATH_CHARACTERS and "\0" not in path and "\\" not in path
+    if not is_sound or any(name in ("", ".", "..") for name in names):
+        refuse_file()
+    return names
+
+
+def entries_of(names: tuple[str, ...], listing: ListResult) -> tuple[WorkspaceEntry, ...]:
+    """Say what is in a directory, or why that is not said.
+
+    Raises:
+        FileUnknown, FilesUnsupported, SandboxError: As of `list_files`.
+    """
+    if listing.error is not None:
+        refuse_by(listing.error)
+    return tuple(
+        WorkspaceEntry(path="/".join((*names, one.name)), size=one.size_bytes, is_dir=one.kind == "dir")
+        for one in listing.entries
+        if one.kind in ("dir", "file")
+    )
+
+
+def file_of_transfer(path: str, moved: Transfer) -> WorkspaceFile:
+    """Make a file of what a sandbox gave, or say why there is none.
+
+    Raises:
+        FileUnknown, TooLarge, FilesUnsupported, SandboxError: As of `read_file`.
+    """
+    if moved.error is not None:
+        refuse_by(moved.error)
+    content = moved.content or b""
+    if len(content) > MAX_FILE_BYTES:
+        raise _too_large()
+    return WorkspaceFile(path=path, content=content, sha256=hashlib.sha256(content).hexdigest())
+
+
+def refuse_by(refusal: Refusal) -> NoReturn:
+    """Say to a caller why a sandbox did not do what it was asked; not where, nor which of its rules it was.
+
+    Raises:
+        FileUnknown, TooLarge, FilesUnsupported: It is the caller's move.
+        SandboxError: It is the operator's.
+    """
+    if refusal.code in _NOT_THERE:
+        refuse_file()
+    if refusal.code == "too_large":
+        raise _too_large()
+    if refusal.code == "unsupported":
+        raise FilesUnsupported(_UNSUPPORTED)
+    message = f"the workspace could not be read: {refusal.code}: {refusal.message}"
+    raise SandboxError(message)
+
+
+def refuse_file() -> NoReturn:
+    """Say that there is no such file, in the same words for whatever reason.
+
+    Raises:
+        FileUnknown: In any case.
+    """
+    message = "there is no such file in the workspace of this session, or it cannot be read"
+    raise FileUnknown(message)
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(f"the file has more than {MAX_FILE_BYTES:,} bytes, and is not given out")
+
+
+_UNSUPPORTED: Final = "sessions of this profile have no workspace whose files can be read"
+
+
+@contextmanager
+def _bounded() -> Iterator[None]:
+    with trio.CancelScope(deadline=trio.current_time() + READ_SECONDS) as scope:
+        yield
+    if scope.cancelled_caught:
+        message = f"reading the workspace took longer than {READ_SECONDS:g} s"
+        raise SandboxError(message)

@@ -1,0 +1,576 @@
+"""The calls that routes and sockets share, over a real host: what each says, and that they know no session of another user."""
+
+import hashlib
+import json
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from agentrail.abc import FileBytes
+from agentrail.errors import AgentrailError
+from agentrail.gateway import calls
+from agentrail.gateway.answers import CallRefused, answer_to
+from agentrail.gateway.bodies import (
+    AbortBody,
+    ApproveBody,
+    CancelBody,
+    CompactBody,
+    CreateSessionBody,
+    ForkBody,
+    ModelBody,
+    RejectBody,
+    RespondBody,
+    RewindBody,
+)
+from agentrail.gateway.calls import CallAnswer, FileAnswer
+from agentrail.host import (
+    ChatRequestContext,
+    HandledResponse,
+    Host,
+    HostPlugin,
+    Principal,
+    RequestContext,
+    workspace_files,
+)
+from agentrail.plugins import HumanApproval
+from agentrail.runtime.session_files import open_files
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.models import ScriptedModel, calls as model_calls, says
+from agentrail.testing.tools import HangingTool, RecordingTool
+from tests.host.hosting import ANN, BOB, EVE, answering, asked, hosting, profile
+from tests.runtime.rig import on_bounded_time, on_virtual_time
+
+ALL = frozenset({"use", "inspect"})
+OPERATOR = Principal(tenant_id="acme", user_id="olga", scopes=ALL)
+STRANGER = Principal(tenant_id="else", user_id="eve", scopes=ALL)
+
+AnyCall = Callable[[Host, Principal, str], Awaitable[CallAnswer | FileAnswer]]
+
+ON_A_SESSION: dict[str, AnyCall] = {
+    "snapshot": calls.read_snapshot,
+    "status": calls.read_status,
+    "delete": calls.delete_session,
+    "purge": lambda host, by, name: calls.delete_session(host, by, name, purge=True),
+    "messages": calls.read_messages,
+    "model": lambda host, by, name: calls.switch_model(host, by, name, ModelBody(model="demo:")),
+    "fork": lambda host, by, name: calls.fork_session(host, by, name, ForkBody()),
+    "rewind": lambda host, by, name: calls.rewind_session(host, by, name, RewindBody(to=1)),
+    "compact": lambda host, by, name: calls.compact_session(host, by, name, CompactBody()),
+    "abort": lambda host, by, name: calls.abort_session(host, by, name, AbortBody()),
+    "abort of a call": lambda host, by, name: calls.abort_session(host, by, name, AbortBody(call_id="c")),
+    "approve": lambda host, by, name: calls.approve_call(host, by, name, ApproveBody(approval_id="main/1")),
+    "approve what was shown": lambda host, by, name: calls.approve_call(
+        host, by, name, ApproveBody(approval_id="main/1", arguments_hash="h")
+    ),
+    "reject": lambda host, by, name: calls.reject_call(host, by, name, RejectBody(approval_id="main/1")),
+    "respond": lambda host, by, name: calls.answer_question(
+        host, by, name, RespondBody(ref="main/1", response="yes")
+    ),
+    "request": lambda host, by, name: calls.read_request(host, by, name, "r-1"),
+    "waiting for a request": lambda host, by, name: calls.read_request(host, by, name, "r-1", wait=30),
+    "cancel": lambda host, by, name: calls.cancel_request(host, by, name, "r-1", CancelBody()),
+    "files": calls.list_workspace,
+    "file": lambda host, by, name: calls.read_workspace_file(host, by, name, "notes.txt"),
+    "trace": calls.inspect_trace,
+    "inspected messages": calls.inspect_messages,
+}
+"""Every call that names a session."""
+
+WITHOUT_A_SESSION = frozenset(
+    {"create_session", "list_sessions", "inspect_sessions", "inspect_tree", "inspect_plugins"}
+)
+
+
+def read(answer: CallAnswer) -> Any:
+    """What a call says, as a client reads it."""
+    return json.loads(answer.body)
+
+
+async def refused(host: Host, call: AnyCall, by: Principal, name: str) -> bytes:
+    """How a call is answered that is to be refused, with the id taken out."""
+    with pytest.raises((AgentrailError, CallRefused)) as raised:
+        await call(host, by, name)
+    answer = answer_to(raised.value)
+    return f"{answer.status} {sorted(answer.headers.items())} {answer.encode().decode()}".replace(
+        name, "<id>"
+    ).encode()
+
+
+def stored(model: Any = None, *plugins: HostPlugin, **options: Any) -> Any:
+    """A host that keeps its sessions in a store, which ends with the test."""
+    options.setdefault("store", MemoryStore())
+    return hosting(model or answering("Hi", "Ho", "Ha", "He"), *plugins, **options)
+
+
+def test_every_call_that_names_a_session_is_tried_on_that_of_another():
+    """A new one is missed here until it stands in the table."""
+    names = {
+        name
+        for name in vars(calls)
+        if name.split("_")[0]
+        in {"abort", "answer", "approve", "cancel", "compact", "create", "delete", "fork", "inspect", "list", "read", "reject", "rewind", "switch"}
+        and callable(getattr(calls, name))
+    }  # fmt: skip
+    assert len(names - WITHOUT_A_SESSION) == len(ON_A_SESSION) - len(
+        {"purge", "abort of a call", "approve what was shown", "waiting for a request"}
+    )
+
+
+@pytest.mark.parametrize("name", ON_A_SESSION)
+@on_virtual_time
+async def test_a_foreign_session_is_answered_as_an_unknown_one(name: str):
+    """By a colleague and by another tenant, byte for byte; and the session has noticed nothing."""
+    call = ON_A_SESSION[name]
+    async with stored() as host:
+        request = await asked(host, session_id="main")
+        await request.outcome()
+        session = request.session
+        before = await session.snapshot()
+        for by in (BOB, EVE, STRANGER):
+            assert await refused(host, call, by, "main") == await refused(host, call, by, "nope"), by
+        after = await session.snapshot()
+        assert (after.last_seq, after.status.phase, after.last_messages) == (
+            before.last_seq,
+            "idle",
+            before.last_messages,
+        )
+        assert [one.session_id for one in await host.list_sessions(ANN)] == ["main"]
+
+
+@pytest.mark.parametrize("name", ON_A_SESSION)
+@on_virtual_time
+async def test_a_foreign_session_that_has_ended_is_answered_as_an_unknown_one(name: str):
+    """That it was there is nothing that another may know either."""
+    call = ON_A_SESSION[name]
+    async with stored() as host:
+        await asked(host, session_id="main")
+        await calls.delete_session(host, ANN, "main")
+        for by in (BOB, EVE, STRANGER):
+            assert await refused(host, call, by, "main") == await refused(host, call, by, "nope"), by
+
+
+@on_virtual_time
+async def test_the_id_of_a_colleague_cannot_be_created_or_forked_into():
+    """Another tenant has ids of its own, and so its own session of that id."""
+    async with stored() as host:
+        await asked(host, session_id="main")
+        await asked(host, by=BOB, session_id="bobs")
+        with pytest.raises(AgentrailError) as created:
+            await calls.create_session(host, BOB, CreateSessionBody(session_id="main"))
+        with pytest.raises(AgentrailError) as forked:
+            await calls.fork_session(host, BOB, "bobs", ForkBody(session_id="main"))
+        assert [answer_to(one.value).code for one in (created, forked)] == ["session_unknown"] * 2
+        assert (await calls.create_session(host, EVE, CreateSessionBody(session_id="main"))).status == 201
+        with pytest.raises(AgentrailError) as again:
+            await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
+        assert answer_to(again.value).code == "already_exists"
+
+
+@on_virtual_time
+async def test_an_approval_of_another_is_not_found_through_a_session_of_ones_own():
+    """The id says which session it belongs to, and no caller may choose that."""
+    tool = RecordingTool(name="shell")
+    model = ScriptedModel([model_calls(("shell", {"command": "ls"})), says("Done"), says("Hi")])
+    async with hosting(model, session_tools=[tool], session_plugins=[HumanApproval]) as host:
+        request = await asked(host, session_id="main")
+        record = await request.answered()
+        assert record.status == "waiting"
+        (approval,) = (await request.session.status()).approvals
+        await calls.create_session(host, BOB, CreateSessionBody(session_id="bobs"))
+        await calls.create_session(host, EVE, CreateSessionBody(session_id="main"))
+        for by, own in ((BOB, "bobs"), (EVE, "main")):
+            for call in (
+                lambda h, p, s: calls.approve_call(h, p, s, ApproveBody(approval_id=approval.id)),
+                lambda h, p, s: calls.reject_call(h, p, s, RejectBody(approval_id=approval.id)),
+                lambda h, p, s: calls.answer_question(h, p, s, RespondBody(ref=approval.id, response="no")),
+            ):
+                assert b"approval_unknown" in await refused(host, call, by, own)
+        assert tool.calls == []
+        assert len((await request.session.status()).approvals) == 1
+
+
+@on_virtual_time
+async def test_an_approval_is_refused_whose_arguments_were_not_shown():
+    """With the hash that was shown it runs, once; then it is resolved, and an unknown one is unknown."""
+    tool = RecordingTool(name="shell")
+    model = ScriptedModel([model_calls(("shell", {"command": "ls"})), says("Done")])
+    async with hosting(model, session_tools=[tool], session_plugins=[HumanApproval]) as host:
+        request = await asked(host, session_id="main")
+        await request.answered()
+        (approval,) = (await request.session.status()).approvals
+
+        def approve(approval_id: str, shown: str | None) -> AnyCall:
+            body = ApproveBody(approval_id=approval_id, arguments_hash=shown)
+            return lambda host, by, name: calls.approve_call(host, by, name, body)
+
+        assert b"approval_mismatch" in await refused(host, approve(approval.id, "other"), ANN, "main")
+        assert tool.calls == []
+        assert b"approval_unknown" in await refused(host, approve("nope", "other"), ANN, "main")
+        await approve(approval.id, approval.arguments_hash)(host, ANN, "main")
+        await request.outcome()
+        assert len(tool.calls) == 1
+        assert b"already_resolved" in await refused(host, approve(approval.id, "other"), ANN, "main")
+
+
+# --- sessions
+
+
+@on_virtual_time
+async def test_a_session_is_created_looked_at_and_read():
+    """Without a message it is empty; its id comes back in the header too."""
+    async with stored() as host:
+        made = await calls.create_session(host, ANN, CreateSessionBody(agent_id="desk"))
+        name = read(made)["session_id"]
+        assert (made.status, made.headers["x-session-id"], read(made)["agent_id"]) == (201, name, "desk")
+        snapshot = read(await calls.read_snapshot(host, ANN, name))
+        assert (snapshot["status"]["phase"], snapshot["messages"], snapshot["before"]) == ("idle", [], 0)
+        await (await asked(host, "Hello", session_id=name)).outcome()
+        page = read(await calls.read_messages(host, ANN, name, limit=1))
+        assert (len(page["messages"]), page["next"]) == (1, 1)
+        rest = read(await calls.read_messages(host, ANN, name, after=1))
+        assert (len(rest["messages"]), rest["next"]) == (1, None)
+        assert read(await calls.read_status(host, ANN, name))["messages"] == 2
+
+
+@on_virtual_time
+async def test_a_list_shows_all_sessions_once_on_pages():
+    """The newest first, also those that sleep and those that came back with the store; ended ones when they are asked for."""
+    store = MemoryStore()
+    async with stored(store=store) as host:
+        for number in range(5):
+            await calls.create_session(host, ANN, CreateSessionBody(session_id=f"s{number}"))
+            await trio.sleep(1)
+        await calls.create_session(host, BOB, CreateSessionBody(session_id="bobs"))
+    async with stored(store=store) as host:
+        await asked(host, session_id="s1")
+        await calls.delete_session(host, ANN, "s3")
+        seen, cursor = [], None
+        while True:
+            page = read(await calls.list_sessions(host, ANN, limit=2, cursor=cursor))
+            seen += page["sessions"]
+            assert len(page["sessions"]) <= 2
+            if (cursor := page["next_cursor"]) is None:
+                break
+        assert [one["session_id"] for one in seen] == ["s4", "s2", "s1", "s0"]
+        assert {one["session_id"]: one["phase"] == "asleep" for one in seen} == {
+            "s4": True,
+            "s2": True,
+            "s1": False,
+            "s0": True,
+        }
+        awake = next(one for one in seen if one["session_id"] == "s1")
+        assert {"model", "usage", "turn"} <= awake.keys()
+        ended = read(await calls.list_sessions(host, ANN, phase="ended"))["sessions"]
+        assert [one["session_id"] for one in ended] == ["s3"]
+        assert read(await calls.list_sessions(host, EVE))["sessions"] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "code"), [({"cursor": "x"}, "cursor_invalid"), ({"phase": "busy"}, "field_invalid")]
+)
+@on_virtual_time
+async def test_a_list_refuses_what_no_page_gave(given: dict[str, Any], code: str):
+    """A cursor is taken as it was given, and a phase is one that there is."""
+    async with stored() as host:
+        with pytest.raises(CallRefused) as raised:
+            await calls.list_sessions(host, ANN, **given)
+        assert raised.value.answer.code == code
+
+
+@on_virtual_time
+async def test_deleting_ends_and_purging_forgets():
+    """Again is no error while the store knows it; purged it is unknown, and its id is free."""
+    async with stored() as host:
+        await (await asked(host, session_id="main")).outcome()
+        assert (await calls.delete_session(host, ANN, "main")).status == 204
+        assert b"session_ended" in await refused(host, calls.read_snapshot, ANN, "main")
+        assert (await calls.delete_session(host, ANN, "main")).status == 204
+        assert (await calls.delete_session(host, ANN, "main", purge=True)).status == 204
+        assert b"session_unknown" in await refused(host, calls.read_snapshot, ANN, "main")
+        assert (await calls.create_session(host, BOB, CreateSessionBody(session_id="main"))).status == 201
+
+
+@on_virtual_time
+async def test_who_gets_a_freed_id_reads_no_request_of_its_owner_before():
+    """Without a store an id is free as soon as its session has ended."""
+    async with hosting(answering("secret", "other")) as host:
+        request = await asked(host, session_id="main")
+        await request.outcome()
+        await host.quiet()
+        await calls.delete_session(host, ANN, "main")
+        await asked(host, by=BOB, session_id="main")
+
+        def look(host: Host, by: Principal, name: str) -> Awaitable[CallAnswer]:
+            return calls.read_request(host, by, name, request.request_id)
+
+        assert b"request_unknown" in await refused(host, look, BOB, "main")
+
+
+@on_virtual_time
+async def test_a_session_that_sleeps_in_the_store_is_ended_there():
+    """It is woken for that: a delete that left it at work would be none."""
+    store = MemoryStore()
+    async with stored(store=store) as host:
+        await (await asked(host, session_id="main")).outcome()
+    async with stored(store=store) as host:
+        await calls.delete_session(host, ANN, "main")
+        page = read(await calls.list_sessions(host, ANN, phase="ended"))
+        assert [one["session_id"] for one in page["sessions"]] == ["main"]
+
+
+@pytest.mark.parametrize(
+    "name", ["base_url", "api_key", "headers", "extra_body", "verify", "trust_env", "price"]
+)
+@on_virtual_time
+async def test_a_caller_cannot_say_where_a_model_is(name: str):
+    """Who could would be sent the operator's key, or reach addresses that only the server can."""
+    async with stored() as host:
+        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
+        body = ModelBody(model="openai:gpt-5", provider_opts={"temperature": 1, name: "http://evil"})
+        with pytest.raises(CallRefused) as raised:
+            await calls.switch_model(host, ANN, "main", body)
+        assert raised.value.answer.code == "field_invalid"
+        assert "evil" not in raised.value.answer.message
+        told = read(await calls.switch_model(host, ANN, "main", ModelBody(model="demo:")))
+        assert told["model"].startswith("demo:")
+
+
+@on_virtual_time
+async def test_a_fork_goes_on_from_a_record_and_a_rewind_goes_back_to_one():
+    """The fork is the caller's own; both say behind which record they stand."""
+    async with stored() as host:
+        await (await asked(host, "one", session_id="main")).outcome()
+        at = read(await calls.inspect_trace(host, OPERATOR, "main"))["entries"][-1]["number"]
+        await (await asked(host, "two", session_id="main")).outcome()
+        forked = await calls.fork_session(host, ANN, "main", ForkBody(at=at))
+        told = read(forked)
+        assert (forked.status, told["parent"], told["at"]) == (201, "main", at)
+        assert read(await calls.read_status(host, ANN, told["session_id"]))["messages"] == 2
+        assert b"session_unknown" in await refused(host, calls.read_snapshot, BOB, told["session_id"])
+        rewound = read(await calls.rewind_session(host, ANN, "main", RewindBody(to=at)))
+        assert rewound["at"] == at
+        assert read(await calls.read_status(host, ANN, "main"))["messages"] == 2
+        assert (await calls.compact_session(host, ANN, "main", CompactBody(reason="long"))).status == 202
+
+
+# --- what runs
+
+
+@on_virtual_time
+async def test_an_abort_answers_at_once_or_with_its_receipt():
+    """In idle there is nothing to stop, and it says so; one call alone is named."""
+    tool = HangingTool()
+    model = ScriptedModel([model_calls(("hang", {})), says("Hi"), model_calls(("hang", {}))])
+    async with hosting(model, session_tools=[tool]) as host:
+        request = await asked(host, session_id="main")
+        await tool.started.wait()
+        (running,) = (await request.session.status()).running_tools
+        one = AbortBody(call_id=running.call_id, reason="not this")
+        assert (await calls.abort_session(host, ANN, "main", one)).status == 202
+        assert await request.outcome() == "completed"
+        again = await asked(host, session_id="main")
+        await trio.sleep(1)
+        done = await calls.abort_session(host, ANN, "main", AbortBody(reason="enough"), wait=True)
+        assert (done.status, read(done)["settled"]) == (200, True)
+        assert await again.outcome() == "aborted"
+        soon = await calls.abort_session(host, ANN, "main", AbortBody())
+        assert soon.status == 202
+        both = AbortBody(call_id="c", clear_queue=True)
+        with pytest.raises(CallRefused):
+            await calls.abort_session(host, ANN, "main", both)
+
+
+@on_virtual_time
+async def test_an_answer_is_shown_to_interceptors_first():
+    """It carries a user's words: what a plugin answers is the answer, and the question still waits."""
+
+    class Guard(HostPlugin):
+        name = "guard"
+
+        async def intercept_chat_request(self, ctx: ChatRequestContext) -> HandledResponse | None:
+            """Handle answers."""
+            return (
+                HandledResponse(body={"no": ctx.request.message}, status=409)
+                if ctx.kind == "respond"
+                else None
+            )
+
+    model = ScriptedModel([model_calls(("shell", {"command": "ls"})), says("Done")])
+    async with hosting(
+        model, Guard(), session_tools=[RecordingTool(name="shell")], session_plugins=[HumanApproval]
+    ) as host:
+        request = await asked(host, session_id="main")
+        record = await request.answered()
+        body = RespondBody(ref=record.pending[0].id, response="later")
+        made = await calls.answer_question(host, ANN, "main", body)
+        assert (made.status, read(made)) == (409, {"no": "later"})
+        assert request.record.status == "waiting"
+
+
+@on_virtual_time
+async def test_a_request_says_how_it_stands_and_can_be_cancelled_once():
+    """Waiting for it answers at its end; what has ended is not cancelled."""
+    model = ScriptedModel([says("Hello", pause_seconds=5.0), says("Never", pause_seconds=500.0)])
+    async with hosting(model) as host:
+        request = await asked(host, session_id="main")
+        now = read(await calls.read_request(host, ANN, "main", request.request_id))
+        assert (now["status"], now["kind"], "text" in now) == ("running", "chat", False)
+        began = trio.current_time()
+        then = read(await calls.read_request(host, ANN, "main", request.request_id, wait=30))
+        assert (then["status"], then["text"]) == ("completed", "Hello")
+        assert trio.current_time() - began < 30
+        other = await asked(host, session_id="main")
+        cancelled = await calls.cancel_request(host, ANN, "main", other.request_id, CancelBody(reason="no"))
+        assert cancelled.status == 202
+        assert await other.outcome() == "aborted"
+
+        def cancel(host: Host, by: Principal, name: str) -> Awaitable[CallAnswer]:
+            return calls.cancel_request(host, by, name, other.request_id, CancelBody())
+
+        assert b"409" in await refused(host, cancel, ANN, "main")
+
+
+# --- files
+
+
+def reading(path: str) -> AnyCall:
+    """A call that reads a file."""
+    return lambda host, by, name: calls.read_workspace_file(host, by, name, path)
+
+
+def listing(path: str) -> AnyCall:
+    """A call that lists a directory."""
+    return lambda host, by, name: calls.list_workspace(host, by, name, path)
+
+
+@on_virtual_time
+async def test_a_workspace_is_listed_and_read():
+    """In pages; a file comes with the digest of its content."""
+    async with stored() as host:
+        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
+        async with open_files(await host.session("main", ANN)) as sandbox:
+            await sandbox.upload(
+                [
+                    FileBytes(path="notes/a.txt", content=b"A"),
+                    FileBytes(path="b.html", content=b"<script>"),
+                ]
+            )
+        top = read(await calls.list_workspace(host, ANN, "main", limit=1))
+        assert top == {"entries": [{"path": "notes", "size": 0, "is_dir": True}], "next": 1}
+        assert [
+            one["path"] for one in read(await calls.list_workspace(host, ANN, "main", after=1))["entries"]
+        ] == ["b.html"]
+        below = read(await calls.list_workspace(host, ANN, "main", "notes"))
+        assert below["entries"] == [{"path": "notes/a.txt", "size": 1, "is_dir": False}]
+        found = await calls.read_workspace_file(host, ANN, "main", "notes/a.txt")
+        assert (found.content, found.name, found.etag) == (
+            b"A",
+            "a.txt",
+            f'"{hashlib.sha256(b"A").hexdigest()}"',
+        )
+
+
+@pytest.mark.host("H-112")
+@pytest.mark.parametrize("sandboxed", ["memory", "local"])
+@pytest.mark.check
+@on_bounded_time
+async def test_what_is_outside_a_workspace_is_not_there(tmp_path: Path, sandboxed: str):
+    """By `..`, by an absolute name, by a link, as a device or a directory: one answer."""
+    inside = tmp_path / "work"
+    inside.mkdir()
+    (tmp_path / "secret.txt").write_text("secret")
+    (inside / "link").symlink_to(tmp_path / "secret.txt")
+    (inside / "up").symlink_to(tmp_path)
+    os.mkfifo(inside / "pipe")
+    (inside / "real").mkdir()
+    given = (
+        {"session_sandbox": "memory"}
+        if sandboxed == "memory"
+        else {"session_working_dir": inside, "session_sandbox": None}
+    )
+    async with hosting(answering("Hi"), **given) as host:
+        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
+        answers = set()
+        for path in (
+            "../secret.txt", "/etc/passwd", str(tmp_path / "secret.txt"), "link", "up/secret.txt", "pipe", "real", "none", "",
+            "a/../../secret.txt", "./link", "x" * 5_000, "a\0b", "real/", "..", ".",
+        ):  # fmt: skip
+            answers.add(await refused(host, reading(path), ANN, "main"))
+        assert len(answers) == 1
+        assert b"file_unknown" in answers.pop()
+        for path in ("..", "/", "up", "link", "none", "a/.."):
+            assert b"file_unknown" in await refused(host, listing(path), ANN, "main")
+        names = [one["path"] for one in read(await calls.list_workspace(host, ANN, "main"))["entries"]]
+        assert names == ([] if sandboxed == "memory" else ["real"])
+
+
+@on_virtual_time
+async def test_a_file_that_is_too_large_is_not_given_out(monkeypatch: pytest.MonkeyPatch):
+    """Nor one of a session that works where the server does."""
+    monkeypatch.setattr(workspace_files, "MAX_FILE_BYTES", 4)
+    async with stored() as host:
+        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
+        async with open_files(await host.session("main", ANN)) as sandbox:
+            await sandbox.upload(
+                [FileBytes(path="a", content=b"12345"), FileBytes(path="b", content=b"1234")]
+            )
+        assert b"413" in await refused(
+            host, lambda h, p, s: calls.read_workspace_file(h, p, s, "a"), ANN, "main"
+        )
+        assert (await calls.read_workspace_file(host, ANN, "main", "b")).content == b"1234"
+    async with stored(profiles=[profile(answering("Hi"), sandbox=None)]) as host:
+        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
+        for call in (ON_A_SESSION["files"], ON_A_SESSION["file"]):
+            assert b"files_unsupported" in await refused(host, call, ANN, "main")
+
+
+# --- inspection
+
+
+@on_virtual_time
+async def test_who_inspects_sees_all_of_the_tenant_and_nothing_of_another():
+    """Whose sessions are, how the tree stands, and what plugins did; without the scope nothing."""
+
+    class Broken(HostPlugin):
+        name = "broken"
+        version = "1.2"
+
+        async def on_request_start(self, ctx: RequestContext) -> None:
+            """Fail."""
+            message = "no"
+            raise ValueError(message)
+
+    async with stored(None, Broken()) as host:
+        await (await asked(host, session_id="main")).outcome()
+        await calls.create_session(host, BOB, CreateSessionBody(session_id="bobs"))
+        await calls.create_session(host, EVE, CreateSessionBody(session_id="eves"))
+        listed = read(await calls.inspect_sessions(host, OPERATOR))["sessions"]
+        assert {(one["session_id"], one["user_id"]) for one in listed} == {("main", "ann"), ("bobs", "bob")}
+        tree = read(await calls.inspect_tree(host, OPERATOR))
+        assert {one["id"] for one in tree["children"]} == {"main", "bobs"}
+        (plugin,) = read(await calls.inspect_plugins(host, OPERATOR))["plugins"]
+        assert (plugin["name"], plugin["version"], plugin["failures"], plugin["hooks"]) == (
+            "broken",
+            "1.2",
+            1,
+            ["on_request_start"],
+        )
+        trace = read(await calls.inspect_trace(host, OPERATOR, "main", limit=2))
+        assert [one["number"] for one in trace["entries"]] == [1, 2]
+        assert trace["next"] == 2
+        rest = read(await calls.inspect_trace(host, OPERATOR, "main", after=2, limit=1_000))
+        assert rest["entries"][0]["number"] == 3
+        assert rest["next"] is None
+        assert len(read(await calls.inspect_messages(host, OPERATOR, "main"))["messages"]) == 2
+        for call in (
+            lambda h, p, _: calls.inspect_sessions(h, p),
+            lambda h, p, _: calls.inspect_tree(h, p),
+            lambda h, p, _: calls.inspect_plugins(h, p),
+            calls.inspect_trace,
+            calls.inspect_messages,
+        ):
+            assert (await refused(host, call, ANN, "main")).startswith(b"403")

@@ -1,0 +1,90 @@
+"""A server on a free port for tests, and a client of it: real sockets, because httpx's transport inside a process cannot stream."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import httpx
+import trio
+from attrs import define
+
+from agentrail.gateway.app import ServedHost, create_app
+from agentrail.gateway.serving import ConnectionLimits, addresses_of, open_listeners, serve_app
+from agentrail.host import Host, HostPlugin
+from tests.gateway.sse import Frame, parse
+from tests.host.hosting import profile
+
+HURRY = ConnectionLimits(grace_seconds=0.2, cut_seconds=0.2)
+
+
+@define(eq=False)
+class Web:
+    """A server that runs, and a client of it."""
+
+    client: httpx.AsyncClient
+    served: ServedHost
+    address: tuple[str, int]
+    stop: trio.Event
+
+    @property
+    def host(self) -> Host:
+        """The host behind it."""
+        host = self.served.gateway.host
+        assert host is not None
+        return host
+
+    async def post(self, path: str, said: Any = None, **given: Any) -> httpx.Response:
+        """Post a JSON object."""
+        return await self.client.post(path, json={} if said is None else said, **given)
+
+    async def chat(self, message: str = "Hi", **said: Any) -> httpx.Response:
+        """Post to `/chat`."""
+        return await self.post("/chat", {"message": message, **said})
+
+    async def stream(self, path: str = "/stream", said: Any = None, **given: Any) -> list[Frame]:
+        """Read a stream to its end; there is one `done`, and it stands last."""
+        method = "GET" if said is None else "POST"
+        async with self.client.stream(method, path, json=said, **given) as response:
+            assert response.status_code == 200, await response.aread()
+            frames = parse(b"".join([piece async for piece in response.aiter_bytes()]))
+        assert [frame.event for frame in frames].count("done") == 1
+        assert frames[-1].event == "done"
+        return frames
+
+
+@asynccontextmanager
+async def serving(model: Any = None, *plugins: HostPlugin, **options: Any) -> AsyncIterator[Web]:
+    """Serve an application of one profile `desk`, and give what calls it; leaving the block drains and stops it."""
+    session = {key[8:]: options.pop(key) for key in tuple(options) if key.startswith("session_")}
+    headers = options.pop("headers", None)
+    options.setdefault("store", None)
+    options.setdefault("drain_timeout", 0.5)
+    if "profiles" not in options:
+        options["profiles"] = [profile(model, **session)]
+    app = create_app(plugins=plugins, **options)
+    listeners = await open_listeners("127.0.0.1", 0)
+    (address,) = addresses_of(listeners)
+    stop = trio.Event()
+
+    async def wait_stop() -> None:
+        await stop.wait()
+        await app.state.drain()
+
+    base = f"http://{address[0]}:{address[1]}"
+    async with (
+        httpx.AsyncClient(base_url=base, verify=False, timeout=10, headers=headers) as client,  # noqa: S501 - no TLS here
+        trio.open_nursery() as nursery,
+    ):
+        await nursery.start(partial(serve_app, app, listeners, wait_stop, limits=HURRY))
+        yield Web(client, app.state.host, address, stop)
+        stop.set()
+
+
+def error_of(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """The error of an answer, which has this status and code."""
+    assert response.status_code == status, response.text
+    error: dict[str, Any] = response.json()["error"]
+    assert error["code"] == code, error
+    assert set(error) >= {"code", "message", "hint"}
+    return error
