@@ -73,7 +73,7 @@ def look_at(connector: Connector, schema: StoreSchema) -> Look:
     if found == APPLICATION_ID and names >= _OWN_TABLES:
         _check_version(path, version, schema)
         return Look(is_there=True, is_damaged=version < 1)
-    # A sweep of the log that was broken off leaves pages that speak of others which still lie in the log: whoever opens it
+    # A sweep of the log that was broken off leaves pages that speak of others which still lie in the log: a process that opens it
     # with its log finds it whole, or finds out.
     if found == APPLICATION_ID and has_log(path):
         return Look(is_there=True)
