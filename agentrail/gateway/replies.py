@@ -16,15 +16,15 @@ from agentrail.host.workspace_files import WorkspaceEntry
 from agentrail.messages import TokenUsage
 from agentrail.runtime.past import JournalEntry
 
-Text: TypeAlias = str | UnsetType
-Number: TypeAlias = int | UnsetType
+_Text: TypeAlias = str | UnsetType
+_Number: TypeAlias = int | UnsetType
 
 
-class Reply(Struct, frozen=True, kw_only=True):
+class CallReply(Struct, frozen=True, kw_only=True):
     """What a call answers with."""
 
 
-class SessionCreated(Reply, frozen=True, kw_only=True):
+class SessionCreated(CallReply, frozen=True, kw_only=True):
     """A session that is there now.
 
     Attributes:
@@ -36,7 +36,7 @@ class SessionCreated(Reply, frozen=True, kw_only=True):
     agent_id: str | None
 
 
-class SessionItem(Reply, frozen=True, kw_only=True):
+class SessionItem(CallReply, frozen=True, kw_only=True):
     """A session in a list. What only one knows that is awake is left out of others.
 
     Attributes:
@@ -57,22 +57,22 @@ class SessionItem(Reply, frozen=True, kw_only=True):
     """
 
     session_id: str
-    user_id: Text = UNSET
+    user_id: _Text = UNSET
     agent_id: str
     phase: str
     created_at_ms: int
     waits_for: int
     title: str
-    model: Text = UNSET
-    turn: Number = UNSET
-    queued: Number = UNSET
-    messages: Number = UNSET
+    model: _Text = UNSET
+    turn: _Number = UNSET
+    queued: _Number = UNSET
+    messages: _Number = UNSET
     usage: TokenUsage | UnsetType = UNSET
-    restarts: Number = UNSET
+    restarts: _Number = UNSET
     suspended: bool | UnsetType = UNSET
 
 
-class SessionPage(Reply, frozen=True, kw_only=True):
+class SessionPage(CallReply, frozen=True, kw_only=True):
     """A part of a list.
 
     Attributes:
@@ -84,7 +84,7 @@ class SessionPage(Reply, frozen=True, kw_only=True):
     next_cursor: str | None
 
 
-class ModelSwitched(Reply, frozen=True, kw_only=True):
+class ModelReply(CallReply, frozen=True, kw_only=True):
     """Which model is asked from now on.
 
     Attributes:
@@ -96,7 +96,7 @@ class ModelSwitched(Reply, frozen=True, kw_only=True):
     model: str
 
 
-class SessionForked(Reply, frozen=True, kw_only=True):
+class SessionForked(CallReply, frozen=True, kw_only=True):
     """A session that goes on from another one.
 
     Attributes:
@@ -110,7 +110,7 @@ class SessionForked(Reply, frozen=True, kw_only=True):
     at: int
 
 
-class SessionRewound(Reply, frozen=True, kw_only=True):
+class SessionRewound(CallReply, frozen=True, kw_only=True):
     """A session that went back.
 
     Attributes:
@@ -124,7 +124,7 @@ class SessionRewound(Reply, frozen=True, kw_only=True):
     calls: tuple[CallBehind, ...]
 
 
-class CompactionAsked(Reply, frozen=True, kw_only=True):
+class CompactionAsked(CallReply, frozen=True, kw_only=True):
     """A conversation that is to be summarised.
 
     Attributes:
@@ -134,7 +134,7 @@ class CompactionAsked(Reply, frozen=True, kw_only=True):
     session_id: str
 
 
-class CallStopped(Reply, frozen=True, kw_only=True):
+class CallStopped(CallReply, frozen=True, kw_only=True):
     """A call that was stopped.
 
     Attributes:
@@ -144,7 +144,7 @@ class CallStopped(Reply, frozen=True, kw_only=True):
     call_id: str
 
 
-class ApprovalDecided(Reply, frozen=True, kw_only=True):
+class ApprovalDecided(CallReply, frozen=True, kw_only=True):
     """A call that was decided on.
 
     Attributes:
@@ -154,7 +154,7 @@ class ApprovalDecided(Reply, frozen=True, kw_only=True):
     approval_id: str
 
 
-class QuestionAnswered(Reply, frozen=True, kw_only=True):
+class QuestionAnswered(CallReply, frozen=True, kw_only=True):
     """A question that has its answer.
 
     Attributes:
@@ -164,7 +164,7 @@ class QuestionAnswered(Reply, frozen=True, kw_only=True):
     ref: str
 
 
-class RequestReply(Reply, frozen=True, kw_only=True):
+class RequestReply(CallReply, frozen=True, kw_only=True):
     """How a request stands. What is not known yet, or does not apply, is left out.
 
     Attributes:
@@ -191,16 +191,16 @@ class RequestReply(Reply, frozen=True, kw_only=True):
     status: RequestStatus
     seq: int
     end_seq: int | None
-    text: Text = UNSET
+    text: _Text = UNSET
     usage: TokenUsage | UnsetType = UNSET
     cost_usd: float | UnsetType = UNSET
     stop_reason: EndReason | UnsetType = UNSET
     error: ErrorInfo | UnsetType = UNSET
-    reason: Text = UNSET
+    reason: _Text = UNSET
     pending: tuple[WaitingFor, ...] | UnsetType = UNSET
 
 
-class RequestCancelled(Reply, frozen=True, kw_only=True):
+class CancelReply(CallReply, frozen=True, kw_only=True):
     """A request that is being cancelled.
 
     Attributes:
@@ -210,7 +210,7 @@ class RequestCancelled(Reply, frozen=True, kw_only=True):
     request_id: str
 
 
-class FilePage(Reply, frozen=True, kw_only=True):
+class FilePage(CallReply, frozen=True, kw_only=True):
     """A part of a directory.
 
     Attributes:
@@ -222,7 +222,7 @@ class FilePage(Reply, frozen=True, kw_only=True):
     next: int | None
 
 
-class TreeItem(Reply, frozen=True, kw_only=True):
+class TreeItem(CallReply, frozen=True, kw_only=True):
     """A node of the supervision tree.
 
     Attributes:
@@ -248,7 +248,7 @@ class TreeItem(Reply, frozen=True, kw_only=True):
     children: tuple["TreeItem", ...]
 
 
-class HostPluginItem(Reply, frozen=True, kw_only=True):
+class HostPluginItem(CallReply, frozen=True, kw_only=True):
     """A plugin of the host.
 
     Attributes:
@@ -272,7 +272,7 @@ class HostPluginItem(Reply, frozen=True, kw_only=True):
     stuck_hook: str | None
 
 
-class HostPluginList(Reply, frozen=True, kw_only=True):
+class HostPluginList(CallReply, frozen=True, kw_only=True):
     """The plugins of the host.
 
     Attributes:
@@ -282,7 +282,7 @@ class HostPluginList(Reply, frozen=True, kw_only=True):
     plugins: tuple[HostPluginItem, ...]
 
 
-class TracePage(Reply, frozen=True, kw_only=True):
+class TracePage(CallReply, frozen=True, kw_only=True):
     """A part of a journal.
 
     Attributes:

@@ -44,8 +44,8 @@ from agentrail.host.requests import (
     key_of_requests,
 )
 from agentrail.host.session_desk import already_there, refuse_child
-from agentrail.host.session_list import ListedSession, Place
-from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_files, read_file
+from agentrail.host.session_list import ListedSession, ListPlace
+from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, SessionId
 from agentrail.runtime.handle import Session
@@ -284,7 +284,7 @@ class Host:
         principal: Principal,
         *,
         phase: str | None = None,
-        behind: Place | None = None,
+        behind: ListPlace | None = None,
         limit: int = 50,
         of_tenant: bool = False,
     ) -> tuple[ListedSession, ...]:
@@ -360,23 +360,23 @@ class Host:
         """List a directory of the workspace of a session.
 
         Raises:
-            FileUnknown, FilesUnsupported: As of `workspace_files.list_files`.
+            FileUnknown, FilesUnsupported: As of `workspace_files.list_directory`.
             Exception: As of `session`.
         """
         session = await self.session(session_id, principal)
         await self._shop.desk.check_shows_files(session)
-        return await list_files(session, path)
+        return await list_directory(session, path)
 
     async def read_file(self, session_id: str, principal: Principal, path: str) -> WorkspaceFile:
         """Read a file of the workspace of a session.
 
         Raises:
-            FileUnknown, FilesUnsupported, TooLarge: As of `workspace_files.read_file`.
+            FileUnknown, FilesUnsupported, TooLarge: As of `workspace_files.read_workspace`.
             Exception: As of `session`.
         """
         session = await self.session(session_id, principal)
         await self._shop.desk.check_shows_files(session)
-        return await read_file(session, path)
+        return await read_workspace(session, path)
 
     async def session_to_inspect(self, session_id: str, principal: Principal) -> Session:
         """Give a session of any user of the tenant of a caller who may inspect them: that was looked at before.

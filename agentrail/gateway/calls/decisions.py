@@ -11,8 +11,8 @@ from agentrail.gateway.queries import refuse_field
 from agentrail.gateway.replies import (
     ApprovalDecided,
     CallStopped,
+    CancelReply,
     QuestionAnswered,
-    RequestCancelled,
     RequestReply,
     as_given,
 )
@@ -40,7 +40,7 @@ async def abort_session(
     return CallAnswer(status=200 if wait else 202, body=encode_receipt(receipt))
 
 
-async def approve_call(host: Host, principal: Principal, session_id: str, body: ApproveBody) -> CallAnswer:
+async def accept_approval(host: Host, principal: Principal, session_id: str, body: ApproveBody) -> CallAnswer:
     """POST /sessions/{id}/approve."""
     session = await host.session(session_id, principal)
     if body.arguments_hash is not None:
@@ -62,14 +62,16 @@ async def _check_hash(session: Session, approval_id: str, arguments_hash: str) -
         )
 
 
-async def reject_call(host: Host, principal: Principal, session_id: str, body: RejectBody) -> CallAnswer:
+async def reject_approval(host: Host, principal: Principal, session_id: str, body: RejectBody) -> CallAnswer:
     """POST /sessions/{id}/reject."""
     session = await host.session(session_id, principal)
     await session.reject(body.approval_id, body.reason, auto_resume=body.auto_resume)
     return answer_with(ApprovalDecided(approval_id=body.approval_id))
 
 
-async def answer_question(host: Host, principal: Principal, session_id: str, body: RespondBody) -> CallAnswer:
+async def respond_to_question(
+    host: Host, principal: Principal, session_id: str, body: RespondBody
+) -> CallAnswer:
     """POST /sessions/{id}/respond. Interceptors see it: it carries a user's words."""
     handled = await host.respond(session_id, body.ref, body.response, principal)
     return answer_with(QuestionAnswered(ref=body.ref)) if handled is None else answer_handled(handled)
@@ -105,7 +107,7 @@ async def cancel_request(
 ) -> CallAnswer:
     """POST /sessions/{id}/requests/{request_id}/cancel."""
     await host.cancel_request(session_id, request_id, principal, body.reason)
-    return answer_with(RequestCancelled(request_id=request_id), status=202)
+    return answer_with(CancelReply(request_id=request_id), status=202)
 
 
 def reply_of_request(record: RequestRecord) -> RequestReply:

@@ -13,7 +13,7 @@ from agentrail.gateway.calls.answering import CallAnswer, answer_with
 from agentrail.gateway.queries import refuse_field
 from agentrail.gateway.replies import (
     CompactionAsked,
-    ModelSwitched,
+    ModelReply,
     SessionCreated,
     SessionForked,
     SessionItem,
@@ -23,7 +23,7 @@ from agentrail.gateway.replies import (
 from agentrail.gateway.wire import encode_messages, encode_snapshot, encode_status
 from agentrail.host import Host, Principal
 from agentrail.host.identity import profile_of_session
-from agentrail.host.session_list import SESSION_PHASES, ListedSession, Place
+from agentrail.host.session_list import SESSION_PHASES, ListedSession, ListPlace
 
 OPEN_MODEL_OPTIONS: Final = frozenset(
     {"temperature", "top_p", "stop", "max_output_tokens", "reasoning", "tool_choice", "structured"}
@@ -42,7 +42,7 @@ async def create_session(host: Host, principal: Principal, body: CreateSessionBo
     return answer_with(told, status=201, x_session_id=session.session_id)
 
 
-async def list_sessions(
+async def list_own_sessions(
     host: Host, principal: Principal, *, limit: int = 50, cursor: str | None = None, phase: str | None = None
 ) -> CallAnswer:
     """GET /sessions."""
@@ -79,7 +79,9 @@ async def read_messages(
     return CallAnswer(body=encode_messages(await session.messages(), after=after, limit=limit))
 
 
-async def switch_model(host: Host, principal: Principal, session_id: str, body: ModelBody) -> CallAnswer:
+async def switch_session_model(
+    host: Host, principal: Principal, session_id: str, body: ModelBody
+) -> CallAnswer:
     """POST /sessions/{id}/model."""
     closed = sorted(body.provider_opts.keys() - OPEN_MODEL_OPTIONS)
     if closed:
@@ -90,7 +92,7 @@ async def switch_model(host: Host, principal: Principal, session_id: str, body: 
     session = await host.session(session_id, principal, only_root=True)
     await session.switch_model(body.model, body.provider_opts or None)
     status = await session.status()
-    return answer_with(ModelSwitched(session_id=session.session_id, model=status.model))
+    return answer_with(ModelReply(session_id=session.session_id, model=status.model))
 
 
 async def fork_session(host: Host, principal: Principal, session_id: str, body: ForkBody) -> CallAnswer:
@@ -119,7 +121,7 @@ async def compact_session(host: Host, principal: Principal, session_id: str, bod
 _CURSOR: Final = re.compile(r"([0-9]{1,16})~([A-Za-z0-9._:-]{1,128})")
 
 
-def place_of_cursor(cursor: str | None) -> Place | None:
+def place_of_cursor(cursor: str | None) -> ListPlace | None:
     """Read where a page begins; None for the first.
 
     Raises:
