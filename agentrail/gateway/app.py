@@ -26,7 +26,11 @@ from agentrail.host.host import Host
 from agentrail.host.opening import open_host
 from agentrail.host.options import HostOptions, decide_host_options, is_seconds
 
-ROUTES: Final[tuple[CallRoute, ...]] = (*chat_routes.ROUTES, *event_routes.ROUTES, *session_routes.ROUTES)
+ROUTES: Final[tuple[CallRoute, ...]] = (
+    *chat_routes.CHAT_ROUTES,
+    *event_routes.EVENT_ROUTES,
+    *session_routes.ROUTES,
+)
 """All routes, in the order in which their paths are looked at."""
 
 

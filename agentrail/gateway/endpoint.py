@@ -22,7 +22,7 @@ from agentrail.gateway.guard import AccessGuard, caller_of
 from agentrail.gateway.incoming import AsgiApp, AsgiReceive, AsgiSend, CallerLeft
 from agentrail.gateway.queries import check_id, check_query
 from agentrail.gateway.routing import (
-    NO_CALLER,
+    NO_PRINCIPAL,
     Answer,
     Call,
     CallRoute,
@@ -90,11 +90,13 @@ class PathEndpoint:
             params=scope.get("path_params", {}),
             has_encoded_slash=b"%2f" in scope.get("raw_path", b"").lower(),
         )
-        call.principal = caller_of(scope) or NO_CALLER
+        call.principal = caller_of(scope) or NO_PRINCIPAL
         try:
             try:
                 answer = await self._answer(call)
-            except BaseException as raised:  # noqa: BLE001 - what travels leaves there
+            except BaseException as raised:
+                if isinstance(raised, CallerLeft) or what_travels(raised) is not None:
+                    raise
                 answer = self._answer_to(call, raised)
             if answer is not None:
                 await self._write(call, answer, scope)
@@ -116,7 +118,7 @@ class PathEndpoint:
             raise CallRefused(answer)
         if route.scope is None:
             return await self._run(call, route)
-        if call.principal is NO_CALLER:
+        if call.principal is NO_PRINCIPAL:
             raise CallRefused(UNAUTHORIZED)  # a route that stands without its guard
         _check(require_scope(call.principal, route.scope))
         call.gateway.opened()
@@ -191,16 +193,11 @@ class PathEndpoint:
 
     def _answer_to(self, call: Call, raised: BaseException) -> Answer:
         """Say how a call is answered that was refused, or failed."""
-        leaving = what_travels(raised)
-        if leaving is not None:
-            raise leaving
-        if isinstance(raised, CallerLeft):
-            raise raised
         call.request_id = f"e-{outside.ids(9)}"
         answer = answer_to(raised, request_id=call.request_id)
         if answer.is_ours:
             log_crash(f"call {call.request_id} failed ({call.head.method})", raised, keep)
-        return answer_of(answer)
+        return answer_refusing(answer)
 
     async def _write(self, call: Call, answer: Answer, scope: Mapping[str, Any]) -> None:
         """Write an answer; a caller who does not read it in its time is cut."""
@@ -223,7 +220,9 @@ class PathEndpoint:
         with trio.move_on_after(LEFT_SECONDS, shield=True):
             try:
                 await on_left()  # noqa: ASYNC102 - bounded and shielded
-            except Exception as raised:  # noqa: BLE001 - no one is there to be told
+            except BaseException as raised:
+                if what_travels(raised) is not None:
+                    raise
                 LOGGER.warning("a caller left, and that could not be told: %s", type(raised).__name__)
 
 
@@ -236,7 +235,7 @@ class UnknownPath(PathEndpoint):
 
     async def _answer(self, call: Call) -> Answer | None:
         await trio.lowlevel.checkpoint()
-        if call.principal is not NO_CALLER:
+        if call.principal is not NO_PRINCIPAL:
             self._charge(call, SessionOwner.of(call.principal), "call")
         if call.has_encoded_slash:  # it came apart at a place that its caller took for a part of an id
             refuse_call("id_invalid", "an id in the path is no id: it has a slash")
@@ -252,7 +251,7 @@ def _check(refused: ErrorAnswer | None) -> None:
         raise CallRefused(refused)
 
 
-def answer_of(refused: ErrorAnswer) -> Answer:
+def answer_refusing(refused: ErrorAnswer) -> Answer:
     """Make an answer of one that refuses; while the host is being closed the connection is not kept either."""
     headers = dict(refused.headers)
     if refused.code == "draining":

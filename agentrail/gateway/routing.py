@@ -42,7 +42,7 @@ from agentrail.host.payloads import HandledResponse, Principal
 from agentrail.runtime.crashes import what_travels
 from agentrail.runtime.handle import Session
 
-NO_CALLER: Final = Principal(tenant_id="", user_id="", scopes=())
+NO_PRINCIPAL: Final = Principal(tenant_id="", user_id="", scopes=())
 """Who calls a route that asks for no token."""
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -163,7 +163,7 @@ class Call:
         receive: The connection.
         send: The connection.
         cut: Closes the connection, also while a write does not get through; None where another server serves.
-        principal: Who calls; `NO_CALLER` where the route asks for no token.
+        principal: Who calls; `NO_PRINCIPAL` where the route asks for no token.
         params: The parts of the path, by name.
         has_encoded_slash: Whether the path came with a slash that was to be no end of a part.
         query: By name.
@@ -181,7 +181,7 @@ class Call:
     receive: AsgiReceive
     send: AsgiSend
     cut: Callable[[], None] | None = None
-    principal: Principal = NO_CALLER
+    principal: Principal = NO_PRINCIPAL
     params: Mapping[str, str] = _NOTHING
     has_encoded_slash: bool = False
     query: Mapping[str, str] = _NOTHING
@@ -246,7 +246,7 @@ class Call:
         scope.cancel(reason="the caller left")
 
 
-Handler: TypeAlias = Callable[[Call], Awaitable[Result]]
+RouteHandler: TypeAlias = Callable[[Call], Awaitable[Result]]
 """Does what a route is for."""
 
 
@@ -274,7 +274,7 @@ class CallRoute:
 
     method: str
     path: str
-    handler: Handler
+    handler: RouteHandler
     does: str = field(kw_only=True)
     operation: str = field(default="call", kw_only=True)
     body: type[msgspec.Struct] | None = field(default=None, kw_only=True)

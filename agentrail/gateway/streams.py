@@ -128,13 +128,13 @@ def finish_with(reader: StreamReader, record: RequestRecord) -> None:
         behind=record.end_seq or 0,
         request_id=record.request_id,
         usage=record.usage if is_complete else None,
-        context=context_of(record) if is_complete else None,
+        context=context_use_of(record) if is_complete else None,
         error=record.error,
         detail=record.reason,
     )
 
 
-def context_of(record: RequestRecord) -> ContextUse:
+def context_use_of(record: RequestRecord) -> ContextUse:
     """Say how full the model's window was in the last response of a request."""
     tokens = None if record.last_usage is None else record.last_usage.input
     return ContextUse(tokens=tokens, window=record.context_window)
