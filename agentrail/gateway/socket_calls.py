@@ -16,7 +16,7 @@ from agentrail.gateway.answers import CallRefused, ErrorAnswer, error_answer
 from agentrail.gateway.body_reading import make_body
 from agentrail.gateway.queries import check_id, check_names, refuse_field
 from agentrail.gateway.routing import Answer, Call, CallRoute, Gateway, Result, answer_json
-from agentrail.gateway.socket_frames import Command
+from agentrail.gateway.socket_frames import CommandFrame
 from agentrail.host.identity import SessionOwner
 from agentrail.host.payloads import HandledResponse, Principal
 from agentrail.wire.plain import encode_plain
@@ -111,7 +111,7 @@ async def _status(call: Call) -> Answer:
 
 
 async def carry_out(
-    command: Command, known: SocketCommand, gateway: Gateway, head: CallHead, principal: Principal
+    command: CommandFrame, known: SocketCommand, gateway: Gateway, head: CallHead, principal: Principal
 ) -> bytes:
     """Do what a command says.
 
@@ -162,7 +162,7 @@ def charge_command(gateway: Gateway, principal: Principal, operation: str) -> No
         )
 
 
-def _read(call: Call, command: Command, known: SocketCommand) -> None:
+def _read(call: Call, command: CommandFrame, known: SocketCommand) -> None:
     """Make path, query and body of the fields of a command."""
     fields = dict(command.fields)
     route = known.route

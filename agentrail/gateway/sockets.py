@@ -17,6 +17,7 @@ from agentrail.events import Event
 from agentrail.gateway.access import CallHead, head_of, require_scope, require_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
 from agentrail.gateway.frame_ring import FrameMemory
+from agentrail.gateway.hub import GRACE_SECONDS, SLICE, TICK_SECONDS
 from agentrail.gateway.incoming import AsgiReceive, judge_headers
 from agentrail.gateway.open_socket import MemoryOfFrames, OpenSocket
 from agentrail.gateway.queries import check_query
@@ -34,17 +35,8 @@ from agentrail.wire.server_frames import PROTOCOL, CloseCode
 
 LOGGER: Final = Logger("agentrail.gateway")
 
-TICK_SECONDS: Final = 0.5
-"""How often all sockets are looked at."""
-
 AGE_SECONDS: Final = 5.0
 """How often frames are forgotten that no socket asked for lately."""
-
-SLICE: Final = 64
-"""How many sockets are looked at, or told to close, before others get a turn."""
-
-GRACE_SECONDS: Final = 5.0
-"""How long what is unsent may take when a socket closes."""
 
 MAX_UNKNOWN_OF_EACH: Final = 100
 """Sockets of one address whose caller is not known yet."""
