@@ -16,9 +16,8 @@ from agentrail.errors import SubscriberTooSlow
 from agentrail.events import Event, EventsLost
 from agentrail.gateway.access import UNAUTHORIZED, CallHead, require_scope, require_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer
-from agentrail.gateway.incoming import AsgiReceive
+from agentrail.gateway.incoming import AsgiReceive, AsgiSend
 from agentrail.gateway.routing import Gateway
-from agentrail.gateway.serving import AsgiSend
 from agentrail.gateway.socket_calls import SocketCommand, carry_out, charge_command
 from agentrail.gateway.socket_frames import (
     USUAL_HEARTBEAT_SECONDS,

@@ -33,8 +33,7 @@ from agentrail.gateway.access import CallHead
 from agentrail.gateway.answers import CallRefused, error_answer, refuse_call
 from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.hub import Hubs
-from agentrail.gateway.incoming import AsgiReceive, BodyReader, CallerLeft, wait_left
-from agentrail.gateway.serving import AsgiSend
+from agentrail.gateway.incoming import AsgiReceive, AsgiSend, BodyReader, CallerLeft, wait_left
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.host.host import Host
 from agentrail.host.identity import SessionOwner
@@ -44,7 +43,7 @@ from agentrail.runtime.crashes import what_travels
 from agentrail.runtime.handle import Session
 from agentrail.wire.plain import encode_plain
 
-NO_CALLER: Final = Principal(tenant_id="", user_id="", scopes=())
+NO_PRINCIPAL: Final = Principal(tenant_id="", user_id="", scopes=())
 """Who calls a route that asks for no token."""
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -165,7 +164,7 @@ class Call:
         receive: The connection.
         send: The connection.
         cut: Closes the connection, also while a write does not get through; None where another server serves.
-        principal: Who calls; `NO_CALLER` where the route asks for no token.
+        principal: Who calls; `NO_PRINCIPAL` where the route asks for no token.
         params: The parts of the path, by name.
         has_encoded_slash: Whether the path came with a slash that was to be no end of a part.
         query: By name.
@@ -184,7 +183,7 @@ class Call:
     receive: AsgiReceive
     send: AsgiSend
     cut: Callable[[], None] | None = None
-    principal: Principal = NO_CALLER
+    principal: Principal = NO_PRINCIPAL
     params: Mapping[str, str] = _NOTHING
     has_encoded_slash: bool = False
     query: Mapping[str, str] = _NOTHING
@@ -250,7 +249,7 @@ class Call:
         scope.cancel(reason="the caller left")
 
 
-Handler: TypeAlias = Callable[[Call], Awaitable[Result]]
+RouteHandler: TypeAlias = Callable[[Call], Awaitable[Result]]
 """Does what a route is for."""
 
 
@@ -278,7 +277,7 @@ class CallRoute:
 
     method: str
     path: str
-    handler: Handler
+    handler: RouteHandler
     does: str = field(kw_only=True)
     operation: str = field(default="call", kw_only=True)
     body: type[msgspec.Struct] | None = field(default=None, kw_only=True)

@@ -14,7 +14,7 @@ from agentrail.frozen import thawed
 from agentrail.gateway.access import CallHead, name_user, require_scope, require_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, error_answer
 from agentrail.gateway.body_reading import make_body
-from agentrail.gateway.queries import check_id, check_names, refuse_field
+from agentrail.gateway.queries import check_id, check_known, refuse_field
 from agentrail.gateway.routing import Answer, Call, CallRoute, Gateway, Result, answer_json
 from agentrail.gateway.socket_frames import CommandFrame
 from agentrail.host.identity import SessionOwner
@@ -174,7 +174,7 @@ def _read(call: Call, command: CommandFrame, known: SocketCommand) -> None:
         if given is not None:
             check_id("client_id", _text("client_id", given))
     own = [name for name in known.params if name != "session_id"]
-    check_names(fields, (*of_body, *route.query, *own))
+    check_known(fields, (*of_body, *route.query, *own))
     call.params = {name: check_id(name, _text(name, fields.pop(name, None))) for name in own}
     if "session_id" in known.params:
         call.params = {**call.params, "session_id": _text("session_id", command.session_id)}

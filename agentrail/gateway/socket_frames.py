@@ -17,7 +17,7 @@ from agentrail.core.wire.codec import encode_event
 from agentrail.events import KINDS, Event, UnknownEvent
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, refuse_call
 from agentrail.gateway.body_reading import read_object
-from agentrail.gateway.queries import MAX_CURSOR, check_id, check_names, refuse_field
+from agentrail.gateway.queries import MAX_CURSOR, check_id, check_known, refuse_field
 from agentrail.host.limits import Limits
 from agentrail.structs import Value
 from agentrail.wire.forms import encode_snapshot
@@ -195,7 +195,7 @@ def _id_of(plain: Mapping[str, Any]) -> FrameId | None:
 
 
 def _own_frame(kind: type[Hello | Subscribe | Unsubscribe | Ping], plain: dict[str, Any]) -> ClientFrame:
-    check_names(plain, kind.__struct_fields__)
+    check_known(plain, kind.__struct_fields__)
     if "id" in kind.__struct_fields__:
         _check_id_of_frame(plain)
     try:

@@ -17,12 +17,12 @@ from agentrail.events import Event
 from agentrail.gateway.access import CallHead, head_of, require_scope, require_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
 from agentrail.gateway.frame_ring import FrameMemory
-from agentrail.gateway.hub import GRACE_SECONDS, SLICE, TICK_SECONDS
-from agentrail.gateway.incoming import AsgiReceive, judge_headers
+from agentrail.gateway.hub import SLICE, TICK_SECONDS, WRITE_GRACE_SECONDS
+from agentrail.gateway.incoming import AsgiReceive, AsgiSend, judge_headers
 from agentrail.gateway.open_socket import MemoryOfFrames, OpenSocket
 from agentrail.gateway.queries import check_query
 from agentrail.gateway.routing import CallRoute, Gateway
-from agentrail.gateway.serving import AsgiSend, connection_cut
+from agentrail.gateway.serving import connection_cut
 from agentrail.gateway.socket_calls import socket_commands
 from agentrail.gateway.socket_frames import socket_event_frame
 from agentrail.host.identity import SessionOwner
@@ -109,7 +109,7 @@ class Sockets:
                 nursery.cancel_scope.cancel(reason="no sockets are taken any more")
 
     async def close(
-        self, code: CloseCode = CloseCode.GOING_DOWN, *, within_seconds: float = GRACE_SECONDS
+        self, code: CloseCode = CloseCode.GOING_DOWN, *, within_seconds: float = WRITE_GRACE_SECONDS
     ) -> None:
         """Close all sockets, each with `closing` and its cursors, and take no new ones.
 
@@ -248,7 +248,7 @@ class Sockets:
                 aged_at = now
                 self._frames.age()
             for place, one in enumerate(tuple(self._open), 1):
-                one.look(now, GRACE_SECONDS)
+                one.look(now, WRITE_GRACE_SECONDS)
                 if place % SLICE == 0:
                     await trio.lowlevel.checkpoint()
 

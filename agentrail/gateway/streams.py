@@ -12,7 +12,14 @@ from typing import Final
 import trio
 
 from agentrail.gateway.answers import answer_to
-from agentrail.gateway.frames import CONTENT_TYPE, STREAM_HEADERS, ContextUse, Done, DoneReason, done_frame
+from agentrail.gateway.frames import (
+    CONTENT_TYPE,
+    STREAM_HEADERS,
+    ContextUse,
+    DoneReason,
+    StreamEnd,
+    done_frame,
+)
 from agentrail.gateway.incoming import CallerLeft
 from agentrail.gateway.routing import Call, StreamAnswer, start_of
 from agentrail.gateway.stream_reader import StreamReader
@@ -48,7 +55,7 @@ async def write_stream(call: Call, answer: StreamAnswer) -> None:
     Cancellation: The connection is cut where a write is stuck.
     """
     hubs = call.gateway.opened()[1]
-    async with hubs.open_reader(answer.session, after=answer.after) as reader:
+    async with hubs.open_reader(answer.session, after=answer.after, on_cut=call.cut) as reader:
         await call.while_there(partial(_write, call, answer, reader))
     if reader.reason is None:  # it was cut
         raise CallerLeft
@@ -78,7 +85,9 @@ async def _write_pieces(call: Call, reader: StreamReader) -> None:
         log_crash(f"a stream of session {reader.hub.session_id} failed", raised, keep)
         reader.reason = "failed"
         await _send(
-            call, reader, done_frame(Done(reason="failed", session_id=reader.hub.session_id, seq=reader.seq))
+            call,
+            reader,
+            done_frame(StreamEnd(reason="failed", session_id=reader.hub.session_id, seq=reader.seq)),
         )
 
 
@@ -119,13 +128,13 @@ def finish_with(reader: StreamReader, record: RequestRecord) -> None:
         behind=record.end_seq or 0,
         request_id=record.request_id,
         usage=record.usage if is_complete else None,
-        context=context_of(record) if is_complete else None,
+        context=context_use_of(record) if is_complete else None,
         error=record.error,
         detail=record.reason,
     )
 
 
-def context_of(record: RequestRecord) -> ContextUse:
+def context_use_of(record: RequestRecord) -> ContextUse:
     """Say how full the model's window was in the last response of a request."""
     tokens = None if record.last_usage is None else record.last_usage.input
     return ContextUse(tokens=tokens, window=record.context_window)

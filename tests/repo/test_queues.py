@@ -46,6 +46,10 @@ QUEUES: Final = {
         "tests/actors/test_registry.py",
     ),
     "otp/turns.py:_queue": ("postponed events, `max_postponed`", "tests/otp/test_statem_order.py"),
+    "gateway/hub.py:pending": (
+        "what a subscription gives that was just entered",
+        "tests/gateway/test_hub.py",
+    ),
     "runtime/last_words.py:_due": ("MAX_HANDLES", "tests/runtime/test_last_words.py"),
     "runtime/outbox.py:_steps": (
         "one for each record of a session that is not durable; while the store takes none nothing is admitted, and no stream read",
