@@ -32,6 +32,7 @@ from agentrail.host import (
     HandledResponse,
     Host,
     HostPlugin,
+    Limits,
     Principal,
     RequestContext,
     workspace_files,
@@ -312,6 +313,27 @@ async def test_who_gets_a_freed_id_reads_no_request_of_its_owner_before():
             return calls.read_request(host, by, name, request.request_id)
 
         assert b"request_unknown" in await refused(host, look, BOB, "main")
+
+
+@on_virtual_time
+async def test_a_list_knows_an_id_again_that_has_another_owner():
+    """Whose a stored session is was remembered for the one before."""
+    async with stored() as host:
+        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
+        assert len(read(await calls.list_own_sessions(host, ANN))["sessions"]) == 1
+        await calls.delete_session(host, ANN, "main", purge=True)
+        await trio.sleep(1)
+        await calls.create_session(host, BOB, CreateSessionBody(session_id="main"))
+        assert read(await calls.list_own_sessions(host, ANN))["sessions"] == []
+        assert len(read(await calls.list_own_sessions(host, BOB))["sessions"]) == 1
+
+
+@on_virtual_time
+async def test_forks_count_as_sessions():
+    """Who has as many as may be forks no more."""
+    async with stored(limits=Limits(max_sessions_per_principal=1)) as host:
+        await (await asked(host, session_id="main")).outcome()
+        assert b"quota" in await refused(host, ON_A_SESSION["fork"], ANN, "main")
 
 
 @on_virtual_time

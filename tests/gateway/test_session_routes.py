@@ -167,6 +167,7 @@ async def test_a_page_comes_as_an_attachment_and_never_renders():
             assert found.headers["content-type"] == "application/octet-stream"
             assert found.headers["x-content-type-options"] == "nosniff"
             assert found.headers["etag"].startswith('"')
+        assert found.headers["content-disposition"].startswith('attachment; filename="odd____.txt";')
         assert "filename*=UTF-8''odd%20%22%C3%BC%22.txt" in found.headers["content-disposition"]
         for path in ("..%2fsecret", "%2fetc%2fpasswd", "none", "a%00b"):
             error_of(await web.client.get(f"/sessions/main/files/{path}"), 404, "file_unknown")
