@@ -189,7 +189,9 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             503, "hook_timeout", code="plugin_failed", says="a plugin of the host took too long", hint=_AGAIN
         ),
         # --- no matter of the caller
-        **_ours("profile_failed upload_failed"),
+        **_ours(
+            "not_remote remote_refused unreachable"
+        ),  # of a client: a plugin that is one of another server, say
         **_ours("agentrail_error internal_error history_error codec_error journal_corrupt store_error"),
         **_ours(
             "not_a_store store_too_new sandbox_error process_refused child_refused plugin_error"
