@@ -20,7 +20,10 @@ from tests.gateway.web import serving
 from tests.host.hosting import answering
 from tests.runtime.rig import on_bounded_time
 
-TOKENS = {"ann": Principal(tenant_id="acme", user_id="ann"), "bob": Principal(tenant_id="acme", user_id="bob")}
+TOKENS = {
+    "ann": Principal(tenant_id="acme", user_id="ann"),
+    "bob": Principal(tenant_id="acme", user_id="bob"),
+}
 
 
 def auth(headers):

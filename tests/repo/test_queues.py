@@ -23,10 +23,6 @@ PACKAGE: Final = ROOT / "agentrail"
 MAKERS: Final = frozenset({"deque", "open_memory_channel", "Queue", "SimpleQueue", "PriorityQueue"})
 
 QUEUES: Final = {
-    "gateway/hub.py:pending": (
-        "what a subscription replays, `event_buffer_size`, and two frames",
-        "tests/gateway/test_hub.py",
-    ),
     "gateway/socket_queue.py:_frames": (
         "max_frames and max_bytes; beyond them the socket closes",
         "tests/gateway/test_socket_queue.py",
