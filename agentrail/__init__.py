@@ -1,6 +1,6 @@
 """agentrail runs LLM agents the way Erlang/OTP runs telephone calls.
 
-This is the façade: at most sixty names, resolved on first use, so that `import agentrail.core` (which runs this file first)
+This is the façade: at most sixty-four names, resolved on first use, so that `import agentrail.core` (which runs this file first)
 works without Trio, and importing touches nothing. No logic enters this file.
 """
 
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         TokenUsage as TokenUsage,
         UserMessage as UserMessage,
     )
+    from agentrail.remote.connecting import connect as connect
     from agentrail.runtime.agent import Agent as Agent
     from agentrail.runtime.answers import CycleReply as CycleReply
     from agentrail.runtime.handle import Session as Session
@@ -152,6 +153,7 @@ _HOMES: Final = {
         "TokenUsage",
         "UserMessage",
     ),
+    "agentrail.remote.connecting": ("connect",),
     "agentrail.runtime.agent": ("Agent",),
     "agentrail.runtime.answers": ("CycleReply",),
     "agentrail.runtime.handle": ("Session",),
@@ -218,6 +220,7 @@ __all__ = [
     "ToolExecutionStart",
     "TypeFault",
     "UserMessage",
+    "connect",
     "decode_event",
     "encode_event",
     "import_messages",

@@ -59,6 +59,8 @@
     │   ├── Unrevivable             code that a stored session had is missing; carries what
     │   ├── JournalDrifted          newer code makes another history of a stored session, and is not to; carries the number
     │   ├── PrincipalMismatch       a message that names another tenant or user than the one that sends it
+    │   ├── NotRemote               a call that takes code, or that a server has no command for
+    │   ├── Unauthorized            a server does not know the token
     │   ├── SessionUnknown          no session of this id, as far as this caller may know
     │   ├── SessionIsChild          what only a root can do; carries the root's id
     │   ├── SessionBusy             a message that was to be refused while its session is at work
@@ -101,6 +103,8 @@
     │   └── Erased · Trimmed            what was asked for was removed on purpose, or to save space
     ├── RequestRefused              a host plugin does not let a request pass; carries status, code and headers
     ├── PromptRefused               no one's move: a session plugin does not want this prompt; carries why
+    ├── RemoteRefused               a server refused a call for a reason of its own; carries code, status and hint
+    ├── Unreachable                 no server answered in time
     ├── HostDraining                no one's move: the host is being closed
     ├── HookTimeout                 a hook of a host plugin did not come to an end in its time
     ├── UploadFailed                the files of a message could not be put into a workspace; the cause says why
@@ -191,6 +195,12 @@ from agentrail.errors.providers import (
     StreamTimeout as StreamTimeout,
     Timeout as Timeout,
     Transport as Transport,
+)
+from agentrail.errors.remote import (
+    NotRemote as NotRemote,
+    RemoteRefused as RemoteRefused,
+    Unauthorized as Unauthorized,
+    Unreachable as Unreachable,
 )
 from agentrail.errors.sessions import (
     AlreadyResolved as AlreadyResolved,

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias
 
-import msgspec
 from attrs import evolve, field, frozen
 
 from agentrail.core.wire.settling import mended_text
@@ -30,6 +29,7 @@ from agentrail.errors import (
 )
 from agentrail.frozen import EMPTY, frozen_json
 from agentrail.messages import JsonObject
+from agentrail.wire.plain import encode_plain
 
 MAX_MESSAGE_CHARACTERS: Final = 2_000
 """How much of a message is told: it may have come from far away."""
@@ -189,7 +189,9 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             503, "hook_timeout", code="plugin_failed", says="a plugin of the host took too long", hint=_AGAIN
         ),
         # --- no matter of the caller
-        **_ours("profile_failed upload_failed"),
+        **_ours(
+            "not_remote remote_refused unreachable"
+        ),  # of a client: a plugin that is one of another server, say
         **_ours("agentrail_error internal_error history_error codec_error journal_corrupt store_error"),
         **_ours(
             "not_a_store store_too_new sandbox_error process_refused child_refused plugin_error"
@@ -417,34 +419,3 @@ def answer_to_abort(reason: _Words, text: str = "") -> ErrorAnswer:
     """Say how a call is answered whose cycle was aborted: with the text so far, and as no success."""
     told = "the cycle was aborted" + (f": {reason}" if reason else "")
     return error_answer("aborted", told, more={"reason": reason, "text": text})
-
-
-# --- JSON
-
-
-def encode_plain(value: object) -> bytes:
-    """Write what an answer holds; half of a character, which no UTF-8 can hold, becomes U+FFFD."""
-    try:
-        return _encoder.encode(value)
-    except UnicodeEncodeError:
-        return _encoder.encode(_mended(msgspec.to_builtins(value, enc_hook=_name_of_class)))
-
-
-def _mended(value: object) -> object:
-    match value:
-        case str():
-            return mended_text(value)
-        case Mapping():
-            return {_mended(name): _mended(item) for name, item in value.items()}
-        case list() | tuple():
-            return [_mended(item) for item in value]
-        case _:
-            return value
-
-
-def _name_of_class(value: object) -> object:
-    # A `Secret` among the options of a plugin, say: nothing else may be told of an object.
-    return f"{type(value).__name__}(…)"
-
-
-_encoder: Final = msgspec.json.Encoder(enc_hook=_name_of_class)

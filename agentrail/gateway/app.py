@@ -5,22 +5,24 @@ Which routes there are is said here, by the modules that have them; what each do
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import trio
 from attrs import evolve
 from starlette.applications import Starlette
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, WebSocketRoute
 
 from agentrail.errors import OptionError
 from agentrail.gateway import chat_routes, event_routes, session_routes
 from agentrail.gateway.access import LOOPBACK_NAMES, AccessRules
 from agentrail.gateway.callers import Authenticate, CallerCheck
 from agentrail.gateway.endpoint import UnknownPath, guarded, starlette_routes
-from agentrail.gateway.hub import open_hubs
+from agentrail.gateway.hub import WRITE_GRACE_SECONDS, Hubs, open_hubs
 from agentrail.gateway.incoming import AsgiReceive, AsgiSend
 from agentrail.gateway.openapi import interface_route
 from agentrail.gateway.routing import CallRoute, Gateway
+from agentrail.gateway.sockets import Sockets
 from agentrail.gateway.streams import write_stream
 from agentrail.host.host import Host
 from agentrail.host.opening import open_host
@@ -40,6 +42,7 @@ class ServedHost:
     Attributes:
         options: What the host is opened with.
         gateway: What its routes share.
+        sockets: What is open at `/ws`.
         drain_delay: How many seconds a server that is told to stop goes on, so that balancers notice.
         heartbeat: After how many seconds a silent stream gets a comment.
     """
@@ -50,6 +53,7 @@ class ServedHost:
         """Made by `create_app`; nothing is open yet."""
         self.options = options
         self.gateway = gateway
+        self.sockets = Sockets(gateway, ROUTES)
         self.drain_delay = drain_delay
         self.heartbeat = heartbeat
         self._is_open = False
@@ -78,12 +82,13 @@ class ServedHost:
         try:
             async with open_host(options) as host, open_hubs(heartbeat_seconds=self.heartbeat) as hubs:
                 self.gateway.host, self.gateway.hubs = host, hubs
-                try:
-                    yield host
-                finally:
-                    self.gateway.host = self.gateway.hubs = None
-                    with trio.CancelScope(shield=True):
-                        await hubs.close("shutdown", within_seconds=1.0)  # noqa: ASYNC102 - bounded
+                async with self.sockets.open():
+                    try:
+                        yield host
+                    finally:
+                        self.gateway.host = self.gateway.hubs = None
+                        with trio.CancelScope(shield=True):
+                            await self._end_streams(hubs, within_seconds=1.0)  # noqa: ASYNC102 - bounded
         finally:
             self._is_open = False
 
@@ -115,8 +120,14 @@ class ServedHost:
                 await host.drain()
             finally:
                 with trio.CancelScope(shield=True):
-                    await hubs.close("shutdown")  # noqa: ASYNC102 - bounded
+                    await self._end_streams(hubs, within_seconds=WRITE_GRACE_SECONDS)  # noqa: ASYNC102 - bounded
             await host.end_requests()
+
+    async def _end_streams(self, hubs: Hubs, *, within_seconds: float) -> None:
+        """End all streams and sockets, each with a last word."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(hubs.close, "shutdown", within_seconds=within_seconds))
+            nursery.start_soon(partial(self.sockets.close, within_seconds=within_seconds))
 
 
 def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyword
@@ -186,7 +197,10 @@ def routes(served: ServedHost, *, base_path: str = "") -> list[BaseRoute]:
         base_path: What stands in front of each path.
     """
     shown = (*ROUTES, interface_route(ROUTES, base_path=base_path))
-    return [*starlette_routes(served.gateway, shown, write_stream, base_path=base_path)]
+    return [
+        *starlette_routes(served.gateway, shown, write_stream, base_path=base_path),
+        WebSocketRoute(f"{base_path}/ws", served.sockets, name="/ws"),
+    ]
 
 
 class _Nowhere:

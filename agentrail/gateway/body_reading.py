@@ -132,7 +132,22 @@ def decode_body(kind: type[B], text: bytes, limits: Limits) -> B:
 
     It takes up to a fifth of a second for the largest one: above a megabyte it belongs into a thread.
     """
-    plain = _read_object(text, limits) if text.strip(b" \t\r\n") else {}
+    plain = read_object(text, limits) if text.strip(b" \t\r\n") else {}
+    return make_body(kind, plain, limits, size=len(text))
+
+
+def make_body(kind: type[B], plain: dict[str, Any], limits: Limits, *, size: int) -> B:
+    """Make a body of an object that was read already.
+
+    Args:
+        kind: As of `decode_body`.
+        plain: Its fields, and no others.
+        limits: As of `decode_body`.
+        size: Of the text that the object was read from, in bytes.
+
+    Raises:
+        CallRefused: 413 or 422, with what is wrong.
+    """
     check_known(plain, kind.__struct_fields__)
     files = plain.get("attachments")
     if kind is ChatBody and isinstance(files, list):
@@ -144,7 +159,7 @@ def decode_body(kind: type[B], text: bytes, limits: Limits) -> B:
     except msgspec.ValidationError as error:
         _refuse_field_of(str(error))
     if isinstance(body, ChatBody):
-        _check_size_without_files(len(text), body, limits)
+        _check_size_without_files(size, body, limits)
     _check_values(body, limits)
     return body
 
@@ -153,7 +168,12 @@ _TEXTS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
-def _read_object(text: bytes, limits: Limits) -> dict[str, Any]:
+def read_object(text: bytes, limits: Limits) -> dict[str, Any]:
+    """Read a JSON object, bounded in its depth and in how much there is in it.
+
+    Raises:
+        CallRefused: 400 or 413.
+    """
     _check_shape(text, limits)
     try:
         plain = read_json(text)

@@ -27,15 +27,12 @@ from agentrail.gateway.queries import check_same_session, named_by_client
 from agentrail.gateway.routing import Answer, Call, CallRoute, Result, StreamAnswer, answer_json
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import context_use_of, finish_with
-from agentrail.gateway.wire import encode_accepted
 from agentrail.host.attachments import Attachment
 from agentrail.host.limits import Limits
 from agentrail.host.payloads import ChatRequest, HandledResponse, RequestKind
 from agentrail.host.requests import HostRequest, MessageReceipt, RequestRecord
 from agentrail.messages import SessionId
-
-VIA: Final = "http"
-"""What the events of a session say of the door that its messages came through."""
+from agentrail.wire.forms import encode_accepted
 
 _DECODED_HERE: Final = 1 << 20
 
@@ -62,7 +59,7 @@ async def submit(call: Call, kind: RequestKind, session_id: str | None) -> Handl
         attachments=files,
         when_busy=body.when_busy or "queue",
         on_disconnect=body.on_disconnect,
-        via=VIA,
+        via=call.via,
     )
     if isinstance(submitted, HostRequest) and kind != "prompt":  # who prompts is not there any more by design
         call.on_left = submitted.caller_left
@@ -211,7 +208,7 @@ async def answer_prompt(call: Call) -> Result:
 async def answer_steer(call: Call) -> Result:
     """Speak into the cycle that runs; in idle it is a prompt."""
     request = _request_of(call, call.body, call.params["session_id"])
-    steered = await call.host.steer(request, call.principal, via=VIA)
+    steered = await call.host.steer(request, call.principal, via=call.via)
     match steered:
         case HandledResponse():
             return steered

@@ -11,10 +11,10 @@ from agentrail.core.session.projection import Snapshot
 from agentrail.core.wire.codec import encode_event
 from agentrail.errors import ErrorInfo
 from agentrail.events import KINDS, Event, UnknownEvent
-from agentrail.gateway.answers import encode_plain
-from agentrail.gateway.wire import encode_snapshot
 from agentrail.messages import SessionId, TokenUsage
 from agentrail.structs import Value
+from agentrail.wire.forms import encode_snapshot
+from agentrail.wire.plain import encode_plain
 
 CONTENT_TYPE: Final = "text/event-stream"
 

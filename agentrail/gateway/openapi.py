@@ -14,7 +14,6 @@ import msgspec
 from agentrail import outside
 from agentrail.core.wire import codec
 from agentrail.events import AbortReceipt
-from agentrail.gateway.answers import encode_plain
 from agentrail.gateway.bodies import BODIES
 from agentrail.gateway.replies import (
     ApprovalDecided,
@@ -34,7 +33,8 @@ from agentrail.gateway.replies import (
     TreeItem,
 )
 from agentrail.gateway.routing import Answer, Call, CallRoute
-from agentrail.gateway.wire import MessagePage, SnapshotForm
+from agentrail.wire.forms import MessagePage, SnapshotForm
+from agentrail.wire.plain import encode_plain
 
 VERSION: Final = "1"
 """Of the interface: it rises with a change that breaks clients."""

@@ -30,7 +30,7 @@ from attrs import define, field, frozen
 
 from agentrail.actors.kept import Kept
 from agentrail.gateway.access import CallHead
-from agentrail.gateway.answers import CallRefused, encode_plain, error_answer, refuse_call
+from agentrail.gateway.answers import CallRefused, error_answer, refuse_call
 from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.hub import Hubs
 from agentrail.gateway.incoming import AsgiReceive, AsgiSend, BodyReader, CallerLeft, wait_left
@@ -41,6 +41,7 @@ from agentrail.host.limits import Allowances, Limits, OpenCounts, OpenPlace
 from agentrail.host.payloads import HandledResponse, Principal
 from agentrail.runtime.crashes import what_travels
 from agentrail.runtime.handle import Session
+from agentrail.wire.plain import encode_plain
 
 NO_PRINCIPAL: Final = Principal(tenant_id="", user_id="", scopes=())
 """Who calls a route that asks for no token."""
@@ -174,6 +175,7 @@ class Call:
         is_writing: Whether a write is on its way.
         is_over: Whether the last one of its answer is, or was.
         more_headers: What each answer to it has.
+        via: The door that it came through; in the events of a session beside each message.
     """
 
     gateway: Gateway
@@ -192,6 +194,7 @@ class Call:
     is_writing: bool = False
     is_over: bool = False
     more_headers: dict[str, str] = field(factory=dict)
+    via: str = "http"
 
     @property
     def host(self) -> Host:

@@ -16,10 +16,10 @@ from agentrail.gateway.answers import (
     answer_to,
     answer_to_abort,
     answer_to_failure,
-    encode_plain,
     error_answer,
     refuse_call,
 )
+from agentrail.wire.plain import encode_plain
 from tests.test_errors import CODES
 
 INSIDE = "db password s3cret at /srv/keys"

@@ -26,7 +26,7 @@ from agentrail.gateway.frames import (
 )
 from agentrail.messages import CallId, PromptRef, SessionId, Text, TokenUsage
 from tests.gateway.sse import comments, parse
-from tests.gateway.test_wire import SNAPSHOT
+from tests.wire.test_forms import SNAPSHOT
 
 SESSION = SessionId("s")
 NASTY = "a\nb\r\nc\rd\u2028e\u2029f\u0085g\0h\x0bi\x0cj\x1ck\x1dl\x1em\nevent: done\ndata: {}\n\nid: 9"

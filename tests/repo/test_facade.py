@@ -15,7 +15,7 @@ import agentrail
 from benchmarks.bars import build_in_use
 
 ROOT = Path(__file__).parents[2]
-MAX_PUBLIC_NAMES = 60
+MAX_PUBLIC_NAMES = 64
 IMPORTS_THE_CORE = re.compile(r"\s*(>>> )?(from|import) agentrail\.core\b")
 
 # Notes what an import does to the machine. Modules themselves are opened too, which is what an import is.
@@ -62,7 +62,7 @@ def test_importing_brings_no_trio():
 
 
 def test_the_facade_is_small():
-    """There are at most 60 public names, each of them once, in order."""
+    """There are at most 64 public names, each of them once, in order."""
     assert 0 < len(agentrail.__all__) <= MAX_PUBLIC_NAMES
     assert list(agentrail.__all__) == sorted(set(agentrail.__all__))
 

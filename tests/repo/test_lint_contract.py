@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PURE_ROOMS = {"structs", "errors", "frozen", "messages", "events", "otp", "core", "plugins", "typed"}
+PURE_ROOMS = {"structs", "errors", "frozen", "messages", "events", "otp", "core", "plugins", "typed", "wire"}
 LINTER = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 LAYERS, PURITY = LINTER["contracts"][:2]
 

@@ -23,6 +23,10 @@ PACKAGE: Final = ROOT / "agentrail"
 MAKERS: Final = frozenset({"deque", "open_memory_channel", "Queue", "SimpleQueue", "PriorityQueue"})
 
 QUEUES: Final = {
+    "gateway/socket_queue.py:_frames": (
+        "max_frames and max_bytes; beyond them the socket closes",
+        "tests/gateway/test_socket_queue.py",
+    ),
     "otp/tracebacks.py:waiting": ("GROUP_LIMIT exceptions inside of groups", "tests/otp/test_tracebacks.py"),
     "blocking/thread.py:_come": ("the calls of other threads, begun one each turn", "tests/test_blocking.py"),
     "blocking/reading.py:_taken": ("MAX_TAKEN", "tests/test_blocking.py"),

@@ -6,8 +6,8 @@ from typing import Final
 
 from attrs import field, frozen
 
-from agentrail.gateway.answers import encode_plain
 from agentrail.host.payloads import HandledResponse
+from agentrail.wire.plain import encode_plain
 
 
 def _plain_headers(headers: Mapping[str, str]) -> Mapping[str, str]:

@@ -16,9 +16,9 @@ from agentrail.gateway.replies import (
     RequestReply,
     as_given,
 )
-from agentrail.gateway.wire import encode_receipt
 from agentrail.host import Host, Principal, RequestRecord
 from agentrail.runtime.handle import Session
+from agentrail.wire.forms import encode_receipt
 
 MAX_WAIT_SECONDS: Final = 300
 """How long a call may wait for the end of a request."""

@@ -11,8 +11,8 @@ from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
 from agentrail.gateway.calls.sessions import known_phase, page_of_sessions, place_of_cursor
 from agentrail.gateway.replies import HostPluginItem, HostPluginList, TracePage, TreeItem
-from agentrail.gateway.wire import encode_messages
 from agentrail.host import Host, Principal
+from agentrail.wire.forms import encode_messages
 
 
 def check_may_inspect(principal: Principal) -> None:

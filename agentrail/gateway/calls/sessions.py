@@ -20,10 +20,10 @@ from agentrail.gateway.replies import (
     SessionPage,
     SessionRewound,
 )
-from agentrail.gateway.wire import encode_messages, encode_snapshot, encode_status
 from agentrail.host import Host, Principal
 from agentrail.host.identity import profile_of_session
 from agentrail.host.session_list import SESSION_PHASES, ListedSession, ListPlace
+from agentrail.wire.forms import encode_messages, encode_snapshot, encode_status
 
 OPEN_MODEL_OPTIONS: Final = frozenset(
     {"temperature", "top_p", "stop", "max_output_tokens", "reasoning", "tool_choice", "structured"}

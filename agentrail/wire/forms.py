@@ -14,8 +14,8 @@ from agentrail.core.session.projection import QueuedInput, Snapshot, Status
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import CodecError
 from agentrail.events import AbortReceipt, Todo
-from agentrail.gateway.answers import encode_plain
 from agentrail.messages import Message
+from agentrail.wire.plain import encode_plain
 
 Receipt: TypeAlias = PromptReceipt | SteerReceipt | AbortReceipt
 

@@ -1,0 +1,456 @@
+"""One open socket: a task that receives, one that sends, one for each session that is read, and one for each command that is carried out.
+
+Trio, and messages of ASGI. Publishing never waits for a socket: what a session publishes waits in its subscription, which is bounded, and
+what goes out in the queue, which is bounded too. One who catches up is given frames as fast as they are read; who is level and does not read is closed.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+import attrs
+import trio
+
+from agentrail import outside
+from agentrail.errors import SubscriberTooSlow
+from agentrail.events import Event, EventsLost
+from agentrail.gateway.access import UNAUTHORIZED, CallHead, require_scope, require_user
+from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer
+from agentrail.gateway.incoming import AsgiReceive, AsgiSend
+from agentrail.gateway.routing import Gateway
+from agentrail.gateway.socket_calls import SocketCommand, carry_out, charge_command
+from agentrail.gateway.socket_frames import (
+    USUAL_HEARTBEAT_SECONDS,
+    CommandFrame,
+    FrameMalformed,
+    FrameRefused,
+    Hello,
+    Ping,
+    Subscribe,
+    Unsubscribe,
+    agreed_heartbeat,
+    decode_frame,
+    refusal_frame,
+    reply_frame,
+    subscribed_frame,
+    welcome_frame,
+)
+from agentrail.gateway.socket_queue import SendQueue
+from agentrail.gateway.stream_reader import TURN_EVERY
+from agentrail.host.identity import SessionOwner
+from agentrail.host.limits import OpenPlace, Pace, decide_draw
+from agentrail.host.payloads import Principal
+from agentrail.otp.exits import keep
+from agentrail.runtime.crashes import log_crash, what_travels
+from agentrail.runtime.subscription import Subscription
+from agentrail.wire.plain import encode_plain
+from agentrail.wire.server_frames import CloseCode, FrameId, Pong
+
+HELLO_SECONDS: Final = 5.0
+"""How long a socket may be open without it being known who calls."""
+
+STUCK_SECONDS: Final = 30.0
+"""How long one frame may take to be written."""
+
+LINGER_SECONDS: Final = 1.0
+"""How long a socket that closes still takes what comes, and throws it away."""
+
+LINGER_STEP_SECONDS: Final = 0.1
+"""After how much silence it does not."""
+
+MAX_MALFORMED: Final = 3
+"""The how manieth frame that is none closes the socket."""
+
+MAX_AT_WORK: Final = 100
+"""Commands of one socket that are carried out at one time."""
+
+SUBSCRIPTION_BUFFER: Final = 1_024
+"""How many events of a session wait for one who is catching up."""
+
+
+class MemoryOfFrames(Protocol):
+    """Makes frames of events, each once for all sockets."""
+
+    def frame_of(self, event: Event) -> bytes:
+        """Give the frame of an event."""
+        ...
+
+
+@attrs.define(eq=False, kw_only=True)
+class OpenSocket:
+    """One socket that was accepted.
+
+    Attributes:
+        gateway: What is shared with the routes.
+        commands: What it can be told to do.
+        frames: Makes frames of events.
+        head: Of the upgrade.
+        principal: Who calls; None until `hello` has said it.
+        place: That it takes among all that are open.
+        receive: The connection.
+        send: The connection.
+        cut: Closes the connection, also while a write does not get through; None where another server serves.
+        queue: What waits to be sent.
+        subscriptions: What is read of each session; cancelled to read it no more.
+        heartbeat: Seconds; twice as long without a frame closes the socket.
+    """
+
+    gateway: Gateway
+    commands: Mapping[str, SocketCommand]
+    frames: MemoryOfFrames
+    head: CallHead
+    principal: Principal | None
+    place: "OpenPlace[SessionOwner] | OpenPlace[str]"
+    receive: AsgiReceive
+    send: AsgiSend
+    cut: Callable[[], None] | None
+    queue: SendQueue = attrs.field(factory=SendQueue)
+    subscriptions: dict[str, trio.CancelScope] = attrs.field(factory=dict)
+    heartbeat: float = USUAL_HEARTBEAT_SECONDS
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _began_at: float = attrs.field(factory=trio.current_time)
+    _heard_at: float = attrs.field(factory=trio.current_time)
+    _closing_at: float | None = None
+    _writing_since: float | None = None
+    _full_at: float = -math.inf
+    _malformed: int = 0
+    _at_work: int = 0
+    _lanes: dict[str, trio.Event] = attrs.field(factory=dict)
+    _has_frames: trio.Event = attrs.field(factory=trio.Event)
+    _has_room: trio.Event = attrs.field(factory=trio.Event)
+
+    async def run(self) -> None:
+        """Serve it until it closes, or its client leaves.
+
+        Cancellation: What is being written is cut.
+        """
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._receive_all, nursery)
+                await self._send_all()
+                nursery.cancel_scope.cancel(reason="the socket is closed")
+
+    def close(self, code: CloseCode) -> None:
+        """Close it, with a frame that says why, behind what waits. The first code that is said holds."""
+        self.queue.close(code)
+        self._note_closing()
+        self._wake()
+
+    def cut_off(self) -> None:
+        """End it at once; what is unsent is lost. Who receives closes the connection where a write does not get through."""
+        self._scope.cancel(reason="the socket is cut")
+
+    def look(self, now: float, grace_seconds: float) -> None:
+        """Do what is due by now; called by the watcher of all sockets."""
+        self._note_closing()
+        if self._closing_at is not None:
+            if now - self._closing_at >= grace_seconds:
+                self.cut_off()
+        elif self.principal is None and now - self._began_at >= HELLO_SECONDS:
+            self.close(CloseCode.UNAUTHORIZED)
+        elif now - self._heard_at >= 2 * self.heartbeat:
+            self.close(CloseCode.SILENT)
+        elif self._writing_since is not None and now - self._writing_since >= STUCK_SECONDS:
+            self.close(CloseCode.SLOW)
+
+    def _note_closing(self) -> None:
+        if self.queue.closing is not None and self._closing_at is None:
+            self._closing_at = trio.current_time()
+
+    # --- out
+
+    async def _send_all(self) -> None:
+        """Send what waits, in order, until the socket is closed."""
+        sent = 0
+        while True:
+            frame = self.queue.take()
+            if not self.queue.is_half_full:
+                self._has_room.set()
+            if frame is not None:
+                await self._write({"type": "websocket.send", "text": frame.decode()})
+                sent += 1
+                if sent % TURN_EVERY == 0:
+                    await trio.lowlevel.checkpoint()  # a write after the client has left does not wait
+            elif self.queue.closing is not None:
+                await self._linger()
+                await self._write({"type": "websocket.close", "code": int(self.queue.closing)})
+                return
+            else:
+                self._has_frames = trio.Event()
+                await self._has_frames.wait()
+
+    async def _linger(self) -> None:
+        """Let a client that is still sending read why it is closed: a connection with unread bytes is reset, and takes that with it."""
+        until = trio.current_time() + LINGER_SECONDS
+        while trio.current_time() < min(until, self._heard_at + LINGER_STEP_SECONDS):  # noqa: ASYNC110 - silence has no event
+            await trio.sleep(LINGER_STEP_SECONDS / 2)
+
+    async def _write(self, message: dict[str, Any]) -> None:
+        self._writing_since = trio.current_time()
+        await self.send(message)
+        self._writing_since = None
+
+    def _wake(self) -> None:
+        self._has_frames.set()
+        if self.queue.closing is not None:
+            self._has_room.set()
+
+    def _put(self, frame: bytes) -> None:
+        self.queue.put(frame)
+        self._wake()
+
+    async def _wait_room(self) -> None:
+        while self.queue.is_half_full and self.queue.closing is None:
+            self._has_room = trio.Event()
+            await self._has_room.wait()
+
+    # --- in
+
+    async def _receive_all(self, nursery: trio.Nursery) -> None:
+        """Take what the client sends, until it leaves."""
+        try:
+            while True:
+                message = await self.receive()
+                if message["type"] == "websocket.disconnect":
+                    self._scope.cancel(reason="the client left")
+                    return
+                self._heard_at = trio.current_time()
+                if self.queue.closing is None:
+                    await self._take(message.get("text"), nursery)
+        finally:
+            # Where a write does not get through, it is deaf to the cancellation that brought us here.
+            if self._writing_since is not None and self.cut is not None:
+                self.cut()
+
+    async def _take(self, text: str | None, nursery: trio.Nursery) -> None:
+        limits = self.gateway.limits
+        pace = Pace(limits.commands_per_second, 1.0, limits.commands_per_second)
+        self._full_at, draw = decide_draw(self._full_at, pace, trio.current_time())
+        if not draw.is_allowed:
+            self.close(CloseCode.FLOOD)
+            return
+        try:
+            data = b"" if text is None else text.encode()
+        except UnicodeEncodeError:  # half of a character: no server lets it through
+            data = b""
+        if len(data) > limits.max_frame_bytes:
+            self.close(CloseCode.TOO_LARGE)
+            return
+        try:
+            frame = decode_frame(data, limits, frozenset(self.commands))
+            if isinstance(frame, Hello):
+                await self._greet(frame)
+            elif self.principal is None:
+                self._put(refusal_frame(None if isinstance(frame, Ping) else frame.id, UNAUTHORIZED))
+            elif isinstance(frame, Ping):
+                self._put(encode_plain(Pong(n=frame.n)))
+            else:
+                self._begin(frame, self.principal, nursery)
+        except FrameMalformed as refused:
+            self._malformed += 1
+            self._put(refusal_frame(refused.frame_id, refused.answer))
+            if self._malformed >= MAX_MALFORMED:
+                self.close(CloseCode.MALFORMED)
+        except FrameRefused as refused:
+            self._put(refusal_frame(refused.frame_id, refused.answer))
+
+    # --- who calls
+
+    async def _greet(self, hello: Hello) -> None:
+        if self.principal is None:
+            admitted = await self._admit(hello)
+            if isinstance(admitted, ErrorAnswer):
+                self._put(refusal_frame(None, admitted))
+                self.close(_code_of(admitted))
+                return
+            self.principal = admitted
+        elif hello.token is not None:
+            answer = error_answer("field_invalid", "it is known already who calls: open another socket")
+            raise FrameRefused(answer, None)
+        self.heartbeat = agreed_heartbeat(hello.heartbeat)
+        self._put(welcome_frame(self.heartbeat, self.gateway.limits))
+
+    async def _admit(self, hello: Hello) -> Principal | ErrorAnswer:
+        if hello.token is None:
+            return UNAUTHORIZED
+        self._began_at = math.inf  # it has said something; who looks it up takes no longer than it may
+        headers = {**self.head.headers, "authorization": f"Bearer {hello.token}"}
+        admitted = await self.gateway.callers.admit(attrs.evolve(self.head, headers=headers))
+        if isinstance(admitted, ErrorAnswer):
+            return admitted
+        refused = require_scope(admitted, "use") or require_user(admitted)
+        if refused is not None:
+            return refused
+        try:
+            place = self.gateway.take_place(SessionOwner.of(admitted))
+        except CallRefused as full:
+            return full.answer
+        self.place.close()
+        self.place = place
+        return admitted
+
+    # --- what it asks for
+
+    def _begin(
+        self, frame: Subscribe | Unsubscribe | CommandFrame, principal: Principal, nursery: trio.Nursery
+    ) -> None:
+        """Begin what a frame asks for, in the order in which frames came."""
+        match frame:
+            case Unsubscribe():
+                reading = self.subscriptions.pop(frame.session_id, None)
+                if reading is not None:
+                    reading.cancel(reason="the client reads this session no more")
+                    self.queue.forget(frame.session_id)
+                self._put(reply_frame(frame.id, b"null"))
+            case Subscribe():
+                self._check_may_read(frame)
+                reading = self.subscriptions[frame.session_id] = trio.CancelScope()
+                nursery.start_soon(self._read_session, frame, principal, reading)
+            case CommandFrame():
+                if self._at_work >= MAX_AT_WORK:
+                    message = (
+                        f"{MAX_AT_WORK} commands of this socket are at work, more are not: wait for replies"
+                    )
+                    raise FrameRefused(error_answer("too_many_requests", message), frame.id)
+                self._at_work += 1
+                known = self.commands[frame.name]
+                lane = frame.session_id if known.is_ordered else None
+                before, own = None, trio.Event()
+                if lane is not None:
+                    before, self._lanes[lane] = self._lanes.get(lane), own
+                nursery.start_soon(self._carry_out, frame, principal, before, own)
+
+    def _check_may_read(self, frame: Subscribe) -> None:
+        if frame.session_id in self.subscriptions:
+            message = "this socket reads this session already: unsubscribe first"
+            raise FrameRefused(error_answer("already_started", message), frame.id)
+        most = self.gateway.limits.max_subscriptions
+        if len(self.subscriptions) >= most:
+            message = (
+                f"this socket reads {most} sessions, more are not: unsubscribe from one, or open another"
+            )
+            raise FrameRefused(error_answer("too_many_streams", message), frame.id)
+
+    async def _carry_out(
+        self, command: CommandFrame, principal: Principal, before: trio.Event | None, own: trio.Event
+    ) -> None:
+        """Carry out a command, behind the one that came before it in its session, and reply."""
+        try:
+            if before is not None:
+                await before.wait()
+            known = self.commands[command.name]
+            result = await carry_out(command, known, self.gateway, self.head, principal)
+            self._put(reply_frame(command.id, result))
+        except BaseException as raised:
+            leaving = what_travels(raised)
+            if leaving is raised:
+                raise
+            if leaving is not None:
+                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+            self._reply_failure(command.id, raised)
+        finally:
+            self._at_work -= 1
+            own.set()
+            if command.session_id is not None and self._lanes.get(command.session_id) is own:
+                del self._lanes[command.session_id]
+
+    def _reply_failure(self, frame_id: FrameId, raised: BaseException) -> None:
+        request_id = f"e-{outside.ids(9)}"
+        answer = answer_to(raised, request_id=request_id)
+        if answer.is_ours:
+            log_crash(f"call {request_id} failed (WebSocket)", raised, keep)
+        self._put(refusal_frame(frame_id, answer))
+
+    # --- sessions that are read
+
+    async def _read_session(self, asked: Subscribe, principal: Principal, reading: trio.CancelScope) -> None:
+        try:
+            with reading:
+                charge_command(self.gateway, principal, "subscribe")
+                host = self.gateway.opened()[0]
+                session = await host.session_to_read(asked.session_id, principal)
+                events = session.subscribe(
+                    after=asked.after,
+                    kinds=asked.event_classes,
+                    deltas=asked.deltas,
+                    buffer=SUBSCRIPTION_BUFFER,
+                )
+                async with events:
+                    await self._pump(asked, events)
+        except SubscriberTooSlow:
+            self.close(CloseCode.SLOW)
+        except BaseException as raised:
+            leaving = what_travels(raised)
+            if leaving is raised:
+                raise
+            if leaving is not None:
+                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+            self._reply_failure(asked.id, raised)
+        finally:
+            if self.subscriptions.get(asked.session_id) is reading:
+                del self.subscriptions[asked.session_id]
+
+    async def _pump(self, asked: Subscribe, events: Subscription) -> None:
+        """Put what a session publishes into the queue, until the session or the socket ends."""
+        await self._wait_room()
+        snapshot = events.snapshot if asked.after is None else None
+        seq = snapshot.last_seq if snapshot is not None else asked.after or 0
+        frame = subscribed_frame(asked, seq, snapshot)
+        is_open = self.queue.put_event(asked.session_id, seq, frame)
+        is_level, taken, dropped = False, 0, 0
+        while is_open:
+            self._wake()
+            try:
+                event = events.next_nowait()
+            except trio.EndOfChannel:
+                break
+            except trio.WouldBlock:
+                is_level = True
+                try:
+                    event = await anext(events)
+                except StopAsyncIteration:
+                    break
+            if not is_level:
+                # What it missed may be more than the queue holds, and is no fault of a reader who has just come back.
+                await self._wait_room()
+            if events.dropped_deltas > dropped:
+                self.queue.count_dropped(asked.session_id, events.dropped_deltas - dropped)
+                dropped = events.dropped_deltas
+            is_open = self._offer(asked, event, events)
+            taken += 1
+            if taken % TURN_EVERY == 0:
+                await trio.lowlevel.checkpoint()
+        if (
+            events.is_rested
+        ):  # it goes on elsewhere, or here when it is awake: who comes back is given what follows
+            self.close(CloseCode.GOING_DOWN)
+        elif is_open:
+            # Not each end has an event of its own that says so, and some lie in front of what was asked for.
+            self.queue.put(reply_frame(asked.id, b"null"))
+        self._wake()
+
+    def _offer(self, asked: Subscribe, event: Event, events: Subscription) -> bool:
+        """Put an event into the queue; False where the socket is closing."""
+        meta = event.meta
+        if isinstance(event, EventsLost):
+            snapshot = events.snapshot
+            assert snapshot is not None  # noqa: S101 - it comes with the loss
+            begin = subscribed_frame(asked, snapshot.last_seq, snapshot)
+            return self.queue.put(self.frames.frame_of(event)) and self.queue.put_event(
+                asked.session_id, snapshot.last_seq, begin
+            )
+        if meta is None or meta.ephemeral:
+            self.queue.put_delta(asked.session_id, self.frames.frame_of(event))
+            return self.queue.closing is None
+        return self.queue.put_event(asked.session_id, meta.seq, self.frames.frame_of(event))
+
+
+def _code_of(refused: ErrorAnswer) -> CloseCode:
+    """Say with which code a socket is closed whose `hello` was refused: only another token helps against 4401."""
+    match refused.code:
+        case "too_many_requests" | "too_many_streams":
+            return CloseCode.FLOOD
+        case "plugin_failed" | "server_full":
+            return CloseCode.SERVER_FAULT
+        case _:
+            return CloseCode.UNAUTHORIZED

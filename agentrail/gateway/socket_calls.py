@@ -1,0 +1,252 @@
+"""Commands of a socket as calls of routes: what a command does is what its route does over HTTP, so each guard is passed here too.
+
+A command has the fields of its route's body, query and path side by side. Only what stands around a call differs: who calls was judged when
+the socket was opened, and a reply goes back in place of an answer. No command does anything by itself.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NoReturn
+
+from attrs import field, frozen
+
+from agentrail import outside
+from agentrail.frozen import thawed
+from agentrail.gateway.access import CallHead, name_user, require_scope, require_user
+from agentrail.gateway.answers import CallRefused, ErrorAnswer, error_answer
+from agentrail.gateway.body_reading import make_body
+from agentrail.gateway.queries import check_id, check_known, refuse_field
+from agentrail.gateway.routing import Answer, Call, CallRoute, Gateway, Result, answer_json
+from agentrail.gateway.socket_frames import CommandFrame
+from agentrail.host.identity import SessionOwner
+from agentrail.host.payloads import HandledResponse, Principal
+from agentrail.wire.plain import encode_plain
+
+_ROUTE_OF: Final[Mapping[str, tuple[str, str]]] = {
+    "prompt": ("POST", "/sessions/{session_id}/prompt"),
+    "steer": ("POST", "/sessions/{session_id}/steer"),
+    "abort": ("POST", "/sessions/{session_id}/abort"),
+    "abort_tool": ("POST", "/sessions/{session_id}/abort"),
+    "approve": ("POST", "/sessions/{session_id}/approve"),
+    "reject": ("POST", "/sessions/{session_id}/reject"),
+    "respond": ("POST", "/sessions/{session_id}/respond"),
+    "compact": ("POST", "/sessions/{session_id}/compact"),
+    "switch_model": ("POST", "/sessions/{session_id}/model"),
+    "messages": ("GET", "/sessions/{session_id}/messages"),
+    "snapshot": ("GET", "/sessions/{session_id}"),
+    "stop": ("DELETE", "/sessions/{session_id}"),
+    "fork": ("POST", "/sessions/{session_id}/fork"),
+    "rewind": ("POST", "/sessions/{session_id}/rewind"),
+    "request": ("GET", "/sessions/{session_id}/requests/{request_id}"),
+    "cancel": ("POST", "/sessions/{session_id}/requests/{request_id}/cancel"),
+    "create": ("POST", "/sessions"),
+    "sessions": ("GET", "/sessions"),
+}
+"""Each command, by the name of the method of `Session` where there is one, and the route that does it."""
+
+_UNORDERED: Final = frozenset(
+    {
+        "abort",
+        "abort_tool",
+        "approve",
+        "reject",
+        "cancel",
+        "messages",
+        "snapshot",
+        "status",
+        "request",
+        "sessions",
+    }
+)
+"""What does not wait for earlier commands of its session: what reads, what stops, and what a person decides."""
+
+_NOT_OF_A_COMMAND: Final = frozenset({"idempotency-key", "last-event-id", "content-type", "content-length"})
+"""Headers that speak of one call: those of the upgrade do not speak of each command."""
+
+_REFUSED_FROM: Final = 400
+
+
+@frozen(kw_only=True)
+class SocketCommand:
+    """One thing that a socket can be told to do.
+
+    Attributes:
+        name: Of the command.
+        route: What does it.
+        is_ordered: Whether it waits for the commands of its session that came before it.
+        params: The parts of the path.
+    """
+
+    name: str
+    route: CallRoute
+    is_ordered: bool = True
+    params: tuple[str, ...] = field(init=False)
+
+    @params.default
+    def _params_of_path(self) -> tuple[str, ...]:
+        parts = self.route.path.split("/")
+        return tuple(part[1:-1] for part in parts if part.startswith("{"))
+
+
+def socket_commands(routes: Iterable[CallRoute]) -> Mapping[str, SocketCommand]:
+    """Find the route of each command.
+
+    Args:
+        routes: Of the application; a command whose route is not among them does not exist.
+
+    Returns:
+        The commands by name.
+    """
+    by_path = {(route.method, route.path): route for route in routes}
+    found = {name: by_path[key] for name, key in _ROUTE_OF.items() if key in by_path}
+    found["status"] = CallRoute("GET", "/sessions/{session_id}", _status, does="says how a session stands")
+    return {
+        name: SocketCommand(name=name, route=route, is_ordered=name not in _UNORDERED)
+        for name, route in found.items()
+    }
+
+
+async def _status(call: Call) -> Answer:
+    session = await call.host.session_to_read(call.params["session_id"], call.principal)
+    return answer_json(await session.status())
+
+
+async def carry_out(
+    command: CommandFrame, known: SocketCommand, gateway: Gateway, head: CallHead, principal: Principal
+) -> bytes:
+    """Do what a command says.
+
+    Args:
+        command: As it came.
+        known: What it is.
+        gateway: Of the application.
+        head: Of the upgrade.
+        principal: Who opened the socket; whose a session is, is looked at each time.
+
+    Returns:
+        What its route answers, as JSON.
+
+    Raises:
+        CallRefused: The caller's move; or an interceptor has answered in place of the session, with an error.
+        Exception: As of the route.
+
+    Cancellation: As of the route.
+    """
+    route = known.route
+    call = Call(
+        gateway=gateway,
+        head=_head_of(head),
+        receive=_no_body,
+        send=_no_answer,
+        principal=principal,
+        via="websocket",
+    )
+    _read(call, command, known)
+    _check(require_scope(call.principal, route.scope or "use"))
+    if route.needs_user:
+        _check(require_user(call.principal))
+    charge_command(gateway, call.principal, "abort" if command.name == "abort_tool" else route.operation)
+    return _result_of(await route.handler(call))
+
+
+def charge_command(gateway: Gateway, principal: Principal, operation: str) -> None:
+    """Take what a command costs, out of the same buckets as over HTTP.
+
+    Raises:
+        CallRefused: 429.
+    """
+    draw = gateway.allowances.take(SessionOwner.of(principal), operation, outside.monotonic())
+    if draw is not None and not draw.is_allowed:
+        wait = {"retry-after": f"{draw.retry_after_seconds}"}
+        raise CallRefused(
+            error_answer("too_many_requests", "too many calls came from this caller", headers=wait)
+        )
+
+
+def _read(call: Call, command: CommandFrame, known: SocketCommand) -> None:
+    """Make path, query and body of the fields of a command."""
+    fields = dict(command.fields)
+    route = known.route
+    of_body: tuple[str, ...] = () if route.body is None else route.body.__struct_fields__
+    if command.session_id is not None and "session_id" not in known.params:
+        fields["session_id"] = command.session_id
+    if "client_id" not in of_body:  # every command may have one: its client sends it again by that name
+        given = fields.pop("client_id", None)
+        if given is not None:
+            check_id("client_id", _text("client_id", given))
+    own = [name for name in known.params if name != "session_id"]
+    check_known(fields, (*of_body, *route.query, *own))
+    call.params = {name: check_id(name, _text(name, fields.pop(name, None))) for name in own}
+    if "session_id" in known.params:
+        call.params = {**call.params, "session_id": _text("session_id", command.session_id)}
+    call.query = {name: _query_text(name, fields.pop(name)) for name in route.query if name in fields}
+    if command.name == "abort_tool":
+        _text("call_id", fields.get("call_id"))
+    if route.body is not None:
+        call.body = make_body(route.body, fields, call.gateway.limits, size=command.size)
+        found = name_user(
+            call.principal,
+            tenant_id=getattr(call.body, "tenant_id", None),
+            user_id=getattr(call.body, "user_id", None),
+        )
+        if isinstance(found, ErrorAnswer):  # else it is who opened the socket, who names no other user
+            raise CallRefused(found)
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        refuse_field(name, "is missing, or no text")
+    return value
+
+
+def _query_text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, int | str):
+        refuse_field(name, "is neither a text, a whole number, nor true or false")
+    return f"{value}"
+
+
+def _head_of(head: CallHead) -> CallHead:
+    headers = {name: value for name, value in head.headers.items() if name not in _NOT_OF_A_COMMAND}
+    return CallHead(method=head.method, path=head.path, headers=headers, peer=head.peer, is_websocket=True)
+
+
+def _result_of(result: Result) -> bytes:
+    match result:
+        case Answer():
+            return result.body or b"null"
+        case HandledResponse():
+            body = thawed(result.body)
+            if result.status < _REFUSED_FROM:
+                return encode_plain(body)
+            raise CallRefused(_answer_of_plugin(result, body))
+        case _:
+            message = "a stream was given where a reply has to be"
+            raise AssertionError(message)
+
+
+def _answer_of_plugin(handled: HandledResponse, body: Any) -> ErrorAnswer:
+    """Tell what an interceptor has answered as an error, its body beside it."""
+    headers = {name.lower(): value for name, value in handled.headers.items()}
+    return ErrorAnswer(
+        status=handled.status,
+        code="request_refused",
+        message="a plugin of the host has answered in place of the session",
+        headers=headers,
+        more={"body": body},
+    )
+
+
+def _check(refused: ErrorAnswer | None) -> None:
+    if refused is not None:
+        raise CallRefused(refused)
+
+
+async def _no_body() -> NoReturn:
+    message = "the handler of a command asked for a body, which it has"
+    raise AssertionError(message)
+
+
+async def _no_answer(_: object) -> NoReturn:
+    message = "the handler of a command wrote an answer of its own"
+    raise AssertionError(message)

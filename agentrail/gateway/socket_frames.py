@@ -1,0 +1,296 @@
+"""The frames of the WebSocket, subprotocol `agentrail.v1`: what a client may send, what it is sent, and with which codes a socket closes.
+
+Pure: text in, values out, and the other way round. Each frame is one JSON object in one text message; `type` says which. A command is the
+name of a method, with `id`, `session_id` and the fields of the body that its route has over HTTP, side by side; `id` is a text or a
+whole number of the client's own, and comes back in the reply. An event has its wire form in the field `event`. Who may send what, and when
+a frame goes out, is decided elsewhere.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from agentrail.core.session.projection import Snapshot
+from agentrail.core.wire.codec import encode_event
+from agentrail.events import KINDS, Event, UnknownEvent
+from agentrail.gateway.answers import CallRefused, ErrorAnswer, refuse_call
+from agentrail.gateway.body_reading import read_object
+from agentrail.gateway.queries import MAX_CURSOR, check_id, check_known, refuse_field
+from agentrail.host.limits import Limits
+from agentrail.structs import Value
+from agentrail.wire.forms import encode_snapshot
+from agentrail.wire.plain import encode_plain
+from agentrail.wire.server_frames import PROTOCOL, FrameId, Reply, SocketLimits, Subscribed, Welcome
+
+MIN_HEARTBEAT_SECONDS: Final = 5.0
+MAX_HEARTBEAT_SECONDS: Final = 60.0
+USUAL_HEARTBEAT_SECONDS: Final = 15.0
+"""Where the client asks for none."""
+
+MAX_TOKEN_CHARACTERS: Final = 4_096
+MAX_ID_CHARACTERS: Final = 128
+
+# --- from the client
+
+
+class Hello(Value, frozen=True, kw_only=True):
+    """Who calls, where the upgrade did not say it, and how often it will be heard of.
+
+    Attributes:
+        token: As behind `Bearer`.
+        heartbeat: Seconds; the server takes the nearest from 5 to 60.
+    """
+
+    token: str | None = None
+    heartbeat: float | None = None
+
+    def __repr__(self) -> str:
+        """Say whether there is a token, and not which."""
+        return f"Hello(token={'…' if self.token is not None else None}, heartbeat={self.heartbeat})"
+
+
+class Subscribe(Value, frozen=True, kw_only=True):
+    """Begin to read a session.
+
+    Attributes:
+        id: Of the frame.
+        session_id: Which session.
+        after: The number of the last committed event that the client has; None for one that begins, which gets a snapshot.
+        kinds: Of events; None for all.
+        deltas: Whether ephemeral events come too.
+    """
+
+    id: FrameId
+    session_id: str
+    after: int | None = None
+    kinds: tuple[str, ...] | None = None
+    deltas: bool = True
+
+    @property
+    def event_classes(self) -> tuple[type[Event], ...] | None:
+        """The classes of `kinds`."""
+        return None if self.kinds is None else tuple([_CLASSES[kind] for kind in self.kinds])
+
+
+class Unsubscribe(Value, frozen=True, kw_only=True):
+    """Read a session no more.
+
+    Attributes:
+        id: Of the frame.
+        session_id: Which session.
+    """
+
+    id: FrameId
+    session_id: str
+
+
+class Ping(Value, frozen=True, kw_only=True):
+    """Say that the client is there.
+
+    Attributes:
+        n: Comes back in the `pong`.
+    """
+
+    n: int = 0
+
+
+class CommandFrame(Value, frozen=True, kw_only=True):
+    """Something that is to be done with a session.
+
+    Attributes:
+        name: Of the method.
+        id: Of the frame.
+        session_id: Which session; None where none was named.
+        fields: All else that came.
+        size: Of the frame, in bytes.
+    """
+
+    name: str
+    id: FrameId
+    session_id: str | None
+    fields: dict[str, Any]
+    size: int
+
+
+ClientFrame: TypeAlias = Hello | Subscribe | Unsubscribe | Ping | CommandFrame
+
+_CLASSES: Final[Mapping[str, type[Event]]] = {kind: event for event, kind in KINDS.items()}
+_OWN: Final[Mapping[str, type[Hello | Subscribe | Unsubscribe | Ping]]] = {
+    "hello": Hello,
+    "subscribe": Subscribe,
+    "unsubscribe": Unsubscribe,
+    "ping": Ping,
+}
+
+
+class FrameMalformed(CallRefused):
+    """What came is no frame at all: binary, no JSON object, or of an unknown type. The third one closes the socket."""
+
+    def __init__(self, answer: ErrorAnswer, frame_id: FrameId | None = None) -> None:
+        """Keep what is replied.
+
+        Args:
+            answer: The error.
+            frame_id: Of the frame, where it can be read; None else.
+        """
+        super().__init__(answer)
+        self.frame_id = frame_id
+
+
+class FrameRefused(CallRefused):
+    """A frame whose fields cannot be: it gets an error reply, and the socket goes on."""
+
+    def __init__(self, answer: ErrorAnswer, frame_id: FrameId | None) -> None:
+        """Keep what is replied.
+
+        Args:
+            answer: The error.
+            frame_id: Of the frame; None where it has none.
+        """
+        super().__init__(answer)
+        self.frame_id = frame_id
+
+
+def decode_frame(text: bytes, limits: Limits, commands: frozenset[str]) -> ClientFrame:
+    """Read what a client sent.
+
+    Args:
+        text: One message; its size was looked at.
+        limits: Of the host.
+        commands: The names that are known.
+
+    Raises:
+        FrameMalformed: It is no frame.
+        FrameRefused: It is one, with fields that cannot be.
+    """
+    try:
+        plain = read_object(text, limits)
+    except CallRefused as refused:
+        raise FrameMalformed(refused.answer) from None
+    frame_id = _id_of(plain)
+    kind = plain.pop("type", None)
+    try:
+        if not isinstance(kind, str) or (kind not in _OWN and kind not in commands):
+            told = f"{kind:.80}" if isinstance(kind, str) else "missing, or no text"
+            refuse_call(
+                "field_invalid", f"type is {told!r}: expected a frame or a command", more={"field": "type"}
+            )
+    except CallRefused as refused:
+        raise FrameMalformed(refused.answer, frame_id) from None
+    try:
+        if kind in _OWN:
+            return _own_frame(_OWN[kind], plain)
+        return _command(kind, plain, len(text))
+    except CallRefused as refused:
+        raise FrameRefused(refused.answer, frame_id) from None
+
+
+def _id_of(plain: Mapping[str, Any]) -> FrameId | None:
+    found = plain.get("id")
+    if isinstance(found, str):
+        return found if 1 <= len(found) <= MAX_ID_CHARACTERS else None
+    return found if type(found) is int and abs(found) <= MAX_CURSOR else None
+
+
+def _own_frame(kind: type[Hello | Subscribe | Unsubscribe | Ping], plain: dict[str, Any]) -> ClientFrame:
+    check_known(plain, kind.__struct_fields__)
+    if "id" in kind.__struct_fields__:
+        _check_id_of_frame(plain)
+    try:
+        made = msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        # What it says names fields and types, and no values, so no token either.
+        refuse_call("field_invalid", f"{error}"[:300])
+    match made:
+        case Hello(token=token) if token is not None and len(token) > MAX_TOKEN_CHARACTERS:
+            refuse_field("token", f"has more than {MAX_TOKEN_CHARACTERS} characters")
+        case Hello(heartbeat=heartbeat) if heartbeat is not None and not 0 <= heartbeat <= MAX_CURSOR:
+            refuse_field("heartbeat", "is no number of seconds")
+        case Ping(n=n) if abs(n) > MAX_CURSOR:
+            refuse_field("n", f"is larger than {MAX_CURSOR}")
+        case Subscribe() | Unsubscribe():
+            check_id("session_id", made.session_id, of_session=True)
+            if isinstance(made, Subscribe):
+                _check_terms(made)
+        case _:
+            pass
+    return made
+
+
+def _check_terms(frame: Subscribe) -> None:
+    if frame.after is not None and not 0 <= frame.after <= MAX_CURSOR:
+        refuse_call("cursor_invalid", "after is no whole number from 0", more={"field": "after"})
+    unknown = next((kind for kind in frame.kinds or () if kind not in _CLASSES), None)
+    if unknown is not None:
+        refuse_field("kinds", f"has {unknown[:80]!r}: expected kinds of events, such as 'agent_end'")
+
+
+def _command(name: str, plain: dict[str, Any], size: int) -> CommandFrame:
+    _check_id_of_frame(plain)
+    frame_id: FrameId = plain.pop("id")
+    session_id = plain.pop("session_id", None)
+    if session_id is not None:
+        if not isinstance(session_id, str):
+            refuse_field("session_id", "is no text")
+        check_id("session_id", session_id, of_session=True)
+    return CommandFrame(name=name, id=frame_id, session_id=session_id, fields=plain, size=size)
+
+
+def _check_id_of_frame(plain: Mapping[str, Any]) -> None:
+    if _id_of(plain) is None:
+        refuse_field(
+            "id",
+            f"is missing, or none: expected a text of up to {MAX_ID_CHARACTERS} characters, or a whole number",
+        )
+
+
+# --- to the client
+
+
+def welcome_frame(heartbeat_seconds: float, limits: Limits) -> bytes:
+    """Make the answer to `hello`."""
+    told = SocketLimits(
+        frame_bytes=limits.max_frame_bytes,
+        subscriptions=limits.max_subscriptions,
+        commands_per_second=limits.commands_per_second,
+    )
+    return encode_plain(Welcome(protocol=PROTOCOL, heartbeat=heartbeat_seconds, limits=told))
+
+
+def subscribed_frame(asked: Subscribe, seq: int, snapshot: Snapshot | None) -> bytes:
+    """Make the frame that a subscription begins with."""
+    form = UNSET if snapshot is None else Raw(encode_snapshot(snapshot))
+    return encode_plain(Subscribed(id=asked.id, session_id=asked.session_id, seq=seq, snapshot=form))
+
+
+def socket_event_frame(event: Event | UnknownEvent) -> bytes:
+    """Make the frame of an event: its wire form, in a field of its own, since an event may have a field `type` too."""
+    return b'{"type":"event","event":' + encode_event(event) + b"}"
+
+
+def reply_frame(frame_id: FrameId | None, result: bytes) -> bytes:
+    """Make the reply to what was done.
+
+    Args:
+        frame_id: Of the frame.
+        result: JSON; `null` where there is nothing to tell.
+    """
+    return encode_plain(Reply(id=frame_id, ok=True, result=Raw(result)))
+
+
+def refusal_frame(frame_id: FrameId | None, answer: ErrorAnswer) -> bytes:
+    """Make the reply to what was not done: what HTTP answers, its status and `Retry-After` in the error itself."""
+    told = msgspec.json.decode(answer.encode())["error"]
+    told["status"] = answer.status
+    if "retry-after" in answer.headers:
+        told["retry_after"] = answer.headers["retry-after"]
+    return encode_plain(Reply(id=frame_id, ok=False, error=told))
+
+
+def agreed_heartbeat(asked: float | None) -> float:
+    """Give the heartbeat that is nearest to what a client asked for."""
+    if asked is None:
+        return USUAL_HEARTBEAT_SECONDS
+    return min(max(asked, MIN_HEARTBEAT_SECONDS), MAX_HEARTBEAT_SECONDS)

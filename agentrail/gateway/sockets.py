@@ -1,0 +1,277 @@
+"""The WebSocket at `/ws`: one socket reads many sessions, and is told what to do with them. All open sockets of a process are here.
+
+ASGI and Trio. What frames look like stands in `socket_frames`, what a command does in `socket_calls`, what goes when there is no room in
+`socket_queue`, and one open socket in `open_socket`. Here it is decided who gets one, and one watcher looks after time for all of them.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import trio
+from attrs import frozen
+
+from agentrail import outside
+from agentrail.events import Event
+from agentrail.gateway.access import CallHead, head_of, require_scope, require_user
+from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
+from agentrail.gateway.frame_ring import FrameMemory
+from agentrail.gateway.hub import SLICE, TICK_SECONDS, WRITE_GRACE_SECONDS
+from agentrail.gateway.incoming import AsgiReceive, AsgiSend, judge_headers
+from agentrail.gateway.open_socket import MemoryOfFrames, OpenSocket
+from agentrail.gateway.queries import check_query
+from agentrail.gateway.routing import CallRoute, Gateway
+from agentrail.gateway.serving import connection_cut
+from agentrail.gateway.socket_calls import socket_commands
+from agentrail.gateway.socket_frames import socket_event_frame
+from agentrail.host.identity import SessionOwner
+from agentrail.host.limits import OpenCounts, OpenPlace
+from agentrail.host.payloads import Principal
+from agentrail.logs import Logger
+from agentrail.otp.exits import keep
+from agentrail.runtime.crashes import log_crash, what_travels
+from agentrail.wire.server_frames import PROTOCOL, CloseCode
+
+LOGGER: Final = Logger("agentrail.gateway")
+
+AGE_SECONDS: Final = 5.0
+"""How often frames are forgotten that no socket asked for lately."""
+
+MAX_UNKNOWN_OF_EACH: Final = 100
+"""Sockets of one address whose caller is not known yet."""
+
+MAX_UNKNOWN: Final = 1_000
+
+
+@frozen(kw_only=True)
+class SocketStatistics:
+    """What the sockets of a process have at work.
+
+    Attributes:
+        sockets: How many are open.
+        unknown: Those of them that have not said who calls.
+        subscriptions: How many sessions they read, counted for each socket.
+        queued_frames: How much waits to be sent.
+        queued_bytes: How much that is.
+    """
+
+    sockets: int
+    unknown: int
+    subscriptions: int
+    queued_frames: int
+    queued_bytes: int
+
+
+class Sockets:
+    """The endpoint of `/ws`, as an ASGI application, and all that is open there."""
+
+    def __init__(self, gateway: Gateway, routes: Iterable[CallRoute]) -> None:
+        """Open none; calls are refused until `open`.
+
+        Args:
+            gateway: What is shared with the routes.
+            routes: What commands do.
+        """
+        self._gateway = gateway
+        self._commands = socket_commands(routes)
+        self._open: dict[OpenSocket, None] = {}
+        self._is_empty = trio.Event()
+        self._is_taking = False
+        self._unknown: OpenCounts[str] = OpenCounts(MAX_UNKNOWN_OF_EACH, MAX_UNKNOWN)
+        self._frames = _EventFrames()
+
+    def statistics(self) -> SocketStatistics:
+        """Say what is at work."""
+        return SocketStatistics(
+            sockets=len(self._open),
+            unknown=self._unknown.in_all,
+            subscriptions=sum(len(one.subscriptions) for one in self._open),
+            queued_frames=sum(len(one.queue) for one in self._open),
+            queued_bytes=sum(one.queue.size_bytes for one in self._open),
+        )
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Take sockets within the block, which lies in that of the host. What is open when it is left is cut; `close` says so before.
+
+        Cancellation: Sockets are cut by their servers.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, name="watch sockets")
+            self._is_taking = True
+            try:
+                yield
+            finally:
+                self._is_taking = False
+                for one in tuple(self._open):
+                    one.cut_off()
+                nursery.cancel_scope.cancel(reason="no sockets are taken any more")
+
+    async def close(
+        self, code: CloseCode = CloseCode.GOING_DOWN, *, within_seconds: float = WRITE_GRACE_SECONDS
+    ) -> None:
+        """Close all sockets, each with `closing` and its cursors, and take no new ones.
+
+        Args:
+            code: What they are closed with.
+            within_seconds: How long they may take before they are cut.
+
+        Cancellation: They are told all the same, and cut by the watcher.
+        """
+        self._is_taking = False
+        for place, one in enumerate(tuple(self._open), 1):
+            one.close(code)
+            if place % SLICE == 0:
+                await trio.lowlevel.checkpoint()
+        with trio.move_on_after(within_seconds):
+            while self._open:
+                self._is_empty = trio.Event()
+                await self._is_empty.wait()
+        for one in tuple(self._open):
+            one.cut_off()
+
+    # --- who gets one
+
+    async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
+        """Answer an upgrade, and serve its socket to the end.
+
+        Cancellation: The socket is cut.
+        """
+        await receive()  # `websocket.connect`
+        try:
+            await self._serve(scope, receive, send)
+        except BaseException as raised:
+            leaving = what_travels(raised)
+            if leaving is raised:
+                raise
+            if leaving is not None:
+                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+            await self._refuse(raised, scope, send)
+
+    async def _serve(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
+        head = head_of(scope)
+        principal = await self._judge(scope, head)
+        with self._place_of(head, principal) as place:
+            one = OpenSocket(
+                gateway=self._gateway,
+                commands=self._commands,
+                frames=self._frames,
+                head=head,
+                principal=principal,
+                place=place,
+                receive=receive,
+                send=send,
+                cut=connection_cut(scope),
+            )
+            self._open[one] = None
+            try:
+                # A socket is told of what fails in it; what failed before is an answer to its upgrade.
+                await send({"type": "websocket.accept", "subprotocol": PROTOCOL})
+                await one.run()
+            finally:
+                one.place.close()
+                del self._open[one]
+                if not self._open:
+                    self._is_empty.set()
+
+    async def _judge(self, scope: Mapping[str, Any], head: CallHead) -> Principal | None:
+        """Let an upgrade pass, and say who calls; None where `hello` has to.
+
+        Raises:
+            CallRefused: It does not pass.
+        """
+        _check(judge_headers(scope))
+        callers = self._gateway.callers
+        principal: Principal | None = None
+        if "authorization" in head.headers or not callers.rules.needs_token:
+            admitted = await callers.admit(head)
+            if isinstance(admitted, ErrorAnswer):
+                raise CallRefused(admitted)
+            principal = admitted
+            _check(require_scope(principal, "use") or require_user(principal))
+        else:
+            _check(callers.rules.judge(head))
+        check_query([name for name, _ in parse_qsl(head.query, keep_blank_values=True, errors="replace")], ())
+        if not self._is_taking:
+            code = "not_started" if self._gateway.host is None else "draining"
+            refuse_call(code, "no sockets are taken here yet, or not any more")
+        self._gateway.opened()
+        if PROTOCOL not in scope.get("subprotocols", ()):
+            refuse_call(
+                "field_invalid", f"Sec-WebSocket-Protocol does not offer {PROTOCOL}, which is spoken here"
+            )
+        return principal
+
+    def _place_of(
+        self, head: CallHead, principal: Principal | None
+    ) -> "OpenPlace[SessionOwner] | OpenPlace[str]":
+        if principal is not None:
+            return self._gateway.take_place(SessionOwner.of(principal))
+        place = self._unknown.take(head.peer)
+        if not isinstance(place, OpenPlace):
+            message = "too many sockets are open that have not said who calls"
+            raise CallRefused(error_answer("too_many_streams", message, headers={"retry-after": "5"}))
+        return place
+
+    async def _refuse(self, raised: BaseException, scope: Mapping[str, Any], send: AsgiSend) -> None:
+        """Answer an upgrade that is not to be."""
+        request_id = f"e-{outside.ids(9)}"
+        answer = answer_to(raised, request_id=request_id)
+        if answer.is_ours:
+            log_crash(f"call {request_id} failed (WebSocket)", raised, keep)
+        if "websocket.http.response" not in scope.get("extensions", {}):
+            await send({"type": "websocket.close", "code": CloseCode.UNAUTHORIZED})  # before it is open: 403
+            return
+        body = answer.encode()
+        headers = {
+            "content-type": "application/json",
+            "content-length": f"{len(body)}",
+            "cache-control": "no-store",
+        }
+        pairs = [
+            (name.encode(), value.encode("latin-1", "replace"))
+            for name, value in {**headers, **answer.headers}.items()
+        ]
+        await send({"type": "websocket.http.response.start", "status": answer.status, "headers": pairs})
+        await send({"type": "websocket.http.response.body", "body": body})
+
+    # --- time
+
+    async def _watch(self) -> None:
+        """Look after heartbeats, and cut what does not end: one task for all sockets."""
+        aged_at = trio.current_time()
+        while True:
+            await trio.sleep(TICK_SECONDS)
+            now = trio.current_time()
+            if now - aged_at >= AGE_SECONDS:
+                aged_at = now
+                self._frames.age()
+            for place, one in enumerate(tuple(self._open), 1):
+                one.look(now, WRITE_GRACE_SECONDS)
+                if place % SLICE == 0:
+                    await trio.lowlevel.checkpoint()
+
+
+class _EventFrames(MemoryOfFrames):
+    """Makes the frame of each event once, however many sockets it goes to."""
+
+    def __init__(self) -> None:
+        self._memory = FrameMemory()
+
+    def frame_of(self, event: Event) -> bytes:
+        """Give the frame of an event."""
+        found = self._memory.find(event)
+        if found is None:
+            found = socket_event_frame(event)
+            self._memory.keep(event, found)
+        return found
+
+    def age(self) -> None:
+        """Forget what was not asked for lately."""
+        self._memory.age()
+
+
+def _check(refused: ErrorAnswer | None) -> None:
+    if refused is not None:
+        raise CallRefused(refused)

@@ -1,0 +1,284 @@
+"""The events of one cycle of a session on a server, and its end, as their caller reads them. Trio.
+
+As `CycleStream`: it subscribes, sends the prompt, and shows what belongs to it. When the end has come, what came of it is asked of the
+request, so that the answer is the one that the server gives to everyone.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+import trio
+
+from agentrail.core.session.receipts import PromptReceipt
+from agentrail.errors import AgentrailError, SessionDown, YourMove
+from agentrail.events import (
+    AgentEnd,
+    AgentStart,
+    Event,
+    MessageDelta,
+    PromptDropped,
+    PromptQueued,
+    PromptReceived,
+    PromptRejected,
+    PromptTaken,
+    ResponseComplete,
+    SessionEnd,
+    SessionRestarted,
+)
+from agentrail.messages import AssistantMessage, Content, PromptRef
+from agentrail.remote.requests import answer_in
+from agentrail.remote.subscription import Subscribing
+from agentrail.runtime.answers import CycleReply
+from agentrail.runtime.cycle_stream import CYCLE_ENDS, ENDS, OnLeave
+from agentrail.runtime.monitoring import SessionGone
+
+_OF_PROMPTS: Final = (PromptReceived, PromptQueued, AgentStart, PromptTaken, PromptRejected, PromptDropped)
+_LEAVE_SECONDS: Final = 5.0
+"""How long leaving a cycle waits until the server has the word that aborts it."""
+
+
+class Asking(Subscribing, Protocol):
+    """The handle that a cycle is read through."""
+
+    async def prompt(self, content: Content) -> PromptReceipt:
+        """As `RemoteSession.prompt`."""
+        ...
+
+    async def wait_for_request(self, request_id: str) -> dict[str, Any]:
+        """As `RemoteSession.wait_for_request`."""
+        ...
+
+    async def cancel_request(self, request_id: str, reason: str) -> None:
+        """As `RemoteSession.cancel_request`."""
+        ...
+
+
+class RemoteCycle:
+    """What one cycle publishes: an async context manager to iterate over, which sends the prompt and ends with the cycle.
+
+    It is entered once and read by one task. `reply` is there when the iteration has ended.
+    """
+
+    def __init__(  # noqa: PLR0913 - as of `Session.stream`
+        self,
+        session: Asking,
+        content: Content,
+        *,
+        kinds: frozenset[type[Event]] | None,
+        deltas: bool,
+        raise_on_failure: bool,
+        on_leave: OnLeave,
+        buffer: int,
+    ) -> None:
+        """Made by `RemoteSession.stream`."""
+        self._session = session
+        self._content = content
+        self._kinds = kinds
+        self._deltas = deltas
+        self._raises = raise_on_failure
+        self._on_leave = on_leave
+        heard = None if kinds is None else [*kinds, *ENDS, *_OF_PROMPTS]
+        self._events = session.subscribe(kinds=heard, deltas=deltas, buffer=buffer)
+        self._receipt: PromptReceipt | None = None
+        self._from = 0
+        self._is_begun = False
+        self._is_taken = False
+        self._is_over = False
+        self._end: AgentEnd | None = None
+        self._reply: CycleReply[str] | AgentrailError | None = None
+
+    @property
+    def ref(self) -> PromptRef:
+        """Which prompt this is, as `AgentStart` says.
+
+        Raises:
+            YourMove: The block was not entered: the server names it.
+        """
+        return self._sent().ref
+
+    @property
+    def reply(self) -> CycleReply[str]:
+        """What came of the cycle.
+
+        Raises:
+            CycleAborted, CycleFailed, SessionDown: There is no answer, and why.
+            YourMove: It has not ended yet: iterate to the end first.
+        """
+        if self._reply is None:
+            message = "this cycle has not been read to its end: iterate until the loop ends, then ask"
+            raise YourMove(message)
+        if isinstance(self._reply, AgentrailError):
+            raise self._reply
+        return self._reply
+
+    async def __aenter__(self) -> Self:
+        """Subscribe, send the prompt, and wait until it is accepted.
+
+        Raises:
+            AgentrailError: As of `RemoteSession.prompt` and of entering a subscription.
+
+        Cancellation: Once the message is on its way the cycle goes on.
+        """
+        await self._events.__aenter__()
+        try:
+            self._receipt = await self._session.prompt(self._content)
+        except BaseException:
+            await self._events.__aexit__(None, None, None)  # noqa: ASYNC102 - waits for nothing
+            raise
+        self._from = self._receipt.seq
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Read no more. A cycle that has not ended goes on, or is aborted, as `on_leave` says."""
+        await self._events.__aexit__(kind, error, traceback)  # noqa: ASYNC102 - waits for nothing
+        if self._on_leave == "abort" and not self._is_over and self._receipt is not None:
+            # Shielded and bounded: who leaves because of a cancellation wants the cycle gone all the more.
+            with trio.move_on_after(_LEAVE_SECONDS, shield=True), suppress(AgentrailError):
+                await self._session.cancel_request(str(self._receipt.request_id), "the caller left")
+
+    def __aiter__(self) -> Self:
+        """Iterate over oneself: there is one position, and two readers would share it."""
+        return self
+
+    async def __anext__(self) -> Event:
+        """Give the next event of the cycle.
+
+        Raises:
+            CycleFailed, CycleAborted, SessionDown: With `raise_on_failure`, behind the last event: there is no answer.
+            YourMove: Its block was not entered.
+            trio.BusyResourceError: Your move: another task waits here already.
+
+        Cancellation: Always a checkpoint for cancellation, and nothing is lost by it.
+        """
+        self._sent()
+        while not self._is_over:
+            try:
+                event = await anext(self._events)
+            except StopAsyncIteration:
+                self._is_over = True
+                break
+            if self._is_shown(event):
+                return event
+        await self._settle()
+        if self._raises and isinstance(self._reply, AgentrailError):
+            raise self._reply
+        raise StopAsyncIteration
+
+    async def text(self) -> AsyncIterator[str]:
+        """Iterate over what the model says aloud, as it says it; without deltas a response at a time.
+
+        Raises:
+            CycleFailed, CycleAborted, SessionDown: There is no answer, and why.
+        """
+        async for event in self:
+            if isinstance(event, MessageDelta):
+                yield event.delta
+            elif isinstance(event, ResponseComplete) and not self._deltas:
+                yield event.message.text
+        if isinstance(self._reply, AgentrailError):
+            raise self._reply
+
+    def _sent(self) -> PromptReceipt:
+        if self._receipt is None:
+            message = "this cycle was not begun: read it inside of `async with session.stream(…) as events:`"
+            raise YourMove(message)
+        return self._receipt
+
+    def _is_shown(self, event: Event) -> bool:
+        """Note what an event says of this cycle; True where it is one that the caller asked for."""
+        own = self._sent().ref
+        is_wanted = self._kinds is None or type(event) in self._kinds
+        if isinstance(event, _OF_PROMPTS) and event.ref == own:
+            if isinstance(event, PromptQueued):
+                return is_wanted
+            self._is_begun = True
+            self._is_taken = self._is_taken or isinstance(event, PromptTaken)
+            self._is_over = isinstance(event, PromptRejected | PromptDropped)
+            return is_wanted
+        if isinstance(event, SessionEnd):
+            self._is_over = True
+            return True
+        if not self._is_begun:  # of cycles that go first
+            return False
+        if isinstance(event, CYCLE_ENDS):
+            # A prompt supersedes a cycle that waits for a person: the end of that one comes behind the beginning of this.
+            if not (self._is_taken or event.ref in (None, own)):
+                return False
+            self._is_over = True
+            self._end = event if isinstance(event, AgentEnd) else None
+            return True
+        return is_wanted
+
+    async def _settle(self) -> None:
+        if self._reply is not None:
+            return
+        receipt = self._sent()
+        try:
+            told = await self._session.wait_for_request(str(receipt.request_id))
+            text = answer_in(told, self._session.session_id)
+        except AgentrailError as error:
+            self._reply = error
+            return
+        end = self._end
+        if end is None or end.meta is None:
+            self._reply = SessionDown(self._session.session_id, "its last events did not come")
+            return
+        said = [one.text for one in end.messages if isinstance(one, AssistantMessage) and one.text.strip()]
+        self._reply = CycleReply(
+            text=text,
+            output=text,
+            all_text="\n\n".join(said),
+            messages=end.messages,
+            usage=end.usage,
+            turns=end.turns,
+            stop_reason=end.stop_reason,
+            events_from=self._from,
+            events_to=end.meta.seq,
+        )
+
+
+async def read_to_end(cycle: RemoteCycle) -> CycleReply[str]:
+    """Enter a cycle, read it to its end, and give what came of it."""
+    async with cycle:
+        async for _ in cycle:
+            pass
+    return cycle.reply
+
+
+class RemoteMonitor:
+    """Watches one session. The end is told however often it is asked for."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: Asking) -> None:
+        """Made by `RemoteSession.monitor`."""
+        self._session = session
+
+    async def wait(self) -> SessionGone:
+        """Wait for the end; of a session that is gone tell at once.
+
+        Raises:
+            AgentrailError: The session is unknown by now, or there is no connection any more.
+
+        Cancellation: The end is not lost by it, wait again.
+        """
+        name, incarnation, reason = self._session.session_id, 1, "ended"
+        try:
+            async with self._session.subscribe(kinds=[SessionRestarted, SessionEnd], deltas=False) as events:
+                if events.snapshot is not None:
+                    incarnation = events.snapshot.status.restarts + 1
+                async for event in events:
+                    match event:
+                        case SessionRestarted():
+                            incarnation = event.incarnation
+                        case SessionEnd():
+                            reason = event.reason
+                        case _:
+                            pass
+        except SessionDown as down:
+            reason = down.reason
+        return SessionGone(session_id=name, reason=reason, incarnation=incarnation)

@@ -1,0 +1,209 @@
+"""Opening one connection to a server, and what it means when that fails, or when it is closed. Trio, and trio-websocket.
+
+Whether to try again is decided here, and nowhere else: a caller who has to do something else first is told so.
+"""
+
+import json
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+import trio
+from attrs import field, frozen
+from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection, wrap_client_stream
+
+from agentrail.errors import AgentrailError, OptionError, RemoteRefused, Unauthorized
+from agentrail.remote.faults import CLASS_OF_CODE, error_of_reply
+from agentrail.wire.server_frames import PROTOCOL, CloseCode
+
+HANDSHAKE_SECONDS: Final = 10.0
+"""How long one attempt may take until the connection is open."""
+
+MAX_SERVER_FRAME_BYTES: Final = 64 << 20
+"""Of one frame that comes: a snapshot has whole messages in it."""
+
+QUEUED_FRAMES: Final = 16
+
+Dial: TypeAlias = Callable[[], AbstractAsyncContextManager[WebSocketConnection]]
+"""Opens a connection, and closes it when the block is left."""
+
+_PERMANENT: Final = frozenset({CloseCode.MALFORMED, CloseCode.TOO_LARGE, CloseCode.UNAUTHORIZED})
+_RETRIED_STATUSES: Final = frozenset({408, 425, 429})
+_SERVER_FAULT: Final = 500
+_UNAUTHORIZED: Final = 401
+
+
+@frozen(kw_only=True)
+class Address:
+    """Where a server is.
+
+    Attributes:
+        host: Its name.
+        port: Its port.
+        path: Of its WebSocket.
+        is_secure: Whether it is spoken to over TLS.
+    """
+
+    host: str
+    port: int
+    path: str
+    is_secure: bool
+
+    @property
+    def named(self) -> str:
+        """Host and port as in a header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == (443 if self.is_secure else 80) else f"{host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        """The origin of a page that this server would have served."""
+        return f"{'https' if self.is_secure else 'http'}://{self.named}"
+
+
+def address_of(url: object) -> Address:
+    """Read the address of a server.
+
+    Args:
+        url: `http`, `https`, `ws` or `wss`, with the path that the server is mounted below, if any.
+
+    Raises:
+        OptionError: Your move: it is none; or it carries a name, a password, a query or a fragment, which logs would keep.
+    """
+    fault = "url is none: expected such as 'https://agents.example' or 'http://127.0.0.1:8700/agents'"
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+        port = parts.port
+    except ValueError:
+        raise OptionError([fault]) from None
+    if parts.scheme not in ("http", "https", "ws", "wss") or not parts.hostname:
+        raise OptionError([fault])
+    if parts.username is not None or parts.query or parts.fragment:
+        fault = "url has a user, a query or a fragment: give the token as `token`, and the address alone"
+        raise OptionError([fault])
+    is_secure = parts.scheme in ("https", "wss")
+    return Address(
+        host=parts.hostname,
+        port=port or (443 if is_secure else 80),
+        path=f"{parts.path.rstrip('/')}/ws",
+        is_secure=is_secure,
+    )
+
+
+def dial_for(address: Address, token: str | None, tls: ssl.SSLContext | None = None) -> Dial:
+    """Give what opens connections to a server.
+
+    Args:
+        address: Of the server.
+        token: Sent in the header of the upgrade, and nowhere else.
+        tls: How its certificate is judged; None for the machine's way.
+    """
+    if token is not None:
+        headers = [(b"authorization", f"Bearer {token}".encode())]
+    else:  # a server without tokens takes pages of its own only, so as not to take those of others
+        headers = [(b"origin", address.origin.encode())]
+
+    async def open_stream() -> Any:
+        if not address.is_secure:
+            return await trio.open_tcp_stream(address.host, address.port)
+        context = tls or ssl.create_default_context()
+        return await trio.open_ssl_over_tcp_stream(
+            address.host, address.port, ssl_context=context, https_compatible=True
+        )
+
+    @asynccontextmanager
+    async def dial() -> AsyncIterator[WebSocketConnection]:
+        with trio.fail_after(HANDSHAKE_SECONDS) as handshake:
+            # Over a stream of our own: where an upgrade is refused the library leaves its own open.
+            stream = await open_stream()
+            try:
+                async with trio.open_nursery() as nursery:
+                    connection = await wrap_client_stream(
+                        nursery,
+                        stream,
+                        address.named,
+                        address.path,
+                        subprotocols=[PROTOCOL],
+                        extra_headers=headers,
+                        message_queue_size=QUEUED_FRAMES,
+                        max_message_size=MAX_SERVER_FRAME_BYTES,
+                    )
+                    handshake.deadline = float("inf")
+                    yield connection
+                    nursery.cancel_scope.cancel(reason="this connection is done with")
+            finally:
+                await trio.aclose_forcefully(stream)
+
+    return dial
+
+
+# --- what an end means
+
+
+@frozen(kw_only=True)
+class Verdict:
+    """What follows from the end of a connection.
+
+    Attributes:
+        fault: What every caller is told, because trying again would change nothing; None to try again.
+        wait_seconds: How long the server asks to wait first, where it does.
+    """
+
+    fault: AgentrailError | None = field(default=None)
+    wait_seconds: float | None = None
+
+
+def decide_after(ended: BaseException | None) -> Verdict:
+    """Say whether a connection that ended is opened again.
+
+    Args:
+        ended: What it ended with; None where it ended without saying how.
+    """
+    match ended:
+        case AgentrailError():
+            return Verdict(fault=ended)
+        case ConnectionRejected(status_code=status, headers=headers, body=body):
+            return _after_refusal(status, body, dict(headers or ()).get(b"retry-after"))
+        case ConnectionClosed(reason=reason) if reason is not None and reason.code in _PERMANENT:
+            if reason.code == CloseCode.UNAUTHORIZED:
+                return Verdict(fault=_unauthorized())
+            code = CloseCode(reason.code).name.lower()
+            message = f"the server closed the connection: {code}; the program at one of its ends is wrong"
+            return Verdict(fault=RemoteRefused(message, code=code, more={}))
+        case _:
+            return Verdict()
+
+
+def _after_refusal(status: int, body: bytes | None, retry_after: bytes | None) -> Verdict:
+    told = _error_in(body)
+    if status == _UNAUTHORIZED:
+        return Verdict(fault=_unauthorized())
+    if status in _RETRIED_STATUSES or status >= _SERVER_FAULT:
+        return Verdict(wait_seconds=_number(retry_after))
+    if told.get("code") in CLASS_OF_CODE:
+        return Verdict(fault=error_of_reply({**told, "status": status}, None))
+    message = f"the server refused the connection with {status}: {told.get('message', 'it gives no reason')}"
+    return Verdict(
+        fault=RemoteRefused(message, code=str(told.get("code", "refused")), more={**told, "status": status})
+    )
+
+
+def _unauthorized() -> Unauthorized:
+    return Unauthorized(
+        "the server does not take this token: it is missing, wrong, expired, or was taken back"
+    )
+
+
+def _error_in(body: bytes | None) -> dict[str, Any]:
+    try:
+        told = json.loads(body or b"{}")
+        found = told["error"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _number(told: bytes | None) -> float | None:
+    return float(told) if told is not None and told.isdigit() else None  # a date is not worth a clock

@@ -1,0 +1,102 @@
+"""Exceptions out of what a server answers: the class that the session itself would have raised, by its code. Pure."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from agentrail import errors
+from agentrail.errors import AgentrailError, ErrorInfo, ProviderError, RemoteRefused
+
+
+def _all_classes() -> dict[str, type[AgentrailError]]:
+    classes = [one for one in vars(errors).values() if isinstance(one, type)]
+    return {one.code: one for one in classes if issubclass(one, AgentrailError)}
+
+
+CLASS_OF_CODE: Final[Mapping[str, type[AgentrailError]]] = MappingProxyType(_all_classes())
+"""The class of each code that an exception of agentrail has."""
+
+Told: TypeAlias = Mapping[str, Any]
+"""The `error` of a reply, or how a request stands."""
+
+
+def error_of_reply(told: Told, session_id: str | None) -> AgentrailError:
+    """Make an exception of the `error` of a reply.
+
+    Args:
+        told: As it came: `code`, `message`, and what the code brings along.
+        session_id: Which session the command was about.
+
+    Returns:
+        One of the class that has this code, with its attributes; `RemoteRefused` for a code that no class has, or whose class says
+        more than came.
+    """
+    code, message = str(told.get("code", "internal")), str(told.get("message", "the server refused it"))
+    make = _MAKERS.get(code)
+    if make is not None:
+        return make(message, told, session_id or "")
+    if code == "provider_failed":
+        cause = CLASS_OF_CODE.get(str(told.get("cause")))
+        if cause is not None and issubclass(cause, ProviderError):
+            return cause(message)
+    kind = CLASS_OF_CODE.get(code)
+    if kind is None or kind is AgentrailError:
+        return RemoteRefused(message, code=code, more=told)
+    if issubclass(kind, ProviderError) or kind.__init__ is AgentrailError.__init__:
+        return kind(message)
+    return RemoteRefused(message, code=code, more=told)
+
+
+def error_of_failure(told: Told) -> errors.CycleFailed:
+    """Make the exception of a cycle that failed out of how its request stands."""
+    error = told.get("error") or {}
+    info = ErrorInfo(
+        code=str(error.get("code", "cycle_failed")),
+        message=str(error.get("message") or told.get("reason") or "its session was given up"),
+        retryable=bool(error.get("retryable", False)),
+        retry_after_seconds=error.get("retry_after_seconds"),
+    )
+    return errors.CycleFailed(info, text=str(told.get("text", "")))
+
+
+def _reason_in(message: str) -> str:
+    """Give the reason alone, where a message has it behind the name of its session."""
+    _, parted, reason = message.partition(": ")
+    return reason if parted and message.startswith("session ") else message
+
+
+def _cursor_ahead(message: str, told: Told, session_id: str) -> AgentrailError:
+    return errors.CursorAhead([message], positions={session_id: int(told.get("last_seq", 0))})
+
+
+def _resolved(message: str, told: Told, _: str) -> AgentrailError:
+    return errors.AlreadyResolved(message, status=str(told.get("status")), by=str(told.get("by")))
+
+
+_MAKERS: Final[Mapping[str, Callable[[str, Told, str], AgentrailError]]] = MappingProxyType(
+    {
+        "already_resolved": _resolved,
+        "already_started": lambda message, _, __: errors.AlreadyStarted(message, handle=None),
+        "cursor_ahead": _cursor_ahead,
+        "id_invalid": lambda message, _, __: errors.IdInvalid([message]),
+        "option_error": lambda message, _, __: errors.OptionError([message]),
+        "profile_mismatch": lambda message, told, _: errors.ProfileMismatch(
+            message, agent_id=str(told.get("agent_id", ""))
+        ),
+        "prompt_rejected": lambda message, _, __: errors.PromptRefused(_behind_colon(message)),
+        "session_ended": lambda message, _, session_id: errors.SessionDown(session_id, _reason_in(message)),
+        "session_is_child": lambda message, told, _: errors.SessionIsChild(
+            message, root_id=str(told.get("root_id", ""))
+        ),
+        "session_refused": lambda message, _, session_id: errors.SessionRefused(
+            session_id, _reason_in(message)
+        ),
+        "session_rested": lambda message, _, session_id: errors.SessionRested(session_id, message),
+        "session_unknown": lambda message, told, _: errors.SessionUnknown(message, hint=told.get("hint")),
+        "unknown_tool": lambda message, told, _: errors.UnknownTool(message, names=told.get("names", ())),
+    }
+)
+
+
+def _behind_colon(message: str) -> str:
+    return message.partition(": ")[2] or message

@@ -1,0 +1,113 @@
+"""The frames of the WebSocket as a client writes and reads them. Pure.
+
+What a server says that is newer than this client is left out: a frame of an unknown type is none, unknown fields are skipped.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from agentrail.core.wire.codec import decode_event
+from agentrail.errors import CodecError
+from agentrail.events import Event, UnknownEvent
+from agentrail.wire.plain import encode_plain
+
+
+class ServerFrame(msgspec.Struct, frozen=True, kw_only=True):
+    """A frame of the server, of whichever type; what it does not have is as below. `agentrail.wire.server_frames` describes each.
+
+    Attributes:
+        type: Which one it is.
+        id: Of the frame that it answers.
+        session_id: Which session.
+        seq: The number that events follow on.
+        snapshot: How the session stands.
+        event: The wire form of one.
+        ok: Whether it was done.
+        result: What it gave.
+        error: Why it was not done.
+        heartbeat: Seconds.
+        limits: Of the socket.
+        dropped: How many ephemeral events were left out.
+        reason: Why the socket closes.
+    """
+
+    type: str
+    id: str | int | None = None
+    session_id: str = ""
+    seq: int = 0
+    snapshot: Raw | UnsetType = UNSET
+    event: Raw | UnsetType = UNSET
+    ok: bool = False
+    result: Raw | UnsetType = UNSET
+    error: dict[str, Any] = msgspec.field(default_factory=dict)
+    heartbeat: float = 15.0
+    limits: dict[str, Any] = msgspec.field(default_factory=dict)
+    dropped: int = 0
+    reason: str = ""
+
+
+_FRAMES: Final = msgspec.json.Decoder(ServerFrame)
+
+
+def decode_server_frame(text: str | bytes) -> ServerFrame:
+    """Read a frame.
+
+    Raises:
+        CodecError: It is none: what is at the other end speaks another protocol.
+    """
+    try:
+        return _FRAMES.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        message = f"what the server sent is no frame of agentrail.v1: {error}"
+        raise CodecError(message, path="$") from error
+
+
+def event_in(frame: ServerFrame) -> Event | UnknownEvent:
+    """Read the event of a frame that has one.
+
+    Raises:
+        CodecError: It has none.
+    """
+    return decode_event(bytes(b"null" if frame.event is UNSET else frame.event))
+
+
+def position_of(event: Event | UnknownEvent) -> tuple[int, bool]:
+    """Give the number of an event and whether it is ephemeral; of one of a newer version too. 0 for one without a number."""
+    if isinstance(event, UnknownEvent):
+        told = msgspec.json.decode(event.document)
+        return int(told.get("seq", 0)), bool(told.get("ephemeral", False))
+    return (0, False) if event.meta is None else (event.meta.seq, event.meta.ephemeral)
+
+
+def session_of(event: Event | UnknownEvent) -> str:
+    """Say which session an event is of; empty for one that does not."""
+    if isinstance(event, UnknownEvent):
+        return str(msgspec.json.decode(event.document).get("session_id", ""))
+    return "" if event.meta is None else event.meta.session_id
+
+
+def hello_frame(heartbeat_seconds: float) -> bytes:
+    """Write the first frame. The token went with the upgrade, so that it is refused as an upgrade is."""
+    return encode_plain({"type": "hello", "heartbeat": heartbeat_seconds})
+
+
+def ping_frame(number: int) -> bytes:
+    """Write the frame that says that this client is there."""
+    return encode_plain({"type": "ping", "n": number})
+
+
+def command_frame(name: str, frame_id: int, session_id: str | None, fields: Mapping[str, Any]) -> bytes:
+    """Write a command, or a frame that is written like one: `subscribe`, `unsubscribe`.
+
+    Args:
+        name: Of the command.
+        frame_id: What the reply carries.
+        session_id: Which session; None for a command about none.
+        fields: What else it says; None stands for what is left out.
+    """
+    told = {key: value for key, value in fields.items() if value is not None}
+    named = {} if session_id is None else {"session_id": session_id}
+    return encode_plain({**told, **named, "type": name, "id": frame_id})

@@ -1,0 +1,428 @@
+"""One connection to a server that comes back: commands and their replies, subscriptions and their events. Trio.
+
+What is owed outlives a connection: each command that was not answered, and each subscription. On every new connection all of it is sent
+again, subscriptions first, each behind its last event, commands in the order in which they were made. What is sent, and what an end
+means, is decided elsewhere; here it is carried out by one task that receives, one that sends and one that keeps time.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import trio
+from attrs import define, field, frozen
+from msgspec import UNSET
+from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection
+from wsproto.utilities import LocalProtocolError
+
+from agentrail import outside
+from agentrail.errors import AgentrailError, CodecError, RemoteRefused, YourMove
+from agentrail.remote.backoff import STEADY_SECONDS, reconnect_seconds
+from agentrail.remote.dialing import HANDSHAKE_SECONDS, Dial, decide_after
+from agentrail.remote.faults import error_of_reply
+from agentrail.remote.frames import (
+    ServerFrame,
+    command_frame,
+    decode_server_frame,
+    event_in,
+    hello_frame,
+    ping_frame,
+    session_of,
+)
+from agentrail.remote.reading import Reading
+
+HEARTBEAT_SECONDS: Final = 15.0
+"""How often this client says that it is there; a server that is silent for twice as long is taken for lost."""
+
+USUAL_FRAME_BYTES: Final = 1 << 20
+USUAL_FRAMES_A_SECOND: Final = 100
+"""Where the server does not say."""
+
+_SHARE_OF_RATE: Final = 0.5
+"""How much of the rate that closes a connection is used: a burst of half a second's worth, and half as many a second."""
+
+
+@define(eq=False, kw_only=True)
+class _Owed:
+    """A command that was not answered yet."""
+
+    frame: bytes
+    repeats: bool = True
+    sends: int = 0
+    reply: ServerFrame | None = None
+    done: trio.Event = field(factory=trio.Event)
+    on_done: Callable[[], None] | None = None
+
+
+@frozen(kw_only=True)
+class Answered:
+    """What a command gave.
+
+    Attributes:
+        result: JSON; empty where it was refused.
+        error: Why it was refused; None where it was done.
+        was_repeated: Whether it was sent more than once, so that an earlier one may have done it already.
+    """
+
+    result: bytes
+    error: AgentrailError | None
+    was_repeated: bool
+
+
+class Link:
+    """One connection, from the first attempt until its task is cancelled or trying again would change nothing."""
+
+    def __init__(self, dial: Dial) -> None:
+        """Connect to nothing yet; `run` does."""
+        self._dial = dial
+        self._owed: dict[int, _Owed] = {}
+        self._readings: dict[int, Reading] = {}
+        self._of_session: dict[str, Reading] = {}
+        self._leaving: dict[str, trio.Event] = {}
+        self._stirs: dict[int, trio.Event] = {}
+        self._outbox: deque[int] = deque()
+        self._has_out = trio.Event()
+        self._last_id = 0
+        self._heard_at = 0.0
+        self._max_frame_bytes = USUAL_FRAME_BYTES
+        self._rate = float(USUAL_FRAMES_A_SECOND)
+        self._heartbeat = HEARTBEAT_SECONDS
+        self._connected_at: float | None = None
+        self.welcomed = trio.Event()
+        self.fault: AgentrailError | None = None
+        self.last_end: BaseException | None = None
+        self.connections = 0
+
+    # --- for callers
+
+    async def call(self, name: str, session_id: str | None, fields: Mapping[str, Any]) -> bytes:
+        """Have a command carried out, and give its result as JSON.
+
+        Args:
+            name: Of the command.
+            session_id: Which session.
+            fields: Its arguments; None stands for what is left out.
+
+        Raises:
+            AgentrailError: What the server said, or why there is none any more.
+
+        Cancellation: Once the command is on its way, only the reply is lost.
+        """
+        answered = await self.ask(name, session_id, fields)
+        if answered.error is not None:
+            raise answered.error
+        return answered.result
+
+    async def ask(self, name: str, session_id: str | None, fields: Mapping[str, Any]) -> Answered:
+        """Have a command carried out, and give what became of it; arguments and cancellation as of `call`.
+
+        Raises:
+            AgentrailError: There is no connection any more, and why; or the server would not take a command of this size.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._check()
+        frame_id = self._next_id()
+        frame = command_frame(name, frame_id, session_id, fields)
+        if len(frame) > self._max_frame_bytes:
+            message = f"the command has {len(frame)} bytes, the server takes {self._max_frame_bytes}: send less at once"
+            raise RemoteRefused(message, code="too_large", more={})
+        owed = _Owed(frame=frame)
+        self._owe(frame_id, owed)
+        try:
+            await owed.done.wait()
+        finally:
+            self._owed.pop(frame_id, None)
+        if owed.reply is None:
+            self._check()
+        assert owed.reply is not None  # noqa: S101 - it is done, and the link has no fault
+        error = None if owed.reply.ok else error_of_reply(owed.reply.error, session_id)
+        result = b"" if owed.reply.result is UNSET else bytes(owed.reply.result)
+        return Answered(result=result, error=error, was_repeated=owed.sends > 1)
+
+    def place_of(self, session_id: str) -> trio.Event | None:
+        """Say when a session can be read over this connection that is read already; None: at once.
+
+        A server lets each connection read a session once. An event that is never set stands for a reader that stays.
+        """
+        if session_id in self._leaving:
+            return self._leaving[session_id]
+        return trio.Event() if session_id in self._of_session else None
+
+    def is_leaving(self, session_id: str) -> bool:
+        """Whether a session is about to be read no more."""
+        return session_id in self._leaving
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing is read or asked over it."""
+        return not self._of_session and not self._owed
+
+    def begin_reading(self, reading: Reading) -> None:
+        """Subscribe. `wait_stirred` tells when something has come.
+
+        Raises:
+            AgentrailError: There is no connection any more.
+        """
+        self._check()
+        reading.frame_id = self._next_id()
+        self._readings[reading.frame_id] = reading
+        self._of_session[reading.session_id] = reading
+        self._stirs[reading.frame_id] = trio.Event()
+        self._send(reading.frame_id)
+
+    def end_reading(self, reading: Reading) -> None:
+        """Subscribe no more; again if you like. The session can be read again when the server has said so."""
+        if self._readings.pop(reading.frame_id, None) is None:
+            return
+        self._stirs.pop(reading.frame_id).set()
+        if reading.session_id in self._leaving:
+            return  # the server is told already, and its reply frees the session
+        if reading.standing == "paused" or reading.fault is not None:
+            self._of_session.pop(reading.session_id, None)
+        else:
+            self._unsubscribe(reading, self._free(reading.session_id))
+
+    async def wait_stirred(self, reading: Reading) -> None:
+        """Wait until something has come for a subscription.
+
+        Cancellation: Nothing is lost by it.
+        """
+        if reading.frame_id in self._stirs:
+            if self._stirs[reading.frame_id].is_set():
+                self._stirs[reading.frame_id] = trio.Event()
+            await self._stirs[reading.frame_id].wait()
+
+    def go_on(self, reading: Reading) -> None:
+        """Let a subscription go on that was stopped because its reader was behind, where that is due."""
+        if reading.may_go_on and reading.session_id not in self._leaving and self.fault is None:
+            reading.ask_again()
+            self._send(reading.frame_id)
+
+    def fail(self, fault: AgentrailError) -> None:
+        """End all that is owed: nothing comes any more."""
+        if self.fault is None:
+            self.fault = fault
+        for reading in tuple(self._readings.values()):
+            reading.fail(self.fault)
+            self._stir(reading)
+        for owed in tuple(self._owed.values()):
+            owed.done.set()
+        self.welcomed.set()
+
+    def _check(self) -> None:
+        if self.fault is not None:
+            raise self.fault
+
+    # --- what is to be sent
+
+    def _next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    def _owe(self, frame_id: int, owed: _Owed) -> None:
+        self._owed[frame_id] = owed
+        self._send(frame_id)
+
+    def _send(self, frame_id: int) -> None:
+        if self._connected_at is not None:  # else all that is owed is sent when there is a connection
+            self._outbox.append(frame_id)
+            self._has_out.set()
+
+    def _unsubscribe(self, reading: Reading, on_done: Callable[[], None]) -> None:
+        if self._connected_at is None:  # it went with the connection
+            on_done()
+            return
+        frame_id = self._next_id()
+        frame = command_frame("unsubscribe", frame_id, reading.session_id, {})
+        self._owe(frame_id, _Owed(frame=frame, repeats=False, on_done=on_done))
+
+    def _free(self, session_id: str) -> Callable[[], None]:
+        left = self._leaving[session_id] = trio.Event()
+
+        def free() -> None:
+            self._of_session.pop(session_id, None)
+            self._leaving.pop(session_id, None)
+            left.set()
+
+        return free
+
+    def _frame_of(self, frame_id: int) -> bytes | None:
+        """Give what is sent for something that is owed; None where it is not any more, because its caller was cancelled."""
+        owed = self._owed.get(frame_id)
+        if owed is not None:
+            owed.sends += 1
+            return owed.frame
+        reading = self._readings.get(frame_id)
+        return reading.frame() if reading is not None and reading.standing == "asked" else None
+
+    # --- a connection
+
+    async def run(self) -> None:
+        """Keep a connection for as long as it makes sense.
+
+        Returns when trying again would change nothing; `fault` says why.
+
+        Cancellation: The connection is closed; callers who wait are told.
+        """
+        attempt = 0
+        try:
+            while self.fault is None:
+                self.last_end = await self._attempt()
+                began, self._connected_at = self._connected_at, None
+                lasted = began is not None and trio.current_time() - began >= STEADY_SECONDS
+                attempt = 0 if lasted else attempt
+                self._note_lost()
+                verdict = decide_after(self.last_end)
+                if verdict.fault is not None:
+                    self.fail(verdict.fault)
+                    return
+                delay = reconnect_seconds(attempt, outside.jitter(), asked=verdict.wait_seconds)
+                attempt += 1
+                await trio.sleep(delay)
+        finally:
+            self.fail(YourMove("the block of `agentrail.connect` was left: connect once more"))
+
+    async def _attempt(self) -> BaseException | None:
+        """Open a connection and serve it to its end; gives what it ended with."""
+        ended: BaseException | None = None
+        try:
+            async with self._dial() as connection, trio.open_nursery() as nursery:
+                nursery.start_soon(self._keep_time, connection)
+                await self._serve(connection, nursery)
+        except* (OSError, trio.TooSlowError, trio.BrokenResourceError) as group:
+            ended = _first(group)
+        except* (ConnectionClosed, HandshakeError, LocalProtocolError, CodecError) as group:
+            ended = _first(group)
+        return ended
+
+    async def _serve(self, connection: WebSocketConnection, nursery: trio.Nursery) -> None:
+        self._heard_at = trio.current_time()
+        await connection.send_message(hello_frame(HEARTBEAT_SECONDS).decode())
+        with trio.fail_after(HANDSHAKE_SECONDS):
+            while (frame := decode_server_frame(await connection.get_message())).type != "welcome":
+                pass  # why it is not welcome says the code that it is closed with
+        self._take_welcome(frame)
+        nursery.start_soon(self._send_all, connection)
+        while True:
+            text = await connection.get_message()
+            self._heard_at = trio.current_time()
+            self._take(decode_server_frame(text))
+
+    def _take_welcome(self, frame: ServerFrame) -> None:
+        limits = frame.limits
+        self._max_frame_bytes = int(limits.get("frame_bytes", USUAL_FRAME_BYTES))
+        self._rate = max(float(limits.get("commands_per_second", USUAL_FRAMES_A_SECOND)), 2.0)
+        self._heartbeat = frame.heartbeat
+        self._connected_at = trio.current_time()
+        self.connections += 1
+        # Subscriptions first: what a command brings about is then heard by those who asked to hear it.
+        asked = [frame_id for frame_id, one in self._readings.items() if one.standing == "asked"]
+        self._outbox = deque([*asked, *self._owed])
+        self._has_out.set()
+        self.welcomed.set()
+
+    async def _send_all(self, connection: WebSocketConnection) -> None:
+        burst = self._rate * _SHARE_OF_RATE
+        left, since = burst, trio.current_time()
+        while True:
+            while self._outbox:
+                frame = self._frame_of(self._outbox.popleft())
+                if frame is None:
+                    continue
+                now = trio.current_time()
+                left, since = min(burst, left + (now - since) * burst), now
+                if left < 1:
+                    await trio.sleep((1 - left) / burst)
+                left -= 1
+                await connection.send_message(frame.decode())
+            self._has_out = trio.Event()
+            await self._has_out.wait()
+
+    async def _keep_time(self, connection: WebSocketConnection) -> None:
+        """Say from time to time that this client is there, and give up a connection over which nothing comes."""
+        number = 0
+        while True:
+            await trio.sleep(self._heartbeat)
+            if trio.current_time() - self._heard_at >= 2 * self._heartbeat:
+                raise trio.TooSlowError
+            if self._connected_at is not None:
+                number += 1
+                await connection.send_message(ping_frame(number).decode())
+
+    def _note_lost(self) -> None:
+        for reading in self._readings.values():
+            reading.connection_lost()
+        gone = [frame_id for frame_id, owed in self._owed.items() if not owed.repeats]
+        for frame_id in gone:
+            self._answer(frame_id, None)
+        for reading in tuple(self._readings.values()):
+            self._stir(reading)  # one that was stopped may go on now
+        self._outbox.clear()
+
+    # --- what came
+
+    def _take(self, frame: ServerFrame) -> None:
+        match frame.type:
+            case "event":
+                event = event_in(frame)
+                reading = self._of_session.get(session_of(event))
+                if reading is None or reading.frame_id not in self._readings:
+                    return
+                if reading.take_event(event):
+                    self._unsubscribe(reading, self._let_go_on(reading))
+                self._stir(reading)
+            case "subscribed":
+                if isinstance(frame.id, int) and frame.id in self._readings:
+                    self._readings[frame.id].take_subscribed(frame)
+                    self._stir(self._readings[frame.id])
+            case "reply" if isinstance(frame.id, int):
+                if frame.id in self._readings:
+                    self._readings[frame.id].take_reply(frame)
+                    self._stir(self._readings[frame.id])
+                else:
+                    self._answer(frame.id, frame)
+            case "lag":
+                reading = self._of_session.get(frame.session_id)
+                if reading is not None:
+                    reading.dropped_deltas += frame.dropped
+            case _:
+                pass  # `pong`, `closing`: that something came is all; and what a newer server says besides
+
+    def _let_go_on(self, reading: Reading) -> Callable[[], None]:
+        left = self._leaving[reading.session_id] = trio.Event()
+
+        def stopped() -> None:
+            self._leaving.pop(reading.session_id, None)
+            left.set()
+            if reading.frame_id in self._readings:
+                self._stir(reading)
+            else:  # its reader left meanwhile
+                self._of_session.pop(reading.session_id, None)
+
+        return stopped
+
+    def _answer(self, frame_id: int, reply: ServerFrame | None) -> None:
+        owed = self._owed.pop(frame_id, None)
+        if owed is not None:
+            owed.reply = reply
+            owed.done.set()
+            if owed.on_done is not None:
+                owed.on_done()
+
+    def _stir(self, reading: Reading) -> None:
+        if reading.frame_id in self._stirs:
+            self._stirs[reading.frame_id].set()
+
+
+def _first(group: BaseExceptionGroup[Any]) -> BaseException:
+    """Give one of those that a connection ended with; that it was closed tells more than what broke by it."""
+    leaves: list[BaseException] = []
+    waiting: list[BaseException] = [group]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, BaseExceptionGroup):
+            waiting.extend(reversed(one.exceptions))
+        else:
+            leaves.append(one)
+    closed = [one for one in leaves if isinstance(one, ConnectionClosed | HandshakeError)]
+    return (closed or leaves)[0]

@@ -1,0 +1,176 @@
+"""The calls of a session that no server can be asked for: they take code, look into a journal, or have no command. They say so."""
+
+from typing import NoReturn
+
+from agentrail.errors import NotRemote
+
+
+def refuse_code(call: str) -> NoReturn:
+    """Refuse a call that takes code.
+
+    Raises:
+        NotRemote: In any case.
+    """
+    message = f"{call} takes code, which does not travel: put it into the profile on the server"
+    raise NotRemote(message)
+
+
+def refuse_unspoken(call: str) -> NoReturn:
+    """Refuse a call that the protocol has no command for.
+
+    Raises:
+        NotRemote: In any case.
+    """
+    message = f"{call} cannot be asked of a server: it has no command for it; call it where the session lives"
+    raise NotRemote(message)
+
+
+def refuse_arguments(call: str, **given: object) -> None:
+    """Refuse arguments that the command of a call has no field for.
+
+    Args:
+        call: Which call.
+        **given: Those arguments; one that is None or False was not given.
+
+    Raises:
+        NotRemote: One was given.
+    """
+    named = [name for name, value in given.items() if value is not None and value is not False]
+    if named:
+        message = f"{call} over a network takes no {', '.join(named)}: leave it out"
+        raise NotRemote(message)
+
+
+class NotRemoteCalls:
+    """The calls that raise `NotRemote`, so that each is found where the handle of a session has it."""
+
+    __slots__ = ()
+
+    async def attach_tools(self, *_: object) -> NoReturn:
+        """Tools are code.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_code("attach_tools")
+
+    async def detach_tools(self, *_: object) -> NoReturn:
+        """Tools are code.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_code("detach_tools")
+
+    async def replace_tools(self, *_: object) -> NoReturn:
+        """Tools are code.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_code("replace_tools")
+
+    async def report_tool_source(self, *_: object, **__: object) -> NoReturn:
+        """Sources of tools are code.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_code("report_tool_source")
+
+    async def attach_plugin(self, *_: object) -> NoReturn:
+        """Plugins are code.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_code("attach_plugin")
+
+    async def detach_plugin(self, *_: object) -> NoReturn:
+        """Plugins are code.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_code("detach_plugin")
+
+    async def reload_plugin(self, *_: object) -> NoReturn:
+        """Plugins are code.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_code("reload_plugin")
+
+    async def update_plugin_opts(self, *_: object, **__: object) -> NoReturn:
+        """There is no command for it: plugins guard what callers do.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_unspoken("update_plugin_opts")
+
+    async def go_on(self, **_: object) -> NoReturn:
+        """There is no command for it.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_unspoken("go_on")
+
+    async def receipt_of(self, *_: object, **__: object) -> NoReturn:
+        """There is no command for it: a prompt that is sent again under its `client_id` gives its first receipt.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_unspoken("receipt_of")
+
+    async def decline(self, *_: object, **__: object) -> NoReturn:
+        """There is no command for it.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_unspoken("decline")
+
+    async def answer(self, *_: object, **__: object) -> NoReturn:
+        """There is no command for it.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_unspoken("answer")
+
+    async def journal(self, *_: object, **__: object) -> NoReturn:
+        """There is no command for it: who may inspect reads `/inspect/sessions/{id}/trace`.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_unspoken("journal")
+
+    async def state_at(self, *_: object) -> NoReturn:
+        """There is no command for it.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_unspoken("state_at")
+
+    def reads_answers(self) -> NoReturn:
+        """What it gives is code.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_code("reads_answers")
+
+    @property
+    def facts(self) -> NoReturn:
+        """Whose a session is does not leave its server.
+
+        Raises:
+            NotRemote: In any case.
+        """
+        refuse_unspoken("facts")

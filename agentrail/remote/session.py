@@ -1,0 +1,473 @@
+"""The handle to a session on a server: each call sends one command and gives what the session's own handle gives. Trio.
+
+What can be said wrongly is found here, before anything is sent, as the session's own handle does. What came of a cycle is asked of its
+request, so that it is known after any number of lost connections.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, Self, TypeVar, overload
+
+import msgspec
+import trio
+
+from agentrail import outside
+from agentrail.core.protocol.signals import KillMode
+from agentrail.core.session.projection import Snapshot, Status
+from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.errors import (
+    AlreadyResolved,
+    CodecError,
+    NotRemote,
+    OptionError,
+    RemoteRefused,
+    ReplyTimeout,
+    SessionDown,
+    SessionUnknown,
+)
+from agentrail.events import AbortReceipt, Event
+from agentrail.messages import Content, JsonObject, Message, SessionId, Text
+from agentrail.remote.cycle import RemoteCycle, RemoteMonitor, read_to_end
+from agentrail.remote.links import Links
+from agentrail.remote.looking import find_event, last_request_id
+from agentrail.remote.not_remote import NotRemoteCalls, refuse_arguments
+from agentrail.remote.reading import Reading
+from agentrail.remote.requests import ENDED, answer_in
+from agentrail.remote.subscription import RemoteSubscription
+from agentrail.runtime.answers import CycleReply
+from agentrail.runtime.arguments import (
+    fault_of_choice,
+    fault_of_edit,
+    fault_of_flag,
+    fault_of_reason,
+    fault_of_response,
+    fault_of_text,
+    fault_of_wait,
+    refuse,
+)
+from agentrail.runtime.content import decide_blocks, decide_client_id, decide_text
+from agentrail.runtime.cycle_stream import OnLeave
+from agentrail.runtime.looking_back import Rewound
+from agentrail.runtime.subscription import decide_terms, fault_of_cursor
+from agentrail.wire.forms import decode_messages, decode_receipt, decode_snapshot, decode_status
+
+E = TypeVar("E", bound=Event)
+T = TypeVar("T")
+
+PAGE: Final = 1_000
+"""How many messages are asked for at once."""
+
+WAIT_SECONDS: Final = 60
+"""How long one question about a request may wait at the server for its end."""
+
+
+class RemoteSession(NotRemoteCalls):
+    """A session on a server, from outside. It stays good when connections are lost and come back."""
+
+    __slots__ = ("_links", "_session_id")
+
+    def __init__(self, links: Links, session_id: str) -> None:
+        """Made by `agentrail.connect`."""
+        self._links = links
+        self._session_id = SessionId(session_id)
+
+    @property
+    def session_id(self) -> SessionId:
+        """Which session this is."""
+        return self._session_id
+
+    @property
+    def scope(self) -> str:
+        """Always empty: a server shows ids alone."""
+        return ""
+
+    def __repr__(self) -> str:
+        """Show the id."""
+        return f"<RemoteSession {self._session_id}>"
+
+    # --- messages
+
+    async def prompt(  # noqa: PLR0913 - as of `Session.prompt`
+        self,
+        content: Content,
+        *,
+        client_id: str | None = None,
+        via: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+        settings: object = None,
+    ) -> PromptReceipt:
+        """Put a prompt at the end of the session's queue; as `Session.prompt`.
+
+        Args:
+            content: Text, or one block of it: others do not travel.
+            client_id: As of `Session.prompt`; one is made where none is given, so that a lost answer never makes two prompts.
+            via: Not over a network: the server says through which door it came.
+            request_id: Not over a network: the server names it, and the receipt says how.
+            digest: Not over a network.
+            settings: Not over a network.
+
+        Raises:
+            NotRemote: Your move: an argument that does not travel.
+            PromptError, PromptQueueFull, ClientIdReused, MailboxFull, SessionDown: As of `Session.prompt`.
+            PromptRefused, RequestRefused, RemoteRefused: A plugin, or the server, does not let it pass.
+
+        Cancellation: Once the message is on its way, only the receipt is lost.
+        """
+        refuse_arguments("prompt", via=via, request_id=request_id, digest=digest, settings=settings)
+        named = decide_client_id(client_id) or _new_name()
+        told = {"message": _text_of(content), "client_id": named}
+        receipt: PromptReceipt = _read(
+            partial(decode_receipt, PromptReceipt), await self._call("prompt", told)
+        )
+        return receipt
+
+    async def steer(
+        self,
+        text: str,
+        *,
+        client_id: str | None = None,
+        via: str | None = None,
+        request_id: str | None = None,
+    ) -> SteerReceipt:
+        """Speak into the running cycle; as `Session.steer`. `client_id`, `via` and `request_id` are as of `prompt`."""
+        refuse_arguments("steer", via=via, request_id=request_id)
+        named = decide_client_id(client_id) or _new_name()
+        told = {"message": decide_text(text), "client_id": named}
+        receipt: SteerReceipt = _read(partial(decode_receipt, SteerReceipt), await self._call("steer", told))
+        return receipt
+
+    async def ask(
+        self, content: Content, *, output: object = None, timeout_seconds: float | None = None
+    ) -> str:
+        """Prompt, wait for the cycle of this very prompt, and return its last answer; as `Session.ask`.
+
+        Args:
+            content: As of `prompt`.
+            output: Not over a network.
+            timeout_seconds: How long to wait; None for as long as it takes.
+
+        Raises:
+            CycleAborted, CycleFailed, ReplyTimeout, OptionError: As of `Session.ask`.
+            NotRemote: Your move: as of `prompt`.
+
+        Cancellation: Only the reply is lost; the cycle goes on.
+        """
+        refuse_arguments("ask", output=output)
+        refuse(fault_of_wait(timeout_seconds))
+        return await _within(timeout_seconds, partial(self._ask, content))
+
+    async def _ask(self, content: Content) -> str:
+        receipt = await self.prompt(content)
+        return answer_in(await self.wait_for_request(str(receipt.request_id)), self._session_id)
+
+    async def wait_for_request(self, request_id: str) -> dict[str, Any]:
+        """Wait for the end of a request, however long that takes.
+
+        Args:
+            request_id: As in a receipt.
+
+        Returns:
+            How it stands, as `GET /sessions/{id}/requests/{request_id}` says it.
+
+        Raises:
+            RequestUnknown: The server does not know it, or not any more.
+
+        Cancellation: The request goes on.
+        """
+        while True:
+            result = await self._call("request", {"request_id": request_id, "wait": WAIT_SECONDS})
+            told: dict[str, Any] = msgspec.json.decode(result)
+            if told.get("status") in ENDED:
+                return told
+
+    async def cancel_request(self, request_id: str, reason: str | None = None) -> None:
+        """Abort the cycle of a request, or take its prompt out of the queue.
+
+        Args:
+            request_id: As in a receipt.
+            reason: For people.
+
+        Raises:
+            RequestOver: Your move: it has ended.
+            RequestUnknown: As of `wait_for_request`.
+        """
+        await self._call("cancel", {"request_id": request_id, "reason": reason})
+
+    async def run(
+        self, content: Content, *, output: object = None, timeout_seconds: float | None = None
+    ) -> CycleReply[str]:
+        """Prompt, wait for the cycle of this very prompt, and return all that came of it; as `Session.run`, arguments as of `ask`."""
+        refuse_arguments("run", output=output)
+        refuse(fault_of_wait(timeout_seconds))
+        stream = self.stream(content, kinds=(), deltas=False, raise_on_failure=True)
+        return await _within(timeout_seconds, partial(read_to_end, stream))
+
+    def stream(  # noqa: PLR0913 - as of `Session.stream`
+        self,
+        content: Content,
+        *,
+        kinds: Iterable[type[Event]] | None = None,
+        deltas: bool = True,
+        raise_on_failure: bool = False,
+        on_leave: OnLeave = "go_on",
+        buffer: int = 1024,
+    ) -> RemoteCycle:
+        """Prompt, and read the events of this very cycle; as `Session.stream`."""
+        refuse(
+            fault_of_flag("raise_on_failure", raise_on_failure),
+            fault_of_choice("on_leave", on_leave, ("go_on", "abort")),
+        )
+        decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
+        _text_of(content)
+        wanted = None if kinds is None else frozenset(kinds)
+        return RemoteCycle(
+            self,
+            content,
+            kinds=wanted,
+            deltas=deltas,
+            raise_on_failure=raise_on_failure,
+            on_leave=on_leave,
+            buffer=buffer,
+        )
+
+    @overload
+    async def wait_for(self, what: type[E], *, timeout_seconds: float | None = None) -> E: ...
+    @overload
+    async def wait_for(
+        self, what: Callable[[Event], bool], *, timeout_seconds: float | None = None
+    ) -> Event: ...
+    async def wait_for(self, what: Any, *, timeout_seconds: float | None = None) -> Any:
+        """Wait for the first event of the running cycle that is meant, also if it was published before; as `Session.wait_for`."""
+        refuse(fault_of_wait(timeout_seconds))
+        return await _within(timeout_seconds, partial(find_event, self, what))
+
+    async def collect_reply(self, *, timeout_seconds: float | None = None) -> str:
+        """Wait for the running cycle, and return its last answer; in idle that of the last one. As `Session.collect_reply`.
+
+        Raises:
+            NotRemote: The cycle was begun by no request of this server, so that its answer cannot be asked for.
+        """
+        refuse(fault_of_wait(timeout_seconds))
+        return await _within(timeout_seconds, self._collect)
+
+    async def _collect(self) -> str:
+        request_id = await last_request_id(self)
+        if request_id is None:
+            return ""
+        return answer_in(await self.wait_for_request(request_id), self._session_id)
+
+    # --- decisions
+
+    async def abort(  # noqa: PLR0913 - as of `Session.abort`
+        self,
+        reason: str | None = None,
+        *,
+        kill_tools: KillMode = "killable",
+        clear_queue: bool = False,
+        wait: bool = True,
+        children: bool = True,
+        ref: str | None = None,
+    ) -> AbortReceipt:
+        """Stop the cycle, now, in every phase; as `Session.abort`, but that `children` and `ref` do not travel."""
+        refuse_arguments("abort", ref=ref, children=None if children is True else "False")
+        is_known = kill_tools in ("killable", "all", "none")
+        refuse(
+            fault_of_reason(reason),
+            None if is_known else f"kill_tools is {kill_tools!r}: expected 'killable', 'all' or 'none'",
+            fault_of_flag("clear_queue", clear_queue),
+            fault_of_flag("wait", wait),
+        )
+        told = {"reason": reason, "kill_tools": kill_tools, "clear_queue": clear_queue, "wait": wait}
+        receipt: AbortReceipt = _read(partial(decode_receipt, AbortReceipt), await self._call("abort", told))
+        return receipt
+
+    async def abort_tool(self, call_id: str, reason: str | None = None) -> None:
+        """Stop one call, running or waiting; as `Session.abort_tool`."""
+        refuse(fault_of_text("call_id", call_id), fault_of_reason(reason))
+        await self._call("abort_tool", {"call_id": call_id, "reason": reason, "wait": True})
+
+    async def approve(
+        self,
+        approval_id: str,
+        *,
+        kind: str = "once",
+        arguments: JsonObject | None = None,
+        auto_resume: bool = True,
+    ) -> None:
+        """Let the very call run that `ApprovalRequired` showed; as `Session.approve`."""
+        refuse(
+            fault_of_text("approval_id", approval_id),
+            None if kind in ("once", "always") else f"kind is {kind!r}: expected 'once' or 'always'",
+            fault_of_edit(arguments),
+            fault_of_flag("auto_resume", auto_resume),
+        )
+        told = {"approval_id": approval_id, "kind": kind, "arguments": arguments, "auto_resume": auto_resume}
+        await self._decide("approve", told, "approved")
+
+    async def reject(self, approval_id: str, reason: str | None = None, *, auto_resume: bool = False) -> None:
+        """Refuse a call; as `Session.reject`."""
+        refuse(
+            fault_of_text("approval_id", approval_id),
+            fault_of_reason(reason),
+            fault_of_flag("auto_resume", auto_resume),
+        )
+        told = {"approval_id": approval_id, "reason": reason, "auto_resume": auto_resume}
+        await self._decide("reject", told, "rejected")
+
+    async def respond(self, ref: str, response: str | int | JsonObject) -> None:
+        """Answer a question of the model or of a tool, or a call that waits for an approval; as `Session.respond`."""
+        refuse(fault_of_text("ref", ref), fault_of_response(response))
+        await self._decide("respond", {"ref": ref, "response": response}, "approved")
+
+    async def _decide(self, name: str, told: Mapping[str, Any], decided: str) -> None:
+        answered = await self._links.first.ask(name, self._session_id, told)
+        match answered.error:
+            case None:
+                return
+            case AlreadyResolved(status=status, by="user") if answered.was_repeated and status == decided:
+                return  # sent twice, because a connection was lost between: it was our own doing
+            case error:
+                raise error
+
+    # --- how it stands
+
+    async def status(self) -> Status:
+        """Say how the session stands; as `Session.status`."""
+        return _read(decode_status, await self._call("status", {}))
+
+    async def snapshot(self) -> Snapshot:
+        """Give all that a client which comes late needs to draw the session; as `Session.snapshot`."""
+        return _read(decode_snapshot, await self._call("snapshot", {}))
+
+    async def messages(self) -> tuple[Message, ...]:
+        """Give the conversation so far, asked for a page at a time; as `Session.messages`."""
+        found: list[Message] = []
+        after: int | None = 0
+        while after is not None:
+            page = _read(decode_messages, await self._call("messages", {"after": after, "limit": PAGE}))
+            found += page.messages
+            after = page.next
+        return tuple(found)
+
+    def subscribe(
+        self,
+        *,
+        after: int | None = None,
+        kinds: Iterable[type[Event]] | None = None,
+        deltas: bool = True,
+        buffer: int = 1024,
+    ) -> RemoteSubscription:
+        """Subscribe to what the session publishes, from the moment the block is entered; as `Session.subscribe`.
+
+        Each committed event comes once, in order, however many connections it takes. Ephemeral ones are lost with a connection.
+
+        Args:
+            after: As of `Session.subscribe`; with a number there is no `snapshot`, but where `EventsLost` comes.
+            kinds: As of `Session.subscribe`.
+            deltas: As of `Session.subscribe`.
+            buffer: How many events may wait for the reader; what has no room comes again from the server, and is not lost.
+        """
+        faults = [] if after is None else fault_of_cursor("after", after)
+        if faults:
+            raise OptionError(faults)
+        terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
+        reading = Reading(self._session_id, after=after, kinds=terms.kinds, deltas=deltas, limit=buffer)
+        return RemoteSubscription(self._links, reading)
+
+    def monitor(self) -> RemoteMonitor:
+        """Watch the session; `await monitor.wait()` tells its end; as `Session.monitor`."""
+        return RemoteMonitor(self)
+
+    # --- changes
+
+    async def switch_model(self, model: object, provider_opts: Mapping[str, Any] | None = None) -> None:
+        """Ask another model from the next request on; as `Session.switch_model`, but by its name alone."""
+        if not isinstance(model, str):
+            message = "switch_model over a network takes the name of a model: a provider object is code"
+            raise NotRemote(message)
+        opts = None if provider_opts is None else dict(provider_opts)
+        await self._call("switch_model", {"model": model, "provider_opts": opts})
+
+    async def compact(self, reason: str | None = None) -> None:
+        """Let a summary stand for the beginning of the conversation; as `Session.compact`."""
+        refuse(fault_of_reason(reason))
+        await self._call("compact", {"reason": reason})
+
+    async def fork(self, at: int | None = None, *, turn: int | None = None, **options: object) -> Self:
+        """Begin a session that goes on from a record of this one; as `Session.fork`, by its number alone and without options.
+
+        Returns:
+            The handle of the fork, which is used over the same connections.
+        """
+        refuse_arguments("fork", turn=turn, **options)
+        told = msgspec.json.decode(await self._call("fork", {"at": at}))
+        return type(self)(self._links, told["session_id"])
+
+    async def rewind(
+        self, to: int | None = None, *, turn: int | None = None, files: bool = False, force: bool = False
+    ) -> Rewound:
+        """Stop what runs, and go back to what the session was behind a record; as `Session.rewind`, by its number alone."""
+        refuse_arguments("rewind", turn=turn, files=files, force=force)
+        told = msgspec.json.decode(await self._call("rewind", {"to": to}))
+        return Rewound(number=int(told["at"]))
+
+    async def stop(self, reason: str = "stopped", *, timeout_seconds: float | None = None) -> None:
+        """Abort what runs, and end the session; as `Session.stop`, but that the server gives the reason."""
+        refuse_arguments("stop", reason=None if reason == "stopped" else reason)
+        refuse(fault_of_wait(timeout_seconds))
+        await _within(timeout_seconds, self._stop)
+
+    async def _stop(self) -> None:
+        answered = await self._links.first.ask("stop", self._session_id, {})
+        is_over = isinstance(answered.error, SessionDown | SessionUnknown)
+        if answered.error is not None and not (is_over and answered.was_repeated):
+            raise answered.error
+
+    async def _call(self, name: str, told: Mapping[str, Any]) -> bytes:
+        return await self._links.first.call(name, self._session_id, told)
+
+
+# --- helpers of the handle
+
+
+def _new_name() -> str:
+    return f"r-{outside.ids(12)}"
+
+
+def _text_of(content: Content) -> str:
+    blocks = decide_blocks(content)
+    match blocks:
+        case (Text(text=text),):
+            return text
+        case _:
+            message = (
+                "a prompt over a network is one text: pictures, files and several blocks do not travel yet"
+            )
+            raise NotRemote(message)
+
+
+def _read(decode: Callable[[bytes], T], result: bytes) -> T:
+    """Read what a command gave.
+
+    Raises:
+        RemoteRefused: A plugin of the host has answered in place of the session; `more` has what it said.
+    """
+    try:
+        return decode(result)
+    except CodecError as error:
+        told = msgspec.json.decode(result or b"null")
+        if not isinstance(told, dict):
+            raise
+        message = f"what came is no answer of the session: {error}; a plugin of the host may have answered in its place"
+        raise RemoteRefused(message, code="request_handled", more=told) from error
+
+
+async def _within(timeout_seconds: float | None, work: Callable[[], Awaitable[T]]) -> T:
+    if timeout_seconds is None:
+        return await work()
+    await trio.lowlevel.checkpoint_if_cancelled()
+    with trio.move_on_after(timeout_seconds):
+        return await work()
+    message = f"no answer within {timeout_seconds:g} s; the session goes on, ask again"
+    raise ReplyTimeout(message)

@@ -1,0 +1,36 @@
+"""Values as plain JSON, as answers and frames hold them. Pure."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from agentrail.core.wire.settling import mended_text
+
+
+def encode_plain(value: object) -> bytes:
+    """Write what an answer holds; half of a character, which no UTF-8 can hold, becomes U+FFFD."""
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return _encoder.encode(_mended(msgspec.to_builtins(value, enc_hook=_name_of_class)))
+
+
+def _mended(value: object) -> object:
+    match value:
+        case str():
+            return mended_text(value)
+        case Mapping():
+            return {_mended(name): _mended(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_mended(item) for item in value]
+        case _:
+            return value
+
+
+def _name_of_class(value: object) -> object:
+    # A `Secret` among the options of a plugin, say: nothing else may be told of an object.
+    return f"{type(value).__name__}(…)"
+
+
+_encoder: Final = msgspec.json.Encoder(enc_hook=_name_of_class)
