@@ -31,7 +31,7 @@ from agentrail.host.options import HostOptions, decide_host_options, is_seconds
 ROUTES: Final[tuple[CallRoute, ...]] = (
     *chat_routes.CHAT_ROUTES,
     *event_routes.EVENT_ROUTES,
-    *session_routes.ROUTES,
+    *session_routes.SESSION_ROUTES,
 )
 """All routes, in the order in which their paths are looked at."""
 

@@ -23,12 +23,12 @@ from agentrail.gateway.incoming import AsgiApp, AsgiReceive, AsgiSend, CallerLef
 from agentrail.gateway.queries import check_id, check_query
 from agentrail.gateway.routing import (
     NO_PRINCIPAL,
-    Answer,
-    Call,
     CallRoute,
     Gateway,
     Result,
+    RouteCall,
     StreamAnswer,
+    WholeAnswer,
     WriteStream,
     answer_json,
     start_of,
@@ -76,12 +76,12 @@ class PathEndpoint:
         self.methods: Sequence[str] = [*self._routes, *(["HEAD"] if "GET" in self._routes else [])]
 
     async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
-        """Answer a call; nothing is raised but what ends the program.
+        """WholeAnswer a call; nothing is raised but what ends the program.
 
         Cancellation: The handler is cancelled, and what is being written is cut.
         """
         head = head_of(scope)
-        call = Call(
+        call = RouteCall(
             gateway=self._gateway,
             head=head,
             receive=receive,
@@ -106,7 +106,7 @@ class PathEndpoint:
             if call.has_left and call.on_left is not None:
                 await self._leave(call, call.on_left)
 
-    async def _answer(self, call: Call) -> Answer | None:
+    async def _answer(self, call: RouteCall) -> WholeAnswer | None:
         """Give the answer; None where a stream was written."""
         route = self._routes.get("GET" if call.head.method == "HEAD" else call.head.method)
         if route is None:
@@ -130,7 +130,7 @@ class PathEndpoint:
         with call.gateway.take_place(owner):
             return await self._run(call, route)
 
-    async def _read(self, call: Call, route: CallRoute) -> None:
+    async def _read(self, call: RouteCall, route: CallRoute) -> None:
         """Read path, query and body, and say for whom the call is."""
         for name, value in call.params.items():
             if name.endswith("_id"):
@@ -159,7 +159,7 @@ class PathEndpoint:
         if route.needs_user:
             _check(require_user(call.principal))
 
-    def _charge(self, call: Call, owner: SessionOwner, operation: str) -> None:
+    def _charge(self, call: RouteCall, owner: SessionOwner, operation: str) -> None:
         """Take what the call costs, and say in its answer what is left."""
         charge = decide_charge(operation)
         draw = call.gateway.allowances.take(owner, operation, outside.monotonic())
@@ -173,7 +173,7 @@ class PathEndpoint:
                 error_answer("too_many_requests", f"too many {charge} came from this caller", headers=wait)
             )
 
-    async def _run(self, call: Call, route: CallRoute) -> Answer | None:
+    async def _run(self, call: RouteCall, route: CallRoute) -> WholeAnswer | None:
         results: list[Result] = []
 
         async def work() -> None:
@@ -191,7 +191,7 @@ class PathEndpoint:
             case _:
                 return result
 
-    def _answer_to(self, call: Call, raised: BaseException) -> Answer:
+    def _answer_to(self, call: RouteCall, raised: BaseException) -> WholeAnswer:
         """Say how a call is answered that was refused, or failed."""
         call.request_id = f"e-{outside.ids(9)}"
         answer = answer_to(raised, request_id=call.request_id)
@@ -199,7 +199,7 @@ class PathEndpoint:
             log_crash(f"call {call.request_id} failed ({call.head.method})", raised, keep)
         return answer_refusing(answer)
 
-    async def _write(self, call: Call, answer: Answer, scope: Mapping[str, Any]) -> None:
+    async def _write(self, call: RouteCall, answer: WholeAnswer, scope: Mapping[str, Any]) -> None:
         """Write an answer; a caller who does not read it in its time is cut."""
         headers = {**_USUAL_HEADERS, **call.more_headers, **answer.headers}
         if answer.status != _NO_CONTENT:
@@ -216,7 +216,7 @@ class PathEndpoint:
         with trio.move_on_after(WRITE_SECONDS + len(answer.body) / SLOWEST_BYTES):
             await call.while_there(work)
 
-    async def _leave(self, call: Call, on_left: Callable[[], Awaitable[None]]) -> None:
+    async def _leave(self, call: RouteCall, on_left: Callable[[], Awaitable[None]]) -> None:
         with trio.move_on_after(LEFT_SECONDS, shield=True):
             try:
                 await on_left()  # noqa: ASYNC102 - bounded and shielded
@@ -233,7 +233,7 @@ class UnknownPath(PathEndpoint):
         """Know of no path."""
         super().__init__(gateway, (), write_stream=_write_none)
 
-    async def _answer(self, call: Call) -> Answer | None:
+    async def _answer(self, call: RouteCall) -> WholeAnswer | None:
         await trio.lowlevel.checkpoint()
         if call.principal is not NO_PRINCIPAL:
             self._charge(call, SessionOwner.of(call.principal), "call")
@@ -242,7 +242,7 @@ class UnknownPath(PathEndpoint):
         refuse_call("route_unknown", "there is nothing at this path")
 
 
-async def _write_none(_call: Call, _answer: StreamAnswer) -> None:
+async def _write_none(_call: RouteCall, _answer: StreamAnswer) -> None:
     """Never called: nothing is streamed from there."""
 
 
@@ -251,12 +251,12 @@ def _check(refused: ErrorAnswer | None) -> None:
         raise CallRefused(refused)
 
 
-def answer_refusing(refused: ErrorAnswer) -> Answer:
+def answer_refusing(refused: ErrorAnswer) -> WholeAnswer:
     """Make an answer of one that refuses; while the host is being closed the connection is not kept either."""
     headers = dict(refused.headers)
     if refused.code == "draining":
         headers["connection"] = "close"
-    return Answer(body=refused.encode(), status=refused.status, headers=headers)
+    return WholeAnswer(body=refused.encode(), status=refused.status, headers=headers)
 
 
 def limit_headers(charge: str, count: int, window_seconds: float, draw: Draw) -> dict[str, str]:

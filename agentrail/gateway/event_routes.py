@@ -7,7 +7,7 @@ import math
 from typing import Final
 
 from agentrail.gateway.queries import check_id, cursor_of
-from agentrail.gateway.routing import Answer, Call, CallRoute, Result, StreamAnswer, answer_json
+from agentrail.gateway.routing import CallRoute, Result, RouteCall, StreamAnswer, WholeAnswer, answer_json
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import finish_with
 from agentrail.host.readiness import CheckResult
@@ -15,7 +15,7 @@ from agentrail.host.readiness import CheckResult
 _NOT_READY: Final = 503
 
 
-async def answer_events(call: Call) -> Result:
+async def answer_events(call: RouteCall) -> Result:
     """Show what a session publishes, from a number on or from now on; to the end of a request, where one is named."""
     session_id = call.params["session_id"]
     after = cursor_of(call.head.headers.get("last-event-id"), call.query.get("after"))
@@ -34,12 +34,12 @@ async def answer_events(call: Call) -> Result:
     return StreamAnswer(session=session, after=after, follow=follow)
 
 
-async def answer_health(_: Call) -> Answer:
+async def answer_health(_: RouteCall) -> WholeAnswer:
     """Say that the process answers."""
     return answer_json({"status": "ok"})
 
 
-async def answer_ready(call: Call) -> Answer:
+async def answer_ready(call: RouteCall) -> WholeAnswer:
     """Run all checks, and say which of them failed; why stands in the log alone."""
     host = call.gateway.host
     if host is None:

@@ -32,7 +32,7 @@ from agentrail.gateway.replies import (
     TracePage,
     TreeItem,
 )
-from agentrail.gateway.routing import Answer, Call, CallRoute
+from agentrail.gateway.routing import CallRoute, RouteCall, WholeAnswer
 from agentrail.wire.forms import MessagePage, SnapshotForm
 from agentrail.wire.plain import encode_plain
 
@@ -238,8 +238,10 @@ def interface_route(routes: Sequence[CallRoute], *, base_path: str = "") -> Call
     def page() -> bytes:
         return encode_plain(describe_interface((*routes, route), base_path=base_path))
 
-    async def show(_: Call) -> Answer:
-        return Answer(body=await outside.offload(page))  # drawing it takes long enough for others to notice
+    async def show(_: RouteCall) -> WholeAnswer:
+        return WholeAnswer(
+            body=await outside.offload(page)
+        )  # drawing it takes long enough for others to notice
 
     route = CallRoute("GET", PATH, show, does="shows this page", scope=None)
     return route

@@ -15,7 +15,7 @@ from agentrail.gateway.access import CallHead, name_user, require_scope, require
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, error_answer
 from agentrail.gateway.body_reading import make_body
 from agentrail.gateway.queries import check_id, check_known, refuse_field
-from agentrail.gateway.routing import Answer, Call, CallRoute, Gateway, Result, answer_json
+from agentrail.gateway.routing import CallRoute, Gateway, Result, RouteCall, WholeAnswer, answer_json
 from agentrail.gateway.socket_frames import CommandFrame
 from agentrail.host.identity import SessionOwner
 from agentrail.host.payloads import HandledResponse, Principal
@@ -105,7 +105,7 @@ def socket_commands(routes: Iterable[CallRoute]) -> Mapping[str, SocketCommand]:
     }
 
 
-async def _status(call: Call) -> Answer:
+async def _status(call: RouteCall) -> WholeAnswer:
     session = await call.host.session_to_read(call.params["session_id"], call.principal)
     return answer_json(await session.status())
 
@@ -132,7 +132,7 @@ async def carry_out(
     Cancellation: As of the route.
     """
     route = known.route
-    call = Call(
+    call = RouteCall(
         gateway=gateway,
         head=_head_of(head),
         receive=_no_body,
@@ -162,7 +162,7 @@ def charge_command(gateway: Gateway, principal: Principal, operation: str) -> No
         )
 
 
-def _read(call: Call, command: CommandFrame, known: SocketCommand) -> None:
+def _read(call: RouteCall, command: CommandFrame, known: SocketCommand) -> None:
     """Make path, query and body of the fields of a command."""
     fields = dict(command.fields)
     route = known.route
@@ -213,7 +213,7 @@ def _head_of(head: CallHead) -> CallHead:
 
 def _result_of(result: Result) -> bytes:
     match result:
-        case Answer():
+        case WholeAnswer():
             return result.body or b"null"
         case HandledResponse():
             body = thawed(result.body)

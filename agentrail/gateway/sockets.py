@@ -134,7 +134,7 @@ class Sockets:
     # --- who gets one
 
     async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
-        """Answer an upgrade, and serve its socket to the end.
+        """WholeAnswer an upgrade, and serve its socket to the end.
 
         Cancellation: The socket is cut.
         """
@@ -215,7 +215,7 @@ class Sockets:
         return place
 
     async def _refuse(self, raised: BaseException, scope: Mapping[str, Any], send: AsgiSend) -> None:
-        """Answer an upgrade that is not to be."""
+        """WholeAnswer an upgrade that is not to be."""
         request_id = f"e-{outside.ids(9)}"
         answer = answer_to(raised, request_id=request_id)
         if answer.is_ours:

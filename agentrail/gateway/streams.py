@@ -21,7 +21,7 @@ from agentrail.gateway.frames import (
     done_frame,
 )
 from agentrail.gateway.incoming import CallerLeft
-from agentrail.gateway.routing import Call, StreamAnswer, start_of
+from agentrail.gateway.routing import RouteCall, StreamAnswer, start_of
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.host.payloads import RequestOutcome
 from agentrail.host.requests import RequestRecord
@@ -44,7 +44,7 @@ _REASONS: Final[MappingProxyType[RequestOutcome, DoneReason]] = MappingProxyType
 )
 
 
-async def write_stream(call: Call, answer: StreamAnswer) -> None:
+async def write_stream(call: RouteCall, answer: StreamAnswer) -> None:
     """Write a stream to its end.
 
     Raises:
@@ -61,7 +61,7 @@ async def write_stream(call: Call, answer: StreamAnswer) -> None:
         raise CallerLeft
 
 
-async def _write(call: Call, answer: StreamAnswer, reader: StreamReader) -> None:
+async def _write(call: RouteCall, answer: StreamAnswer, reader: StreamReader) -> None:
     headers = {**dict(STREAM_HEADERS), "content-type": CONTENT_TYPE, **call.more_headers, **answer.headers}
     await call.write(start_of(200, headers))
     if answer.follow is None:
@@ -73,7 +73,7 @@ async def _write(call: Call, answer: StreamAnswer, reader: StreamReader) -> None
         nursery.cancel_scope.cancel(reason="the stream has ended")
 
 
-async def _write_pieces(call: Call, reader: StreamReader) -> None:
+async def _write_pieces(call: RouteCall, reader: StreamReader) -> None:
     try:
         async for piece in reader:
             await _send(call, reader, piece)
@@ -91,7 +91,7 @@ async def _write_pieces(call: Call, reader: StreamReader) -> None:
         )
 
 
-async def _send(call: Call, reader: StreamReader, piece: bytes) -> None:
+async def _send(call: RouteCall, reader: StreamReader, piece: bytes) -> None:
     await call.write({"type": "http.response.body", "body": piece, "more_body": reader.reason is None})
 
 

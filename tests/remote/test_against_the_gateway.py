@@ -1,21 +1,8 @@
 """A client against the gateway itself, over real connections: what a handle in this process gives, this one gives too."""
 
-import pytest
-import trio
-
 import agentrail
-from agentrail.errors import (
-    CursorAhead,
-    CycleAborted,
-    NotRemote,
-    SessionDown,
-    SessionUnknown,
-    Unauthorized,
-    UnknownApproval,
-)
-from agentrail.events import AgentEnd, AgentStart, MessageDelta, SessionEnd
+from agentrail.events import AgentStart, MessageDelta
 from agentrail.host.payloads import Principal
-from agentrail.testing.models import ScriptedModel, says
 from tests.gateway.web import serving
 from tests.host.hosting import answering
 from tests.runtime.rig import on_bounded_time

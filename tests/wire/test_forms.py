@@ -20,7 +20,20 @@ from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import CodecError
 from agentrail.events import AbortReceipt, Approval, PendingClientCall, Question, Todo
 from agentrail.events.values import ChildReceipt, LeftBehind
-from agentrail.messages import ApprovalId, CallId, ClientCallRef, FileRef, Image, PromptRef, QuestionRef, SessionId, SteerRef, Text, TokenUsage, UserMessage
+from agentrail.messages import (
+    ApprovalId,
+    CallId,
+    ClientCallRef,
+    FileRef,
+    Image,
+    PromptRef,
+    QuestionRef,
+    SessionId,
+    SteerRef,
+    Text,
+    TokenUsage,
+    UserMessage,
+)
 from agentrail.testing.strategies import messages
 from agentrail.wire.forms import (
     MessagePage,
@@ -65,7 +78,9 @@ SNAPSHOT = Snapshot(
     status=FULL,
     queued=(
         QueuedInput(ref=SteerRef("t-1"), content=(Text(text="s"),), steer=True),
-        QueuedInput(ref=PromptRef("p-1"), content=(Image(media_type="image/png", data="aGk="), FileRef(path="a"))),
+        QueuedInput(
+            ref=PromptRef("p-1"), content=(Image(media_type="image/png", data="aGk="), FileRef(path="a"))
+        ),
     ),
     todos=(Todo(id="1", content="do"),),
     text="so far",
