@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import trio
 from attrs import frozen
 
-from agentrail.abc import NO_HOST, HostHooks, Provider, ResolveProvider, Secret
+from agentrail.abc import Provider, ResolveProvider, Secret
 from agentrail.abc.store import Store
 from agentrail.actors.trio_only import need_trio
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
@@ -116,7 +116,6 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     keep_days: float | None = None,
     keep_bytes: int | None = None,
     hibernate_after: float | None = None,
-    host: HostHooks = NO_HOST,
 ) -> AsyncIterator[SessionSupervisor]:
     """Open a supervisor of sessions; leaving the block ends all of them, in order. With a store they leave, and can be resumed.
 
@@ -137,7 +136,6 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         keep_days: How many days behind its last record a stored session is kept, from 1, unless it is alive or a fork needs it.
         keep_bytes: How many bytes the stored sessions of one scope may have together, from 1; of more the oldest are deleted. None: any.
         hibernate_after: How many seconds a session is idle before it leaves memory; the next call of its handle wakes it. None for never.
-        host: What is asked about each call of its sessions, and told of it: hooks of the code that puts them behind a product.
 
     Yields:
         The supervisor: `start_session`, `session`, `stop_session`, `monitor`, `tree` …; with a store `resume_session`, `find`.
@@ -169,7 +167,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         resolve, profiles = _find_models(http, environment, known)
         with watch_loop() if "loop" in modes else nullcontext():
             make = partial(make_sandbox, shell_fallback=shell_fallback)
-            opened = open_sessions(resolve, make, host=host, deps_for=deps_for, store=kept, options=options)
+            opened = open_sessions(resolve, make, deps_for=deps_for, store=kept, options=options)
             async with opened as supervisor:
                 supervisor.providers = profiles
                 yield supervisor

@@ -13,7 +13,9 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter, process_time, thread_time
 from types import CodeType, FrameType
 from typing import Final
@@ -131,6 +133,13 @@ def _clock_the_collector() -> Iterator[list[float]]:
         yield collected
     finally:
         gc.callbacks.remove(look)
+
+
+def explain_in_a_folder(fill: Callable[[str], None], side: Callable[[str], object]) -> Explanation:
+    """Explain a miss in a folder of its own: rows are explained when all have run, and that of the run is gone by then."""
+    with TemporaryDirectory() as root:
+        fill(root)
+        return slowest_functions(partial(side, root))
 
 
 async def largest_holders(hold: Callable[[], Awaitable[None]], count: int) -> Explanation:

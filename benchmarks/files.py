@@ -4,7 +4,6 @@ import math
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +18,7 @@ from agentrail.messages import CallId, SessionId
 from agentrail.sandboxes.beneath import find_opener
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.tools.read_file import read_file
-from benchmarks.explain import Explanation, slowest_functions
+from benchmarks.explain import explain_in_a_folder
 from benchmarks.measure import Effort, Row, Sample, Target, interleave, repeat
 from benchmarks.ours import expect
 
@@ -41,14 +40,14 @@ def files(effort: Effort) -> list[Row]:
             partial(trio.run, _bare_reads, place, count),
             partial(trio.run, _our_reads, root, count),
             effort.rounds,
-            explain=partial(_explain_anew, _write_page, partial(_run_reads, count=count)),
+            explain=partial(explain_in_a_folder, _write_page, partial(_run_reads, count=count)),
         )
         count = effort.of(_OPENS)
         opens = interleave(
             partial(_bare_opens, place, count),
             partial(_our_opens, root, count),
             effort.rounds,
-            explain=partial(_explain_anew, _write_page, partial(_our_opens, count=count)),
+            explain=partial(explain_in_a_folder, _write_page, partial(_our_opens, count=count)),
         )
     return [
         reads.row(
@@ -83,7 +82,7 @@ def search(effort: Effort) -> list[Row]:
             partial(_bare_search, program, root),
             partial(_run_search, root),
             effort.rounds,
-            explain=partial(_explain_anew, fill, _run_search),
+            explain=partial(explain_in_a_folder, fill, _run_search),
         )
     return [
         rounds.row(
@@ -110,13 +109,6 @@ def output(effort: Effort) -> list[Row]:
             target=Target(of="ours", must=8.0),
         )
     ]
-
-
-def _explain_anew(fill: Callable[[str], None], side: Callable[[str], Sample]) -> Explanation:
-    """Explain a miss in a tree of its own: rows are explained when all have run, and that of the run is gone by then."""
-    with TemporaryDirectory() as root:
-        fill(root)
-        return slowest_functions(partial(side, root))
 
 
 def _write_page(root: str) -> None:

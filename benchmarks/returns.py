@@ -26,6 +26,7 @@ from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_writing import create_journal
 from benchmarks import bare
 from benchmarks.bars import target_of
+from benchmarks.explain import explain_in_a_folder
 from benchmarks.kept import PROMPT, RECORDS
 from benchmarks.measure import Effort, Row, Sample, interleave
 from benchmarks.ours import StubModel, add, expect
@@ -37,6 +38,7 @@ _IDLE: Final = 10_000
 _FEW: Final = 10
 _MILLISECONDS: Final = 1e3
 _PAGE: Final = 1_000
+_FILE: Final = "sessions.db"
 
 
 def resume(effort: Effort) -> list[Row]:
@@ -51,7 +53,16 @@ def resume(effort: Effort) -> list[Row]:
         ):
             file = Path(folder) / f"{len(kept)}.db"
             _write(file, records, kept)
-            rounds = interleave(partial(_fold, records), partial(_resume, file, len(messages)), effort.rounds)
+            rounds = interleave(
+                partial(_fold, records),
+                partial(_resume, file, len(messages)),
+                effort.rounds,
+                explain=partial(
+                    explain_in_a_folder,
+                    partial(_write_in, records=records, snapshots=kept),
+                    partial(_resume_in, messages=len(messages)),
+                ),
+            )
             title = f"{len(records):,} records come back {what}; bare: their fold"
             rows += [
                 rounds.row(
@@ -96,7 +107,12 @@ def idle_start(effort: Effort) -> list[Row]:
         few, many = Path(folder) / "few.db", Path(folder) / "many.db"
         _fill(few, _FEW)
         _fill(many, effort.of(_IDLE))
-        rounds = interleave(partial(_open, few), partial(_open, many), effort.rounds)
+        rounds = interleave(
+            partial(_open, few),
+            partial(_open, many),
+            effort.rounds,
+            explain=partial(explain_in_a_folder, partial(_fill_in, count=effort.of(_IDLE)), _open_in),
+        )
     title = f"a supervisor opens, {effort.of(_IDLE):,} idle sessions in its file; bare: {_FEW}"
     return [
         rounds.row(
@@ -158,10 +174,26 @@ def _fill(path: Path, count: int) -> None:
         connection.execute("COMMIT")
 
 
+def _write_in(folder: str, records: tuple[Record, ...], snapshots: tuple[StoredSnapshot, ...]) -> None:
+    _write(Path(folder, _FILE), records, snapshots)
+
+
+def _resume_in(folder: str, messages: int) -> Sample:
+    return _resume(Path(folder, _FILE), messages)
+
+
+def _fill_in(folder: str, count: int) -> None:
+    _fill(Path(folder, _FILE), count)
+
+
+def _open_in(folder: str) -> Sample:
+    return _open(Path(folder, _FILE))
+
+
 @contextmanager
 def _copy_of(path: Path) -> Iterator[Path]:
     with TemporaryDirectory() as folder:
-        copy = Path(folder) / "sessions.db"
+        copy = Path(folder, _FILE)
         shutil.copyfile(path, copy)
         yield copy
 

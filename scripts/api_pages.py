@@ -29,7 +29,7 @@ SESSION: Final[Mapping[str, str]] = MappingProxyType(
         "Change": "switch_model attach_tools detach_tools replace_tools report_tool_source "
         "attach_plugin detach_plugin reload_plugin update_plugin_opts compact",
         "Look back": "journal state_at fork rewind",
-        "Know": "session_id scope monitor",
+        "Know": "session_id scope facts reads_answers monitor",
     }
 )
 """The members of a session, by what one wants of it."""
@@ -42,13 +42,15 @@ SUPERVISOR: Final[Mapping[str, str]] = MappingProxyType(
         "Read": "subscribe_all subscribe_group",
         "End": "stop_session rest",
         "Keep": "export_session import_session trim_session delete_session",
-        "Know": "monitor last_words reports tree statistics",
+        "Know": "monitor facts_of last_words reports tree statistics",
     }
 )
 
 OF_THE_SHELL: Final = frozenset(
     {
         "start_behind",
+        "ask_host",
+        "is_closing",
         "stop_all",
         "close_rest",
         "hear",

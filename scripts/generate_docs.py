@@ -27,6 +27,8 @@ from agentrail.core.session.state import Phase
 from agentrail.core.stack import plugin
 from agentrail.core.wire import codec
 from agentrail.errors.advice import Advice, setting
+from agentrail.gateway.app import ROUTES
+from agentrail.gateway.openapi import describe_interface, interface_route
 from agentrail.plugins.base import Plugin
 from agentrail.runtime.options import SessionOptions
 from agentrail.testing.scenario import play, read_scenario
@@ -219,6 +221,12 @@ def events_schema() -> str:
     return json.dumps(about | schema, indent=1, ensure_ascii=False)
 
 
+def openapi_page() -> str:
+    """The page of the interface over HTTP, as `/openapi.json` gives it."""
+    page = describe_interface((*ROUTES, interface_route(ROUTES)))
+    return json.dumps(page, indent=1, ensure_ascii=False)
+
+
 def signals_page() -> str:
     """Every signal and every effect."""
     lines = ["# Signals and effects", "", DRAWN, "", "Signals go in, `step` decides, effects come out.", ""]
@@ -395,6 +403,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "supervisor-api.md": supervisor_api_page,
     "events.md": events_page,
     "events.json": events_schema,
+    "openapi.json": openapi_page,
     "signals.md": signals_page,
     "journal.md": lambda: journal_page(DRAWN, summary, field_lines),
     "errors.md": errors_page,

@@ -3,14 +3,13 @@
 import re
 from collections.abc import Iterator
 
-import pytest
-
 import agentrail
 from agentrail import errors
 from agentrail.core.wire.codec import decode_event, encode_event
 from agentrail.errors import AgentrailError, ErrorInfo
 from agentrail.events import AgentError, Envelope
 from agentrail.messages import SessionId
+from tests.thinned import each
 
 CODES = {
     "aborted": errors.CycleAborted,
@@ -161,7 +160,7 @@ def test_no_two_exceptions_share_a_code():
     assert [error for error in known if "code" not in vars(error)] == []
 
 
-@pytest.mark.parametrize("code", CODES)
+@each("code", CODES)
 def test_a_code_is_a_plain_word(code):
     """snake_case, short enough for a header."""
     assert re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", code)
@@ -173,7 +172,7 @@ def test_every_exception_is_at_the_door():
     assert {vars(errors).get(error.__name__) for error in CODES.values()} == {*CODES.values()}
 
 
-@pytest.mark.parametrize("kind", CODES.values(), ids=lambda kind: kind.code)
+@each("kind", CODES.values())
 def test_an_error_keeps_its_code_as_data_and_over_the_wire(kind):
     """`ErrorInfo.of` takes any of them, and what a subscriber far away reads has the same code."""
     is_plain = kind.__init__ in {errors.ProviderError.__init__, Exception.__init__}

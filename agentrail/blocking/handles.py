@@ -32,6 +32,7 @@ from agentrail.messages import SessionId
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.handle import Session as AsyncSession
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
+from agentrail.runtime.knowing import SessionFacts
 from agentrail.runtime.monitoring import SessionMonitor as AsyncMonitor
 from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.scopes import NO_SCOPE
@@ -143,6 +144,11 @@ class Session(Far):
         return self._handle.scope
 
     @property
+    def facts(self) -> SessionFacts:
+        """What is known of it without asking it: its own or its root's `user_data`, and which session is its root."""
+        return self._handle.facts
+
+    @property
     def futures(self) -> SessionFutures:
         """Its calls as `concurrent.futures.Future`s; in asyncio `await asyncio.wrap_future(session.futures.ask("Hi"))`."""
         return SessionFutures(self._thread, self._near)
@@ -151,6 +157,7 @@ class Session(Far):
         """Show id and phase."""
         return f"<blocking {self._handle!r}>"
 
+    reads_answers: Final = looks(AsyncSession.reads_answers, as_it_is)
     prompt: Final = waits(SessionFutures.prompt)
     go_on: Final = waits(SessionFutures.go_on)
     receipt_of: Final = waits(SessionFutures.receipt_of)
@@ -243,6 +250,7 @@ class SupervisorFutures(Far):
     )
     resume_all: Final = later(SessionSupervisor.resume_all)
     find: Final = later(SessionSupervisor.find)
+    facts_of: Final = later(SessionSupervisor.facts_of)
     call_tool: Final = later(SessionSupervisor.call_tool, within=_with_twin)
     stop_session: Final = later(SessionSupervisor.stop_session)
     rest: Final = later(SessionSupervisor.rest)
@@ -386,6 +394,7 @@ class Supervisor(Far):
     resume_session: Final = cast("Resumes[Session]", waits(cast("Any", SupervisorFutures.resume_session)))
     resume_all: Final = waits(SupervisorFutures.resume_all)
     find: Final = waits(SupervisorFutures.find)
+    facts_of: Final = waits(SupervisorFutures.facts_of)
     call_tool: Final = waits(SupervisorFutures.call_tool)
     session: Final = looks(SessionSupervisor.session, Session)
     sessions: Final = looks(SessionSupervisor.sessions, _sessions)

@@ -56,7 +56,7 @@ _OPEN: Final[Mapping[str, str]] = {
     "request": "the request to",
     "tool": "the tool",
     "timer": "a timer",
-    "approval": "the approval of",
+    "approval": "an approval",  # which call it is for is said with the question, which is shown again
     "question": "a question",
     "client_call": "a call of the client",
     "prompt": "a prompt that waits",

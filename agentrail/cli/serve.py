@@ -19,7 +19,9 @@ from cyclopts import Parameter
 
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.logs import Debug, send_logs_to_stderr
+from agentrail.cli.options import Choices, choose_for, decide_session
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.stored import DEFAULT_STORE
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.gateway.access import LOOPBACK_NAMES, is_loopback
 from agentrail.gateway.tokens import Tokens, read_token_file
@@ -27,10 +29,13 @@ from agentrail.tuning import many_sessions
 
 if TYPE_CHECKING:
     from agentrail.gateway.callers import CallerCheck
-    from agentrail.gateway.serving import AsgiApp
+    from agentrail.gateway.incoming import AsgiApp
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8700
+
+DRAIN_DELAY_SECONDS: Final = 5.0
+"""How long a server that others reach goes on when it is told to stop, so that balancers notice."""
 
 _NEEDED: Final = ("hypercorn", "starlette")
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - to tell it, and not to bind it
@@ -49,6 +54,7 @@ class ServeOptions:
         allowed_origin: Of which pages may call it.
         certfile: For TLS.
         keyfile: For TLS.
+        data_dir: Where sessions are kept, without an application of one's own.
         debug: Whether a crash is shown with its traceback.
     """
 
@@ -80,6 +86,13 @@ class ServeOptions:
     ] = ()
     certfile: Annotated[Path | None, Parameter(help="A certificate, for TLS.", show_default=False)] = None
     keyfile: Annotated[Path | None, Parameter(help="Its key.", show_default=False)] = None
+    data_dir: Annotated[
+        Path | None,
+        Parameter(
+            help="The directory that sessions are kept in, without an application of your own. Without it: the usual one.",
+            show_default=False,
+        ),
+    ] = None
     debug: Debug = False
 
 
@@ -89,7 +102,10 @@ _USUAL: Final = ServeOptions()
 def serve_application(
     application: Annotated[
         str | None,
-        Parameter(help="What to serve, as package.module:NAME, where NAME is what create_app made."),
+        Parameter(
+            help="What to serve, as package.module:NAME, where NAME is what create_app made. Without it: one profile, "
+            "`default`, with the model and the tools that agentrail run would use; its sessions are kept."
+        ),
     ] = None,
     /,
     *,
@@ -101,10 +117,9 @@ def serve_application(
         check_extra()
         check_options(options, application)
         tokens = None if options.token_file is None else read_token_file(options.token_file)
-        app = find_application(application)
-        admit_more(caller_check_of(app), options, tokens)
+        app = None if application is None else find_application(application)
         with many_sessions():
-            trio.run(run_server, app, options)
+            trio.run(serve_until_signal, app, options, tokens)
     except AgentrailError as error:
         write_error(describe_error(error))
         return Exit.USAGE
@@ -140,6 +155,8 @@ def check_options(options: ServeOptions, application: str | None) -> None:
         faults.append(f"--host {options.host!r} is no address: 0.0.0.0 stands for all of this machine")
     if application is None and options.token_file is None and not is_local(options.host):
         faults.append(needs_token(options.host))
+    if application is not None and options.data_dir is not None:
+        faults.append("--data-dir is for serving without an application: yours has `data_dir` of create_app")
     if faults:
         raise OptionError(faults)
 
@@ -157,13 +174,34 @@ def is_local(host: str) -> bool:
     return host.lower() == "localhost" or is_loopback(host)
 
 
-def find_application(name: str | None) -> "AsgiApp":
+async def make_default_application(options: ServeOptions) -> "AsgiApp":
+    """Make an application of one profile, `default`, with the model and the tools that `agentrail run` would use.
+
+    Raises:
+        OptionError, ModelNotFound: The operator's move: as of `choose_for`.
+    """
+    from agentrail.gateway.app import create_app
+    from agentrail.host.profiles import AgentProfile
+
+    choices = Choices()
+    chosen = await choose_for(choices, os.environ)
+    write_error(f"model {chosen.model} ({chosen.why})")
+    profile = AgentProfile(id="default", name="Default", options=decide_session(choices, chosen))
+    return create_app(
+        profiles=[profile],
+        store=DEFAULT_STORE,
+        data_dir=options.data_dir,
+        drain_delay=0.0 if is_local(options.host) else DRAIN_DELAY_SECONDS,
+    )
+
+
+def find_application(name: str) -> "AsgiApp":
     """Find an application by its name, in the current directory first.
 
     Raises:
         OptionError: The operator's move: there is no such module or name, or it is no application.
     """
-    module, colon, attribute = (name or "").partition(":")
+    module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise OptionError(["name an application, as package.module:NAME, where NAME is what create_app made"])
     if os.getcwd() not in sys.path:  # noqa: PTH109 - `python -m` puts this very text there
@@ -222,6 +260,17 @@ def own_origins(options: ServeOptions) -> tuple[str, ...]:
     usual = {"http": 80, "https": 443}[scheme]
     at = "" if options.port == usual else f":{options.port}"
     return tuple([f"{scheme}://{name}{at}" for name in names])
+
+
+async def serve_until_signal(app: "AsgiApp | None", options: ServeOptions, tokens: Tokens | None) -> None:
+    """Serve an application, or the default one, to callers that the command line lets in too.
+
+    Raises:
+        OptionError: As of `make_default_application`, `admit_more` and `run_server`.
+    """
+    served = await make_default_application(options) if app is None else app
+    admit_more(caller_check_of(served), options, tokens)
+    await run_server(served, options)
 
 
 async def run_server(app: "AsgiApp", options: ServeOptions) -> None:

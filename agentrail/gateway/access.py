@@ -86,6 +86,11 @@ def head_of(scope: Mapping[str, Any]) -> CallHead:
     )
 
 
+def with_token(head: CallHead, token: str) -> CallHead:
+    """Give the head of a call as if it had brought this token: that of the `hello` of a WebSocket."""
+    return attrs.evolve(head, headers=MappingProxyType({**head.headers, "authorization": f"Bearer {token}"}))
+
+
 # --- from where
 
 

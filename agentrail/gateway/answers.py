@@ -14,12 +14,16 @@ from agentrail.core.wire.settling import mended_text
 from agentrail.errors import (
     AgentrailError,
     AlreadyResolved,
+    AttachmentInvalid,
     CursorAhead,
     CycleFailed,
     ErrorInfo,
     HeldBy,
+    ProfileMismatch,
     ProviderError,
     RequestRefused,
+    SessionIsChild,
+    SessionUnknown,
     SubscriberTooSlow,
     UnknownTool,
 )
@@ -202,6 +206,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             "supervisor_error invalid_spec already_present child_not_found child_running child_restarting"
         ),
         **_ours("child_stuck child_start_failed wrong_child_key too_many_children supervisor_stopping"),
+        **_ours("profile_failed upload_failed"),
         **_ours("would_deadlock supervisor_start_failed supervisor_gave_up"),
     }
 )
@@ -329,7 +334,11 @@ def answer_to(error: BaseException, *, request_id: _Words = None) -> ErrorAnswer
             made = answer_to_failure(error.error, error.text)
         case AgentrailError():
             made = error_answer(
-                _known_code(type(error)), str(error), more=_more_of(error), headers=_wait_of(error)
+                _known_code(type(error)),
+                str(error),
+                hint=error.hint if isinstance(error, SessionUnknown) else None,
+                more=_more_of(error),
+                headers=_wait_of(error),
             )
         case _:
             made = error_answer("internal", "something went wrong on our side")
@@ -357,6 +366,12 @@ def _more_of(error: AgentrailError) -> JsonObject:
             return {"status": status, "by": by}
         case CursorAhead(positions=positions):
             return {"last_seq": max(positions.values(), default=0)}
+        case AttachmentInvalid(index=index):
+            return {"index": index}
+        case ProfileMismatch(agent_id=agent_id):
+            return {"agent_id": agent_id}
+        case SessionIsChild(root_id=root_id):
+            return {"root_id": root_id}
         case HeldBy(node=node, address=address):
             return {"node": node, "address": address}
         case SubscriberTooSlow(resume_after=resume_after):

@@ -17,18 +17,22 @@ from agentrail.errors import OptionError
 from agentrail.gateway import chat_routes, event_routes, session_routes
 from agentrail.gateway.access import LOOPBACK_NAMES, AccessRules
 from agentrail.gateway.callers import Authenticate, CallerCheck
-from agentrail.gateway.endpoint import UnknownPath, starlette_routes
-from agentrail.gateway.hub import GRACE_SECONDS, Hubs, open_hubs
-from agentrail.gateway.incoming import AsgiReceive
+from agentrail.gateway.endpoint import UnknownPath, guarded, starlette_routes
+from agentrail.gateway.hub import WRITE_GRACE_SECONDS, Hubs, open_hubs
+from agentrail.gateway.incoming import AsgiReceive, AsgiSend
+from agentrail.gateway.openapi import interface_route
 from agentrail.gateway.routing import CallRoute, Gateway
-from agentrail.gateway.serving import AsgiSend
 from agentrail.gateway.sockets import Sockets
 from agentrail.gateway.streams import write_stream
 from agentrail.host.host import Host
 from agentrail.host.opening import open_host
 from agentrail.host.options import HostOptions, decide_host_options, is_seconds
 
-ROUTES: Final[tuple[CallRoute, ...]] = (*chat_routes.ROUTES, *session_routes.ROUTES, *event_routes.ROUTES)
+ROUTES: Final[tuple[CallRoute, ...]] = (
+    *chat_routes.CHAT_ROUTES,
+    *event_routes.EVENT_ROUTES,
+    *session_routes.SESSION_ROUTES,
+)
 """All routes, in the order in which their paths are looked at."""
 
 
@@ -116,7 +120,7 @@ class ServedHost:
                 await host.drain()
             finally:
                 with trio.CancelScope(shield=True):
-                    await self._end_streams(hubs, within_seconds=GRACE_SECONDS)  # noqa: ASYNC102 - bounded
+                    await self._end_streams(hubs, within_seconds=WRITE_GRACE_SECONDS)  # noqa: ASYNC102 - bounded
             await host.end_requests()
 
     async def _end_streams(self, hubs: Hubs, *, within_seconds: float) -> None:
@@ -163,8 +167,11 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
     host_options = decide_host_options(options, given)
     _check(heartbeat, drain_delay, base_path)
     rules = AccessRules(allowed_hosts=tuple(allowed_hosts), allowed_origins=_listed(allowed_origins))
+    limits = host_options.limits
     gateway = Gateway(
-        callers=CallerCheck(auth, rules), limits=host_options.limits, chat_timeout=host_options.chat_timeout
+        callers=CallerCheck(auth, rules, max_failures_per_minute=limits.failed_authentications_per_minute),
+        limits=limits,
+        chat_timeout=host_options.chat_timeout,
     )
     served = ServedHost(host_options, gateway, drain_delay=drain_delay, heartbeat=heartbeat)
 
@@ -189,8 +196,9 @@ def routes(served: ServedHost, *, base_path: str = "") -> list[BaseRoute]:
         served: `app.state.host` of what `create_app` made.
         base_path: What stands in front of each path.
     """
+    shown = (*ROUTES, interface_route(ROUTES, base_path=base_path))
     return [
-        *starlette_routes(served.gateway, ROUTES, write_stream, base_path=base_path),
+        *starlette_routes(served.gateway, shown, write_stream, base_path=base_path),
         WebSocketRoute(f"{base_path}/ws", served.sockets, name="/ws"),
     ]
 
@@ -199,7 +207,7 @@ class _Nowhere:
     """Where no path leads, as an ASGI application."""
 
     def __init__(self, gateway: Gateway) -> None:
-        self._unknown = UnknownPath(gateway)
+        self._unknown = guarded(UnknownPath(gateway), gateway)
 
     async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
         if scope["type"] == "websocket":

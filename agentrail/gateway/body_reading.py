@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
 
@@ -17,7 +17,8 @@ from agentrail.core.wire.shapes import Misfit
 from agentrail.frozen import MAX_CONTAINERS
 from agentrail.gateway.answers import CallRefused, error_answer, refuse_call
 from agentrail.gateway.bodies import AttachmentBody, ChatBody, RespondBody, SteerBody
-from agentrail.gateway.queries import check_id, check_names, refuse_field
+from agentrail.gateway.queries import check_id, check_known, refuse_field
+from agentrail.host.attachments import Attachment
 from agentrail.host.limits import Limits
 
 MAX_JSON_TEXTS: Final = 100_000
@@ -147,12 +148,12 @@ def make_body(kind: type[B], plain: dict[str, Any], limits: Limits, *, size: int
     Raises:
         CallRefused: 413 or 422, with what is wrong.
     """
-    check_names(plain, kind.__struct_fields__)
+    check_known(plain, kind.__struct_fields__)
     files = plain.get("attachments")
     if kind is ChatBody and isinstance(files, list):
         for place, file in enumerate(files):
             if isinstance(file, dict):
-                check_names(file, AttachmentBody.__struct_fields__, f"attachments[{place}].")
+                check_known(file, AttachmentBody.__struct_fields__, f"attachments[{place}].")
     try:
         body = msgspec.convert(plain, kind)
     except msgspec.ValidationError as error:
@@ -275,15 +276,12 @@ def _check_size(name: str, text: str, limits: Limits) -> None:
 
 # --- attachments
 
-DecodedFile: TypeAlias = tuple[str, str, bytes]
-"""Name and type as the caller says, and the content."""
 
-
-def decode_files(body: ChatBody, limits: Limits) -> tuple[DecodedFile, ...]:
+def decode_files(body: ChatBody, limits: Limits) -> tuple[Attachment, ...]:
     """Decode the attachments of a body. Their sizes are looked at first, so that what is too much is not made.
 
     Returns:
-        Name, type and content of each, in order; names are not cleaned.
+        Each of them, in order, as it came.
 
     Raises:
         CallRefused: 413: too many, or too large; 422 `attachment_invalid`, with the index: broken base64.
@@ -300,7 +298,10 @@ def decode_files(body: ChatBody, limits: Limits) -> tuple[DecodedFile, ...]:
         refuse_call(
             "too_large", f"the attachments have more than {limits.max_attachments_bytes:,} bytes together"
         )
-    return tuple((file.name, file.mime_type, _decoded(place, file)) for place, file in enumerate(files))
+    return tuple(
+        Attachment(name=file.name, mime_type=file.mime_type, content=_decoded(place, file))
+        for place, file in enumerate(files)
+    )
 
 
 def _decoded(place: int, file: AttachmentBody) -> bytes:

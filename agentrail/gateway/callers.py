@@ -43,7 +43,12 @@ class CallerCheck:
     """
 
     def __init__(
-        self, auth: Authenticate | None, rules: AccessRules, *, timeout_seconds: float = 10.0
+        self,
+        auth: Authenticate | None,
+        rules: AccessRules,
+        *,
+        timeout_seconds: float = 10.0,
+        max_failures_per_minute: int = 10,
     ) -> None:
         """Know of no call yet.
 
@@ -51,6 +56,7 @@ class CallerCheck:
             auth: `Tokens`, or a function of the application; None where this machine alone may call.
             rules: From where; whether they need a token follows from `auth`.
             timeout_seconds: How long `auth` may take.
+            max_failures_per_minute: How many failed calls of one address are answered 401 and not 429; `Limits` has the number.
 
         Raises:
             OptionError: The operator's move: `auth` cannot be called.
@@ -62,7 +68,7 @@ class CallerCheck:
         self.rules = attrs.evolve(rules, needs_token=auth is not None)
         self._auth = auth
         self._timeout_seconds = timeout_seconds
-        self._failures = FailedAuthentications()
+        self._failures = FailedAuthentications(limit=max_failures_per_minute)
 
     def admit_more(
         self, *, auth: Authenticate | None = None, hosts: Sequence[str] = (), origins: Sequence[str] = ()
@@ -122,13 +128,13 @@ class CallerCheck:
                 found = auth(head.headers)
                 if inspect.isawaitable(found):
                     found = await found
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: ASYNC103 - an edge; what travels is asked
             leaving = what_travels(raised)
             if leaving is raised:
                 raise
             if leaving is not None:
                 raise leaving from None  # noqa: ASYNC104 - what travels was asked
-            return _failed(f"it raised {type(raised).__name__}")
+            return _failed(f"it raised {type(raised).__name__}")  # noqa: ASYNC104 - what travels was asked
         if scope.cancelled_caught:
             return _failed(f"it took longer than {self._timeout_seconds:g} s")
         fault = None if found is None else fault_of_caller(found)

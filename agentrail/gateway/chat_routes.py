@@ -24,9 +24,9 @@ from agentrail.gateway.answers import (
 from agentrail.gateway.bodies import ChatBody, SteerBody
 from agentrail.gateway.body_reading import decode_files
 from agentrail.gateway.queries import check_same_session, named_by_client
-from agentrail.gateway.routing import Answer, Call, CallRoute, Result, StreamAnswer, answer_json
+from agentrail.gateway.routing import CallRoute, Result, RouteCall, StreamAnswer, WholeAnswer, answer_json
 from agentrail.gateway.stream_reader import StreamReader
-from agentrail.gateway.streams import context_of, finish_with
+from agentrail.gateway.streams import context_use_of, finish_with
 from agentrail.host.attachments import Attachment
 from agentrail.host.limits import Limits
 from agentrail.host.payloads import ChatRequest, HandledResponse, RequestKind
@@ -40,7 +40,7 @@ _DECODED_HERE: Final = 1 << 20
 # --- in
 
 
-async def submit(call: Call, kind: RequestKind, session_id: str | None) -> HandledResponse | HostRequest:
+async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> HandledResponse | HostRequest:
     """Give a message to the host; when its caller leaves, its request is told.
 
     Raises:
@@ -66,7 +66,7 @@ async def submit(call: Call, kind: RequestKind, session_id: str | None) -> Handl
     return submitted
 
 
-def _request_of(call: Call, body: ChatBody | SteerBody, session_id: str | None) -> ChatRequest:
+def _request_of(call: RouteCall, body: ChatBody | SteerBody, session_id: str | None) -> ChatRequest:
     said: dict[str, Any] = {}
     if isinstance(body, ChatBody):
         said = {"mode": body.mode, "metadata": body.metadata}
@@ -86,8 +86,7 @@ async def _files_of(body: ChatBody, limits: Limits) -> tuple[Attachment, ...]:
         return ()
     decode = partial(decode_files, body, limits)
     is_large = sum(len(file.base64) for file in body.attachments) > _DECODED_HERE
-    decoded = await outside.offload(decode) if is_large else decode()
-    return tuple(Attachment(name=name, mime_type=kind, content=content) for name, kind, content in decoded)
+    return await outside.offload(decode) if is_large else decode()
 
 
 # --- out
@@ -98,7 +97,7 @@ def headers_of(request: HostRequest) -> dict[str, str]:
     return {"x-session-id": request.session_id, "x-request-id": request.request_id}
 
 
-def answer_to_record(record: RequestRecord) -> Answer | ErrorAnswer:
+def answer_to_record(record: RequestRecord) -> WholeAnswer | ErrorAnswer:
     """Say how a `chat` is answered, by how its request stands.
 
     Args:
@@ -117,7 +116,7 @@ def answer_to_record(record: RequestRecord) -> Answer | ErrorAnswer:
                 "cost_usd": record.cost_usd,
                 "stop_reason": record.stop_reason,
                 "seq": record.end_seq,
-                "context": context_of(record),
+                "context": context_use_of(record),
             }
             return answer_json(told)
         case None:
@@ -147,13 +146,13 @@ def answer_to_record(record: RequestRecord) -> Answer | ErrorAnswer:
             return error_answer("cycle_failed", message, more={"text": record.text})
 
 
-def _named(answer: Answer | ErrorAnswer, request: HostRequest) -> Answer:
+def _named(answer: WholeAnswer | ErrorAnswer, request: HostRequest) -> WholeAnswer:
     """Name session and request in headers; an error does so in its body as well.
 
     Raises:
         CallRefused: It is an error.
     """
-    if isinstance(answer, Answer):
+    if isinstance(answer, WholeAnswer):
         return evolve(answer, headers={**answer.headers, **headers_of(request)})
     more = {**answer.more, "session_id": request.session_id, "request_id": request.request_id}
     raise CallRefused(evolve(answer, more=more, headers={**answer.headers, **headers_of(request)}))
@@ -162,7 +161,7 @@ def _named(answer: Answer | ErrorAnswer, request: HostRequest) -> Answer:
 # --- handlers
 
 
-async def chat(call: Call) -> Result:
+async def answer_chat(call: RouteCall) -> Result:
     """Take a message, and answer with what its cycle came to."""
     submitted = await submit(call, "chat", call.body.session_id)
     if isinstance(submitted, HandledResponse):
@@ -171,7 +170,7 @@ async def chat(call: Call) -> Result:
     return _named(answer_to_record(record), submitted)
 
 
-async def stream(call: Call) -> Result:
+async def answer_stream(call: RouteCall) -> Result:
     """Take a message, and show its session from there to the end of its cycle."""
     submitted = await submit(call, "stream", call.body.session_id)
     if isinstance(submitted, HandledResponse):
@@ -189,7 +188,7 @@ async def stream(call: Call) -> Result:
     )
 
 
-async def prompt(call: Call) -> Result:
+async def answer_prompt(call: RouteCall) -> Result:
     """Take a message, and answer as soon as its session has it."""
     session_id = call.params["session_id"]
     check_same_session(call.body, session_id)
@@ -206,7 +205,7 @@ async def prompt(call: Call) -> Result:
     return answer_json(told, 202, {**headers_of(submitted), **place})
 
 
-async def steer(call: Call) -> Result:
+async def answer_steer(call: RouteCall) -> Result:
     """Speak into the cycle that runs; in idle it is a prompt."""
     request = _request_of(call, call.body, call.params["session_id"])
     steered = await call.host.steer(request, call.principal, via=call.via)
@@ -227,11 +226,11 @@ def _steered(receipt: MessageReceipt, request: HostRequest) -> dict[str, object]
     return {"ref": receipt.ref, "status": status, "seq": receipt.seq, "request_id": request.request_id}
 
 
-ROUTES: Final = (
+CHAT_ROUTES: Final = (
     CallRoute(
         "POST",
         "/chat",
-        chat,
+        answer_chat,
         does="takes a message and waits for the answer",
         operation="chat",
         body=ChatBody,
@@ -239,7 +238,7 @@ ROUTES: Final = (
     CallRoute(
         "POST",
         "/stream",
-        stream,
+        answer_stream,
         does="takes a message and shows its cycle as server-sent events",
         operation="stream",
         body=ChatBody,
@@ -248,7 +247,7 @@ ROUTES: Final = (
     CallRoute(
         "POST",
         "/sessions/{session_id}/prompt",
-        prompt,
+        answer_prompt,
         does="takes a message and answers when the session has it",
         operation="prompt",
         body=ChatBody,
@@ -257,7 +256,7 @@ ROUTES: Final = (
     CallRoute(
         "POST",
         "/sessions/{session_id}/steer",
-        steer,
+        answer_steer,
         does="speaks into the cycle that runs",
         operation="steer",
         body=SteerBody,

@@ -15,26 +15,28 @@ from starlette.routing import Route
 
 from agentrail import outside
 from agentrail.frozen import thawed
-from agentrail.gateway.access import CallHead, head_of, name_user, require_scope, require_user
+from agentrail.gateway.access import UNAUTHORIZED, head_of, name_user, require_scope, require_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
 from agentrail.gateway.body_reading import body_limit, check_content_type, decode_body
-from agentrail.gateway.incoming import AsgiReceive, CallerLeft, judge_headers
+from agentrail.gateway.guard import AccessGuard, caller_of
+from agentrail.gateway.incoming import AsgiApp, AsgiReceive, AsgiSend, CallerLeft
 from agentrail.gateway.queries import check_id, check_query
 from agentrail.gateway.routing import (
-    Answer,
-    Call,
+    NO_PRINCIPAL,
     CallRoute,
     Gateway,
     Result,
+    RouteCall,
     StreamAnswer,
+    WholeAnswer,
     WriteStream,
     answer_json,
     start_of,
 )
-from agentrail.gateway.serving import AsgiSend, connection_cut
+from agentrail.gateway.serving import connection_cut
 from agentrail.host.identity import SessionOwner
 from agentrail.host.limits import Draw, decide_charge
-from agentrail.host.payloads import HandledResponse, Principal
+from agentrail.host.payloads import HandledResponse
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, what_travels
@@ -70,15 +72,16 @@ class PathEndpoint:
         self._gateway = gateway
         self._write_stream = write_stream
         self._routes = {route.method: route for route in routes}
+        self.is_open = bool(self._routes) and all(one.scope is None for one in self._routes.values())
         self.methods: Sequence[str] = [*self._routes, *(["HEAD"] if "GET" in self._routes else [])]
 
     async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
-        """Answer a call; nothing is raised but what ends the program.
+        """WholeAnswer a call; nothing is raised but what ends the program.
 
         Cancellation: The handler is cancelled, and what is being written is cut.
         """
         head = head_of(scope)
-        call = Call(
+        call = RouteCall(
             gateway=self._gateway,
             head=head,
             receive=receive,
@@ -87,12 +90,13 @@ class PathEndpoint:
             params=scope.get("path_params", {}),
             has_encoded_slash=b"%2f" in scope.get("raw_path", b"").lower(),
         )
-        call.more_headers.update(self._gateway.callers.rules.cors_headers(head))
+        call.principal = caller_of(scope) or NO_PRINCIPAL
         try:
             try:
-                refused = judge_headers(scope)
-                answer = await self._answer(call) if refused is None else answer_of(refused)
-            except BaseException as raised:  # noqa: BLE001 - what travels leaves there
+                answer = await self._answer(call)
+            except BaseException as raised:
+                if isinstance(raised, CallerLeft) or what_travels(raised) is not None:
+                    raise
                 answer = self._answer_to(call, raised)
             if answer is not None:
                 await self._write(call, answer, scope)
@@ -102,14 +106,9 @@ class PathEndpoint:
             if call.has_left and call.on_left is not None:
                 await self._leave(call, call.on_left)
 
-    async def _answer(self, call: Call) -> Answer | None:
+    async def _answer(self, call: RouteCall) -> WholeAnswer | None:
         """Give the answer; None where a stream was written."""
-        preflight = call.gateway.callers.rules.answer_preflight(call.head, self.methods)
-        if preflight is not None:
-            return Answer(status=_NO_CONTENT, headers=preflight)
         route = self._routes.get("GET" if call.head.method == "HEAD" else call.head.method)
-        if route is None or route.scope is not None:
-            call.principal = await self._admit(call.gateway, call.head)
         if route is None:
             answer = error_answer(
                 "method_not_allowed",
@@ -119,6 +118,8 @@ class PathEndpoint:
             raise CallRefused(answer)
         if route.scope is None:
             return await self._run(call, route)
+        if call.principal is NO_PRINCIPAL:
+            raise CallRefused(UNAUTHORIZED)  # a route that stands without its guard
         _check(require_scope(call.principal, route.scope))
         call.gateway.opened()
         await self._read(call, route)
@@ -129,13 +130,7 @@ class PathEndpoint:
         with call.gateway.take_place(owner):
             return await self._run(call, route)
 
-    async def _admit(self, gateway: Gateway, head: CallHead) -> Principal:
-        admitted = await gateway.callers.admit(head)
-        if isinstance(admitted, ErrorAnswer):
-            raise CallRefused(admitted)
-        return admitted
-
-    async def _read(self, call: Call, route: CallRoute) -> None:
+    async def _read(self, call: RouteCall, route: CallRoute) -> None:
         """Read path, query and body, and say for whom the call is."""
         for name, value in call.params.items():
             if name.endswith("_id"):
@@ -164,7 +159,7 @@ class PathEndpoint:
         if route.needs_user:
             _check(require_user(call.principal))
 
-    def _charge(self, call: Call, owner: SessionOwner, operation: str) -> None:
+    def _charge(self, call: RouteCall, owner: SessionOwner, operation: str) -> None:
         """Take what the call costs, and say in its answer what is left."""
         charge = decide_charge(operation)
         draw = call.gateway.allowances.take(owner, operation, outside.monotonic())
@@ -178,7 +173,7 @@ class PathEndpoint:
                 error_answer("too_many_requests", f"too many {charge} came from this caller", headers=wait)
             )
 
-    async def _run(self, call: Call, route: CallRoute) -> Answer | None:
+    async def _run(self, call: RouteCall, route: CallRoute) -> WholeAnswer | None:
         results: list[Result] = []
 
         async def work() -> None:
@@ -196,20 +191,15 @@ class PathEndpoint:
             case _:
                 return result
 
-    def _answer_to(self, call: Call, raised: BaseException) -> Answer:
+    def _answer_to(self, call: RouteCall, raised: BaseException) -> WholeAnswer:
         """Say how a call is answered that was refused, or failed."""
-        leaving = what_travels(raised)
-        if leaving is not None:
-            raise leaving
-        if isinstance(raised, CallerLeft):
-            raise raised
         call.request_id = f"e-{outside.ids(9)}"
         answer = answer_to(raised, request_id=call.request_id)
         if answer.is_ours:
             log_crash(f"call {call.request_id} failed ({call.head.method})", raised, keep)
-        return answer_of(answer)
+        return answer_refusing(answer)
 
-    async def _write(self, call: Call, answer: Answer, scope: Mapping[str, Any]) -> None:
+    async def _write(self, call: RouteCall, answer: WholeAnswer, scope: Mapping[str, Any]) -> None:
         """Write an answer; a caller who does not read it in its time is cut."""
         headers = {**_USUAL_HEADERS, **call.more_headers, **answer.headers}
         if answer.status != _NO_CONTENT:
@@ -226,11 +216,13 @@ class PathEndpoint:
         with trio.move_on_after(WRITE_SECONDS + len(answer.body) / SLOWEST_BYTES):
             await call.while_there(work)
 
-    async def _leave(self, call: Call, on_left: Callable[[], Awaitable[None]]) -> None:
+    async def _leave(self, call: RouteCall, on_left: Callable[[], Awaitable[None]]) -> None:
         with trio.move_on_after(LEFT_SECONDS, shield=True):
             try:
                 await on_left()  # noqa: ASYNC102 - bounded and shielded
-            except Exception as raised:  # noqa: BLE001 - no one is there to be told
+            except BaseException as raised:
+                if what_travels(raised) is not None:
+                    raise
                 LOGGER.warning("a caller left, and that could not be told: %s", type(raised).__name__)
 
 
@@ -241,15 +233,16 @@ class UnknownPath(PathEndpoint):
         """Know of no path."""
         super().__init__(gateway, (), write_stream=_write_none)
 
-    async def _answer(self, call: Call) -> Answer | None:
-        call.principal = await self._admit(call.gateway, call.head)
-        self._charge(call, SessionOwner.of(call.principal), "call")
+    async def _answer(self, call: RouteCall) -> WholeAnswer | None:
+        await trio.lowlevel.checkpoint()
+        if call.principal is not NO_PRINCIPAL:
+            self._charge(call, SessionOwner.of(call.principal), "call")
         if call.has_encoded_slash:  # it came apart at a place that its caller took for a part of an id
             refuse_call("id_invalid", "an id in the path is no id: it has a slash")
         refuse_call("route_unknown", "there is nothing at this path")
 
 
-async def _write_none(_call: Call, _answer: StreamAnswer) -> None:
+async def _write_none(_call: RouteCall, _answer: StreamAnswer) -> None:
     """Never called: nothing is streamed from there."""
 
 
@@ -258,12 +251,12 @@ def _check(refused: ErrorAnswer | None) -> None:
         raise CallRefused(refused)
 
 
-def answer_of(refused: ErrorAnswer) -> Answer:
+def answer_refusing(refused: ErrorAnswer) -> WholeAnswer:
     """Make an answer of one that refuses; while the host is being closed the connection is not kept either."""
     headers = dict(refused.headers)
     if refused.code == "draining":
         headers["connection"] = "close"
-    return Answer(body=refused.encode(), status=refused.status, headers=headers)
+    return WholeAnswer(body=refused.encode(), status=refused.status, headers=headers)
 
 
 def limit_headers(charge: str, count: int, window_seconds: float, draw: Draw) -> dict[str, str]:
@@ -272,6 +265,15 @@ def limit_headers(charge: str, count: int, window_seconds: float, draw: Draw) ->
         "ratelimit-policy": f'"{charge}";q={count};w={math.ceil(window_seconds)}',
         "ratelimit": f'"{charge}";r={draw.left};t={draw.full_in_seconds}',
     }
+
+
+def guarded(endpoint: PathEndpoint, gateway: Gateway) -> AsgiApp:
+    """Put the guard in front of a path, also of one that another application mounts alone; where no token is asked for there is none."""
+    if endpoint.is_open:
+        return endpoint
+    return AccessGuard(
+        endpoint, gateway.callers, methods_of=lambda _: endpoint.methods, is_public=lambda _: False
+    )
 
 
 def starlette_routes(
@@ -284,7 +286,7 @@ def starlette_routes(
     return [
         Route(
             f"{base_path}{path}",
-            PathEndpoint(gateway, found, write_stream),
+            guarded(PathEndpoint(gateway, found, write_stream), gateway),
             name=path,
             include_in_schema=False,
         )

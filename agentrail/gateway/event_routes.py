@@ -7,7 +7,7 @@ import math
 from typing import Final
 
 from agentrail.gateway.queries import check_id, cursor_of
-from agentrail.gateway.routing import Answer, Call, CallRoute, Result, StreamAnswer, answer_json
+from agentrail.gateway.routing import CallRoute, Result, RouteCall, StreamAnswer, WholeAnswer, answer_json
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import finish_with
 from agentrail.host.readiness import CheckResult
@@ -15,7 +15,7 @@ from agentrail.host.readiness import CheckResult
 _NOT_READY: Final = 503
 
 
-async def events(call: Call) -> Result:
+async def answer_events(call: RouteCall) -> Result:
     """Show what a session publishes, from a number on or from now on; to the end of a request, where one is named."""
     session_id = call.params["session_id"]
     after = cursor_of(call.head.headers.get("last-event-id"), call.query.get("after"))
@@ -34,12 +34,12 @@ async def events(call: Call) -> Result:
     return StreamAnswer(session=session, after=after, follow=follow)
 
 
-async def health(_: Call) -> Answer:
+async def answer_health(_: RouteCall) -> WholeAnswer:
     """Say that the process answers."""
     return answer_json({"status": "ok"})
 
 
-async def ready(call: Call) -> Answer:
+async def answer_ready(call: RouteCall) -> WholeAnswer:
     """Run all checks, and say which of them failed; why stands in the log alone."""
     host = call.gateway.host
     if host is None:
@@ -59,15 +59,15 @@ def _told(result: CheckResult) -> dict[str, object]:
     return told if result.error is None else {**told, "error": result.error}
 
 
-ROUTES: Final = (
+EVENT_ROUTES: Final = (
     CallRoute(
         "GET",
         "/sessions/{session_id}/events",
-        events,
+        answer_events,
         does="shows what a session publishes as server-sent events",
         query=("after", "request_id"),
         is_stream=True,
     ),
-    CallRoute("GET", "/health", health, does="says that the process answers", scope=None),
-    CallRoute("GET", "/ready", ready, does="says whether the server can do its work", scope=None),
+    CallRoute("GET", "/health", answer_health, does="says that the process answers", scope=None),
+    CallRoute("GET", "/ready", answer_ready, does="says whether the server can do its work", scope=None),
 )

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from agentrail.events import Event
 
-MAX_FRAMES: Final = 2_048
-MAX_FRAME_BYTES: Final = 8 << 20
+MAX_RING_FRAMES: Final = 2_048
+MAX_RING_BYTES: Final = 8 << 20
 """Of all frames of a ring together; the last one is kept whatever its size."""
 
 
@@ -35,7 +35,7 @@ class FrameRing:
 
     __slots__ = ("_capacity", "_frames", "_max_bytes", "_size", "end", "first")
 
-    def __init__(self, *, max_frames: int = MAX_FRAMES, max_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(self, *, max_frames: int = MAX_RING_FRAMES, max_bytes: int = MAX_RING_BYTES) -> None:
         """Begin with none."""
         self._capacity = max_frames
         self._max_bytes = max_bytes
@@ -103,7 +103,7 @@ class FrameMemory:
 
     def keep(self, event: Event, frame: bytes) -> None:
         """Remember a frame."""
-        if len(self._young) >= MAX_FRAMES or self._size >= MAX_FRAME_BYTES:
+        if len(self._young) >= MAX_RING_FRAMES or self._size >= MAX_RING_BYTES:
             self.age()
         self._young[id(event)] = (event, frame)
         self._size += len(frame)

@@ -64,7 +64,7 @@ class ContextUse(Value, frozen=True, kw_only=True):
     window: int | None = None
 
 
-class Done(Value, frozen=True, kw_only=True, omit_defaults=True):
+class StreamEnd(Value, frozen=True, kw_only=True, omit_defaults=True):
     """The end of a stream: the last of its frames, and the only one of this kind.
 
     Attributes:
@@ -101,7 +101,7 @@ def snapshot_frame(snapshot: Snapshot) -> bytes:
     return _frame("snapshot", encode_snapshot(snapshot), None)
 
 
-def done_frame(done: Done) -> bytes:
+def done_frame(done: StreamEnd) -> bytes:
     """Make the frame that a stream ends with."""
     return _frame("done", encode_plain(done), None)
 

@@ -17,13 +17,14 @@ from attrs import frozen
 from agentrail.core.session.projection import Snapshot
 from agentrail.errors import AgentrailError, SessionDown, SessionRested, SubscriberTooSlow
 from agentrail.events import Event, EventsLost, SessionParked
-from agentrail.gateway.frame_ring import MAX_FRAME_BYTES, MAX_FRAMES, FrameMemory, FrameRing, RingFrame
+from agentrail.gateway.frame_ring import MAX_RING_BYTES, MAX_RING_FRAMES, FrameMemory, FrameRing, RingFrame
 from agentrail.gateway.frames import RETRY, DoneReason, event_frame, snapshot_frame
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.otp.edges import call_guarded
 from agentrail.otp.leaving import describe_bug
+from agentrail.runtime.crashes import what_travels
 from agentrail.runtime.handle import Session
 from agentrail.runtime.scopes import key_of
 from agentrail.runtime.subscription import Subscription
@@ -36,7 +37,7 @@ SLICE: Final = 64
 HUB_BUFFER: Final = 1_024
 """How many events may wait for a hub; where there are more, it goes on behind what it has, as any subscriber does."""
 
-GRACE_SECONDS: Final = 5.0
+WRITE_GRACE_SECONDS: Final = 5.0
 """How long a reader that is overtaken, or told that its stream ends, may take for the write that it is in."""
 
 CHECK_SECONDS: Final = 5.0
@@ -117,8 +118,11 @@ class Hub:
                 ) as error:  # it had ended before; how, knows the reader that wants the rest of it
                     self._end("shutdown" if isinstance(error, SessionRested) else "session_ended")
                 except AgentrailError as error:  # its journal cannot be read, say
-                    LOGGER.warning("streams of session %s end: %s", self.session_id, describe_bug(error))
-                    self._end("failed")
+                    self._break(error)
+                except BaseException as error:
+                    if what_travels(error) is not None:
+                        raise
+                    self._break(error)  # a bug of ours, or of a store: streams of other sessions go on
             await self._wake_readers()
 
     async def _follow(self, subscription: Subscription) -> None:
@@ -186,9 +190,7 @@ class Hub:
 
     def _break(self, error: BaseException) -> None:
         LOGGER.error(
-            "streams of session %s end, since an event cannot be written: %s",
-            self.session_id,
-            describe_bug(error),
+            "streams of session %s end, which cannot be read on: %s", self.session_id, describe_bug(error)
         )
         self._end("failed")
 
@@ -294,13 +296,17 @@ class Hubs:
         )
 
     @asynccontextmanager
-    async def open_reader(self, session: Session, *, after: int | None = None) -> AsyncIterator[StreamReader]:
+    async def open_reader(
+        self, session: Session, *, after: int | None = None, on_cut: Callable[[], object] | None = None
+    ) -> AsyncIterator[StreamReader]:
         """Open a stream of a session.
 
         Args:
             session: Whose.
             after: The number of the last committed event that the reader has: it is given all behind that. None for a reader that
                 begins: it is given a snapshot, and what is live.
+            on_cut: Breaks the connection; called where a write is stuck that has to end, for servers whose writes are deaf to
+                cancellation. It does not wait, and raises nothing.
 
         Yields:
             The reader. The block is left where its task is stuck in a write when the stream has to end.
@@ -312,6 +318,7 @@ class Hubs:
         Cancellation: At once.
         """
         hub, reader = await self._join(session, after)
+        reader.on_cut = on_cut
         self._all[reader] = hub
         self._has_readers.set()
         self._is_empty = trio.Event() if self._is_empty.is_set() else self._is_empty
@@ -364,7 +371,7 @@ class Hubs:
         if self._hubs.get(key) is hub:
             del self._hubs[key]
 
-    async def close(self, reason: DoneReason, *, within_seconds: float = GRACE_SECONDS) -> None:
+    async def close(self, reason: DoneReason, *, within_seconds: float = WRITE_GRACE_SECONDS) -> None:
         """End all streams, and those that are opened from now on, each with its `done` and its number.
 
         Args:
@@ -381,7 +388,7 @@ class Hubs:
         with trio.move_on_after(within_seconds):
             await self._is_empty.wait()
         for reader in tuple(self._all):
-            reader.scope.cancel()
+            reader.cut()
 
     # --- the watcher
 
@@ -425,14 +432,17 @@ class Hubs:
             reader.overdue_since = None
         elif reader.overdue_since is None:
             reader.overdue_since = now
-        elif now - reader.overdue_since >= GRACE_SECONDS:
-            reader.scope.cancel()
+        elif now - reader.overdue_since >= WRITE_GRACE_SECONDS:
+            reader.cut()
         return False
 
 
 @asynccontextmanager
 async def open_hubs(
-    *, heartbeat_seconds: float = 15.0, max_frames: int = MAX_FRAMES, max_frame_bytes: int = MAX_FRAME_BYTES
+    *,
+    heartbeat_seconds: float = 15.0,
+    max_frames: int = MAX_RING_FRAMES,
+    max_frame_bytes: int = MAX_RING_BYTES,
 ) -> AsyncIterator[Hubs]:
     """Open what streams are read through.
 

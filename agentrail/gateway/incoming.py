@@ -15,6 +15,12 @@ from agentrail.gateway.body_reading import BodyBytes
 AsgiReceive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 """Gives the next message of a connection, as of ASGI."""
 
+AsgiSend: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+"""Takes a message of an application, as of ASGI."""
+
+AsgiApp: TypeAlias = Callable[[MutableMapping[str, Any], AsgiReceive, AsgiSend], Awaitable[None]]
+"""An application, as of ASGI 3."""
+
 MAX_HEADERS: Final = 100
 MAX_HEADER_BYTES: Final = 32 << 10
 

@@ -16,13 +16,12 @@ from agentrail.errors import SubscriberTooSlow
 from agentrail.events import Event, EventsLost
 from agentrail.gateway.access import UNAUTHORIZED, CallHead, require_scope, require_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer
-from agentrail.gateway.incoming import AsgiReceive
+from agentrail.gateway.incoming import AsgiReceive, AsgiSend
 from agentrail.gateway.routing import Gateway
-from agentrail.gateway.serving import AsgiSend
 from agentrail.gateway.socket_calls import SocketCommand, carry_out, charge_command
 from agentrail.gateway.socket_frames import (
     USUAL_HEARTBEAT_SECONDS,
-    Command,
+    CommandFrame,
     FrameMalformed,
     FrameRefused,
     Hello,
@@ -37,6 +36,7 @@ from agentrail.gateway.socket_frames import (
     welcome_frame,
 )
 from agentrail.gateway.socket_queue import SendQueue
+from agentrail.gateway.stream_reader import TURN_EVERY
 from agentrail.host.identity import SessionOwner
 from agentrail.host.limits import OpenPlace, Pace, decide_draw
 from agentrail.host.payloads import Principal
@@ -66,9 +66,6 @@ MAX_AT_WORK: Final = 100
 
 SUBSCRIPTION_BUFFER: Final = 1_024
 """How many events of a session wait for one who is catching up."""
-
-TURN_EVERY: Final = 32
-"""After how many frames other tasks get a turn, where nothing else gives them one."""
 
 
 class MemoryOfFrames(Protocol):
@@ -295,7 +292,7 @@ class OpenSocket:
     # --- what it asks for
 
     def _begin(
-        self, frame: Subscribe | Unsubscribe | Command, principal: Principal, nursery: trio.Nursery
+        self, frame: Subscribe | Unsubscribe | CommandFrame, principal: Principal, nursery: trio.Nursery
     ) -> None:
         """Begin what a frame asks for, in the order in which frames came."""
         match frame:
@@ -309,7 +306,7 @@ class OpenSocket:
                 self._check_may_read(frame)
                 reading = self.subscriptions[frame.session_id] = trio.CancelScope()
                 nursery.start_soon(self._read_session, frame, principal, reading)
-            case Command():
+            case CommandFrame():
                 if self._at_work >= MAX_AT_WORK:
                     message = (
                         f"{MAX_AT_WORK} commands of this socket are at work, more are not: wait for replies"
@@ -335,7 +332,7 @@ class OpenSocket:
             raise FrameRefused(error_answer("too_many_streams", message), frame.id)
 
     async def _carry_out(
-        self, command: Command, principal: Principal, before: trio.Event | None, own: trio.Event
+        self, command: CommandFrame, principal: Principal, before: trio.Event | None, own: trio.Event
     ) -> None:
         """Carry out a command, behind the one that came before it in its session, and reply."""
         try:
@@ -344,7 +341,12 @@ class OpenSocket:
             known = self.commands[command.name]
             result = await carry_out(command, known, self.gateway, self.head, principal)
             self._put(reply_frame(command.id, result))
-        except BaseException as raised:  # noqa: BLE001 - what travels leaves there
+        except BaseException as raised:
+            leaving = what_travels(raised)
+            if leaving is raised:
+                raise
+            if leaving is not None:
+                raise leaving from None  # noqa: ASYNC104 - what travels was asked
             self._reply_failure(command.id, raised)
         finally:
             self._at_work -= 1
@@ -353,9 +355,6 @@ class OpenSocket:
                 del self._lanes[command.session_id]
 
     def _reply_failure(self, frame_id: FrameId, raised: BaseException) -> None:
-        leaving = what_travels(raised)
-        if leaving is not None:
-            raise leaving
         request_id = f"e-{outside.ids(9)}"
         answer = answer_to(raised, request_id=request_id)
         if answer.is_ours:
@@ -380,7 +379,12 @@ class OpenSocket:
                     await self._pump(asked, events)
         except SubscriberTooSlow:
             self.close(CloseCode.SLOW)
-        except BaseException as raised:  # noqa: BLE001 - what travels leaves there
+        except BaseException as raised:
+            leaving = what_travels(raised)
+            if leaving is raised:
+                raise
+            if leaving is not None:
+                raise leaving from None  # noqa: ASYNC104 - what travels was asked
             self._reply_failure(asked.id, raised)
         finally:
             if self.subscriptions.get(asked.session_id) is reading:

@@ -25,7 +25,7 @@ def refuse_field(name: str, what: str) -> NoReturn:
     refuse_call("field_invalid", f"{name} {what}"[:300], more={"field": name})
 
 
-def check_names(given: Mapping[str, Any], known: tuple[str, ...], before: str = "") -> None:
+def check_known(given: Mapping[str, Any], known: tuple[str, ...], before: str = "") -> None:
     """Let names pass that are known.
 
     Args:
@@ -150,4 +150,4 @@ def check_query(given: Iterable[str], known: tuple[str, ...]) -> None:
     twice = next((name for place, name in enumerate(names) if name in names[:place] and name in known), None)
     if twice is not None:
         refuse_field(twice, "stands twice in the query")
-    check_names(dict.fromkeys(names), known or ("none",), "?")
+    check_known(dict.fromkeys(names), known or ("none",), "?")

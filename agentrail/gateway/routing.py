@@ -1,11 +1,11 @@
 """What the one way of a call is made of: a route, what its handler is given, and what it gives. The way itself stands in `endpoint`.
 
-How a route is added: write `async def handler(call: Call) -> Result`, and put a `CallRoute` for it into the tuple `ROUTES` of a module
+How a route is added: write `async def handler(call: RouteCall) -> Result`, and put a `CallRoute` for it into the tuple `ROUTES` of a module
 that `app` lists. What the route says is judged before the handler runs, in the order of docs/explanation/host.md: headers, preflight,
 Host, Origin and token, scope, ids in the path, query, content type and body, user, limits, and for a stream its place. So a handler gets
-a `Call` in which all of that holds, and does one thing:
+a `RouteCall` in which all of that holds, and does one thing:
 
-    async def rename(call: Call) -> Answer:
+    async def rename(call: RouteCall) -> WholeAnswer:
         session = await call.host.session(call.params["session_id"], call.principal, only_root=True)
         return answer_json({"name": await rename_session(session, call.body.name)})
 
@@ -33,8 +33,7 @@ from agentrail.gateway.access import CallHead
 from agentrail.gateway.answers import CallRefused, error_answer, refuse_call
 from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.hub import Hubs
-from agentrail.gateway.incoming import AsgiReceive, BodyReader, CallerLeft, wait_left
-from agentrail.gateway.serving import AsgiSend
+from agentrail.gateway.incoming import AsgiReceive, AsgiSend, BodyReader, CallerLeft, wait_left
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.host.host import Host
 from agentrail.host.identity import SessionOwner
@@ -44,7 +43,7 @@ from agentrail.runtime.crashes import what_travels
 from agentrail.runtime.handle import Session
 from agentrail.wire.plain import encode_plain
 
-NO_CALLER: Final = Principal(tenant_id="", user_id="", scopes=())
+NO_PRINCIPAL: Final = Principal(tenant_id="", user_id="", scopes=())
 """Who calls a route that asks for no token."""
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -54,7 +53,7 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @frozen(kw_only=True)
-class Answer:
+class WholeAnswer:
     """An answer that is whole.
 
     Attributes:
@@ -78,7 +77,7 @@ class StreamAnswer:
         session: Whose.
         after: The number that it goes on after; None for a snapshot in front.
         follow: Runs beside the stream, and ends it with `StreamReader.finish`; None where its session ends it.
-        headers: As of `Answer`.
+        headers: As of `WholeAnswer`.
     """
 
     session: Session
@@ -87,14 +86,14 @@ class StreamAnswer:
     headers: Mapping[str, str] = _NOTHING
 
 
-Result: TypeAlias = Answer | HandledResponse | StreamAnswer
+Result: TypeAlias = WholeAnswer | HandledResponse | StreamAnswer
 """What a handler gives."""
 
 
-def answer_json(value: object, status: int = 200, headers: Mapping[str, str] = _NOTHING) -> Answer:
+def answer_json(value: object, status: int = 200, headers: Mapping[str, str] = _NOTHING) -> WholeAnswer:
     """Make an answer of a value; bytes are JSON already."""
     body = value if isinstance(value, bytes) else encode_plain(value)
-    return Answer(body=body, status=status, headers=headers)
+    return WholeAnswer(body=body, status=status, headers=headers)
 
 
 # --- what a handler is given
@@ -156,7 +155,7 @@ class Gateway:
 
 
 @define(eq=False, kw_only=True)
-class Call:
+class RouteCall:
     """One call of a route, judged.
 
     Attributes:
@@ -165,7 +164,7 @@ class Call:
         receive: The connection.
         send: The connection.
         cut: Closes the connection, also while a write does not get through; None where another server serves.
-        principal: Who calls; `NO_CALLER` where the route asks for no token.
+        principal: Who calls; `NO_PRINCIPAL` where the route asks for no token.
         params: The parts of the path, by name.
         has_encoded_slash: Whether the path came with a slash that was to be no end of a part.
         query: By name.
@@ -184,7 +183,7 @@ class Call:
     receive: AsgiReceive
     send: AsgiSend
     cut: Callable[[], None] | None = None
-    principal: Principal = NO_CALLER
+    principal: Principal = NO_PRINCIPAL
     params: Mapping[str, str] = _NOTHING
     has_encoded_slash: bool = False
     query: Mapping[str, str] = _NOTHING
@@ -250,11 +249,11 @@ class Call:
         scope.cancel(reason="the caller left")
 
 
-Handler: TypeAlias = Callable[[Call], Awaitable[Result]]
+RouteHandler: TypeAlias = Callable[[RouteCall], Awaitable[Result]]
 """Does what a route is for."""
 
 
-WriteStream: TypeAlias = Callable[[Call, StreamAnswer], Awaitable[None]]
+WriteStream: TypeAlias = Callable[[RouteCall, StreamAnswer], Awaitable[None]]
 """Writes a stream to its end; see `streams`."""
 
 
@@ -278,7 +277,7 @@ class CallRoute:
 
     method: str
     path: str
-    handler: Handler
+    handler: RouteHandler
     does: str = field(kw_only=True)
     operation: str = field(default="call", kw_only=True)
     body: type[msgspec.Struct] | None = field(default=None, kw_only=True)

@@ -11,30 +11,23 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 import trio
 from attrs import define, field, frozen
 from hypercorn.config import Config
-from hypercorn.events import Event, Updated
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 
 from agentrail.errors import OptionError
-from agentrail.gateway.incoming import AsgiReceive
+from agentrail.gateway.incoming import AsgiApp
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, what_travels
 
 LOGGER: Final = Logger("agentrail.gateway")
 
-AsgiSend: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-"""Takes a message of an application, as of ASGI."""
-
-AsgiApp: TypeAlias = Callable[[MutableMapping[str, Any], AsgiReceive, AsgiSend], Awaitable[None]]
-"""An application, as of ASGI 3."""
-
-MAX_FRAME_BYTES: Final = 1 << 20
+MAX_SOCKET_MESSAGE_BYTES: Final = 1 << 20
 """Of one message of a WebSocket; a larger one closes it with 1009."""
 
 _MAX_PORT: Final = 65_535
@@ -195,7 +188,7 @@ class _Lifespan:
         scope = {"type": "lifespan", "asgi": {"spec_version": "2.0", "version": "3.0"}, "state": self.state}
         try:
             await self.app(scope, self._receive, self._send)
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: ASYNC103 - an edge; what travels is asked
             leaving = what_travels(raised)
             if leaving is raised:
                 raise
@@ -297,7 +290,7 @@ class _Server:
             await _Connection(
                 cast("Any", self._call), self._config, self._context, state, cast("Any", speaks)
             ).run()
-        except BaseException as raised:
+        except BaseException as raised:  # noqa: ASYNC103 - an edge; what travels is asked
             leaving = what_travels(raised)
             if leaving is raised:
                 raise
@@ -326,17 +319,9 @@ class _Server:
 class _Connection(TCPServer):
     """One connection, which is over as soon as its caller has left: Hypercorn's would wait for the end of its idle time."""
 
-    _has_left = False
-
     async def _read_data(self) -> None:
         await super()._read_data()
-        self._has_left = True
         await self.idle_task.stop()
-
-    async def protocol_send(self, event: Event) -> None:
-        """Send what the protocol says; an answer that ends behind the caller's leaving begins no idle time either."""
-        if not (self._has_left and isinstance(event, Updated)):
-            await super().protocol_send(event)
 
 
 def _names_of(error: BaseException) -> str:
@@ -352,7 +337,7 @@ def _config_of(limits: ConnectionLimits) -> Config:
     config.include_server_header = False
     config.keep_alive_timeout = limits.idle_seconds
     config.ssl_handshake_timeout = limits.handshake_seconds
-    config.websocket_max_message_size = MAX_FRAME_BYTES
+    config.websocket_max_message_size = MAX_SOCKET_MESSAGE_BYTES
     return config
 
 

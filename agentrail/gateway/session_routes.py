@@ -1,6 +1,6 @@
 """The routes of sessions, their requests, their files, and of who inspects them: each calls one function of `calls`, and adds headers.
 
-Nothing is decided here but how texts of a query are read. A route says in `ROUTES` what it takes; see `routing`.
+Nothing is decided here but how texts of a query are read. A route says in `SESSION_ROUTES` what it takes; see `routing`.
 """
 
 import re
@@ -23,7 +23,7 @@ from agentrail.gateway.bodies import (
 from agentrail.gateway.calls import CallAnswer, FileAnswer
 from agentrail.gateway.calls.decisions import MAX_WAIT_SECONDS
 from agentrail.gateway.queries import MAX_CURSOR, whole_number, yes_or_no
-from agentrail.gateway.routing import Answer, Call, CallRoute
+from agentrail.gateway.routing import CallRoute, RouteCall, WholeAnswer
 
 MAX_SESSIONS_OF_A_PAGE: Final = 200
 MAX_MESSAGES_OF_A_PAGE: Final = 1_000
@@ -33,18 +33,18 @@ MAX_FILES_OF_A_PAGE: Final = 1_000
 _PLAIN_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
-def answer_of_call(made: CallAnswer, **headers: str) -> Answer:
+def answer_of_call(made: CallAnswer, **headers: str) -> WholeAnswer:
     """Send what a call came to."""
-    return Answer(status=made.status, body=made.body, headers={**made.headers, **headers})
+    return WholeAnswer(status=made.status, body=made.body, headers={**made.headers, **headers})
 
 
-def answer_of_file(made: FileAnswer) -> Answer:
+def answer_of_file(made: FileAnswer) -> WholeAnswer:
     """Send a file so that a browser keeps it and shows nothing of it, whatever it holds."""
     plain = _PLAIN_NAME.sub("_", made.name) or "_"
     named = (
         f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(made.name, safe='', errors='replace')}"
     )
-    return Answer(
+    return WholeAnswer(
         body=made.content,
         content_type="application/octet-stream",
         headers={
@@ -59,15 +59,15 @@ def answer_of_file(made: FileAnswer) -> Answer:
 # --- sessions
 
 
-async def create(call: Call) -> Answer:
+async def _create(call: RouteCall) -> WholeAnswer:
     """Create a session."""
     made = await calls.create_session(call.host, call.principal, call.body)
     return answer_of_call(made, location=quote(f"{call.head.path}/{made.headers['x-session-id']}"))
 
 
-async def list_own(call: Call) -> Answer:
+async def _list_own(call: RouteCall) -> WholeAnswer:
     """List sessions."""
-    made = await calls.list_sessions(
+    made = await calls.list_own_sessions(
         call.host,
         call.principal,
         limit=_limit(call, 50, MAX_SESSIONS_OF_A_PAGE),
@@ -77,19 +77,19 @@ async def list_own(call: Call) -> Answer:
     return answer_of_call(made)
 
 
-async def show(call: Call) -> Answer:
+async def _show(call: RouteCall) -> WholeAnswer:
     """Show a session."""
     return answer_of_call(await calls.read_snapshot(call.host, call.principal, _session(call)))
 
 
-async def delete(call: Call) -> Answer:
+async def _delete(call: RouteCall) -> WholeAnswer:
     """End a session."""
     purge = yes_or_no("purge", call.query.get("purge"))
     made = await calls.delete_session(call.host, call.principal, _session(call), purge=purge)
     return answer_of_call(made)
 
 
-async def messages(call: Call) -> Answer:
+async def _messages(call: RouteCall) -> WholeAnswer:
     """Show a conversation."""
     made = await calls.read_messages(
         call.host,
@@ -101,24 +101,26 @@ async def messages(call: Call) -> Answer:
     return answer_of_call(made)
 
 
-async def model(call: Call) -> Answer:
+async def _model(call: RouteCall) -> WholeAnswer:
     """Ask another model from now on."""
-    return answer_of_call(await calls.switch_model(call.host, call.principal, _session(call), call.body))
+    return answer_of_call(
+        await calls.switch_session_model(call.host, call.principal, _session(call), call.body)
+    )
 
 
-async def fork(call: Call) -> Answer:
+async def _fork(call: RouteCall) -> WholeAnswer:
     """Fork a session."""
     made = await calls.fork_session(call.host, call.principal, _session(call), call.body)
     above = call.head.path.removesuffix(f"/{_session(call)}/fork")
     return answer_of_call(made, location=quote(f"{above}/{made.headers['x-session-id']}"))
 
 
-async def rewind(call: Call) -> Answer:
+async def _rewind(call: RouteCall) -> WholeAnswer:
     """Go back in a session."""
     return answer_of_call(await calls.rewind_session(call.host, call.principal, _session(call), call.body))
 
 
-async def compact(call: Call) -> Answer:
+async def _compact(call: RouteCall) -> WholeAnswer:
     """Summarise the beginning of a conversation."""
     return answer_of_call(await calls.compact_session(call.host, call.principal, _session(call), call.body))
 
@@ -126,29 +128,31 @@ async def compact(call: Call) -> Answer:
 # --- what runs
 
 
-async def abort(call: Call) -> Answer:
+async def _abort(call: RouteCall) -> WholeAnswer:
     """Stop what runs."""
     wait = yes_or_no("wait", call.query.get("wait"))
     made = await calls.abort_session(call.host, call.principal, _session(call), call.body, wait=wait)
     return answer_of_call(made)
 
 
-async def approve(call: Call) -> Answer:
+async def _approve(call: RouteCall) -> WholeAnswer:
     """Let a call run."""
-    return answer_of_call(await calls.approve_call(call.host, call.principal, _session(call), call.body))
+    return answer_of_call(await calls.accept_approval(call.host, call.principal, _session(call), call.body))
 
 
-async def reject(call: Call) -> Answer:
+async def _reject(call: RouteCall) -> WholeAnswer:
     """Let a call not run."""
-    return answer_of_call(await calls.reject_call(call.host, call.principal, _session(call), call.body))
+    return answer_of_call(await calls.reject_approval(call.host, call.principal, _session(call), call.body))
 
 
-async def respond(call: Call) -> Answer:
-    """Answer a question."""
-    return answer_of_call(await calls.answer_question(call.host, call.principal, _session(call), call.body))
+async def _respond(call: RouteCall) -> WholeAnswer:
+    """WholeAnswer a question."""
+    return answer_of_call(
+        await calls.respond_to_question(call.host, call.principal, _session(call), call.body)
+    )
 
 
-async def request(call: Call) -> Answer:
+async def _request(call: RouteCall) -> WholeAnswer:
     """Say how a request stands."""
     wait = whole_number("wait", call.query.get("wait"), 0, most=MAX_WAIT_SECONDS)
     made = await calls.read_request(
@@ -157,7 +161,7 @@ async def request(call: Call) -> Answer:
     return answer_of_call(made)
 
 
-async def cancel(call: Call) -> Answer:
+async def _cancel(call: RouteCall) -> WholeAnswer:
     """Cancel a request."""
     made = await calls.cancel_request(
         call.host, call.principal, _session(call), call.params["request_id"], call.body
@@ -168,7 +172,7 @@ async def cancel(call: Call) -> Answer:
 # --- files
 
 
-async def files(call: Call) -> Answer:
+async def _files(call: RouteCall) -> WholeAnswer:
     """List a directory."""
     made = await calls.list_workspace(
         call.host,
@@ -181,7 +185,7 @@ async def files(call: Call) -> Answer:
     return answer_of_call(made)
 
 
-async def file(call: Call) -> Answer:
+async def _file(call: RouteCall) -> WholeAnswer:
     """Give a file out."""
     made = await calls.read_workspace_file(call.host, call.principal, _session(call), call.params["path"])
     return answer_of_file(made)
@@ -190,7 +194,7 @@ async def file(call: Call) -> Answer:
 # --- inspection
 
 
-async def all_sessions(call: Call) -> Answer:
+async def _all_sessions(call: RouteCall) -> WholeAnswer:
     """List the sessions of the tenant."""
     made = await calls.inspect_sessions(
         call.host,
@@ -202,17 +206,17 @@ async def all_sessions(call: Call) -> Answer:
     return answer_of_call(made)
 
 
-async def tree(call: Call) -> Answer:
+async def _tree(call: RouteCall) -> WholeAnswer:
     """Show the supervision tree."""
     return answer_of_call(await calls.inspect_tree(call.host, call.principal))
 
 
-async def plugins(call: Call) -> Answer:
+async def _plugins(call: RouteCall) -> WholeAnswer:
     """Show the plugins of the host."""
     return answer_of_call(await calls.inspect_plugins(call.host, call.principal))
 
 
-async def trace(call: Call) -> Answer:
+async def _trace(call: RouteCall) -> WholeAnswer:
     """Show a journal."""
     made = await calls.inspect_trace(
         call.host,
@@ -224,7 +228,7 @@ async def trace(call: Call) -> Answer:
     return answer_of_call(made)
 
 
-async def all_messages(call: Call) -> Answer:
+async def _all_messages(call: RouteCall) -> WholeAnswer:
     """Show a conversation of the tenant."""
     made = await calls.inspect_messages(
         call.host,
@@ -236,15 +240,15 @@ async def all_messages(call: Call) -> Answer:
     return answer_of_call(made)
 
 
-def _session(call: Call) -> str:
+def _session(call: RouteCall) -> str:
     return call.params["session_id"]
 
 
-def _after(call: Call) -> int:
+def _after(call: RouteCall) -> int:
     return whole_number("after", call.query.get("after"), 0, most=MAX_CURSOR)
 
 
-def _limit(call: Call, default: int, most: int) -> int:
+def _limit(call: RouteCall, default: int, most: int) -> int:
     return whole_number("limit", call.query.get("limit"), default, least=1, most=most)
 
 
@@ -257,28 +261,28 @@ _PAGE: Final = ("after", "limit")
 _LIST: Final = ("limit", "cursor", "phase")
 
 # fmt: off
-ROUTES: Final = (
-    CallRoute("POST", "/sessions", create, does="creates a session", body=CreateSessionBody, success=201),
-    CallRoute("GET", "/sessions", list_own, does="lists sessions, the newest first", query=_LIST),
-    CallRoute("GET", _ONE, show, does="shows how a session stands, and its last messages"),
-    CallRoute("DELETE", _ONE, delete, does="ends a session", query=("purge",), success=204),
-    CallRoute("GET", f"{_ONE}/messages", messages, does="shows a conversation", query=_PAGE),
-    CallRoute("POST", f"{_ONE}/model", model, does="asks another model from the next request on", body=ModelBody),
-    CallRoute("POST", f"{_ONE}/fork", fork, does="begins a session that goes on from this one", body=ForkBody, success=201),
-    CallRoute("POST", f"{_ONE}/rewind", rewind, does="goes back to an earlier moment", body=RewindBody),
-    CallRoute("POST", f"{_ONE}/compact", compact, does="lets a summary stand for the beginning", body=CompactBody, success=202),
-    CallRoute("POST", f"{_ONE}/abort", abort, does="stops what runs", operation="abort", body=AbortBody, query=("wait",), success=202),
-    CallRoute("POST", f"{_ONE}/approve", approve, does="lets a call run that waits for it", body=ApproveBody),
-    CallRoute("POST", f"{_ONE}/reject", reject, does="lets a call not run", operation="reject", body=RejectBody),
-    CallRoute("POST", f"{_ONE}/respond", respond, does="answers a question", operation="respond", body=RespondBody),
-    CallRoute("GET", _REQUEST, request, does="shows how a request stands, and its answer", query=("wait",)),
-    CallRoute("POST", f"{_REQUEST}/cancel", cancel, does="cancels a request", operation="cancel", body=CancelBody, success=202),
-    CallRoute("GET", f"{_ONE}/files", files, does="lists a directory of the workspace", query=("path", *_PAGE)),
-    CallRoute("GET", f"{_ONE}/files/{{path:path}}", file, does="gives a file of the workspace out"),
-    CallRoute("GET", _INSPECT, all_sessions, does="lists the sessions of the tenant", query=_LIST, scope="inspect"),
-    CallRoute("GET", "/inspect/tree", tree, does="shows the supervision tree of the tenant", scope="inspect"),
-    CallRoute("GET", "/inspect/plugins", plugins, does="shows the plugins of the host", scope="inspect"),
-    CallRoute("GET", f"{_INSPECT}/{{session_id}}/trace", trace, does="shows a journal", query=_PAGE, scope="inspect"),
-    CallRoute("GET", f"{_INSPECT}/{{session_id}}/messages", all_messages, does="shows a conversation of the tenant", query=_PAGE, scope="inspect"),
+SESSION_ROUTES: Final = (
+    CallRoute("POST", "/sessions", _create, does="creates a session", body=CreateSessionBody, success=201),
+    CallRoute("GET", "/sessions", _list_own, does="lists sessions, the newest first", query=_LIST),
+    CallRoute("GET", _ONE, _show, does="shows how a session stands, and its last messages"),
+    CallRoute("DELETE", _ONE, _delete, does="ends a session", query=("purge",), success=204),
+    CallRoute("GET", f"{_ONE}/messages", _messages, does="shows a conversation", query=_PAGE),
+    CallRoute("POST", f"{_ONE}/model", _model, does="asks another model from the next request on", body=ModelBody),
+    CallRoute("POST", f"{_ONE}/fork", _fork, does="begins a session that goes on from this one", body=ForkBody, success=201),
+    CallRoute("POST", f"{_ONE}/rewind", _rewind, does="goes back to an earlier moment", body=RewindBody),
+    CallRoute("POST", f"{_ONE}/compact", _compact, does="lets a summary stand for the beginning", body=CompactBody, success=202),
+    CallRoute("POST", f"{_ONE}/abort", _abort, does="stops what runs", operation="abort", body=AbortBody, query=("wait",), success=202),
+    CallRoute("POST", f"{_ONE}/approve", _approve, does="lets a call run that waits for it", body=ApproveBody),
+    CallRoute("POST", f"{_ONE}/reject", _reject, does="lets a call not run", operation="reject", body=RejectBody),
+    CallRoute("POST", f"{_ONE}/respond", _respond, does="answers a question", operation="respond", body=RespondBody),
+    CallRoute("GET", _REQUEST, _request, does="shows how a request stands, and its answer", query=("wait",)),
+    CallRoute("POST", f"{_REQUEST}/cancel", _cancel, does="cancels a request", operation="cancel", body=CancelBody, success=202),
+    CallRoute("GET", f"{_ONE}/files", _files, does="lists a directory of the workspace", query=("path", *_PAGE)),
+    CallRoute("GET", f"{_ONE}/files/{{path:path}}", _file, does="gives a file of the workspace out"),
+    CallRoute("GET", _INSPECT, _all_sessions, does="lists the sessions of the tenant", query=_LIST, scope="inspect"),
+    CallRoute("GET", "/inspect/tree", _tree, does="shows the supervision tree of the tenant", scope="inspect"),
+    CallRoute("GET", "/inspect/plugins", _plugins, does="shows the plugins of the host", scope="inspect"),
+    CallRoute("GET", f"{_INSPECT}/{{session_id}}/trace", _trace, does="shows a journal", query=_PAGE, scope="inspect"),
+    CallRoute("GET", f"{_INSPECT}/{{session_id}}/messages", _all_messages, does="shows a conversation of the tenant", query=_PAGE, scope="inspect"),
 )
 # fmt: on

@@ -14,9 +14,9 @@ from agentrail.frozen import thawed
 from agentrail.gateway.access import CallHead, name_user, require_scope, require_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, error_answer
 from agentrail.gateway.body_reading import make_body
-from agentrail.gateway.queries import check_id, check_names, refuse_field
-from agentrail.gateway.routing import Answer, Call, CallRoute, Gateway, Result, answer_json
-from agentrail.gateway.socket_frames import Command
+from agentrail.gateway.queries import check_id, check_known, refuse_field
+from agentrail.gateway.routing import CallRoute, Gateway, Result, RouteCall, WholeAnswer, answer_json
+from agentrail.gateway.socket_frames import CommandFrame
 from agentrail.host.identity import SessionOwner
 from agentrail.host.payloads import HandledResponse, Principal
 from agentrail.wire.plain import encode_plain
@@ -105,13 +105,13 @@ def socket_commands(routes: Iterable[CallRoute]) -> Mapping[str, SocketCommand]:
     }
 
 
-async def _status(call: Call) -> Answer:
+async def _status(call: RouteCall) -> WholeAnswer:
     session = await call.host.session_to_read(call.params["session_id"], call.principal)
     return answer_json(await session.status())
 
 
 async def carry_out(
-    command: Command, known: SocketCommand, gateway: Gateway, head: CallHead, principal: Principal
+    command: CommandFrame, known: SocketCommand, gateway: Gateway, head: CallHead, principal: Principal
 ) -> bytes:
     """Do what a command says.
 
@@ -132,7 +132,7 @@ async def carry_out(
     Cancellation: As of the route.
     """
     route = known.route
-    call = Call(
+    call = RouteCall(
         gateway=gateway,
         head=_head_of(head),
         receive=_no_body,
@@ -162,7 +162,7 @@ def charge_command(gateway: Gateway, principal: Principal, operation: str) -> No
         )
 
 
-def _read(call: Call, command: Command, known: SocketCommand) -> None:
+def _read(call: RouteCall, command: CommandFrame, known: SocketCommand) -> None:
     """Make path, query and body of the fields of a command."""
     fields = dict(command.fields)
     route = known.route
@@ -174,7 +174,7 @@ def _read(call: Call, command: Command, known: SocketCommand) -> None:
         if given is not None:
             check_id("client_id", _text("client_id", given))
     own = [name for name in known.params if name != "session_id"]
-    check_names(fields, (*of_body, *route.query, *own))
+    check_known(fields, (*of_body, *route.query, *own))
     call.params = {name: check_id(name, _text(name, fields.pop(name, None))) for name in own}
     if "session_id" in known.params:
         call.params = {**call.params, "session_id": _text("session_id", command.session_id)}
@@ -213,7 +213,7 @@ def _head_of(head: CallHead) -> CallHead:
 
 def _result_of(result: Result) -> bytes:
     match result:
-        case Answer():
+        case WholeAnswer():
             return result.body or b"null"
         case HandledResponse():
             body = thawed(result.body)

@@ -17,7 +17,7 @@ from agentrail.core.wire.codec import encode_event
 from agentrail.events import KINDS, Event, UnknownEvent
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, refuse_call
 from agentrail.gateway.body_reading import read_object
-from agentrail.gateway.queries import MAX_CURSOR, check_id, check_names, refuse_field
+from agentrail.gateway.queries import MAX_CURSOR, check_id, check_known, refuse_field
 from agentrail.host.limits import Limits
 from agentrail.structs import Value
 from agentrail.wire.forms import encode_snapshot
@@ -96,7 +96,7 @@ class Ping(Value, frozen=True, kw_only=True):
     n: int = 0
 
 
-class Command(Value, frozen=True, kw_only=True):
+class CommandFrame(Value, frozen=True, kw_only=True):
     """Something that is to be done with a session.
 
     Attributes:
@@ -114,7 +114,7 @@ class Command(Value, frozen=True, kw_only=True):
     size: int
 
 
-ClientFrame: TypeAlias = Hello | Subscribe | Unsubscribe | Ping | Command
+ClientFrame: TypeAlias = Hello | Subscribe | Unsubscribe | Ping | CommandFrame
 
 _CLASSES: Final[Mapping[str, type[Event]]] = {kind: event for event, kind in KINDS.items()}
 _OWN: Final[Mapping[str, type[Hello | Subscribe | Unsubscribe | Ping]]] = {
@@ -195,7 +195,7 @@ def _id_of(plain: Mapping[str, Any]) -> FrameId | None:
 
 
 def _own_frame(kind: type[Hello | Subscribe | Unsubscribe | Ping], plain: dict[str, Any]) -> ClientFrame:
-    check_names(plain, kind.__struct_fields__)
+    check_known(plain, kind.__struct_fields__)
     if "id" in kind.__struct_fields__:
         _check_id_of_frame(plain)
     try:
@@ -227,7 +227,7 @@ def _check_terms(frame: Subscribe) -> None:
         refuse_field("kinds", f"has {unknown[:80]!r}: expected kinds of events, such as 'agent_end'")
 
 
-def _command(name: str, plain: dict[str, Any], size: int) -> Command:
+def _command(name: str, plain: dict[str, Any], size: int) -> CommandFrame:
     _check_id_of_frame(plain)
     frame_id: FrameId = plain.pop("id")
     session_id = plain.pop("session_id", None)
@@ -235,7 +235,7 @@ def _command(name: str, plain: dict[str, Any], size: int) -> Command:
         if not isinstance(session_id, str):
             refuse_field("session_id", "is no text")
         check_id("session_id", session_id, of_session=True)
-    return Command(name=name, id=frame_id, session_id=session_id, fields=plain, size=size)
+    return CommandFrame(name=name, id=frame_id, session_id=session_id, fields=plain, size=size)
 
 
 def _check_id_of_frame(plain: Mapping[str, Any]) -> None:

@@ -17,11 +17,12 @@ from agentrail.events import Event
 from agentrail.gateway.access import CallHead, head_of, require_scope, require_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
 from agentrail.gateway.frame_ring import FrameMemory
-from agentrail.gateway.incoming import AsgiReceive, judge_headers
+from agentrail.gateway.hub import SLICE, TICK_SECONDS, WRITE_GRACE_SECONDS
+from agentrail.gateway.incoming import AsgiReceive, AsgiSend, judge_headers
 from agentrail.gateway.open_socket import MemoryOfFrames, OpenSocket
 from agentrail.gateway.queries import check_query
 from agentrail.gateway.routing import CallRoute, Gateway
-from agentrail.gateway.serving import AsgiSend, connection_cut
+from agentrail.gateway.serving import connection_cut
 from agentrail.gateway.socket_calls import socket_commands
 from agentrail.gateway.socket_frames import socket_event_frame
 from agentrail.host.identity import SessionOwner
@@ -34,17 +35,8 @@ from agentrail.wire.server_frames import PROTOCOL, CloseCode
 
 LOGGER: Final = Logger("agentrail.gateway")
 
-TICK_SECONDS: Final = 0.5
-"""How often all sockets are looked at."""
-
 AGE_SECONDS: Final = 5.0
 """How often frames are forgotten that no socket asked for lately."""
-
-SLICE: Final = 64
-"""How many sockets are looked at, or told to close, before others get a turn."""
-
-GRACE_SECONDS: Final = 5.0
-"""How long what is unsent may take when a socket closes."""
 
 MAX_UNKNOWN_OF_EACH: Final = 100
 """Sockets of one address whose caller is not known yet."""
@@ -117,7 +109,7 @@ class Sockets:
                 nursery.cancel_scope.cancel(reason="no sockets are taken any more")
 
     async def close(
-        self, code: CloseCode = CloseCode.GOING_DOWN, *, within_seconds: float = GRACE_SECONDS
+        self, code: CloseCode = CloseCode.GOING_DOWN, *, within_seconds: float = WRITE_GRACE_SECONDS
     ) -> None:
         """Close all sockets, each with `closing` and its cursors, and take no new ones.
 
@@ -142,7 +134,7 @@ class Sockets:
     # --- who gets one
 
     async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
-        """Answer an upgrade, and serve its socket to the end.
+        """WholeAnswer an upgrade, and serve its socket to the end.
 
         Cancellation: The socket is cut.
         """
@@ -223,7 +215,7 @@ class Sockets:
         return place
 
     async def _refuse(self, raised: BaseException, scope: Mapping[str, Any], send: AsgiSend) -> None:
-        """Answer an upgrade that is not to be."""
+        """WholeAnswer an upgrade that is not to be."""
         request_id = f"e-{outside.ids(9)}"
         answer = answer_to(raised, request_id=request_id)
         if answer.is_ours:
@@ -256,7 +248,7 @@ class Sockets:
                 aged_at = now
                 self._frames.age()
             for place, one in enumerate(tuple(self._open), 1):
-                one.look(now, GRACE_SECONDS)
+                one.look(now, WRITE_GRACE_SECONDS)
                 if place % SLICE == 0:
                     await trio.lowlevel.checkpoint()
 

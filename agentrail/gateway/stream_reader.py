@@ -4,7 +4,7 @@ Trio, and no HTTP. A reader decides nothing about others: who makes frames, who 
 """
 
 from collections import deque
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any, Final, Protocol, Self
 
 import trio
@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from agentrail.events import Event
 from agentrail.gateway.frame_ring import FrameRing, RingFrame
-from agentrail.gateway.frames import HEARTBEAT, Done, DoneReason, done_frame
+from agentrail.gateway.frames import HEARTBEAT, DoneReason, StreamEnd, done_frame
 from agentrail.messages import SessionId
+from agentrail.otp.edges import call_guarded
 
 TURN_EVERY: Final = 64
 """After how many pieces that waited already other tasks get a turn."""
@@ -60,6 +61,7 @@ class StreamReader:
         last_at: When it gave something last, on Trio's clock.
         overdue_since: Since when its stream should have ended; None where that is not so.
         scope: Around the block of its task.
+        on_cut: Breaks the connection, where it has to be; a write may be deaf to cancellation.
         seq: The number of the last committed event that it gave; what the reader comes back with.
         reason: How it ended; None while it goes on.
     """
@@ -74,13 +76,20 @@ class StreamReader:
         "_task",
         "hub",
         "last_at",
+        "on_cut",
         "overdue_since",
         "reason",
         "scope",
         "seq",
     )
 
-    def __init__(self, hub: FrameSource, *, after: int, pending: "deque[Event | RingFrame]") -> None:
+    def __init__(
+        self,
+        hub: FrameSource,
+        *,
+        after: int,
+        pending: "deque[Event | RingFrame]",
+    ) -> None:
         """Begin in a hub that is level with its session.
 
         Args:
@@ -91,7 +100,7 @@ class StreamReader:
         self.hub = hub
         self._pending = pending
         self._position = hub.ring.end
-        self._done: Done | None = None
+        self._done: StreamEnd | None = None
         self._done_behind = 0
         self._beats = False
         self._task: trio.lowlevel.Task | None = None
@@ -101,6 +110,7 @@ class StreamReader:
         self.last_at = trio.current_time()
         self.overdue_since: float | None = None
         self.scope = trio.CancelScope()
+        self.on_cut: Callable[[], object] | None = None
 
     def finish(self, reason: DoneReason, *, behind: int = 0, **told: Any) -> None:
         """End the stream with a frame `done`. The first one that is said holds.
@@ -108,11 +118,11 @@ class StreamReader:
         Args:
             reason: Why.
             behind: The number of the event that is given first, with all before it; 0 for none that was not given yet.
-            **told: The other fields of `Done`: what is known of the request.
+            **told: The other fields of `StreamEnd`: what is known of the request.
         """
         if self._done is None:
             session_id = self.hub.session_id
-            self._done = Done(reason=reason, session_id=session_id, seq=self.seq, **told)
+            self._done = StreamEnd(reason=reason, session_id=session_id, seq=self.seq, **told)
             self._done_behind = behind
             self.wake()
 
@@ -175,12 +185,13 @@ class StreamReader:
     def _is_at_end(self) -> bool:
         return self._done is not None and self.seq >= self._done_behind
 
-    def _decide_done(self) -> Done | None:
+    def _decide_done(self) -> StreamEnd | None:
         """Say how the stream ends here, if it does: because it was told to, was overtaken, or its session has ended."""
         if self._is_at_end:
             assert self._done is not None  # noqa: S101 - it was told to
             return replace(self._done, seq=self.seq)
-        hub, reason = self.hub, None
+        hub = self.hub
+        reason: DoneReason | None = None
         if self._position < hub.ring.first:
             reason = "slow_reader"
         elif self._position == hub.ring.end and hub.ended is not None:
@@ -189,7 +200,7 @@ class StreamReader:
             reason = hub.ended
         if reason is None:
             return None
-        return Done(reason=reason, session_id=hub.session_id, seq=self.seq)  # type: ignore[arg-type]  # both are
+        return StreamEnd(reason=reason, session_id=hub.session_id, seq=self.seq)
 
     # --- waiting
 
@@ -208,6 +219,14 @@ class StreamReader:
     def position(self) -> int:
         """Where it stands in the ring of its hub."""
         return self._position
+
+    def cut(self) -> None:
+        """End the stream without a word: its task is stuck in a write."""
+        self.scope.cancel()
+        if (
+            self.on_cut is not None
+        ):  # the watcher of all streams calls this: what fails here is no matter of the others
+            call_guarded(lambda _: None, self.on_cut)
 
     def beat(self) -> None:
         """Write a comment if nothing else is to be written."""

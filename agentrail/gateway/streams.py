@@ -12,9 +12,16 @@ from typing import Final
 import trio
 
 from agentrail.gateway.answers import answer_to
-from agentrail.gateway.frames import CONTENT_TYPE, STREAM_HEADERS, ContextUse, Done, DoneReason, done_frame
+from agentrail.gateway.frames import (
+    CONTENT_TYPE,
+    STREAM_HEADERS,
+    ContextUse,
+    DoneReason,
+    StreamEnd,
+    done_frame,
+)
 from agentrail.gateway.incoming import CallerLeft
-from agentrail.gateway.routing import Call, StreamAnswer, start_of
+from agentrail.gateway.routing import RouteCall, StreamAnswer, start_of
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.host.payloads import RequestOutcome
 from agentrail.host.requests import RequestRecord
@@ -37,7 +44,7 @@ _REASONS: Final[MappingProxyType[RequestOutcome, DoneReason]] = MappingProxyType
 )
 
 
-async def write_stream(call: Call, answer: StreamAnswer) -> None:
+async def write_stream(call: RouteCall, answer: StreamAnswer) -> None:
     """Write a stream to its end.
 
     Raises:
@@ -48,13 +55,13 @@ async def write_stream(call: Call, answer: StreamAnswer) -> None:
     Cancellation: The connection is cut where a write is stuck.
     """
     hubs = call.gateway.opened()[1]
-    async with hubs.open_reader(answer.session, after=answer.after) as reader:
+    async with hubs.open_reader(answer.session, after=answer.after, on_cut=call.cut) as reader:
         await call.while_there(partial(_write, call, answer, reader))
     if reader.reason is None:  # it was cut
         raise CallerLeft
 
 
-async def _write(call: Call, answer: StreamAnswer, reader: StreamReader) -> None:
+async def _write(call: RouteCall, answer: StreamAnswer, reader: StreamReader) -> None:
     headers = {**dict(STREAM_HEADERS), "content-type": CONTENT_TYPE, **call.more_headers, **answer.headers}
     await call.write(start_of(200, headers))
     if answer.follow is None:
@@ -66,7 +73,7 @@ async def _write(call: Call, answer: StreamAnswer, reader: StreamReader) -> None
         nursery.cancel_scope.cancel(reason="the stream has ended")
 
 
-async def _write_pieces(call: Call, reader: StreamReader) -> None:
+async def _write_pieces(call: RouteCall, reader: StreamReader) -> None:
     try:
         async for piece in reader:
             await _send(call, reader, piece)
@@ -78,11 +85,13 @@ async def _write_pieces(call: Call, reader: StreamReader) -> None:
         log_crash(f"a stream of session {reader.hub.session_id} failed", raised, keep)
         reader.reason = "failed"
         await _send(
-            call, reader, done_frame(Done(reason="failed", session_id=reader.hub.session_id, seq=reader.seq))
+            call,
+            reader,
+            done_frame(StreamEnd(reason="failed", session_id=reader.hub.session_id, seq=reader.seq)),
         )
 
 
-async def _send(call: Call, reader: StreamReader, piece: bytes) -> None:
+async def _send(call: RouteCall, reader: StreamReader, piece: bytes) -> None:
     await call.write({"type": "http.response.body", "body": piece, "more_body": reader.reason is None})
 
 
@@ -119,13 +128,13 @@ def finish_with(reader: StreamReader, record: RequestRecord) -> None:
         behind=record.end_seq or 0,
         request_id=record.request_id,
         usage=record.usage if is_complete else None,
-        context=context_of(record) if is_complete else None,
+        context=context_use_of(record) if is_complete else None,
         error=record.error,
         detail=record.reason,
     )
 
 
-def context_of(record: RequestRecord) -> ContextUse:
+def context_use_of(record: RequestRecord) -> ContextUse:
     """Say how full the model's window was in the last response of a request."""
     tokens = None if record.last_usage is None else record.last_usage.input
     return ContextUse(tokens=tokens, window=record.context_window)

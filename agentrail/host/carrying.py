@@ -1,6 +1,6 @@
 """One request, carried from the first hook to the last: steps 7 to 14 of its life. It belongs to the host, and not to its caller.
 
-What each failure means for its outcome is said by `decide_outcome`; whose end an event is, by `request_end`. What a caller may send, and
+What each failure means for its outcome is said by `outcome_of_refusal`; whose end an event is, by `request_end`. What a caller may send, and
 to whom, was decided before anything here begins.
 """
 
@@ -60,7 +60,7 @@ _NOT_STEERED: Final = "it does not let this session be steered"
 
 
 @frozen(kw_only=True)
-class Incoming:
+class IncomingMessage:
     """A message that is to become a request.
 
     Attributes:
@@ -115,7 +115,7 @@ class Workshop:
     uploads: Uploads
 
 
-def decide_outcome(error: BaseException) -> RequestOutcome:
+def outcome_of_refusal(error: BaseException) -> RequestOutcome:
     """Say what became of a request that was not accepted, by what kept it from that."""
     if isinstance(error, ProfileUnknown | SessionUnknown):
         return "not_found"
@@ -134,7 +134,7 @@ class RequestRun:
         is_abandoned: Whether its caller left before.
     """
 
-    def __init__(self, shop: Workshop, incoming: Incoming, on_decided: Callable[[], None]) -> None:
+    def __init__(self, shop: Workshop, incoming: IncomingMessage, on_decided: Callable[[], None]) -> None:
         """Nothing is done before `run`.
 
         Args:
@@ -327,7 +327,7 @@ class RequestRun:
         if error is None or is_shutdown:
             self.error = HostDraining(_CLOSING)
         else:
-            self.error, outcome = error, decide_outcome(error)
+            self.error, outcome = error, outcome_of_refusal(error)
             self._report(error)
         self.decided.set()
         self._on_decided()
@@ -342,7 +342,7 @@ class RequestRun:
 
     def _report(self, error: BaseException) -> None:
         """Put what is a bug, or the operator's move, into the log; callers are told nothing of it."""
-        if what_travels(error) is not None or decide_outcome(error) != "failed":
+        if what_travels(error) is not None or outcome_of_refusal(error) != "failed":
             return
         cause = error.__cause__
         LOGGER.error(

@@ -1,12 +1,13 @@
 """Following a request by the events of its session, to its end and to its answer. Decides nothing: the rules stand in `request_end`."""
 
+import itertools
 from contextlib import suppress
 from typing import Final
 
 import trio
 
 from agentrail.errors import AgentrailError, SubscriberTooSlow
-from agentrail.events import Event, EventsLost
+from agentrail.events import Event, EventsLost, PromptQueued, PromptReceived
 from agentrail.host.request_end import (
     KINDS_OF_REQUESTS,
     RequestStanding,
@@ -22,6 +23,9 @@ from agentrail.runtime.subscription import Subscription
 
 _BUFFER: Final = 4096
 """Events of beginnings and ends alone: the task that reads them is never so far behind."""
+
+
+_READ_IN_ONE_GO: Final = 64
 
 
 def subscribe_to_requests(session: Session, *, after: int | None = None) -> Subscription:
@@ -80,6 +84,28 @@ def _take(track: RequestTrack, events: Subscription, event: Event) -> None:
         track.stand(behind_loss(track.standing, event, snapshot.status))
     else:
         track.stand(stand_behind(track.standing, event))
+
+
+async def find_standing(session: Session, request_id: str) -> RequestStanding | None:
+    """Look for a request among the events of a session, from its first one on; None where none of them names it.
+
+    For one that an earlier process began: `seq` of what is given is that of the last event that changed it.
+
+    Cancellation: Nothing has changed.
+    """
+    standing: RequestStanding | None = None
+    async with subscribe_to_requests(session, after=0) as events:
+        with suppress(trio.WouldBlock, trio.EndOfChannel, SubscriberTooSlow):
+            for number in itertools.count(1):
+                event = events.next_nowait()
+                named = isinstance(event, PromptReceived | PromptQueued) and event.request_id == request_id
+                if standing is None and named and isinstance(event, PromptReceived | PromptQueued):
+                    standing = RequestStanding(ref=event.ref)
+                if standing is not None:
+                    standing = stand_behind(standing, event)
+                if number % _READ_IN_ONE_GO == 0:
+                    await trio.lowlevel.checkpoint()
+    return standing
 
 
 async def end_track(session: Session | None, track: RequestTrack) -> None:

@@ -276,14 +276,22 @@ class _Home:
     """Where hooks run, out of reach of the code that cancels the body: what the body owes to plugins it can still do then."""
 
     body: trio.CancelScope = field(factory=trio.CancelScope)
+    up: trio.Event = field(factory=trio.Event)
+    leave: trio.Event = field(factory=trio.Event)
+    hooks: trio.Nursery | None = None
     interrupt: BaseException | None = None
 
-    async def hold(self, task_status: trio.TaskStatus[trio.Nursery]) -> None:
-        """Hold a nursery open until it is cancelled."""
+    async def hold(self) -> None:
+        """Hold a nursery open until `leave`, and cancel what is in it then.
+
+        Cancellation: Shielded; `open_hook_runner` sets `leave` whatever happens. Not started by `nursery.start`, which waits for the end
+            of a task whose caller is cancelled, and this one would have none.
+        """
         with trio.CancelScope(shield=True):
-            async with trio.open_nursery() as nursery:
-                task_status.started(nursery)
-                await trio.sleep_forever()
+            async with trio.open_nursery() as self.hooks:
+                self.up.set()
+                await self.leave.wait()
+                self.hooks.cancel_scope.cancel(reason="the host was closed")
 
     def take(self, error: BaseException) -> None:
         """End the body for what a hook raised that is meant for the process; it is raised behind that."""
@@ -309,12 +317,21 @@ async def open_hook_runner(
     """
     home, failure = _Home(), Kept()
     async with trio.open_nursery() as nursery:
-        hooks = await nursery.start(home.hold)
-        with failure, home.body:
-            yield HookRunner(
-                hooks, hook_seconds=hook_seconds, on_plugin_error=on_plugin_error, on_interrupt=home.take
-            )
-        hooks.cancel_scope.cancel(reason="the host was closed")
+        nursery.start_soon(home.hold, name="keeper of hooks")
+        try:
+            with failure:
+                await home.up.wait()
+                assert home.hooks is not None  # noqa: S101 - it is up
+                runner = HookRunner(
+                    home.hooks,
+                    hook_seconds=hook_seconds,
+                    on_plugin_error=on_plugin_error,
+                    on_interrupt=home.take,
+                )
+                with home.body:
+                    yield runner
+        finally:  # whatever happened: the keeper is shielded, and no other code could ever end it
+            home.leave.set()
     if home.interrupt is not None:
         raise home.interrupt
     failure.release()

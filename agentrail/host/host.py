@@ -43,9 +43,9 @@ from agentrail.host.requests import (
     RequestTrack,
     key_of_requests,
 )
-from agentrail.host.session_desk import already_there, check_root
-from agentrail.host.session_list import ListedSession, Place
-from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_files, read_file
+from agentrail.host.session_desk import already_there, refuse_child
+from agentrail.host.session_list import ListedSession, ListPlace
+from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, SessionId
 from agentrail.runtime.handle import Session
@@ -155,7 +155,7 @@ class Host:
         self._intake.check_size(request, sending)
         facts = await self._intake.facts_for(owner, request, creates=False)
         session = await self._shop.desk.open(facts, owner) if facts is not None else None
-        if session is None or await is_idle(session):
+        if session is None or await has_no_cycle(session):
             return await self._intake.submit(request, principal, sending)
         agent_id = profile_of_session(session.facts.user_data) or ""
         handled = await self._intake.intercept("steer", evolve(request, agent_id=agent_id), principal)
@@ -218,7 +218,7 @@ class Host:
         facts = await desk.facts(owner, session_id)
         assert facts is not None  # noqa: S101 - else it is unknown
         if only_root:
-            check_root(facts)
+            refuse_child(facts)
         return await desk.open(facts, owner)
 
     async def session_to_read(self, session_id: str, principal: Principal) -> Session:
@@ -284,7 +284,7 @@ class Host:
         principal: Principal,
         *,
         phase: str | None = None,
-        behind: Place | None = None,
+        behind: ListPlace | None = None,
         limit: int = 50,
         of_tenant: bool = False,
     ) -> tuple[ListedSession, ...]:
@@ -360,23 +360,23 @@ class Host:
         """List a directory of the workspace of a session.
 
         Raises:
-            FileUnknown, FilesUnsupported: As of `workspace_files.list_files`.
+            FileUnknown, FilesUnsupported: As of `workspace_files.list_directory`.
             Exception: As of `session`.
         """
         session = await self.session(session_id, principal)
         await self._shop.desk.check_shows_files(session)
-        return await list_files(session, path)
+        return await list_directory(session, path)
 
     async def read_file(self, session_id: str, principal: Principal, path: str) -> WorkspaceFile:
         """Read a file of the workspace of a session.
 
         Raises:
-            FileUnknown, FilesUnsupported, TooLarge: As of `workspace_files.read_file`.
+            FileUnknown, FilesUnsupported, TooLarge: As of `workspace_files.read_workspace`.
             Exception: As of `session`.
         """
         session = await self.session(session_id, principal)
         await self._shop.desk.check_shows_files(session)
-        return await read_file(session, path)
+        return await read_workspace(session, path)
 
     async def session_to_inspect(self, session_id: str, principal: Principal) -> Session:
         """Give a session of any user of the tenant of a caller who may inspect them: that was looked at before.
@@ -500,9 +500,13 @@ class Host:
 
     async def _track(self, session_id: str, request_id: str, principal: Principal) -> RequestTrack:
         owner = self._intake.owner_of(principal)
-        if self._shop.desk.ended_of(owner, session_id) is None:
-            await self._shop.desk.facts(owner, session_id)
-        track = self._shop.book.find(key_of_requests(owner, session_id), request_id)
+        ended = self._shop.desk.ended_of(owner, session_id)
+        facts = None if ended is not None else await self._shop.desk.facts(owner, session_id)
+        key = key_of_requests(owner, session_id)
+        track = self._shop.book.find(key, request_id)
+        if track is None and facts is not None and not facts.has_ended:
+            session = await self._shop.desk.open(facts, owner)
+            track = await self._intake.recall(key, session, request_id)
         if track is None:
             message = f"session {session_id!r} has no request of this id, or not any more"
             raise RequestUnknown(message)
@@ -526,7 +530,7 @@ class Host:
             raise AgentrailError(message)
 
 
-async def is_idle(session: Session) -> bool:
+async def has_no_cycle(session: Session) -> bool:
     """Say whether no cycle runs in a session, or waits for people there."""
     status = await session.status()
     return status.phase == "idle" and not status.suspended

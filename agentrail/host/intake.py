@@ -23,9 +23,9 @@ from agentrail.errors import (
     TooLarge,
 )
 from agentrail.host.attachments import Attachment, check_attachments, digest_with_files
-from agentrail.host.carrying import Incoming, RequestRun, WhenBusy, Workshop
+from agentrail.host.carrying import IncomingMessage, RequestRun, WhenBusy, Workshop
 from agentrail.host.chains import Intercepting
-from agentrail.host.following import end_track, follow, subscribe_to_requests
+from agentrail.host.following import end_track, find_standing, follow, subscribe_to_requests
 from agentrail.host.identity import (
     SessionOwner,
     fault_of_name,
@@ -42,8 +42,9 @@ from agentrail.host.payloads import (
     Principal,
     RequestKind,
 )
+from agentrail.host.request_end import ended_by_host, without_session
 from agentrail.host.requests import HostRequest, OnDisconnect, RequestRecord, RequestTrack, key_of_requests
-from agentrail.host.session_desk import check_root
+from agentrail.host.session_desk import refuse_child
 from agentrail.logs import Logger
 from agentrail.messages import PromptRef, SessionId
 from agentrail.outside import current
@@ -128,7 +129,7 @@ class Intake:
         if handled is not None:
             return handled
         self.check_open()
-        incoming = Incoming(
+        incoming = IncomingMessage(
             request=request,
             owner=owner,
             kind=sending.kind,
@@ -148,7 +149,7 @@ class Intake:
             return await self._wait_for(self._begin(incoming, None))
         return await self._submit_named(incoming, request.client_id)
 
-    async def _submit_named(self, incoming: Incoming, client_id: str) -> HostRequest:
+    async def _submit_named(self, incoming: IncomingMessage, client_id: str) -> HostRequest:
         """Submit a message that has a name: one at a time of each, so that the second one finds what the first one did."""
         name = (key_of(incoming.owner.tenant_id, incoming.session_id), client_id)
         while name in self._turns:
@@ -170,7 +171,7 @@ class Intake:
                 self._end_turn(name)
         return await self._wait_for(run)
 
-    async def _find_known(self, incoming: Incoming, client_id: str) -> HostRequest | None:
+    async def _find_known(self, incoming: IncomingMessage, client_id: str) -> HostRequest | None:
         """Give the request of a message that was sent before.
 
         Raises:
@@ -198,7 +199,9 @@ class Intake:
             )
             track = RequestTrack(record, PromptRef(receipt.ref))
             self._shop.book.open(key, track)
-            self._nursery.start_soon(self._follow_known, key, session, track, name="follow a request")
+            self._nursery.start_soon(
+                self._follow_known, key, session, track, max(receipt.seq - 1, 0), name="follow a request"
+            )
         return HostRequest(
             session,
             receipt,
@@ -208,18 +211,50 @@ class Intake:
             is_repeat=True,
         )
 
-    async def _follow_known(self, key: str, session: Session, track: RequestTrack) -> None:
+    async def recall(self, key: str, session: Session, request_id: str) -> RequestTrack | None:
+        """Find a request that is in no book, because an earlier process began it, in what its session has published.
+
+        Cancellation: Nothing has changed.
+        """
+        standing = await find_standing(session, request_id)
+        known = self._shop.book.find(key, request_id)  # another caller may have found it meanwhile
+        if standing is None or known is not None:
+            return known
+        record = RequestRecord(
+            request_id=request_id,
+            session_id=session.session_id,
+            agent_id=profile_of_session(session.facts.user_data) or "",
+            kind=None,
+            seq=standing.seq,
+        )
+        track = RequestTrack(record, standing.ref)
+        track.stand(standing)
+        if standing.has_ended:
+            await end_track(session, track)
+            self._shop.book.close(key, track)
+            return track
+        self.check_open()  # with no checkpoint between this and the task
+        self._shop.book.open(key, track)
+        self._nursery.start_soon(
+            self._follow_known, key, session, track, standing.seq, name="follow a request"
+        )
+        return track
+
+    async def _follow_known(self, key: str, session: Session, track: RequestTrack, after: int) -> None:
         """Follow a request that an earlier process began. What it owed to plugins is over."""
-        after = max(track.record.seq - 1, 0)
         try:
             async with subscribe_to_requests(session, after=after) as events:
                 await follow(session, track, events)
         except AgentrailError as error:
             LOGGER.warning("request %s is not followed: %s", track.record.request_id, error)
-        await end_track(session, track)
-        self._shop.book.close(key, track)
+            track.stand(without_session(track.standing, str(error)))
+        finally:  # also where the host is closed: others wait for it
+            track.stand(ended_by_host(track.standing, "shutdown", "the host was closed"))
+            with trio.CancelScope(shield=True):
+                await end_track(session, track)
+            self._shop.book.close(key, track)
 
-    def _begin(self, incoming: Incoming, name: tuple[str, str] | None) -> RequestRun:
+    def _begin(self, incoming: IncomingMessage, name: tuple[str, str] | None) -> RequestRun:
         self.check_open()  # with no checkpoint between this and the task
         on_decided = (lambda: None) if name is None else partial(self._end_turn, name)
         run = RequestRun(self._shop, incoming, on_decided)
@@ -295,7 +330,7 @@ class Intake:
         facts = await self._shop.desk.facts(owner, request.session_id, creates=creates)
         if facts is None:
             return None
-        check_root(facts)
+        refuse_child(facts)
         agent_id = profile_of_session(facts.user_data)
         if request.agent_id and agent_id is not None and request.agent_id != agent_id:
             message = f"session {request.session_id!r} is one of the profile {agent_id!r}, and keeps it: leave agent_id out"

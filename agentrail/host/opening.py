@@ -7,7 +7,7 @@ from typing import Any, Final
 import trio
 from attrs import evolve
 
-from agentrail.abc import NO_HOST, HostHooks
+from agentrail.abc import HostHooks
 from agentrail.actors.kept import Kept
 from agentrail.actors.trio_only import need_trio
 from agentrail.app import open_supervisor
@@ -75,6 +75,7 @@ class _Keeper:
                 supervisor,
                 evolve(self._options.checked_profiles, context_providers=providers),
                 has_store=self._options.supervisor is None and self._options.store is not None,
+                max_sessions_of_each=self._options.limits.max_sessions_per_principal,
             )
             with self._starting:
                 await life.start()
@@ -113,8 +114,7 @@ class _Keeper:
     async def _open_supervisor(self, hooks: HostHooks) -> AsyncIterator[SessionSupervisor]:
         options = self._options
         if options.supervisor is not None:
-            if hooks is not NO_HOST:
-                options.supervisor.ask_host(hooks)
+            options.supervisor.ask_host(hooks)
             yield options.supervisor
             return
         if options.store == "memory:":
@@ -126,8 +126,8 @@ class _Keeper:
             store=options.store,
             data_dir=options.data_dir,
             hibernate_after=None if options.store is None else options.idle_after,
-            host=hooks,
         ) as supervisor:
+            supervisor.ask_host(hooks)  # none of its sessions has begun: they are resumed behind the plugins
             yield supervisor
 
     def _reader_of(self, tenant_id: str, session_id: SessionId) -> SessionReader | None:

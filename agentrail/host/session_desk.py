@@ -32,6 +32,7 @@ from agentrail.host.identity import (
     owner_of_session,
     profile_of_session,
 )
+from agentrail.host.limits import OpenSessions
 from agentrail.host.profiles import (
     AgentProfile,
     AgentProfiles,
@@ -56,13 +57,21 @@ _PAGE: Final = 100
 class SessionDesk:
     """Finds, creates, wakes and removes the sessions of a host."""
 
-    def __init__(self, supervisor: SessionSupervisor, profiles: AgentProfiles, *, has_store: bool) -> None:
+    def __init__(
+        self,
+        supervisor: SessionSupervisor,
+        profiles: AgentProfiles,
+        *,
+        has_store: bool,
+        max_sessions_of_each: int,
+    ) -> None:
         """Begin.
 
         Args:
             supervisor: Whose sessions they are.
             profiles: What they are started with.
             has_store: Whether the supervisor keeps them.
+            max_sessions_of_each: How many a caller may have that have not ended.
         """
         self.supervisor: SessionSupervisor = supervisor
         self.profiles: AgentProfiles = profiles
@@ -70,6 +79,14 @@ class SessionDesk:
         self.list: SessionList = SessionList(supervisor, has_store=has_store)
         # Sessions that no caller but the one who created them has been given yet.
         self._fresh: dict[str, Session] = {}
+        self._open_sessions: OpenSessions[SessionOwner] = OpenSessions(max_sessions_of_each, self._is_open)
+
+    def _is_open(self, owner: SessionOwner, session_id: str) -> bool:
+        try:
+            self.supervisor.session(session_id, scope=owner.tenant_id)
+        except SessionDown:
+            return False
+        return True
 
     # --- whose it is
 
@@ -158,9 +175,11 @@ class SessionDesk:
         )
         options = await options_of_profile(self.profiles, await self.profile(context), context)
         try:
-            return await self.supervisor.resume_session(facts.session_id, options)
+            session = await self.supervisor.resume_session(facts.session_id, options)
         except AlreadyStarted as error:
             return _handle_of(error)
+        self._open_sessions.note(owner, facts.session_id)
+        return session
 
     async def profile(self, context: ProfileContext) -> AgentProfile:
         """Find a profile.
@@ -192,6 +211,7 @@ class SessionDesk:
 
         Raises:
             SessionUnknown: Another user's has this id.
+            QuotaReached: The caller's move: they have as many sessions as they may.
             ProfileFailed, SessionRefused, StoreUnavailable: It cannot be started.
             Exception: As of `SessionSupervisor.start_session`.
 
@@ -201,7 +221,8 @@ class SessionDesk:
         options = await options_of_profile(self.profiles, profile, context, model=model)
         key = key_of(context.tenant_id, context.session_id)
         try:
-            session = self._fresh[key] = await self.supervisor.start_session(options)
+            with self._open_sessions.starting(owner, context.session_id):
+                session = self._fresh[key] = await self.supervisor.start_session(options)
             return session, True
         except AlreadyStarted as error:
             self._fresh.pop(key, None)
@@ -286,7 +307,7 @@ class SessionDesk:
         """
         facts = await self.facts(owner, session_id)
         assert facts is not None  # noqa: S101 - else it is unknown
-        check_root(facts)
+        refuse_child(facts)
         is_stored_alone = not facts.is_here
         if not (is_stored_alone and (purge or facts.has_ended)):
             with suppress(SessionDown):  # it ended by itself meanwhile
@@ -313,18 +334,20 @@ class SessionDesk:
         Raises:
             SessionUnknown: There is none to fork, or another user's has the wanted id.
             AlreadyExists: The caller's move: one of theirs has it.
+            QuotaReached: The caller's move: as many are open as may be.
             Exception: As of `open` and `Session.fork`.
 
         Cancellation: As of `Session.fork`.
         """
         facts = await self.facts(owner, session_id)
         assert facts is not None  # noqa: S101 - else it is unknown
-        check_root(facts)
+        refuse_child(facts)
         if await self.facts(owner, wanted, creates=True) is not None:
             raise already_there(wanted)
         session = await self.open(facts, owner)
         try:
-            fork = await session.fork(at, session_id=wanted)
+            with self._open_sessions.starting(owner, wanted):
+                fork = await session.fork(at, session_id=wanted)
         except (AlreadyExists, AlreadyStarted):  # another caller was faster, and may be another user
             await self.facts(owner, wanted, creates=True)
             raise
@@ -377,7 +400,7 @@ def already_there(session_id: str) -> AlreadyExists:
     )
 
 
-def check_root(facts: SessionFacts) -> None:
+def refuse_child(facts: SessionFacts) -> None:
     """Refuse a session that works for another, where only a root will do.
 
     Raises:

@@ -19,7 +19,7 @@ from agentrail.runtime.glancing import ASLEEP, ENDED, began_at_ms, glance_at, ph
 from agentrail.runtime.handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 
-Place: TypeAlias = tuple[int, str]
+ListPlace: TypeAlias = tuple[int, str]
 """Where a session stands in a list: when it began, and its id; the greater, the newer."""
 
 _AT_ONCE: Final = 500
@@ -56,7 +56,7 @@ class ListedSession:
     status: Status | None = None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ListPlace:
         """Where it stands in a list."""
         return self.created_at_ms, self.session_id
 
@@ -81,7 +81,7 @@ class SessionList:
         user_id: str | None,
         *,
         phase: str | None = None,
-        behind: Place | None = None,
+        behind: ListPlace | None = None,
         limit: int = 50,
     ) -> tuple[ListedSession, ...]:
         """Give some of the sessions of a user, or of all users of a tenant; not those that work for others.

@@ -19,7 +19,7 @@ from agentrail.runtime.session_files import open_files
 MAX_FILE_BYTES: Final = 25 << 20
 """How large a file may be that is given out: it is held in memory while it is."""
 
-MAX_PATH_CHARACTERS: Final = 1_024
+MAX_FILE_PATH_CHARACTERS: Final = 1_024
 
 READ_SECONDS: Final = 30.0
 """How long a list, or a file, may take."""
@@ -59,7 +59,7 @@ class WorkspaceFile:
     sha256: str
 
 
-async def list_files(session: Session, path: str = "") -> tuple[WorkspaceEntry, ...]:
+async def list_directory(session: Session, path: str = "") -> tuple[WorkspaceEntry, ...]:
     """List a directory of a workspace: directories first, then files, by name. What is neither is left out.
 
     Args:
@@ -78,13 +78,13 @@ async def list_files(session: Session, path: str = "") -> tuple[WorkspaceEntry, 
     return entries_of(names, listing)
 
 
-async def read_file(session: Session, path: str) -> WorkspaceFile:
+async def read_workspace(session: Session, path: str) -> WorkspaceFile:
     """Read a file of a workspace.
 
     Raises:
         FileUnknown: There is no such file, or it may not be read, or it is none: the answer is one.
         TooLarge: It is larger than `MAX_FILE_BYTES`, or than its sandbox reads.
-        FilesUnsupported, SessionDown: As of `list_files`.
+        FilesUnsupported, SessionDown: As of `list_directory`.
     """
     names = names_of(path)
     with _bounded():
@@ -100,7 +100,7 @@ def names_of(path: str) -> tuple[str, ...]:
         FileUnknown: It could name nothing in a workspace: it is absolute, goes up, or has what no name has.
     """
     names = tuple(path.split("/"))
-    is_sound = 0 < len(path) <= MAX_PATH_CHARACTERS and "\0" not in path and "\\" not in path
+    is_sound = 0 < len(path) <= MAX_FILE_PATH_CHARACTERS and "\0" not in path and "\\" not in path
     if not is_sound or any(name in ("", ".", "..") for name in names):
         refuse_file()
     return names
@@ -110,7 +110,7 @@ def entries_of(names: tuple[str, ...], listing: ListResult) -> tuple[WorkspaceEn
     """Say what is in a directory, or why that is not said.
 
     Raises:
-        FileUnknown, FilesUnsupported, SandboxError: As of `list_files`.
+        FileUnknown, FilesUnsupported, SandboxError: As of `list_directory`.
     """
     if listing.error is not None:
         refuse_by(listing.error)
@@ -125,7 +125,7 @@ def file_of_transfer(path: str, moved: Transfer) -> WorkspaceFile:
     """Make a file of what a sandbox gave, or say why there is none.
 
     Raises:
-        FileUnknown, TooLarge, FilesUnsupported, SandboxError: As of `read_file`.
+        FileUnknown, TooLarge, FilesUnsupported, SandboxError: As of `read_workspace`.
     """
     if moved.error is not None:
         refuse_by(moved.error)

@@ -167,6 +167,8 @@ class SessionSupervisor(StartingDoor, SleepingDoor, BranchingDoor, ExportingDoor
         Raises:
             OptionError: Your move: another host judges them already.
         """
+        if host is NO_HOST:
+            return
         if self._dependencies.host is not NO_HOST:
             raise OptionError(
                 ["this supervisor asks another host about calls already: open one for each host"]

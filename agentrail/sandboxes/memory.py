@@ -218,8 +218,8 @@ class MemorySandbox:
 
         def work(check: Callable[[], None]) -> GlobResult:
             start = _decide(path)
-            self._list_dir(start)  # refuses a directory that is none
-            return glob_tree(seen._tree(check), pattern, start)  # noqa: SLF001 - a copy of its own
+            seen._list_dir(start)  # noqa: SLF001 - a copy of its own; refuses a directory that is none
+            return glob_tree(seen._tree(check), pattern, start)  # noqa: SLF001 - as above
 
         seen = self._as_it_is()
         found = await _apart(work, len(self._files) * _BYTES_PER_FILE)

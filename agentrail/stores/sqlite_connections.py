@@ -48,6 +48,9 @@ _TROUBLE: Final[Mapping[type[apsw.Error], str]] = {
 """What goes over by itself, or by what an operator does. Every other error is ours."""
 
 
+_HEAD_BYTES: Final = 100
+"""How long the head of a database is (sqlite.org/fileformat.html, 1.3)."""
+
 FIRST_SOUND: Final = (3, 51, 3)
 """The first SQLite without a fault that could lose commits when a log was begun anew."""
 
@@ -125,6 +128,18 @@ class Connector(msgspec.Struct, frozen=True, kw_only=True):
         """
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         return self.connect(self._uri("mode=ro&immutable=1"), flags, self.vfs)
+
+    def read_head(self) -> bytes:
+        """Read what stands at the beginning of a file that may be anything: the head of a database, whatever its pages say.
+
+        Through SQLite too, and for the same reason.
+        """
+        flags = apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY
+        file = apsw.VFSFile(self.vfs or "", os.fspath(self.path.absolute()), [flags, 0])
+        try:
+            return file.xRead(_HEAD_BYTES, 0)
+        finally:
+            file.xClose()
 
     def _uri(self, query: str = "") -> str:
         name = quote(os.fsencode(self.path.absolute()))

@@ -123,9 +123,10 @@ class WriteLock:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.fchmod(self._file, 0o600)
-            text = msgspec.json.encode(_Writer(pid=os.getpid(), since_ms=since_ms))
-            os.ftruncate(self._file, 0)
-            os.pwrite(self._file, text + b"\n", 0)
+            text = msgspec.json.encode(_Writer(pid=os.getpid(), since_ms=since_ms)) + b"\n"
+            # In this order: it is a mark of the store too, and a process that is killed in between must not take it away.
+            os.pwrite(self._file, text, 0)
+            os.ftruncate(self._file, len(text))
         except BlockingIOError as error:
             writer = _read_writer(self._file)
             self.release()
@@ -133,6 +134,9 @@ class WriteLock:
         except OSError as error:
             self.release()
             raise no_store_at(store, error.strerror or str(error)) from error
+        except BaseException:
+            self.release()
+            raise
 
     def release(self) -> None:
         """Let another process write; again if you like."""
@@ -191,6 +195,12 @@ def make_private(path: Path) -> None:
 def beside(path: Path) -> tuple[Path, Path]:
     """The two files that SQLite keeps beside a store: its log, and the memory that its connections share."""
     return (path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm"))
+
+
+def has_log(path: Path) -> bool:
+    """Whether something lies in the log of a store."""
+    log, _ = beside(path)
+    return log.is_file() and log.stat().st_size > 0
 
 
 def sync_directory(path: Path) -> None:

@@ -21,12 +21,18 @@ from agentrail.stores.sqlite_damage import (
 from agentrail.stores.sqlite_files import (
     beside,
     has_lock_file,
+    has_log,
     make_private,
     make_private_file,
     sync_directory,
 )
 from agentrail.stores.sqlite_salvage import SalvageReport, salvage
 from agentrail.stores.sqlite_schema import APPLICATION_ID, StoreSchema, bring_up, check_steps, make_tables
+
+# Of sqlite.org/fileformat.html, 1.3.
+_MAGIC: Final = b"SQLite format 3\0"
+_ID_AT: Final = 68
+_ID_BYTES: Final = 4
 
 _OWN_TABLES: Final = frozenset({"meta", "session", "record", "snapshot", "blob", "node"})
 
@@ -62,9 +68,15 @@ def look_at(connector: Connector, schema: StoreSchema) -> Look:
             names = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
     except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError, UnicodeDecodeError):
         version = 0
+        if found is None:
+            found = _id_in(connector.read_head())
     if found == APPLICATION_ID and names >= _OWN_TABLES:
         _check_version(path, version, schema)
         return Look(is_there=True, is_damaged=version < 1)
+    # A sweep of the log that was broken off leaves pages that speak of others which still lie in the log: a process that opens it
+    # with its log finds it whole, or finds out.
+    if found == APPLICATION_ID and has_log(path):
+        return Look(is_there=True)
     # What is ours and damaged is salvaged, what is not is left alone: so one of its own marks has to be there.
     if found == APPLICATION_ID or names >= _OWN_TABLES or has_lock_file(path):
         return Look(is_there=True, is_damaged=True)
@@ -74,6 +86,12 @@ def look_at(connector: Connector, schema: StoreSchema) -> Look:
         "nothing in it was touched. Name another file, or none for the one in the data directory"
     )
     raise NotAStore(message)
+
+
+def _id_in(head: bytes) -> int | None:
+    """Read the application id in the head of a database; None where it is none."""
+    is_database = len(head) > _ID_AT + _ID_BYTES and head.startswith(_MAGIC)
+    return int.from_bytes(head[_ID_AT : _ID_AT + _ID_BYTES], "big") if is_database else None
 
 
 def _check_version(path: Path, found: int, schema: StoreSchema) -> None:

@@ -20,7 +20,7 @@ from agentrail.wire.plain import encode_plain
 Receipt: TypeAlias = PromptReceipt | SteerReceipt | AbortReceipt
 
 
-class _SnapshotForm(Struct, frozen=True, kw_only=True):
+class SnapshotForm(Struct, frozen=True, kw_only=True):
     """A snapshot as it is written: the number in front, because a reader goes on from there."""
 
     seq: int
@@ -54,7 +54,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
     `messages` are the last ones, `before` is how many stand in front of them: `messages?after=` gives those.
     """
     shown = snapshot.last_messages
-    form = _SnapshotForm(
+    form = SnapshotForm(
         seq=snapshot.last_seq,
         status=snapshot.status,
         queued=snapshot.queued,
@@ -72,7 +72,7 @@ def decode_snapshot(text: bytes) -> Snapshot:
     Raises:
         CodecError: It is none.
     """
-    form: _SnapshotForm = _read(_SNAPSHOTS, text)
+    form: SnapshotForm = _read(_SNAPSHOTS, text)
     return Snapshot(
         status=form.status,
         queued=form.queued,
@@ -165,6 +165,6 @@ def _read(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
         raise CodecError(message, path="$") from error
 
 
-_SNAPSHOTS: Final = msgspec.json.Decoder(_SnapshotForm)
+_SNAPSHOTS: Final = msgspec.json.Decoder(SnapshotForm)
 _STATUSES: Final = msgspec.json.Decoder(Status)
 _PAGES: Final = msgspec.json.Decoder(MessagePage)

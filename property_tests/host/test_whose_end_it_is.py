@@ -14,6 +14,7 @@ from agentrail.events import (
     AgentResumed,
     AgentStart,
     AgentSuspended,
+    EndReason,
     Envelope,
     Event,
     PromptDropped,
@@ -80,6 +81,7 @@ class World:
     def end(self, how: str) -> Iterator[Event]:
         """End the cycle, and begin the next one."""
         cycle, self.cycle = self.cycle, None
+        assert cycle is not None
         ref = PromptRef(cycle.ref) if self.names_ends else None
         for one in cycle.works_for:
             self.became[one] = {
@@ -94,9 +96,8 @@ class World:
             case "error":
                 yield AgentError(error=BROKE, ref=ref)
             case _:
-                yield AgentEnd(
-                    messages=(), usage=TokenUsage(), stop_reason="end" if how == "end" else how, ref=ref
-                )
+                reason: EndReason = "end" if how == "end" else "superseded"
+                yield AgentEnd(messages=(), usage=TokenUsage(), stop_reason=reason, ref=ref)
         steers, self.steers = self.steers, []
         for place, one in enumerate(steers):
             self.became[one] = "queued"

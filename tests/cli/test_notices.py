@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from agentrail import events
-from agentrail.cli.notices import notice_of, show_amount
+from agentrail.cli.notices import notice_of, show_amount, show_decision
 from agentrail.errors import ErrorInfo
-from agentrail.events import KINDS, Amount, Approval
+from agentrail.events import KINDS, Amount, Approval, RecoveryDecision
 from agentrail.messages import ApprovalId, CallId, PromptRef, QuestionRef, SessionId
 
 BUSY = ErrorInfo(code="overloaded", message="busy", retryable=True)
@@ -154,3 +154,18 @@ def test_exactly_the_answers_that_are_offered_are_shown(options, shown):
     """As commands, in the order in which they are offered."""
     asked = events.ApprovalRequired(approval=msgspec.structs.replace(APPROVAL, permission_options=options))
     assert notice_of(asked).endswith(f"(it leaves this machine) {shown}")
+
+
+NAMED = {"request", "tool", "plugin_request", "host"}
+"""Of what is told by its name what it was, when a session comes back."""
+
+
+@pytest.mark.parametrize("what", get_args(RecoveryDecision.__annotations__["open"]))
+def test_what_becomes_of_what_was_open_is_a_sentence(what):
+    """With the name of those that have one; without one no gap is where it would stand."""
+    name = "shell" if what in NAMED else ""
+    said = show_decision(RecoveryDecision(open=what, id="x", name=name, decision="kept"))
+    assert said.endswith("is as it was")
+    assert name in said
+    assert "  " not in said
+    assert name or said.removesuffix(" is as it was").split()[-1] not in {"of", "to", "for"}

@@ -4,6 +4,7 @@ import signal
 import sys
 from types import ModuleType, SimpleNamespace
 
+import httpx
 import pytest
 import trio
 
@@ -85,7 +86,9 @@ def test_what_cannot_be_is_refused_all_at_once():
         check_options(ServeOptions(certfile="c.pem", host=""), None)
     assert len(caught.value.faults) == 3
     assert "--certfile and --keyfile belong together" in str(caught.value)
-    check_options(ServeOptions(certfile="c.pem", keyfile="k.pem"), None)
+    check_options(ServeOptions(certfile="c.pem", keyfile="k.pem", data_dir="d"), None)
+    with pytest.raises(OptionError, match="--data-dir is for serving without an application"):
+        check_options(ServeOptions(data_dir="d"), "mine:app")
 
 
 def test_without_the_extra_the_command_says_what_to_install(monkeypatch):
@@ -162,8 +165,7 @@ def test_the_names_and_origins_that_follow_from_an_address():
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        (None, "name an application, as package.module:NAME"),
-        ("", "name an application"),
+        ("", "name an application, as package.module:NAME"),
         ("module", "name an application"),
         (":app", "name an application"),
         ("no.such.module:app", "there is no application 'app' in module 'no.such.module'"),
@@ -231,3 +233,22 @@ async def test_an_application_is_served_until_a_signal(tmp_path):
                 assert b"hello" in b"".join([bytes(piece) async for piece in stream])
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 0
+
+
+@pytest.mark.check
+async def test_without_an_application_one_profile_is_served_and_its_sessions_are_kept(tmp_path):
+    """With the model that `agentrail run` would use; a second server goes on with what the first one kept."""
+    answers = []
+    for _ in range(2):
+        with trio.fail_after(20):
+            data_dir = str(tmp_path)
+            async with open_process("serve", "--port", "0", "--data-dir", data_dir, cwd=tmp_path) as process:
+                base = (await process.stdout.receive_some()).decode().strip()
+                async with httpx.AsyncClient(base_url=base, verify=False, timeout=10) as client:  # noqa: S501 - no TLS
+                    assert (await client.get("/ready")).status_code == 200
+                    said = {"message": "Hi", "session_id": "main", "agent_id": "default"}
+                    answers.append((await client.post("/chat", json=said)).json())
+                process.send_signal(signal.SIGTERM)
+                assert await process.wait() == 0
+    assert answers[0]["seq"] < answers[1]["seq"]
+    assert answers[0]["text"]

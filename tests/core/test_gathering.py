@@ -55,6 +55,7 @@ def test_exactly_the_open_ids_have_an_owner(seed):
         assert {effect_id for effect_id, _ in state.data.open.items()} == set(outside.open), signal
 
 
+@pytest.mark.check  # a second of random lives
 def test_those_lives_gather_and_send():
     """They are no empty proof: what is gathered is sent, counted, retried, cancelled and dropped in them."""
     met = set()

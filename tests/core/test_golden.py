@@ -17,6 +17,7 @@ from tests.core.golden_values import (
     as_stored,
     golden_files,
 )
+from tests.thinned import each
 
 SCHEMA = json.loads((GOLDEN.parents[2] / "docs" / "reference" / "events.json").read_text(encoding="utf-8"))
 STORED_EVENTS = sorted((GOLDEN / "events").rglob("*.json"))
@@ -29,15 +30,13 @@ def test_every_kind_has_its_golden_files():
     assert set(SIGNALS) == set(SIGNAL_KINDS.values()) == {file.stem for file in STORED_SIGNALS}
 
 
-@pytest.mark.parametrize(
-    ("file", "content"), [pytest.param(*golden, id=golden[0].stem) for golden in golden_files()]
-)
+@each(("file", "content"), golden_files())
 def test_todays_codec_writes_the_newest_file(file, content):
     """What goes to disk changes only together with the file that shows it: `python -m tests.core.golden_values`."""
     assert file.read_bytes() == content
 
 
-@pytest.mark.parametrize("file", STORED_EVENTS, ids=lambda file: f"{file.parent.name}-{file.stem}")
+@each("file", STORED_EVENTS)
 def test_a_stored_event_is_read_as_the_value_it_was(file):
     """Files of today and of every version before: the same event, in the same place."""
     event = decode_event(file.read_bytes())
@@ -59,7 +58,7 @@ def test_a_field_of_a_signal_that_came_later_is_read(name):
     assert decode_signal((GOLDEN / "fields" / f"{name}.json").read_bytes()) == SIGNAL_FIELDS[name]
 
 
-@pytest.mark.parametrize("file", STORED_SIGNALS, ids=lambda file: f"{file.parent.name}-{file.stem}")
+@each("file", STORED_SIGNALS)
 def test_a_stored_signal_is_read_as_the_value_it_was(file):
     """Files of today and of every version before: the same signal."""
     assert decode_signal(file.read_bytes()) == SIGNALS[file.stem]
@@ -76,7 +75,7 @@ def test_an_event_of_a_newer_version_is_kept(name):
     assert as_stored(encode_event(event)) == stored
 
 
-@pytest.mark.parametrize("file", STORED_EVENTS, ids=lambda file: f"{file.parent.name}-{file.stem}")
+@each("file", STORED_EVENTS)
 def test_a_stored_event_is_as_the_schema_says(file):
     """docs/reference/events.json describes what is really written."""
     Draft202012Validator(SCHEMA).validate(json.loads(file.read_bytes()))

@@ -26,11 +26,12 @@ from agentrail.core.session.state import Phase
 from agentrail.core.session.state_codec import encode_session
 from agentrail.events import MessageDelta, StatusUpdate
 from tests.core.worlds import new_session, small_world
+from tests.thinned import each
 
 PAIRS = tuple(product(get_args(Signal), Phase))
 
 
-@pytest.mark.parametrize(("signal", "phase"), PAIRS, ids=lambda each: getattr(each, "__name__", None))
+@each(("signal", "phase"), PAIRS)
 def test_every_signal_is_decided_in_every_phase(signal, phase):
     """A new signal or phase fails here until somebody has decided its cells."""
     assert isinstance(LEGALITY[signal][phase].verdict, Verdict)
@@ -50,7 +51,7 @@ def test_the_table_cannot_be_edited():
         LEGALITY[Prompt][Phase.IDLE] = Verdict.DROP
 
 
-@pytest.mark.parametrize(("signal", "phase"), PAIRS, ids=lambda each: getattr(each, "__name__", None))
+@each(("signal", "phase"), PAIRS)
 def test_who_asks_is_never_dropped(signal, phase):
     """A caller is answered, sooner or later: only outcomes and notices are dropped, only calls refused or postponed."""
     cell = LEGALITY[signal][phase].verdict

@@ -13,6 +13,7 @@ from agentrail.core.session.state import Phase
 from agentrail.events import Event
 from agentrail.testing.scenario import read_scenario, run_scenario
 from agentrail.testing.scenario_out import effect_name
+from tests.thinned import each
 
 FILES = sorted((Path(__file__).parent.parent / "scenarios").glob("*.txt"))
 
@@ -67,7 +68,7 @@ def test_scenario(file):
     run_scenario(file)
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@each("file", FILES)
 def test_scenario_begins_with_the_sentence_that_it_proves(file):
     """The first line names the file and says what it proves."""
     first = file.read_text().splitlines()[0]

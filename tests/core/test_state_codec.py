@@ -53,6 +53,7 @@ from agentrail.testing.plugins import PluginShelf, PuppetPlugin
 from tests.core import worlds
 from tests.core.golden_states import FOLDER, LIVES, NAMES, everything, golden_states, state_of
 from tests.core.stored_lives import differs, live_in_bytes, plugins_of, through_bytes
+from tests.thinned import first
 
 FRESH = worlds.new_session()
 CONFIG = everything().data.config
@@ -67,13 +68,13 @@ def document_of(state: SessionState) -> dict[str, Any]:
 # --- a life, and each state
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first(range(6), 2))
 def test_a_life_in_bytes_is_the_same_life(seed):
     """A state is written and read at every step, and the rest of the life is what it would have been, effect for effect."""
     assert live_in_bytes(seed, 60) > 1
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", first(range(6), 2))
 def test_a_life_with_a_host_in_bytes_is_the_same_life(seed):
     """So it is where the host is asked about calls, and told of them."""
     assert live_in_bytes(40_000 + seed, 60, has_host=True) > 1
@@ -165,6 +166,7 @@ def test_equal_specs_are_one_however_they_came():
     assert encode_session(states[0]) == encode_session(states[1])
 
 
+@pytest.mark.check  # processes of its own
 def test_the_same_state_is_the_same_bytes_in_every_process():
     """Sets have another order in each process, and what is written has not."""
     program = (
@@ -758,7 +760,7 @@ def spoilt_tree(value: Any, random: Random) -> Any:
     )
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first(range(4), 2))
 def test_spoilt_bytes_get_the_typed_error_or_are_a_state(seed):
     """Bytes or values changed anywhere: refused by name, or read as a state that is written and read again as it is."""
     random = Random(seed)  # noqa: S311 - a test is to draw the same again

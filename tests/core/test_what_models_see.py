@@ -75,6 +75,7 @@ def test_what_controls_a_session_is_no_message(control):
         assert "UNHEARD" not in str(start.request.messages[:])
 
 
+@pytest.mark.check  # four seconds of random lives
 @pytest.mark.at(44)
 def test_the_end_of_a_cycle_comes_when_it_is_quiet():
     """In all of a small world: with `AgentEnd` no call of the cycle is open, and no steer waits that it should have heard."""

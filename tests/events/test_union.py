@@ -14,6 +14,7 @@ from agentrail import events
 from agentrail.events import EPHEMERAL, KINDS, SECTIONS, TERMINAL, Event, EventBase, UnknownEvent, kind_of
 from agentrail.messages import CallId, SessionId
 from tests.core.golden_values import EVENTS
+from tests.thinned import each
 
 FILES = [
     importlib.import_module(f"agentrail.events.{file.name}") for file in pkgutil.iter_modules(events.__path__)
@@ -52,7 +53,7 @@ def test_every_event_that_is_defined_is_in_the_union():
     assert kinds == set(get_args(Event))
 
 
-@pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
+@each("event", EVENTS.values())
 def test_an_event_is_a_frozen_value_that_is_named_in_full(event):
     """Slotted, frozen, made from keywords only: an event that was published is the same for all who hold it."""
     assert not hasattr(event, "__dict__")
@@ -63,7 +64,7 @@ def test_an_event_is_a_frozen_value_that_is_named_in_full(event):
         del event.meta
 
 
-@pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
+@each("event", EVENTS.values())
 def test_where_an_event_stands_is_no_part_of_what_it_says(event):
     """Two that differ only in their envelopes are equal, have one hash, and read alike: `meta` is how they came here."""
     by_hand = unpublished(event)
@@ -98,7 +99,7 @@ def test_an_event_says_what_it_is_made_of():
     assert repr(events.MessageStart()) == "MessageStart(attempt=1)"
 
 
-@pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
+@each("event", EVENTS.values())
 def test_an_event_can_be_copied_and_pickled(event):
     """A process pool gets the event that was sent, envelope and all, and so does whoever copies one."""
     for again in (pickle.loads(pickle.dumps(event)), copy.copy(event), copy.deepcopy(event)):  # noqa: S301 - ours
@@ -107,7 +108,7 @@ def test_an_event_can_be_copied_and_pickled(event):
         assert again.meta == event.meta
 
 
-@pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
+@each("event", EVENTS.values())
 def test_an_event_matches_by_name_only(event):
     """No `case MessageDelta(text)`: a field that comes later would be taken for another one."""
     assert type(event).__match_args__ == ()

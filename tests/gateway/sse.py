@@ -17,7 +17,8 @@ def parse(stream: bytes, *, careless: bool = False) -> list[Frame]:
     text = stream.decode("utf-8")
     lines = text.splitlines() if careless else text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     frames: list[Frame] = []
-    event, data, number = "message", [], None
+    event, number = "message", None
+    data: list[str] = []
     for line in lines:
         if not line:
             if data:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import msgspec
 import pytest
@@ -24,7 +25,7 @@ from tests.test_errors import CODES
 INSIDE = "db password s3cret at /srv/keys"
 
 
-def told(answer: ErrorAnswer) -> dict:
+def told(answer: ErrorAnswer) -> Any:
     """The error as a caller reads it."""
     document = json.loads(answer.encode())
     assert document.keys() == {"error"}
@@ -106,6 +107,11 @@ def test_an_exception_that_is_none_of_ours_tells_nothing(error):
         (errors.ModelNotFound("m"), 422, "model_not_found", {"cause": "model_not_found"}),
         (errors.RateLimited("m", retry_after_seconds=1.2), 502, "provider_failed", {"cause": "rate_limited"}),
         (errors.StreamTimeout("m"), 504, "provider_failed", {"cause": "stream_stalled"}),
+        (errors.SessionIsChild("m", root_id="s-1"), 409, "session_is_child", {"root_id": "s-1"}),
+        (errors.ProfileMismatch("m", agent_id="a"), 409, "profile_mismatch", {"agent_id": "a"}),
+        (errors.AttachmentInvalid("m", index=2), 422, "attachment_invalid", {"index": 2}),
+        (errors.RequestOver("m"), 409, "request_over", {}),
+        (errors.PromptRefused("no"), 422, "prompt_rejected", {}),
         (errors.CycleAborted("why"), 409, "aborted", {}),
         (errors.OptionError(["m"]), 422, "option_error", {}),
     ],
@@ -133,6 +139,12 @@ def test_what_a_caller_can_act_on_is_told(error, status, code, more):
 def test_an_answer_names_no_session_of_others_and_no_path(error):
     """What looks like an id to one caller is another's."""
     assert b"boss-1" not in answer_to(error).encode()
+
+
+def test_a_hint_of_the_host_is_told():
+    """Where it has one: how to go on without the id of a colleague's session."""
+    assert told(answer_to(errors.SessionUnknown("m", hint="leave the id out")))["hint"] == "leave the id out"
+    assert told(answer_to(errors.SessionUnknown("m")))["hint"] is None
 
 
 def test_an_exception_that_an_application_derived_is_answered_as_the_one_above_it():

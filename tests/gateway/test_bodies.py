@@ -39,6 +39,7 @@ from agentrail.gateway.queries import (
     whole_number,
     yes_or_no,
 )
+from agentrail.host.attachments import Attachment
 from agentrail.host.limits import Limits
 
 LIMITS = Limits()
@@ -79,7 +80,7 @@ def test_a_message_with_all_its_fields_is_read():
     }
     body = read(ChatBody, given)
     assert json.loads(msgspec.json.encode(body)) == given
-    assert decode_files(body, LIMITS) == (("a.txt", "text/plain", b"hi"),)
+    assert decode_files(body, LIMITS) == (Attachment(name="a.txt", mime_type="text/plain", content=b"hi"),)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +192,7 @@ def test_a_large_body_passes_only_for_its_attachments():
     assert body_limit(ChatBody, LIMITS) == 36 * MIB
     assert body_limit(SteerBody, LIMITS) == MIB
     file = {"name": "a", "mime_type": "b", "base64": "A" * (2 * MIB)}
-    assert len(decode_files(read(ChatBody, {"attachments": [file]}), LIMITS)[0][2]) == 3 * MIB // 2
+    assert len(decode_files(read(ChatBody, {"attachments": [file]}), LIMITS)[0].content) == 3 * MIB // 2
     long = {"message": "m", "metadata": {"a": "A" * MIB}}
     assert refused(read, ChatBody, long)[:2] == (413, "too_large")
     escaped = b'{"attachments":[{"name":"a","mime_type":"b","base64":"%b"}]}' % (b"\\u0041" * (MIB // 4))

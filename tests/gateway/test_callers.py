@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from agentrail.errors import OptionError
-from agentrail.gateway.access import ANYONE_HERE, UNAUTHORIZED, AccessRules, CallHead
+from agentrail.gateway.access import ANYONE_HERE, UNAUTHORIZED, AccessRules, CallHead, with_token
 from agentrail.gateway.answers import ErrorAnswer
 from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.tokens import TokenEntry, Tokens, decode_tokens, make_token
@@ -62,6 +62,14 @@ async def test_with_tokens_any_machine_may_call_that_has_one():
     ]
 
 
+async def test_the_token_of_a_hello_is_looked_up_like_that_of_a_header():
+    """What is no token there is none here either."""
+    outcomes = await admit(
+        callers(TOKENS), *[with_token(head(), one) for one in (MADE.token, "wrong", "a b", "")]
+    )
+    assert outcomes == [Principal(tenant_id="acme", user_id=""), *[(401, "unauthorized")] * 3]
+
+
 @pytest.mark.host("H-080")
 async def test_calls_without_a_valid_token_get_answers_of_the_same_bytes():
     """Missing, empty, malformed, truncated, wrong and expired."""
@@ -95,6 +103,12 @@ async def test_behind_ten_failures_tokens_are_still_looked_up():
     assert await admit(door, head(BAD, peer="10.0.0.2")) == [(401, "unauthorized")]
     await trio.sleep(60)
     assert await admit(door, head(BAD)) == [(401, "unauthorized")]
+
+
+async def test_how_many_failures_are_answered_can_be_set():
+    """`Limits` has the number."""
+    door = CallerCheck(TOKENS, AccessRules(), max_failures_per_minute=1)
+    assert await admit(door, head(), head()) == [(401, "unauthorized"), (429, "too_many_requests")]
 
 
 @on_virtual_time

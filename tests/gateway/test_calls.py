@@ -32,6 +32,7 @@ from agentrail.host import (
     HandledResponse,
     Host,
     HostPlugin,
+    Limits,
     Principal,
     RequestContext,
     workspace_files,
@@ -56,18 +57,20 @@ ON_A_SESSION: dict[str, AnyCall] = {
     "delete": calls.delete_session,
     "purge": lambda host, by, name: calls.delete_session(host, by, name, purge=True),
     "messages": calls.read_messages,
-    "model": lambda host, by, name: calls.switch_model(host, by, name, ModelBody(model="demo:")),
+    "model": lambda host, by, name: calls.switch_session_model(host, by, name, ModelBody(model="demo:")),
     "fork": lambda host, by, name: calls.fork_session(host, by, name, ForkBody()),
     "rewind": lambda host, by, name: calls.rewind_session(host, by, name, RewindBody(to=1)),
     "compact": lambda host, by, name: calls.compact_session(host, by, name, CompactBody()),
     "abort": lambda host, by, name: calls.abort_session(host, by, name, AbortBody()),
     "abort of a call": lambda host, by, name: calls.abort_session(host, by, name, AbortBody(call_id="c")),
-    "approve": lambda host, by, name: calls.approve_call(host, by, name, ApproveBody(approval_id="main/1")),
-    "approve what was shown": lambda host, by, name: calls.approve_call(
+    "approve": lambda host, by, name: calls.accept_approval(
+        host, by, name, ApproveBody(approval_id="main/1")
+    ),
+    "approve what was shown": lambda host, by, name: calls.accept_approval(
         host, by, name, ApproveBody(approval_id="main/1", arguments_hash="h")
     ),
-    "reject": lambda host, by, name: calls.reject_call(host, by, name, RejectBody(approval_id="main/1")),
-    "respond": lambda host, by, name: calls.answer_question(
+    "reject": lambda host, by, name: calls.reject_approval(host, by, name, RejectBody(approval_id="main/1")),
+    "respond": lambda host, by, name: calls.respond_to_question(
         host, by, name, RespondBody(ref="main/1", response="yes")
     ),
     "request": lambda host, by, name: calls.read_request(host, by, name, "r-1"),
@@ -81,7 +84,7 @@ ON_A_SESSION: dict[str, AnyCall] = {
 """Every call that names a session."""
 
 WITHOUT_A_SESSION = frozenset(
-    {"create_session", "list_sessions", "inspect_sessions", "inspect_tree", "inspect_plugins"}
+    {"create_session", "list_own_sessions", "inspect_sessions", "inspect_tree", "inspect_plugins"}
 )
 
 
@@ -112,7 +115,7 @@ def test_every_call_that_names_a_session_is_tried_on_that_of_another():
         name
         for name in vars(calls)
         if name.split("_")[0]
-        in {"abort", "answer", "approve", "cancel", "compact", "create", "delete", "fork", "inspect", "list", "read", "reject", "rewind", "switch"}
+        in {"abort", "accept", "respond", "cancel", "compact", "create", "delete", "fork", "inspect", "list", "read", "reject", "rewind", "switch"}
         and callable(getattr(calls, name))
     }  # fmt: skip
     assert len(names - WITHOUT_A_SESSION) == len(ON_A_SESSION) - len(
@@ -184,9 +187,11 @@ async def test_an_approval_of_another_is_not_found_through_a_session_of_ones_own
         await calls.create_session(host, EVE, CreateSessionBody(session_id="main"))
         for by, own in ((BOB, "bobs"), (EVE, "main")):
             for call in (
-                lambda h, p, s: calls.approve_call(h, p, s, ApproveBody(approval_id=approval.id)),
-                lambda h, p, s: calls.reject_call(h, p, s, RejectBody(approval_id=approval.id)),
-                lambda h, p, s: calls.answer_question(h, p, s, RespondBody(ref=approval.id, response="no")),
+                lambda h, p, s: calls.accept_approval(h, p, s, ApproveBody(approval_id=approval.id)),
+                lambda h, p, s: calls.reject_approval(h, p, s, RejectBody(approval_id=approval.id)),
+                lambda h, p, s: calls.respond_to_question(
+                    h, p, s, RespondBody(ref=approval.id, response="no")
+                ),
             ):
                 assert b"approval_unknown" in await refused(host, call, by, own)
         assert tool.calls == []
@@ -205,7 +210,7 @@ async def test_an_approval_is_refused_whose_arguments_were_not_shown():
 
         def approve(approval_id: str, shown: str | None) -> AnyCall:
             body = ApproveBody(approval_id=approval_id, arguments_hash=shown)
-            return lambda host, by, name: calls.approve_call(host, by, name, body)
+            return lambda host, by, name: calls.accept_approval(host, by, name, body)
 
         assert b"approval_mismatch" in await refused(host, approve(approval.id, "other"), ANN, "main")
         assert tool.calls == []
@@ -250,7 +255,7 @@ async def test_a_list_shows_all_sessions_once_on_pages():
         await calls.delete_session(host, ANN, "s3")
         seen, cursor = [], None
         while True:
-            page = read(await calls.list_sessions(host, ANN, limit=2, cursor=cursor))
+            page = read(await calls.list_own_sessions(host, ANN, limit=2, cursor=cursor))
             seen += page["sessions"]
             assert len(page["sessions"]) <= 2
             if (cursor := page["next_cursor"]) is None:
@@ -264,9 +269,9 @@ async def test_a_list_shows_all_sessions_once_on_pages():
         }
         awake = next(one for one in seen if one["session_id"] == "s1")
         assert {"model", "usage", "turn"} <= awake.keys()
-        ended = read(await calls.list_sessions(host, ANN, phase="ended"))["sessions"]
+        ended = read(await calls.list_own_sessions(host, ANN, phase="ended"))["sessions"]
         assert [one["session_id"] for one in ended] == ["s3"]
-        assert read(await calls.list_sessions(host, EVE))["sessions"] == []
+        assert read(await calls.list_own_sessions(host, EVE))["sessions"] == []
 
 
 @pytest.mark.parametrize(
@@ -277,7 +282,7 @@ async def test_a_list_refuses_what_no_page_gave(given: dict[str, Any], code: str
     """A cursor is taken as it was given, and a phase is one that there is."""
     async with stored() as host:
         with pytest.raises(CallRefused) as raised:
-            await calls.list_sessions(host, ANN, **given)
+            await calls.list_own_sessions(host, ANN, **given)
         assert raised.value.answer.code == code
 
 
@@ -311,6 +316,27 @@ async def test_who_gets_a_freed_id_reads_no_request_of_its_owner_before():
 
 
 @on_virtual_time
+async def test_a_list_knows_an_id_again_that_has_another_owner():
+    """Whose a stored session is was remembered for the one before."""
+    async with stored() as host:
+        await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
+        assert len(read(await calls.list_own_sessions(host, ANN))["sessions"]) == 1
+        await calls.delete_session(host, ANN, "main", purge=True)
+        await trio.sleep(1)
+        await calls.create_session(host, BOB, CreateSessionBody(session_id="main"))
+        assert read(await calls.list_own_sessions(host, ANN))["sessions"] == []
+        assert len(read(await calls.list_own_sessions(host, BOB))["sessions"]) == 1
+
+
+@on_virtual_time
+async def test_forks_count_as_sessions():
+    """Who has as many as may be forks no more."""
+    async with stored(limits=Limits(max_sessions_per_principal=1)) as host:
+        await (await asked(host, session_id="main")).outcome()
+        assert b"quota" in await refused(host, ON_A_SESSION["fork"], ANN, "main")
+
+
+@on_virtual_time
 async def test_a_session_that_sleeps_in_the_store_is_ended_there():
     """It is woken for that: a delete that left it at work would be none."""
     store = MemoryStore()
@@ -318,7 +344,7 @@ async def test_a_session_that_sleeps_in_the_store_is_ended_there():
         await (await asked(host, session_id="main")).outcome()
     async with stored(store=store) as host:
         await calls.delete_session(host, ANN, "main")
-        page = read(await calls.list_sessions(host, ANN, phase="ended"))
+        page = read(await calls.list_own_sessions(host, ANN, phase="ended"))
         assert [one["session_id"] for one in page["sessions"]] == ["main"]
 
 
@@ -332,10 +358,10 @@ async def test_a_caller_cannot_say_where_a_model_is(name: str):
         await calls.create_session(host, ANN, CreateSessionBody(session_id="main"))
         body = ModelBody(model="openai:gpt-5", provider_opts={"temperature": 1, name: "http://evil"})
         with pytest.raises(CallRefused) as raised:
-            await calls.switch_model(host, ANN, "main", body)
+            await calls.switch_session_model(host, ANN, "main", body)
         assert raised.value.answer.code == "field_invalid"
         assert "evil" not in raised.value.answer.message
-        told = read(await calls.switch_model(host, ANN, "main", ModelBody(model="demo:")))
+        told = read(await calls.switch_session_model(host, ANN, "main", ModelBody(model="demo:")))
         assert told["model"].startswith("demo:")
 
 
@@ -406,7 +432,7 @@ async def test_an_answer_is_shown_to_interceptors_first():
         request = await asked(host, session_id="main")
         record = await request.answered()
         body = RespondBody(ref=record.pending[0].id, response="later")
-        made = await calls.answer_question(host, ANN, "main", body)
+        made = await calls.respond_to_question(host, ANN, "main", body)
         assert (made.status, read(made)) == (409, {"no": "later"})
         assert request.record.status == "waiting"
 

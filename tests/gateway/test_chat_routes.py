@@ -23,7 +23,7 @@ A_FILE = {"name": "a.txt", "mime_type": "text/plain", "base64": "aGVsbG8="}
 async def until(is_so, seconds=5):
     """Wait for something that has no event."""
     with trio.fail_after(seconds):
-        while not is_so():
+        while not is_so():  # noqa: ASYNC110 - what is waited for has none
             await trio.sleep(0.005)
 
 
@@ -49,7 +49,7 @@ async def test_a_chat_is_answered_with_what_its_cycle_came_to():
             "seq",
             "context",
         }
-        assert (told["text"], told["stop_reason"]) == ("Hello.", "stop")
+        assert (told["text"], told["stop_reason"]) == ("Hello.", "end")
         assert told["context"]["tokens"] > 0
         assert response.headers["x-session-id"] == told["session_id"]
         assert response.headers["x-request-id"] == told["request_id"]
@@ -80,7 +80,8 @@ async def test_a_provider_that_fails_is_a_502_and_never_an_empty_answer():
 @on_bounded_time
 async def test_a_chat_that_was_aborted_is_a_409_with_the_text_so_far():
     """A stop from elsewhere is no answer."""
-    async with serving(ScriptedModel([SLOW])) as web, trio.open_nursery() as nursery:
+    talking = says("So", *[" on"] * 500, pause_seconds=0.02)
+    async with serving(ScriptedModel([talking])) as web, trio.open_nursery() as nursery:
 
         async def stop_it():
             await until(lambda: web.host.supervisor.sessions(scope="local"))
@@ -93,7 +94,8 @@ async def test_a_chat_that_was_aborted_is_a_409_with_the_text_so_far():
 
         nursery.start_soon(stop_it)
         error = error_of(await web.chat(session_id="s-1"), 409, "aborted")
-        assert (error["reason"], error["text"]) == ("enough", "So")
+        assert error["reason"] == "enough"
+        assert error["text"].startswith("So")
 
 
 @on_bounded_time
@@ -101,8 +103,8 @@ async def test_a_chat_that_was_aborted_is_a_409_with_the_text_so_far():
 async def test_a_chat_that_waits_for_a_person_answers_202_and_goes_on():
     """What waits stands in it; after the approval the hooks end the request once."""
     ledger = Ledger()
-    model = ScriptedModel([calls(("write", {})), says("Done.")])
-    profiles = [profile(model, tools=[RecordingTool("write")], plugins=[HumanApproval(tools=["write"])])]
+    model = ScriptedModel([calls(("shell", {"command": "ls"})), says("Done.")])
+    profiles = [profile(model, tools=[RecordingTool(name="shell")], plugins=[HumanApproval])]
     async with serving(None, ledger, profiles=profiles) as web:
         response = await web.chat(session_id="s-1")
         told = response.json()
@@ -118,7 +120,7 @@ async def test_a_chat_that_waits_for_a_person_answers_202_and_goes_on():
             nursery.start_soon(read)
             session = web.host.supervisor.session("s-1", scope="local")
             approval = (await session.status()).approvals[0]
-            await session.approve(approval.approval_id)
+            await session.approve(approval.id)
         assert frames[-1].data["reason"] == "completed"
         assert frames[-1].data["request_id"] == told["request_id"]
         await web.served.quiet()

@@ -55,8 +55,8 @@ def test_a_frame_is_found_by_its_very_event():
 @pytest.mark.parametrize(("most", "bytes_"), [(3, 1 << 20), (1 << 20, 3)])
 def test_what_is_remembered_is_bounded(monkeypatch, most, bytes_):
     """In number and in bytes, each in two generations."""
-    monkeypatch.setattr(frame_ring, "MAX_FRAMES", most)
-    monkeypatch.setattr(frame_ring, "MAX_FRAME_BYTES", bytes_)
+    monkeypatch.setattr(frame_ring, "MAX_RING_FRAMES", most)
+    monkeypatch.setattr(frame_ring, "MAX_RING_BYTES", bytes_)
     memory = FrameMemory()
     for _ in range(50):
         memory.keep(SessionRecovered(decisions=()), b"x")

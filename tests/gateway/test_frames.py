@@ -19,14 +19,14 @@ from agentrail.gateway.frames import (
     HEARTBEAT,
     RETRY,
     ContextUse,
-    Done,
+    StreamEnd,
     done_frame,
     event_frame,
     snapshot_frame,
 )
 from agentrail.messages import CallId, PromptRef, SessionId, Text, TokenUsage
 from tests.gateway.sse import comments, parse
-from tests.gateway.test_wire import SNAPSHOT
+from tests.wire.test_forms import SNAPSHOT
 
 SESSION = SessionId("s")
 NASTY = "a\nb\r\nc\rd\u2028e\u2029f\u0085g\0h\x0bi\x0cj\x1ck\x1dl\x1em\nevent: done\ndata: {}\n\nid: 9"
@@ -108,9 +108,9 @@ def test_a_heartbeat_is_no_event():
 
 def test_the_end_of_a_stream_says_why_and_where_to_go_on():
     """What is not known is left out."""
-    (bare,) = parse(done_frame(Done(reason="shutdown", session_id=SESSION, seq=7)))
+    (bare,) = parse(done_frame(StreamEnd(reason="shutdown", session_id=SESSION, seq=7)))
     assert bare == ("done", {"reason": "shutdown", "session_id": "s", "seq": 7}, None)
-    full = Done(
+    full = StreamEnd(
         reason="failed", session_id=SESSION, seq=7, request_id="r", usage=TokenUsage(input=3),
         context=ContextUse(tokens=3, window=None), error=ErrorInfo(code="overloaded", message=NASTY), detail="why",
     )  # fmt: skip

@@ -6,15 +6,17 @@ from collections import Counter
 import pytest
 import trio
 
-from agentrail.errors import CursorAhead, SessionDown
+from agentrail.errors import CursorAhead, SessionDown, StoreUnavailable
 from agentrail.gateway import hub as hub_module
 from agentrail.gateway.frame_ring import FrameRing
 from agentrail.gateway.frames import event_frame
 from agentrail.gateway.hub import Hub, open_hubs
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import crash
 from agentrail.testing.models import ScriptedModel, says
+from agentrail.testing.supervisors import open_nameless
 from tests.gateway.sse import comments, parse
-from tests.runtime.rig import on_virtual_time, saying
+from tests.runtime.rig import on_bounded_time, on_virtual_time, saying
 
 
 async def read_all(reader, *, seconds=30):
@@ -191,6 +193,73 @@ async def test_a_hub_that_falls_behind_goes_on_where_it_was(supervisor, hubs, mo
         begins = after or parse(stream)[0].data["seq"]
         assert numbers(stream) == list(range(begins + 1, begins + 1 + len(numbers(stream))))
         check_end(stream, "session_ended")
+
+
+@on_bounded_time
+async def test_what_is_not_kept_any_more_comes_out_of_the_journal(monkeypatch):
+    """That takes a while, and the session goes on meanwhile: all the same nothing is missing, and nothing comes twice."""
+    monkeypatch.setattr(hub_module, "HUB_BUFFER", 4)
+    texts = [f"{number}" for number in range(12)]
+    found, whole = [], []
+    async with (
+        open_nameless(store=MemoryStore()) as supervisor,
+        open_hubs() as hubs,
+        trio.open_nursery() as nursery,
+    ):
+        session = await supervisor.start_session(model=saying(*texts), event_buffer_size=8)
+        await session.ask(texts[0])
+        for text in texts[1:]:
+            for after in (1, 5):
+                nursery.start_soon(follow, hubs, session, found, 0, after)
+            await session.ask(text)
+        await until_joined(hubs, 22)
+        await session.stop()
+    assert len(found) == 22
+    for after, stream in found:
+        first, second = parse(stream)[
+            :2
+        ]  # where the session outran three looks into the journal, it begins anew
+        begins = second.data["seq"] if first.event == "events_lost" else after
+        assert numbers(stream) == list(range(begins + 1, begins + 1 + len(numbers(stream))))
+        whole.append(begins == after)
+    assert any(whole)
+    assert len({check_end(stream, "session_ended")["seq"] for _, stream in found}) == 1
+
+
+@pytest.mark.host("H-070")
+@on_bounded_time
+async def test_a_session_that_goes_back_gives_its_readers_a_snapshot_to_begin_anew_from():
+    """Right behind the word of the loss, and numbers go on: what was read before does not count any more."""
+    found = []
+    async with (
+        open_nameless(store=MemoryStore()) as supervisor,
+        open_hubs() as hubs,
+        trio.open_nursery() as nursery,
+    ):
+        session = await supervisor.start_session(model=saying("a", "b", "c"))
+        for number in range(3):
+            nursery.start_soon(follow, hubs, session, found, 0, None if number else 0)
+        await until_joined(hubs, 3)
+        await session.ask("one")
+        await session.ask("two")
+        await session.rewind(turn=1)
+        await session.ask("three")
+        await session.stop()
+    for _, stream in found:
+        frames = parse(stream)
+        (lost,) = [place for place, frame in enumerate(frames) if frame.event == "events_lost"]
+        snapshot = frames[lost + 1]
+        assert snapshot.event == "snapshot"
+        assert [one["content"][0]["text"] for one in snapshot.data["messages"]] == ["one", "a"]
+        later = [int(frame.id) for frame in frames[lost + 2 :] if frame.id]
+        assert later == list(range(snapshot.data["seq"] + 1, snapshot.data["seq"] + 1 + len(later)))
+        check_end(stream, "session_ended")
+
+
+async def until_joined(hubs, count):
+    """Wait until so many read."""
+    while hubs.statistics().readers < count:
+        await trio.lowlevel.checkpoint()
 
 
 @on_virtual_time
@@ -371,7 +440,7 @@ async def test_all_streams_end_when_the_server_goes_down(supervisor, hubs, reaso
         nursery.start_soon(stuck)
         await trio.sleep(1)
         await hubs.close(reason)
-    assert cut == [1 + hub_module.GRACE_SECONDS]
+    assert cut == [1 + hub_module.WRITE_GRACE_SECONDS]
     assert {check_end(stream, reason)["seq"] for _, stream in found} == {last}
     async with hubs.open_reader(session, after=0) as reader:
         check_end(await read_all(reader), reason)
@@ -400,11 +469,35 @@ async def test_an_event_that_cannot_be_written_ends_the_streams_of_its_session_a
         await good.ask("Hi")
         await good.stop()
         check_end(await read_all(other), "session_ended")
-    assert "cannot be written" in caplog.text
+    assert "cannot be read on" in caplog.text
     async with hubs.open_reader(bad, after=(await bad.snapshot()).last_seq) as reader:
         await bad.ask("fine")
         await bad.stop()
         check_end(await read_all(reader), "session_ended")
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), RuntimeError("a bug")], ids=["away", "bug"])
+@on_virtual_time
+async def test_a_hub_that_cannot_go_on_ends_its_streams_and_no_other(
+    supervisor, hubs, monkeypatch, caplog, error
+):
+    """Where the journal cannot be read, and where we are wrong: those that read wait for nothing."""
+    follow_session = Hub._follow  # noqa: SLF001 - where a bug of ours would be
+
+    async def fail(hub, subscription):
+        if hub.session is bad:
+            await trio.sleep(1)
+            raise error
+        await follow_session(hub, subscription)
+
+    monkeypatch.setattr(Hub, "_follow", fail)
+    good = await supervisor.start_session(model=saying("a"))
+    bad = await supervisor.start_session(model=saying("a"))
+    async with hubs.open_reader(good) as other, hubs.open_reader(bad) as reader:
+        assert parse(await read_all(reader))[-1].data["reason"] == "failed"
+        await good.stop()
+        assert parse(await read_all(other))[-1].data["reason"] == "session_ended"
+    assert "cannot be read on" in caplog.text
 
 
 # --- silence
@@ -449,7 +542,10 @@ async def test_a_reader_that_never_reads_is_cut_and_delays_no_other(supervisor):
     async with open_hubs(max_frames=40) as hubs, trio.open_nursery() as nursery:
 
         async def never_reads():
-            async with hubs.open_reader(session, after=0) as reader:
+            broken = trio.Event()
+            async with hubs.open_reader(session, after=0, on_cut=broken.set) as reader:
+                with trio.CancelScope(shield=True):  # as the write of a server that is deaf to cancellation
+                    await broken.wait()
                 await trio.sleep(math.inf)
             cut.append((reader.reason, trio.current_time()))
 

@@ -2,7 +2,7 @@
 
 import logging
 import ssl
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -197,16 +197,19 @@ async def test_the_server_ends_whatever_its_callers_do(path, how):
     """One whose answer does not come, one who does not read, one who says nothing."""
     app = App()
     scope = trio.CancelScope()
-    with scope:
-        async with serving(app) as (stop, connect), await connect() as lazy, await connect() as silent:
-            await lazy.send_all(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
-            await app.flooding.wait()
-            began = trio.current_time()
-            if how == "stopped":
-                stop.set()
-                assert await read_all(silent) == b""
-            else:
-                scope.cancel()
+    async with AsyncExitStack() as callers:  # who stay until the server is gone
+        with scope:
+            async with serving(app) as (stop, connect):
+                lazy, silent = [await callers.enter_async_context(await connect()) for _ in range(2)]
+                await lazy.send_all(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+                await app.flooding.wait()
+                await trio.testing.wait_all_tasks_blocked(0.05)  # the writer too
+                began = trio.current_time()
+                if how == "stopped":
+                    stop.set()
+                    assert await read_all(silent) == b""
+                else:
+                    scope.cancel()
     assert app.ended.is_set()
     assert trio.current_time() - began < 5
     assert app.seen == ["begun", path, *(["over"] if how == "stopped" else [])]

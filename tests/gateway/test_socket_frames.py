@@ -8,7 +8,7 @@ from agentrail.core.wire.codec import decode_event, encode_event
 from agentrail.events import LoopDetected, MessageDelta
 from agentrail.gateway.answers import error_answer
 from agentrail.gateway.socket_frames import (
-    Command,
+    CommandFrame,
     FrameMalformed,
     FrameRefused,
     Hello,
@@ -56,9 +56,11 @@ def read(text, limits=LIMITS):
         ({"type": "unsubscribe", "id": "a", "session_id": "s"}, Unsubscribe(id="a", session_id="s")),
         (
             {"type": "prompt", "id": 1, "session_id": "s", "message": "Hi", "client_id": "c"},
-            Command(name="prompt", id=1, session_id="s", fields={"message": "Hi", "client_id": "c"}, size=81),
+            CommandFrame(
+                name="prompt", id=1, session_id="s", fields={"message": "Hi", "client_id": "c"}, size=81
+            ),
         ),
-        ({"type": "abort", "id": 1}, Command(name="abort", id=1, session_id=None, fields={}, size=26)),
+        ({"type": "abort", "id": 1}, CommandFrame(name="abort", id=1, session_id=None, fields={}, size=26)),
     ],
 )
 def test_what_a_client_may_send_is_read(sent, made):

@@ -464,7 +464,7 @@ async def test_a_server_that_stops_tells_each_socket_where_to_go_on():
 
 async def test_one_who_does_not_read_is_closed_with_4409_and_others_lose_nothing(monkeypatch):
     """Publishing does not wait for it; it is told where to go on, or is cut."""
-    monkeypatch.setattr(sockets_module, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(sockets_module, "WRITE_GRACE_SECONDS", 0.3)
     monkeypatch.setattr(sockets_module, "TICK_SECONDS", 0.05)
     words = ["w" * 200_000] * 40
     async with (

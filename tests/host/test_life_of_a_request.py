@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import trio
@@ -26,6 +27,7 @@ from agentrail.errors import (
     RequestUnknown,
     SessionBusy,
     SessionDown,
+    SessionIsChild,
     SessionUnknown,
     TooLarge,
 )
@@ -37,14 +39,18 @@ from agentrail.host import (
     HandledResponse,
     HostRequest,
     open_host,
+    requests,
 )
-from agentrail.messages import UserMessage
+from agentrail.host.request_end import ended_by_host
+from agentrail.host.requests import RequestBook, RequestRecord, RequestTrack
+from agentrail.messages import PromptRef, SessionId, UserMessage
 from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.cancelling import crash
-from agentrail.testing.models import ScriptedModel, calls, fails, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, fails, says
 from agentrail.testing.plugins import PuppetPlugin, read_rule
 from agentrail.testing.tools import HangingTool, RecordingTool
+from agentrail.tools.task import TaskTool
 from tests.host.hosting import (
     ANN,
     BOB,
@@ -256,6 +262,64 @@ async def test_sessions_of_others_are_as_unknown_as_any():
         assert await theirs.outcome() == "completed"
         assert [one.scope for one in host.sessions_of(EVE)] == ["else"]
         assert [one.scope for one in host.sessions_of(ANN)] == ["acme"]
+
+
+@on_virtual_time
+async def test_two_users_who_create_one_id_at_once():
+    """One of them has it; to the other it is as unknown as any, and stays as it is."""
+    ledger, met = Ledger(), []
+    begins = plugin(
+        "begins", on_request_start=sleeping(5)
+    )  # so that both have looked before either creates it
+    async with hosting(answering("Hello."), begins, ledger) as host:
+
+        async def send(by):
+            try:
+                met.append(await (await asked(host, by=by, session_id="new")).outcome())
+            except SessionUnknown:
+                met.append("unknown")
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send, ANN)
+            nursery.start_soon(send, BOB)
+        await host.quiet()
+        assert sorted(met) == ["completed", "unknown"]
+        assert len(host.supervisor.sessions()) == 1
+    assert sorted(ledger.ends) == ["completed", "not_found"]
+
+
+@on_virtual_time
+async def test_sessions_that_work_for_others_belong_to_whom_those_belong():
+    """They are read and answered; what only a root can do is refused, with the id of that one."""
+
+    def answer(request):
+        is_child = request.messages[0].content[0].text == "Look."
+        return calls(("shell", {})) if is_child else calls(("task", {"description": "Look."}))
+
+    async with hosting(
+        FunctionModel(answer),
+        session_tools=[TaskTool(), RecordingTool(name="shell")],
+        session_plugins=[HumanApproval],
+    ) as host:
+        request = await asked(host, session_id="boss")
+        async with request.events() as events:
+            async for event in events:
+                if isinstance(getattr(event, "event", event), ApprovalRequired):
+                    break
+        [child] = (await request.session.status()).children
+        assert (await host.session(child.session_id, ANN)).session_id == child.session_id
+        for call in (
+            lambda: host.submit(say(session_id=child.session_id), ANN),
+            lambda: host.submit(say(session_id=child.session_id), ANN, kind="prompt"),
+            lambda: host.steer(say(session_id=child.session_id), ANN),
+            lambda: host.session(child.session_id, ANN, only_root=True),
+        ):
+            with pytest.raises(SessionIsChild) as caught:
+                await call()
+            assert caught.value.root_id == "boss"
+        with pytest.raises(SessionUnknown):
+            await host.session(child.session_id, BOB)
+        assert [one.session_id for one in host.sessions_of(ANN)] == ["boss"]
 
 
 @on_virtual_time
@@ -776,6 +840,73 @@ async def test_what_handlers_make_of_files_is_no_other_message():
             await asked(host, client_id="order-5", attachments=[other])
 
 
+@on_virtual_time
+async def test_one_of_them_that_comes_to_a_closing_host_is_refused():
+    """Also where it waited for an earlier one of its name; and one whose interceptor is slow."""
+    refused = []
+
+    async def send(host, **given):
+        try:
+            await asked(host, **given)
+        except HostDraining:
+            refused.append(given)
+
+    slow = plugin("slow", intercept_chat_request=sleeping(5))
+    begins = plugin("begins", on_request_start=sleeping(9))
+    async with hosting(ScriptedModel([SLOW]), slow, begins) as host, trio.open_nursery() as nursery:
+        nursery.start_soon(send, host)
+        await trio.sleep(1)
+        host.close_door()
+    assert refused == [{}]
+    refused.clear()
+    async with (
+        hosting(ScriptedModel([says("a", pause_seconds=3)]), begins) as host,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(send, host)
+        for _ in range(2):
+            nursery.start_soon(partial(send, host, client_id="order-5"))
+        await trio.sleep(1)
+        host.close_door()
+    assert refused == [{"client_id": "order-5"}]
+
+
+def test_the_last_thousand_requests_of_a_session_are_known(monkeypatch):
+    """Those that are open in any case; of an ended one what it came to, and not what it was read from."""
+    monkeypatch.setattr(requests, "MAX_KEPT_REQUESTS", 3)
+    monkeypatch.setattr(requests, "MAX_KEPT_IN_ALL", 5)
+    book = RequestBook()
+
+    def ended(key, number):
+        record = RequestRecord(request_id=f"r-{number}", session_id=SessionId("s"), agent_id="a", kind="chat")
+        track = RequestTrack(record, PromptRef("p"))
+        book.open(key, track)
+        track.stand(ended_by_host(track.standing, "dropped", "no"))
+        track.end("")
+        book.close(key, track)
+        return track
+
+    waiting = RequestTrack(
+        RequestRecord(request_id="r-open", session_id=SessionId("s"), agent_id="a", kind="chat"),
+        PromptRef("p"),
+    )
+    book.open("a/s", waiting)
+    tracks = [ended("a/s", number) for number in range(5)]
+    found = [book.find("a/s", f"r-{number}") for number in range(5)]
+    assert [one is not None for one in found] == [False, False, True, True, True]
+    assert found[4] is not tracks[4]
+    assert found[4].record.status == "dropped"
+    assert book.find("a/s", "r-open") is waiting
+    assert book.find("b/s", "r-4") is None
+    for number in range(3):
+        ended("b/s", number)
+    assert [book.find("a/s", f"r-{number}") is not None for number in range(5)] == [False] * 3 + [True] * 2
+    book.forget_session("a/s")
+    assert book.find("a/s", "r-4") is None
+    assert book.find("b/s", "r-2") is not None
+    assert book.open_tracks == (waiting,)
+
+
 # --- reading
 
 
@@ -815,6 +946,49 @@ async def test_requests_are_found_by_their_names():
         other = await host.create(ANN)
         with pytest.raises(RequestUnknown):
             await host.request(other.session_id, request.request_id, ANN)
+
+
+@on_virtual_time
+@pytest.mark.host("H-109")
+async def test_what_a_request_came_to_is_known_after_a_restart():
+    """With a store: outcome and text, of one that ended before, and of one whose cycle goes on."""
+    store = MemoryStore()
+    model = ScriptedModel([says("One."), SLOW, says("Two.")])
+    async with hosting(model, store=store, drain_timeout=0) as host:
+        first = await asked(host, session_id="main")
+        await first.outcome()
+        second = await asked(host, session_id="main")
+        await trio.sleep(1)
+    async with hosting(model, store=store) as host:
+        record = await host.request("main", first.request_id, ANN)
+        assert (record.status, record.text, record.end_seq) == ("completed", "One.", first.record.end_seq)
+        assert record.usage == first.record.usage
+        assert (await host.request("main", second.request_id, ANN)).status == "running"
+        later = await host.wait_for_request("main", second.request_id, ANN, within=300)
+        assert later.has_ended
+        assert later.outcome == "completed"
+        with pytest.raises(RequestUnknown):
+            await host.request("main", "r-0", ANN)
+
+
+@on_virtual_time
+async def test_who_waits_for_a_request_of_an_earlier_process_is_told_when_the_host_closes():
+    """It is no request of this host's own, and yet no caller waits for ever."""
+    store, told = MemoryStore(), []
+    model = ScriptedModel([SLOW, SLOW])
+    async with hosting(model, store=store, drain_timeout=0) as host:
+        request = await asked(host, session_id="main", client_id="order-5")
+        await trio.sleep(1)
+    async with trio.open_nursery() as nursery, hosting(model, store=store, drain_timeout=0) as host:
+        again = await asked(host, session_id="main", client_id="order-5")
+        assert again.request_id == request.request_id
+
+        async def wait():
+            told.append(await again.outcome())
+
+        nursery.start_soon(wait)
+        await trio.sleep(1)
+    assert told == ["shutdown"]
 
 
 @on_virtual_time
@@ -970,6 +1144,53 @@ async def test_what_a_hook_raises_for_the_process_closes_the_host_and_leaves():
             await trio.sleep_forever()
     assert host.supervisor.is_closing
     assert host.is_draining
+
+
+@on_virtual_time
+async def test_a_host_that_closes_at_any_step_of_a_message_leaves_nothing_behind():
+    """It is refused, or ends as it may; no hook is owed, and no task is begun in a host that is gone."""
+    outcomes = []
+    for steps in range(16):
+        ledger = Ledger()
+
+        async def send(host):
+            try:
+                request = await asked(host, client_id="order-5", session_id="new")
+            except HostDraining:
+                outcomes.append("refused")
+            else:
+                outcomes.append(await request.outcome())
+
+        opened = hosting(ScriptedModel([SLOW]), ledger, drain_timeout=0)
+        async with trio.open_nursery() as nursery, opened as host:
+            nursery.start_soon(send, host)
+            for _ in range(steps):
+                await trio.lowlevel.checkpoint()
+        assert len(outcomes) == steps + 1
+        heard = [hook for hook, _, _ in ledger.heard]
+        assert (heard.count("start"), heard.count("end")) in ((0, 0), (1, 1))
+    assert set(outcomes) == {"refused", "shutdown"}
+
+
+@on_virtual_time
+async def test_sessions_that_had_work_are_there_again_when_a_host_is_opened():
+    """With their owner and their profile; their cycle goes on. One whose profile is gone keeps no host from opening."""
+    store = MemoryStore()
+    model = ScriptedModel([SLOW, SLOW, says("Again."), says("Again.")])
+    both = [profile(model), profile(model, "old")]
+    async with hosting(None, store=store, profiles=both, drain_timeout=0) as host:
+        for session_id, agent_id in (("main", "desk"), ("lost", "old")):
+            await asked(host, session_id=session_id, agent_id=agent_id)
+        await trio.sleep(1)
+    async with hosting(None, store=store, profiles=both[:1]) as host:
+        [session] = host.sessions_of(ANN)
+        assert session.session_id == "main"
+        assert host.sessions_of(BOB) == []
+        assert await session.collect_reply() in ("Again.", "So it is.")
+        with pytest.raises(ProfileUnknown):
+            await host.session("lost", ANN)
+        with pytest.raises(SessionUnknown):
+            await host.session("lost", BOB)
 
 
 # --- options, readiness, and what is imported

@@ -238,6 +238,62 @@ async def test_what_the_body_raises_leaves_as_itself():
     assert heard == [("a", "start"), ("a", "stop")]
 
 
+class CancelAtStep(trio.abc.Instrument):
+    """Cancels a scope before the n-th step of any task."""
+
+    def __init__(self, step, scope):
+        """Count from here."""
+        self.left, self.scope = step, scope
+
+    def before_task_step(self, task):
+        """Count down; still positive at the end means that all is through."""
+        self.left -= 1
+        if self.left == 0:
+            self.scope.cancel(reason="cancel at every step")
+
+
+async def test_cancelled_at_every_step_each_that_started_is_stopped_once():
+    """What a plugin took is given back, none is stopped that did not start, and nothing runs on in the background."""
+    held, heard = [], []
+
+    def holding(name):
+        async def start():
+            await trio.lowlevel.checkpoint()
+            with trio.CancelScope(shield=True):  # it does not stop halfway
+                held.append(name)
+                await trio.lowlevel.checkpoint()
+
+        async def background():
+            heard.append(name)
+            try:
+                await trio.sleep_forever()
+            finally:
+                heard.remove(name)
+
+        async def stop():
+            await trio.lowlevel.checkpoint()
+            assert name not in heard
+            assert held.pop() == name
+
+        return plugin(name, start=start, background=background, stop=stop)
+
+    reports, step, is_through = Reports(), 0, False
+    while not is_through:
+        step += 1
+        with trio.CancelScope() as scope:
+            instrument = CancelAtStep(step, scope)
+            trio.lowlevel.add_instrument(instrument)
+            try:
+                async with open_life(holding("a"), holding("b"), on_plugin_error=reports.hear) as life:
+                    await life.start()
+                    assert held == ["a", "b"]
+            finally:
+                trio.lowlevel.remove_instrument(instrument)
+        is_through = instrument.left > 0
+        assert (held, heard, reports) == ([], [], []), step
+    assert step > 30
+
+
 # --- what runs in the background
 
 

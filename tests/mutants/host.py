@@ -195,8 +195,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="no hook runs when the host is cancelled",
         breaks=_ALL,
         file="host/hook_runner.py",
-        old="        with trio.CancelScope(shield=True):\n            async with trio.open_nursery() as nursery:\n",
-        new="        with trio.CancelScope():\n            async with trio.open_nursery() as nursery:\n",
+        old="        with trio.CancelScope(shield=True):\n            async with trio.open_nursery() as self.hooks:\n",
+        new="        with trio.CancelScope():\n            async with trio.open_nursery() as self.hooks:\n",
         killed_by=f"{_LIFE}::test_a_host_that_is_cancelled_stops_its_plugins_all_the_same",
     ),
     Mutant(

@@ -17,9 +17,17 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="what is kept of another conversation goes out",
         breaks=_KEPT,
         file="providers/grouping.py",
-        old="        return all(map(operator.is_, self._last[:known], messages[:known]))\n",
+        old="        return all(map(operator.is_, self._last[: known + 1], messages[: known + 1]))\n",
         new="        return True\n",
         killed_by=f"{_GROUPING}::test_equal_messages_are_not_the_same",
+    ),
+    Mutant(
+        name="what is settled stays so when the message behind it is taken back",
+        breaks=_KEPT,
+        file="providers/grouping.py",
+        old="        if known >= len(messages) or known > steady or key != self._key:\n",
+        new="        if known > min(len(messages), steady) or key != self._key:\n",
+        killed_by=f"{_GROUPING}::test_the_last_group_is_open_again_when_what_followed_it_is_taken_back",
     ),
     Mutant(
         name="equal messages are taken for the same",

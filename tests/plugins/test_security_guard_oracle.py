@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.plugins.test_security_guard import is_blocked
+from tests.thinned import each
 
 BASH = shutil.which("bash")
 HARMLESS = (
@@ -193,7 +194,7 @@ def test_the_oracle_sees_what_runs_and_nothing_else(world):
     assert not run_by_bash(world, "echo rm -rf x; rm x; echo 'curl x'")
 
 
-@pytest.mark.parametrize("wrap", range(len(WRAPS)))
+@each("wrap", range(len(WRAPS)))
 def test_what_bash_runs_through_one_wrap_was_noticed(world, wrap):
     """Each way to hide a command, once by itself."""
     line = WRAPS[wrap]("curl x")
@@ -201,6 +202,7 @@ def test_what_bash_runs_through_one_wrap_was_noticed(world, wrap):
         assert is_blocked("shell", {"command": line}, blocked_commands=["curl"]), line
 
 
+@pytest.mark.check  # four hundred processes
 @pytest.mark.parametrize("cut", range(len(CUTS)))
 def test_what_bash_runs_of_a_value_that_is_cut_was_noticed(world, cut):
     """`IFS`, however it is set, cuts what is not quoted."""

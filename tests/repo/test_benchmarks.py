@@ -180,6 +180,7 @@ def test_cpu_and_wall_of_a_run_stand_in_its_row():
     assert "–" not in cells[5:7]
 
 
+@pytest.mark.check  # runs a workload
 def test_a_workload_that_leaves_the_collector_changed_ends_the_run():
     """What comes after it would be measured with another collector."""
     was = gc.get_threshold()
@@ -201,6 +202,7 @@ def burn() -> int:
     return total
 
 
+@pytest.mark.check  # runs a workload
 def test_a_profile_names_the_function_that_computes():
     """The first place is the busy function, with file and line, without the machine's own path."""
     found = slowest_functions(burn, enough_seconds=0.2)

@@ -75,6 +75,7 @@ def test_what_is_hot_is_compiled():
     assert hot <= set(all_compiled())
 
 
+@pytest.mark.check  # goes through all of the package
 def test_nothing_with_structs_is_compiled():
     """Asked of what the modules really define, and not of their text."""
     for name in all_compiled():
@@ -85,6 +86,7 @@ def test_nothing_with_structs_is_compiled():
         ]
 
 
+@pytest.mark.check  # goes through all of the package
 def test_nobody_derives_from_a_compiled_class():
     """No class of the package has a compiled one among its bases."""
     compiled = {
@@ -104,6 +106,7 @@ def test_nobody_derives_from_a_compiled_class():
                 assert not bases & compiled, f"{path}: {node.name}"
 
 
+@pytest.mark.check  # goes through all of the package
 def test_no_compiled_function_goes_as_deep_as_what_it_is_given():
     """Compiled code has no recursion limit, and ends the process where interpreted code ends with a RecursionError."""
     recursive = {one for name in all_compiled() for one in recursive_functions(source_of(name))}
@@ -139,6 +142,7 @@ def test_each_reason_is_one():
     assert all(reason is None or len(reason.split()) > 2 for reason in judged().values())
 
 
+@pytest.mark.check  # goes through all of the package
 def test_a_pure_build_asks_for_nothing():
     """Neither mypy nor setuptools is needed to build, as long as nobody asks for the compiled build."""
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]

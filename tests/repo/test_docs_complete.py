@@ -18,6 +18,7 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 from scripts import api_pages
 from scripts.generate_docs import ACTOR_SECTIONS, fields_in
+from tests.thinned import each
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -52,7 +53,7 @@ def test_every_member_of_a_closed_union_is_documented(kind):
     assert sorted(members - names_in_the_reference()) == []
 
 
-@pytest.mark.parametrize("event", get_args(Event), ids=lambda event: event.__name__)
+@each("event", get_args(Event))
 def test_every_field_of_an_event_is_described(event):
     """Each field has its sentence in the docstring, which the page and the schema are made from, and no other has one."""
     described = [name for name, _ in fields_in(event)]

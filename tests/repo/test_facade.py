@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
+import pytest
+
 import agentrail
 from benchmarks.bars import build_in_use
 
@@ -122,6 +124,7 @@ def test_no_page_imports_from_the_core():
     assert told == []
 
 
+@pytest.mark.check  # goes through all of the package
 def test_no_docstring_sends_a_reader_to_the_core():
     """Outside of the core itself: who reads an API is given names that may be imported."""
     core = ROOT / "agentrail" / "core"

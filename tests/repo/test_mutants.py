@@ -6,11 +6,12 @@ import pytest
 
 from scripts.marked_rows import rows_of
 from tests.mutants.catalogue import MUTANTS
+from tests.thinned import each
 
 ROOT = Path(__file__).parent.parent.parent
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@each("mutant", MUTANTS, label=lambda mutant: mutant.name)
 def test_a_mutant_has_its_place(mutant):
     """What it replaces stands in its file, once; and its test is there."""
     assert (ROOT / "agentrail" / mutant.file).read_text().count(mutant.old) == 1

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 PACKAGE: Final = Path(__file__).parents[2] / "agentrail"
 
 ONE_MEANING: Final = {
@@ -57,6 +59,7 @@ def modules_of_public_names(package: Path) -> dict[str, list[str]]:
 named = functools.cache(lambda: modules_of_public_names(PACKAGE))
 
 
+@pytest.mark.check  # goes through all of the package
 def test_no_public_name_has_two_meanings():
     """Each is defined once, but for those on the list (16.6)."""
     found = {name: where for name, where in named().items() if len(where) > 1}

@@ -36,6 +36,7 @@ def import_without_trio(module: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.check  # a process for each; `make lint` says it of the source
 @pytest.mark.parametrize("room", CONTRACT["source_modules"])
 def test_pure_room_imports_without_trio(room):
     """Every module of a pure room imports while Trio and its companions are blocked (architecture, layers)."""

@@ -23,6 +23,10 @@ PACKAGE: Final = ROOT / "agentrail"
 MAKERS: Final = frozenset({"deque", "open_memory_channel", "Queue", "SimpleQueue", "PriorityQueue"})
 
 QUEUES: Final = {
+    "gateway/socket_queue.py:_frames": (
+        "max_frames and max_bytes; beyond them the socket closes",
+        "tests/gateway/test_socket_queue.py",
+    ),
     "otp/tracebacks.py:waiting": ("GROUP_LIMIT exceptions inside of groups", "tests/otp/test_tracebacks.py"),
     "blocking/thread.py:_come": ("the calls of other threads, begun one each turn", "tests/test_blocking.py"),
     "blocking/reading.py:_taken": ("MAX_TAKEN", "tests/test_blocking.py"),
@@ -38,6 +42,10 @@ QUEUES: Final = {
         "tests/actors/test_registry.py",
     ),
     "otp/turns.py:_queue": ("postponed events, `max_postponed`", "tests/otp/test_statem_order.py"),
+    "gateway/hub.py:pending": (
+        "what a subscription gives that was just entered",
+        "tests/gateway/test_hub.py",
+    ),
     "runtime/last_words.py:_due": ("MAX_HANDLES", "tests/runtime/test_last_words.py"),
     "runtime/outbox.py:_steps": (
         "one for each record of a session that is not durable; while the store takes none nothing is admitted, and no stream read",

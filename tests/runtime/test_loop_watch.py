@@ -81,14 +81,14 @@ async def test_what_nobody_saw_is_said_to_be_unknown():
 
 async def test_a_watch_inside_of_another_watches_nothing():
     """Two supervisors in one program: each step is told once, and nothing is left behind."""
-    threads = threading.active_count()
+    threads = set(threading.enumerate())
     held: list[SlowStep] = []
     with watch_loop(held.append, seconds=0.1), watch_loop(held.append, seconds=0.1):
         await trio.lowlevel.checkpoint()
         hold_for(0.2)
         await trio.lowlevel.checkpoint()
     assert len(held) == 1
-    assert threading.active_count() == threads
+    assert set(threading.enumerate()) <= threads  # one that Trio keeps from before may have ended
 
 
 async def test_the_variable_turns_it_on(caplog):

@@ -334,7 +334,9 @@ async def test_after_the_supervisor_closed_every_call_is_down():
     async with open_bare() as supervisor:
         session = await supervisor.start_session(model=saying(), session_id="s-1", tools=[RecordingTool()])
         watched = session.monitor()
-    assert {*AFTER, *OF_A_STORE, "monitor"} == set(calls_of_a_handle())
+    # The last one reads what it is handed, also afterwards.
+    assert {*AFTER, *OF_A_STORE, "monitor", "reads_answers"} == set(calls_of_a_handle())
+    assert callable(session.reads_answers())
     for call in AFTER.values():
         with trio.fail_after(5), pytest.raises(SessionDown, match="'s-1' is down: the supervisor was closed"):
             await call(session)

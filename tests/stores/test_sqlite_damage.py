@@ -313,6 +313,44 @@ def test_a_file_without_its_first_page_is_saved_where_it_was_ours(large, has_loc
         assert large.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "mark", [b"", b'{"agentrail":1,"pid":7,"since_ms":0}\n'], ids=["no mark", "its mark"]
+)
+def test_a_sweep_that_was_broken_off_is_no_damage(tmp_path, mark):
+    """A process was killed when the head of the file was written and its last pages were not: these still lie in the log."""
+    path, killed, swept = tmp_path / "sessions.db", tmp_path / "killed.db", tmp_path / "swept.db"
+    write_golden(path)
+    with closing(SqliteStore(path)) as store:  # on a disk whose files are there for others
+        store.create(opening("delta", blobs={DIGEST: BLOB}))
+        for n in range(20):
+            one, _ = following(store.get("", "delta").tail, f"delta {n} " * 300, session="delta")
+            store.append([one])
+        was = journals_of(store)
+        for copy in (killed, swept):
+            for end in ("", "-wal"):
+                shutil.copyfile(f"{path}{end}", f"{copy}{end}")
+    with closing(apsw.Connection(str(swept))) as connection:
+        connection.pragma("user_version")  # before it was read once it knows of no log
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    with killed.open("r+b") as file:
+        file.write(swept.read_bytes()[:PAGE])
+    lock_path(killed).write_bytes(mark)
+    with (
+        closing(
+            apsw.Connection(
+                f"file:{killed}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+            )
+        ) as alone,
+        pytest.raises(apsw.CorruptError),
+    ):
+        alone.pragma("application_id")
+    with closing(open_at(killed, read_only=True)) as store:
+        assert journals_of(store) == was
+    with closing(open_at(killed)) as store:
+        assert store.salvaged is None
+        assert journals_of(store) == was
+
+
 def test_sessions_of_which_only_records_are_left_are_listed(large):
     """As roots that have not ended, with what their records say; the report says that it is so."""
     with closing(open_at(large, read_only=True)) as store:

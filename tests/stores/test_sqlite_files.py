@@ -15,7 +15,13 @@ import pytest
 from agentrail.errors import NotAStore, OptionError, StoreInUse, StoreTooNew, StoreUnavailable
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_connections import check_sqlite
-from agentrail.stores.sqlite_files import WriteLock, file_system_of, lock_path, make_data_directory
+from agentrail.stores.sqlite_files import (
+    WriteLock,
+    file_system_of,
+    has_lock_file,
+    lock_path,
+    make_data_directory,
+)
 from agentrail.stores.sqlite_schema import APPLICATION_ID, SCHEMA, StoreSchema
 from tests.stores.rig import Clock, following, opening
 
@@ -413,3 +419,24 @@ def test_the_clock_of_the_lock_is_the_stores(path):
     """Since when is told on it."""
     with closing(SqliteStore(path, wall=lambda: Clock()() / 1000)):
         assert json.loads(lock_path(path).read_text())["since_ms"] == Clock()()
+
+
+@pytest.mark.parametrize("step", ["pwrite", "ftruncate"])
+def test_the_mark_of_a_store_is_there_wherever_its_writer_is_killed(tmp_path, monkeypatch, step):
+    """It says that a damaged file is ours, so a process that begins to write leaves the mark of the last one until its own is there."""
+    store = tmp_path / "sessions.db"
+    WriteLock(store, since_ms=1_790_000_000_000).release()
+    assert has_lock_file(store)
+    real = getattr(os, step)
+
+    def killed(*args):
+        real(*args)
+        assert has_lock_file(store)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, step, killed)
+    with pytest.raises(KeyboardInterrupt):
+        WriteLock(store, since_ms=1)
+    assert has_lock_file(store)
+    monkeypatch.undo()
+    WriteLock(store, since_ms=1).release()  # who was interrupted does not keep it

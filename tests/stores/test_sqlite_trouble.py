@@ -361,6 +361,7 @@ def check_kept(found):
         assert one["tail"] <= max(one["tried"], 1) or one["tried"] == 0, one
 
 
+@pytest.mark.check  # as test_killed.py, of other points
 def test_killed_at_any_point_nothing_that_was_acknowledged_is_lost(tmp_path):
     """Before each write and each sync, from the making of the file to its close."""
     found = crashed("points", tmp_path, 300)

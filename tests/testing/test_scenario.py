@@ -47,6 +47,7 @@ from agentrail.testing.scenario_signals import print_signal, read_signal
 from agentrail.testing.scenario_words import LineWords, Pair, Said, ScenarioError, quote, split_words
 from tests.core.golden_values import EVENTS, SIGNALS
 from tests.core.worlds import TOOLS, config, new_session
+from tests.thinned import each
 
 GOOD = """\
 # a prompt is answered
@@ -399,7 +400,7 @@ def test_every_message_has_a_line(message):
     assert all(call.name in line for call in calls)
 
 
-@pytest.mark.parametrize("kind", EVENTS)
+@each("kind", EVENTS)
 def test_every_event_has_a_line(kind):
     """Whatever a session may publish is in a group and can be shown: its name, then its values as words."""
     event = EVENTS[kind]

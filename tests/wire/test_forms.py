@@ -20,7 +20,20 @@ from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import CodecError
 from agentrail.events import AbortReceipt, Approval, PendingClientCall, Question, Todo
 from agentrail.events.values import ChildReceipt, LeftBehind
-from agentrail.messages import CallId, FileRef, Image, SessionId, Text, TokenUsage, UserMessage
+from agentrail.messages import (
+    ApprovalId,
+    CallId,
+    ClientCallRef,
+    FileRef,
+    Image,
+    PromptRef,
+    QuestionRef,
+    SessionId,
+    SteerRef,
+    Text,
+    TokenUsage,
+    UserMessage,
+)
 from agentrail.testing.strategies import messages
 from agentrail.wire.forms import (
     MessagePage,
@@ -44,15 +57,15 @@ BARE = Status(
 FULL = attrs.evolve(
     BARE,
     phase="executing_tools",
-    queued=("p-1",),
-    steers=("t-1",),
+    queued=(PromptRef("p-1"),),
+    steers=(SteerRef("t-1"),),
     running_tools=(RunningTool(call_id=CallId("c"), name="book", started_at_ms=3, survivor=True),),
     approvals=(
-        Approval(id="a", call_id=CallId("c"), tool="t", arguments={"x": [1]}, arguments_hash="h", requested_at_ms=1, path=PATH),
+        Approval(id=ApprovalId("a"), call_id=CallId("c"), tool="t", arguments={"x": [1]}, arguments_hash="h", requested_at_ms=1, path=PATH),
     ),
-    questions=(Question(ref="q", call_id=CallId("c"), question="?", schema={"type": "object"}, requested_at_ms=1, path=PATH),),
+    questions=(Question(ref=QuestionRef("q"), call_id=CallId("c"), question="?", schema={"type": "object"}, requested_at_ms=1, path=PATH),),
     client_calls=(
-        PendingClientCall(ref="r", call_id=CallId("c"), name="n", arguments={}, requested_at_ms=1, path=PATH),
+        PendingClientCall(ref=ClientCallRef("r"), call_id=CallId("c"), name="n", arguments={}, requested_at_ms=1, path=PATH),
     ),
     messages=70,
     usage=TokenUsage(input=5, cost_usd=None, estimated=True),
@@ -64,8 +77,10 @@ FULL = attrs.evolve(
 SNAPSHOT = Snapshot(
     status=FULL,
     queued=(
-        QueuedInput(ref="t-1", content=(Text(text="s"),), steer=True),
-        QueuedInput(ref="p-1", content=(Image(media_type="image/png", data="aGk="), FileRef(path="a"))),
+        QueuedInput(ref=SteerRef("t-1"), content=(Text(text="s"),), steer=True),
+        QueuedInput(
+            ref=PromptRef("p-1"), content=(Image(media_type="image/png", data="aGk="), FileRef(path="a"))
+        ),
     ),
     todos=(Todo(id="1", content="do"),),
     text="so far",
@@ -123,14 +138,14 @@ def test_beyond_the_end_there_is_an_empty_page():
 
 LEFT = LeftBehind(name="t", age_ms=1, pid=7)
 RECEIPTS = [
-    PromptReceipt(ref="p", queued=True, position=2, seq=4, request_id="r"),
-    SteerReceipt(ref="t", status="became_prompt", seq=1),
+    PromptReceipt(ref=PromptRef("p"), queued=True, position=2, seq=4, request_id="r"),
+    SteerReceipt(ref=SteerRef("t"), status="became_prompt", seq=1),
     AbortReceipt(),
     AbortReceipt(
         settled=False,
         stuck=(LEFT,),
-        committed=("c",),
-        children=(ChildReceipt(session_id="s", stuck=(LEFT,)),),
+        committed=(CallId("c"),),
+        children=(ChildReceipt(session_id=SessionId("s"), stuck=(LEFT,)),),
     ),
 ]
 

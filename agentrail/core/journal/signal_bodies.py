@@ -101,7 +101,8 @@ def _short_float(value: Any) -> Any:
     return _ZERO if value == 0.0 and copysign(1.0, value) > 0 else value
 
 
-_ZERO: Final = 0.0
+# Not typed as a number: compiled code makes a new object of one each time that it hands it on.
+_ZERO: Final[Any] = float()  # noqa: UP018 - a literal would be put in place of its name
 
 
 def _short_blocks(blocks: Any) -> Any:

@@ -6,11 +6,11 @@ No word of HTTP but statuses and names of headers. Whose a session is, the host 
 from agentrail.gateway.calls.answering import CallAnswer as CallAnswer
 from agentrail.gateway.calls.decisions import (
     abort_session as abort_session,
-    answer_question as answer_question,
-    approve_call as approve_call,
+    accept_approval as accept_approval,
     cancel_request as cancel_request,
     read_request as read_request,
-    reject_call as reject_call,
+    reject_approval as reject_approval,
+    respond_to_question as respond_to_question,
 )
 from agentrail.gateway.calls.inspection import (
     inspect_messages as inspect_messages,
@@ -24,12 +24,12 @@ from agentrail.gateway.calls.sessions import (
     create_session as create_session,
     delete_session as delete_session,
     fork_session as fork_session,
-    list_sessions as list_sessions,
+    list_own_sessions as list_own_sessions,
     read_messages as read_messages,
     read_snapshot as read_snapshot,
     read_status as read_status,
     rewind_session as rewind_session,
-    switch_model as switch_model,
+    switch_session_model as switch_session_model,
 )
 from agentrail.gateway.calls.workspace import (
     FileAnswer as FileAnswer,

@@ -1,13 +1,22 @@
 """Calls into what runs: stop it, decide on what waits for people, ask how a request stands. Nothing here takes a new message."""
 
-from typing import Any, Final
+from typing import Final
+
+from msgspec import UNSET
 
 from agentrail.gateway.answers import refuse_call
 from agentrail.gateway.bodies import AbortBody, ApproveBody, CancelBody, RejectBody, RespondBody
 from agentrail.gateway.calls.answering import CallAnswer, answer_handled, answer_with
 from agentrail.gateway.queries import refuse_field
+from agentrail.gateway.replies import (
+    ApprovalDecided,
+    CallStopped,
+    CancelReply,
+    QuestionAnswered,
+    RequestReply,
+    as_given,
+)
 from agentrail.host import Host, Principal, RequestRecord
-from agentrail.messages import JsonObject
 from agentrail.runtime.handle import Session
 from agentrail.wire.forms import encode_receipt
 
@@ -24,14 +33,14 @@ async def abort_session(
     session = await host.session(session_id, principal)
     if body.call_id is not None:
         await session.abort_tool(body.call_id, body.reason)
-        return answer_with({"call_id": body.call_id}, status=200 if wait else 202)
+        return answer_with(CallStopped(call_id=body.call_id), status=200 if wait else 202)
     receipt = await session.abort(
         body.reason, kill_tools=body.kill_tools, clear_queue=body.clear_queue, wait=wait
     )
     return CallAnswer(status=200 if wait else 202, body=encode_receipt(receipt))
 
 
-async def approve_call(host: Host, principal: Principal, session_id: str, body: ApproveBody) -> CallAnswer:
+async def accept_approval(host: Host, principal: Principal, session_id: str, body: ApproveBody) -> CallAnswer:
     """POST /sessions/{id}/approve."""
     session = await host.session(session_id, principal)
     if body.arguments_hash is not None:
@@ -39,7 +48,7 @@ async def approve_call(host: Host, principal: Principal, session_id: str, body: 
     await session.approve(
         body.approval_id, kind=body.kind, arguments=body.arguments, auto_resume=body.auto_resume
     )
-    return answer_with({"approval_id": body.approval_id})
+    return answer_with(ApprovalDecided(approval_id=body.approval_id))
 
 
 async def _check_hash(session: Session, approval_id: str, arguments_hash: str) -> None:
@@ -53,17 +62,19 @@ async def _check_hash(session: Session, approval_id: str, arguments_hash: str) -
         )
 
 
-async def reject_call(host: Host, principal: Principal, session_id: str, body: RejectBody) -> CallAnswer:
+async def reject_approval(host: Host, principal: Principal, session_id: str, body: RejectBody) -> CallAnswer:
     """POST /sessions/{id}/reject."""
     session = await host.session(session_id, principal)
     await session.reject(body.approval_id, body.reason, auto_resume=body.auto_resume)
-    return answer_with({"approval_id": body.approval_id})
+    return answer_with(ApprovalDecided(approval_id=body.approval_id))
 
 
-async def answer_question(host: Host, principal: Principal, session_id: str, body: RespondBody) -> CallAnswer:
+async def respond_to_question(
+    host: Host, principal: Principal, session_id: str, body: RespondBody
+) -> CallAnswer:
     """POST /sessions/{id}/respond. Interceptors see it: it carries a user's words."""
     handled = await host.respond(session_id, body.ref, body.response, principal)
-    return answer_with({"ref": body.ref}) if handled is None else answer_handled(handled)
+    return answer_with(QuestionAnswered(ref=body.ref)) if handled is None else answer_handled(handled)
 
 
 # --- requests
@@ -88,7 +99,7 @@ async def read_request(
         record = await host.wait_for_request(session_id, request_id, principal, within=within)
     else:
         record = await host.request(session_id, request_id, principal)
-    return answer_with(told_of_request(record))
+    return answer_with(reply_of_request(record))
 
 
 async def cancel_request(
@@ -96,27 +107,24 @@ async def cancel_request(
 ) -> CallAnswer:
     """POST /sessions/{id}/requests/{request_id}/cancel."""
     await host.cancel_request(session_id, request_id, principal, body.reason)
-    return answer_with({"request_id": request_id}, status=202)
+    return answer_with(CancelReply(request_id=request_id), status=202)
 
 
-def told_of_request(record: RequestRecord) -> JsonObject:
+def reply_of_request(record: RequestRecord) -> RequestReply:
     """Say how a request stands: what is not known yet, or does not apply, is left out."""
-    told: dict[str, Any] = {
-        "request_id": record.request_id,
-        "session_id": record.session_id,
-        "agent_id": record.agent_id,
-        "kind": record.kind,
-        "status": record.status,
-        "seq": record.seq,
-        "end_seq": record.end_seq,
-    }
-    more: dict[str, Any] = {
-        "text": record.text if record.has_ended else None,
-        "usage": record.usage,
-        "cost_usd": record.cost_usd,
-        "stop_reason": record.stop_reason,
-        "error": record.error,
-        "reason": record.reason,
-        "pending": record.pending or None,
-    }
-    return told | {name: value for name, value in more.items() if value is not None}
+    return RequestReply(
+        request_id=record.request_id,
+        session_id=record.session_id,
+        agent_id=record.agent_id,
+        kind=record.kind,
+        status=record.status,
+        seq=record.seq,
+        end_seq=record.end_seq,
+        text=record.text if record.has_ended else UNSET,
+        usage=as_given(record.usage),
+        cost_usd=as_given(record.cost_usd),
+        stop_reason=as_given(record.stop_reason),
+        error=as_given(record.error),
+        reason=as_given(record.reason),
+        pending=record.pending or UNSET,
+    )

@@ -3,15 +3,15 @@
 Each of them needs the scope `inspect`, and shows no other tenant. Options of plugins are not shown: keys may be among them.
 """
 
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Hashable
 
 from agentrail.actors.tree import TreeNode
 from agentrail.gateway.access import require_scope
 from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
 from agentrail.gateway.calls.sessions import known_phase, page_of_sessions, place_of_cursor
-from agentrail.host import Host, HostPlugin, Principal
+from agentrail.gateway.replies import HostPluginItem, HostPluginList, TracePage, TreeItem
+from agentrail.host import Host, Principal
 from agentrail.wire.forms import encode_messages
 
 
@@ -45,22 +45,22 @@ async def inspect_tree(host: Host, principal: Principal) -> CallAnswer:
     """GET /inspect/tree: the supervision tree, as far as it is of the tenant."""
     check_may_inspect(principal)
     tree = await host.supervisor.tree(scope=principal.tenant_id)
-    return answer_with(told_of_node(tree, principal.tenant_id))
+    return answer_with(item_of_node(tree, principal.tenant_id))
 
 
-def told_of_node(node: TreeNode, tenant_id: str) -> dict[str, Any]:
+def item_of_node(node: TreeNode, tenant_id: str) -> TreeItem:
     """Say of a node of the tree what people look for, with all below it."""
-    return {
-        "id": _plain_id(node.id, tenant_id),
-        "kind": node.kind,
-        "status": node.status,
-        "phase": node.phase,
-        "incarnation": node.incarnation,
-        "restarts": node.restarts,
-        "uptime_seconds": node.uptime_seconds,
-        "mailbox": node.mailbox,
-        "children": [told_of_node(child, tenant_id) for child in node.children],
-    }
+    return TreeItem(
+        id=_plain_id(node.id, tenant_id),
+        kind=node.kind,
+        status=node.status,
+        phase=node.phase,
+        incarnation=node.incarnation,
+        restarts=node.restarts,
+        uptime_seconds=node.uptime_seconds,
+        mailbox=node.mailbox,
+        children=tuple(item_of_node(child, tenant_id) for child in node.children),
+    )
 
 
 def _plain_id(key: Hashable, tenant_id: str) -> str:
@@ -72,32 +72,20 @@ async def inspect_plugins(host: Host, principal: Principal) -> CallAnswer:
     check_may_inspect(principal)
     failures, stuck = host.hooks.failures, host.hooks.stuck
     having = host.plugins.having
-    told = [
-        told_of_plugin(
-            one,
-            hooks=[hook for hook, those in having.items() if one in those],
+    items = [
+        HostPluginItem(
+            name=one.name,
+            version=one.version,
+            priority=one.priority,
+            critical=one.critical,
+            fail_closed=one.fail_closed,
+            hooks=tuple(hook for hook, those in having.items() if one in those),
             failures=failures.get(one.name, 0),
-            stuck=stuck.get(one.name),
+            stuck_hook=stuck.get(one.name),
         )
         for one in host.plugins.all
     ]
-    return answer_with({"plugins": told})
-
-
-def told_of_plugin(
-    plugin: HostPlugin, *, hooks: Sequence[str], failures: int, stuck: str | None
-) -> dict[str, Any]:
-    """Say of a plugin what people look for."""
-    return {
-        "name": plugin.name,
-        "version": plugin.version,
-        "priority": plugin.priority,
-        "critical": plugin.critical,
-        "fail_closed": plugin.fail_closed,
-        "hooks": hooks,
-        "failures": failures,
-        "stuck_hook": stuck,
-    }
+    return answer_with(HostPluginList(plugins=tuple(items)))
 
 
 async def inspect_trace(
@@ -108,7 +96,7 @@ async def inspect_trace(
     session = await host.session_to_inspect(session_id, principal)
     entries = await session.journal(after, limit)
     behind = entries[-1].number if len(entries) == limit else None
-    return answer_with({"entries": entries, "next": behind})
+    return answer_with(TracePage(entries=entries, next=behind))
 
 
 async def inspect_messages(

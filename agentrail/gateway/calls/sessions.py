@@ -2,16 +2,27 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
+
+import msgspec
+from msgspec import UNSET
 
 from agentrail.gateway.answers import refuse_call
 from agentrail.gateway.bodies import CompactBody, CreateSessionBody, ForkBody, ModelBody, RewindBody
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
 from agentrail.gateway.queries import refuse_field
+from agentrail.gateway.replies import (
+    CompactionAsked,
+    ModelReply,
+    SessionCreated,
+    SessionForked,
+    SessionItem,
+    SessionPage,
+    SessionRewound,
+)
 from agentrail.host import Host, Principal
 from agentrail.host.identity import profile_of_session
-from agentrail.host.session_list import SESSION_PHASES, ListedSession, Place
-from agentrail.messages import JsonObject
+from agentrail.host.session_list import SESSION_PHASES, ListedSession, ListPlace
 from agentrail.wire.forms import encode_messages, encode_snapshot, encode_status
 
 OPEN_MODEL_OPTIONS: Final = frozenset(
@@ -26,11 +37,12 @@ async def create_session(host: Host, principal: Principal, body: CreateSessionBo
     session = await host.create(
         principal, agent_id=body.agent_id or "", session_id=body.session_id, model=body.model
     )
-    told = {"session_id": session.session_id, "agent_id": profile_of_session(session.facts.user_data)}
+    agent_id = profile_of_session(session.facts.user_data)
+    told = SessionCreated(session_id=session.session_id, agent_id=agent_id)
     return answer_with(told, status=201, x_session_id=session.session_id)
 
 
-async def list_sessions(
+async def list_own_sessions(
     host: Host, principal: Principal, *, limit: int = 50, cursor: str | None = None, phase: str | None = None
 ) -> CallAnswer:
     """GET /sessions."""
@@ -67,7 +79,9 @@ async def read_messages(
     return CallAnswer(body=encode_messages(await session.messages(), after=after, limit=limit))
 
 
-async def switch_model(host: Host, principal: Principal, session_id: str, body: ModelBody) -> CallAnswer:
+async def switch_session_model(
+    host: Host, principal: Principal, session_id: str, body: ModelBody
+) -> CallAnswer:
     """POST /sessions/{id}/model."""
     closed = sorted(body.provider_opts.keys() - OPEN_MODEL_OPTIONS)
     if closed:
@@ -77,13 +91,14 @@ async def switch_model(host: Host, principal: Principal, session_id: str, body: 
         )
     session = await host.session(session_id, principal, only_root=True)
     await session.switch_model(body.model, body.provider_opts or None)
-    return answer_with({"session_id": session.session_id, "model": (await session.status()).model})
+    status = await session.status()
+    return answer_with(ModelReply(session_id=session.session_id, model=status.model))
 
 
 async def fork_session(host: Host, principal: Principal, session_id: str, body: ForkBody) -> CallAnswer:
     """POST /sessions/{id}/fork."""
     fork, at = await host.fork_session(session_id, principal, at=body.at, wanted=body.session_id)
-    told = {"session_id": fork.session_id, "parent": session_id, "at": at}
+    told = SessionForked(session_id=fork.session_id, parent=session_id, at=at)
     return answer_with(told, status=201, x_session_id=fork.session_id)
 
 
@@ -91,14 +106,14 @@ async def rewind_session(host: Host, principal: Principal, session_id: str, body
     """POST /sessions/{id}/rewind."""
     session = await host.session(session_id, principal, only_root=True)
     rewound = await session.rewind(body.to)
-    return answer_with({"session_id": session_id, "at": rewound.number, "calls": rewound.calls})
+    return answer_with(SessionRewound(session_id=session_id, at=rewound.number, calls=rewound.calls))
 
 
 async def compact_session(host: Host, principal: Principal, session_id: str, body: CompactBody) -> CallAnswer:
     """POST /sessions/{id}/compact. That it has begun is not said yet: `CompactEnd`, or `CompactSkipped`, says what became of it."""
     session = await host.session(session_id, principal, only_root=True)
     await session.compact(body.reason)
-    return answer_with({"session_id": session.session_id}, status=202)
+    return answer_with(CompactionAsked(session_id=session.session_id), status=202)
 
 
 # --- pages of sessions
@@ -106,7 +121,7 @@ async def compact_session(host: Host, principal: Principal, session_id: str, bod
 _CURSOR: Final = re.compile(r"([0-9]{1,16})~([A-Za-z0-9._:-]{1,128})")
 
 
-def place_of_cursor(cursor: str | None) -> Place | None:
+def place_of_cursor(cursor: str | None) -> ListPlace | None:
     """Read where a page begins; None for the first.
 
     Raises:
@@ -142,30 +157,31 @@ def page_of_sessions(found: Sequence[ListedSession], limit: int, *, with_users: 
     shown = found[:limit]
     last = shown[-1] if len(found) > limit else None
     cursor = None if last is None else f"{last.created_at_ms}~{last.session_id}"
-    told = [told_of_session(one, with_user=with_users) for one in shown]
-    return answer_with({"sessions": told, "next_cursor": cursor})
+    items = tuple(item_of_session(one, with_user=with_users) for one in shown)
+    return answer_with(SessionPage(sessions=items, next_cursor=cursor))
 
 
-def told_of_session(listed: ListedSession, *, with_user: bool) -> JsonObject:
+def item_of_session(listed: ListedSession, *, with_user: bool) -> SessionItem:
     """Say of a session what stands in a list; of one that is not awake without what only that knows."""
-    told: dict[str, Any] = {
-        "session_id": listed.session_id,
-        **({"user_id": listed.user_id} if with_user else {}),
-        "agent_id": listed.agent_id,
-        "phase": listed.phase,
-        "created_at_ms": listed.created_at_ms,
-        "waits_for": listed.waits_for,
-        "title": listed.title,
-    }
+    item = SessionItem(
+        session_id=listed.session_id,
+        user_id=listed.user_id if with_user else UNSET,
+        agent_id=listed.agent_id,
+        phase=listed.phase,
+        created_at_ms=listed.created_at_ms,
+        waits_for=listed.waits_for,
+        title=listed.title,
+    )
     status = listed.status
     if status is None:
-        return told
-    return told | {
-        "model": status.model,
-        "turn": status.turn,
-        "queued": len(status.queued),
-        "messages": status.messages,
-        "usage": status.usage,
-        "restarts": status.restarts,
-        "suspended": status.suspended,
-    }
+        return item
+    return msgspec.structs.replace(
+        item,
+        model=status.model,
+        turn=status.turn,
+        queued=len(status.queued),
+        messages=status.messages,
+        usage=status.usage,
+        restarts=status.restarts,
+        suspended=status.suspended,
+    )

@@ -3,6 +3,7 @@
 from attrs import field, frozen
 
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
+from agentrail.gateway.replies import FilePage
 from agentrail.host import Host, Principal
 
 
@@ -28,7 +29,8 @@ async def list_workspace(  # noqa: PLR0913 - a page of one directory of one sess
     found = await host.list_files(session_id, principal, path)
     shown = found[after : after + limit]
     behind = after + len(shown)
-    return answer_with({"entries": shown, "next": behind if shown and behind < len(found) else None})
+    more = behind if shown and behind < len(found) else None
+    return answer_with(FilePage(entries=shown, next=more))
 
 
 async def read_workspace_file(host: Host, principal: Principal, session_id: str, path: str) -> FileAnswer:

@@ -1,0 +1,402 @@
+"""An application as a whole, on a real socket: who gets in, what is refused before any handler, streams, limits, and how it ends."""
+
+import hashlib
+import logging
+
+import httpx
+import pytest
+import trio
+
+from agentrail.errors import OptionError
+from agentrail.gateway import app as app_module
+from agentrail.gateway.app import create_app
+from agentrail.gateway.routing import CallRoute
+from agentrail.gateway.tokens import TokenEntry, Tokens, make_token
+from agentrail.host import Limits
+from agentrail.testing.models import ScriptedModel, says
+from tests.gateway.web import error_of, serving
+from tests.host.hosting import Ledger, answering, profile, sleeping
+from tests.runtime.rig import on_bounded_time
+
+SLOW = says("So", " it", " is.", pause_seconds=30.0)
+PAGE = "https://app.example"
+
+
+def token_for(tenant, user, *scopes, expires_at=None):
+    """A token, and what a file has of it."""
+    made = make_token(tenant, user, scopes=scopes or ("use",), now=0.0)
+    digest = hashlib.sha256(made.token.encode()).digest()
+    entry = TokenEntry(
+        digest=digest, tenant_id=tenant, user_id=user, scopes=scopes or ("use",), expires_at=expires_at
+    )
+    return made.token, entry
+
+
+def bearer(token):
+    """The header of a token."""
+    return {"Authorization": f"Bearer {token}"}
+
+
+# --- before and besides
+
+
+@on_bounded_time
+@pytest.mark.host("H-011")
+async def test_before_the_lifespan_ran_a_call_is_a_503():
+    """And no hook hears of it; `/health` answers, `/ready` does not."""
+    ledger = Ledger()
+    app = create_app(profiles=[profile(answering("a"))], plugins=[ledger], store=None)
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", verify=False) as client:  # noqa: S501
+        error_of(await client.post("/chat", json={"message": "Hi"}), 503, "not_started")
+        assert (await client.get("/health")).json() == {"status": "ok"}
+        assert (await client.get("/ready")).status_code == 503
+    assert ledger.heard == []
+
+
+@on_bounded_time
+@pytest.mark.host("H-087")
+async def test_a_readiness_check_that_hangs_fails_under_its_name():
+    """The others are told; why stands in the log. `/health` and HEAD answer, without a name of this server."""
+
+    async def fail():
+        message = "secret of the database"
+        raise OSError(message)
+
+    checks = {"queue": sleeping(60), "db": fail}
+    async with serving(answering("a"), readiness_checks=checks, check_timeout=0.05) as web:
+        response = await web.client.get("/ready", headers={"Host": "10.0.0.7"})
+        told = response.json()
+        found = {one["name"]: (one["status"], one.get("error")) for one in told["checks"]}
+        assert (response.status_code, told["status"]) == (503, "not_ready")
+        assert found["queue"] == ("not_ready", "timeout")
+        assert found["db"] == ("not_ready", "failed")
+        assert found["supervisor"] == found["plugins"] == ("ready", None)
+        assert "secret" not in response.text
+        assert (await web.client.head("/health", headers={"Host": "10.0.0.7"})).status_code == 200
+
+
+@on_bounded_time
+async def test_an_unknown_path_is_404_and_another_method_405():
+    """In the shape of all errors; with `Allow`."""
+    async with serving(answering("a")) as web:
+        error_of(await web.client.get("/nowhere"), 404, "route_unknown")
+        error_of(await web.client.get("/chat/"), 404, "route_unknown")
+        response = await web.client.get("/chat")
+        error_of(response, 405, "method_not_allowed")
+        assert response.headers["allow"] == "POST"
+
+
+@on_bounded_time
+@pytest.mark.host("H-085")
+@pytest.mark.parametrize("name", ["a%2Fb", "a..b", "a%00", "a%20b", "a" * 129, "-a", "%0Aa"])
+async def test_an_id_that_is_none_is_a_422_on_every_route(name):
+    """Which does not repeat it."""
+    async with serving(answering("a")) as web:
+        for path in ("prompt", "steer"):
+            response = await web.post(f"/sessions/{name}/{path}", {"message": "Hi"})
+            assert name not in error_of(response, 422, "id_invalid")["message"]
+        response = await web.client.get(f"/sessions/{name}/events")
+        error_of(response, 422, "id_invalid")
+        body = {"message": "Hi", "session_id": name.replace("%2F", "/").replace("%", "\x00")}
+        error_of(await web.post("/chat", body), 422, "id_invalid")
+
+
+@on_bounded_time
+async def test_a_body_that_is_none_is_refused_before_anything_happens():
+    """Content type, JSON, unknown fields, numbers in the query: each with its code; no hook hears of it."""
+    ledger = Ledger()
+    async with serving(answering("a"), ledger) as web:
+        response = await web.client.post(
+            "/chat", content=b'{"message": "Hi"}', headers={"content-type": "text/plain"}
+        )
+        error_of(response, 415, "content_type")
+        json = {"content-type": "application/json"}
+        error_of(await web.client.post("/chat", content=b"{", headers=json), 400, "bad_json")
+        error = error_of(await web.chat(mesage="x"), 422, "field_unknown")
+        assert "message" in error["hint"]
+        error_of(await web.chat("x" * (256 * 1024 + 1)), 413, "too_large")
+        error_of(await web.chat(webhook="https://a.example"), 422, "webhooks_off")
+        await web.chat(session_id="s-1")
+        error_of(await web.client.get("/sessions/s-1/events?after=-1"), 400, "cursor_invalid")
+        error_of(await web.client.get("/sessions/s-1/events?aftr=1"), 422, "field_unknown")
+        await web.served.quiet()
+        assert ledger.ends == ["completed"]
+
+
+@on_bounded_time
+async def test_an_error_of_ours_tells_a_name_and_the_log_has_the_rest(caplog, monkeypatch):
+    """500 `internal` with a `request_id`; the words of the exception are in the log alone."""
+
+    async def fail(_call):
+        message = "our inside"
+        raise ValueError(message)
+
+    route = CallRoute("GET", "/fail", fail, does="fails")
+    monkeypatch.setattr(app_module, "ROUTES", (*app_module.ROUTES, route))
+    async with serving(answering("a")) as web:
+        with caplog.at_level(logging.ERROR):
+            response = await web.client.get("/fail")
+        error = error_of(response, 500, "internal")
+        assert "our inside" not in response.text
+        assert error["request_id"] in caplog.text
+        assert "our inside" in caplog.text
+        assert (await web.client.get("/health")).status_code == 200
+
+
+# --- who gets in
+
+
+@on_bounded_time
+@pytest.mark.host("H-080", "H-082", "H-085")
+async def test_tokens_let_callers_in_and_all_else_is_one_401():
+    """Byte by byte; a token in the query is 400; a body that names another tenant is 403."""
+    token, entry = token_for("acme", "ann")
+    _, old = token_for("acme", "bob", expires_at=1.0)
+    async with serving(answering("a", "b"), auth=Tokens([entry, old])) as web:
+        bad = [{}, {"Authorization": "Bearer"}, bearer("agt_x"), bearer(token[:-1]), {"Authorization": token}]
+        found = [await web.post("/chat", {"message": "Hi"}, headers=one) for one in bad]
+        assert {one.status_code for one in found} == {401}
+        assert len({one.content for one in found}) == 1
+        assert len({str({**one.headers, "date": ""}) for one in found}) == 1
+        error_of(await web.client.get("/nowhere"), 401, "unauthorized")
+        error_of(await web.post(f"/chat?token={token}", {}, headers=bearer(token)), 400, "token_in_url")
+        error_of(
+            await web.post("/chat", {"message": "Hi", "tenant_id": "else"}, headers=bearer(token)),
+            403,
+            "principal_mismatch",
+        )
+        said = {"message": "Hi", "tenant_id": "acme", "user_id": "ann"}
+        assert (await web.post("/chat", said, headers=bearer(token))).status_code == 200
+
+
+@on_bounded_time
+@pytest.mark.host("H-099")
+async def test_a_session_of_another_is_none():
+    """To a colleague and to another tenant alike, on every route; and a token of a tenant has to name its user."""
+    ann, ann_entry = token_for("acme", "ann")
+    bob, bob_entry = token_for("acme", "bob")
+    eve, eve_entry = token_for("else", "eve")
+    team, team_entry = token_for("acme", "")
+    no_use, inspect_entry = token_for("acme", "ann", "inspect")
+    auth = Tokens([ann_entry, bob_entry, eve_entry, team_entry, inspect_entry])
+    async with serving(answering("a", "b", "c"), auth=auth) as web:
+        said = {"message": "Hi", "session_id": "main"}
+        assert (await web.post("/chat", said, headers=bearer(ann))).status_code == 200
+        for path in ("/sessions/main/prompt", "/sessions/main/steer"):
+            response = await web.post(path, {"message": "Hi"}, headers=bearer(bob))
+            error_of(response, 404, "session_unknown")
+        response = await web.client.get("/sessions/main/events", headers=bearer(eve))
+        error_of(response, 404, "session_unknown")
+        taken = await web.post("/chat", said, headers=bearer(bob))
+        assert "session_id" in error_of(taken, 404, "session_unknown")["hint"]
+        assert (await web.post("/chat", said, headers=bearer(eve))).status_code == 200
+        error_of(await web.post("/chat", said, headers=bearer(team)), 422, "field_invalid")
+        response = await web.post(
+            "/sessions/main/steer", {"message": "x"}, headers={**bearer(team), "X-Agentrail-User": "ann"}
+        )
+        assert response.status_code == 202
+        error_of(await web.post("/chat", said, headers=bearer(no_use)), 403, "forbidden")
+
+
+@on_bounded_time
+@pytest.mark.host("H-081", "H-116")
+async def test_pages_of_other_origins_get_in_where_they_are_listed():
+    """A preflight is 204 before any other check; errors can be read too; of a stranger's nothing is allowed."""
+    async with serving(
+        answering("a"), auth=Tokens([token_for("acme", "ann")[1]]), allowed_origins=[PAGE]
+    ) as web:
+        asks = {"Access-Control-Request-Method": "POST"}
+        allowed = await web.client.options("/chat", headers={"Origin": PAGE, **asks})
+        assert (allowed.status_code, allowed.content) == (204, b"")
+        assert allowed.headers["access-control-allow-origin"] == PAGE
+        assert allowed.headers["access-control-allow-methods"] == "POST"
+        assert "access-control-allow-credentials" not in allowed.headers
+        refused = await web.client.options("/chat", headers={"Origin": "https://evil.example", **asks})
+        assert refused.status_code == 403
+        assert not [name for name in refused.headers if name.startswith("access-control")]
+        read = await web.post("/chat", {"message": "Hi"}, headers={"Origin": PAGE})
+        error_of(read, 401, "unauthorized")
+        assert read.headers["access-control-allow-origin"] == PAGE
+        assert "X-Session-Id" in read.headers["access-control-expose-headers"]
+        assert read.headers["vary"] == "Origin"
+        for headers in ({"Origin": "null"}, {"Origin": "https://evil.example"}, {"Host": "evil.example"}):
+            assert (await web.post("/chat", {"message": "Hi"}, headers=headers)).status_code == 403
+
+
+# --- limits
+
+
+@on_bounded_time
+@pytest.mark.host("H-086")
+async def test_the_message_behind_the_burst_is_a_429_that_says_how_long():
+    """What is left stands on each answer that counts; what reads has a bucket of its own."""
+    limits = Limits(messages_per_minute=6, messages_burst=2)
+    async with serving(answering("a", "b", "c"), limits=limits) as web:
+        first = await web.chat(session_id="s-1")
+        assert first.headers["ratelimit-policy"] == '"messages";q=6;w=60'
+        assert first.headers["ratelimit"] == '"messages";r=1;t=10'
+        await web.chat(session_id="s-1")
+        response = await web.chat(session_id="s-1")
+        error_of(response, 429, "too_many_requests")
+        assert 1 <= int(response.headers["retry-after"]) <= 10
+        assert response.headers["ratelimit"].startswith('"messages";r=0;')
+        frames = await web.stream("/sessions/s-1/events?after=0&request_id=" + first.json()["request_id"])
+        assert frames[-1].data["reason"] == "completed"
+        assert "ratelimit" not in (await web.client.get("/health")).headers
+
+
+@on_bounded_time
+async def test_streams_have_places_that_come_back():
+    """One more is 429 before anything is done for it; the place is free when a stream has ended."""
+    ledger = Ledger()
+    limits = Limits(max_streams_per_principal=1)
+    async with serving(answering("a", "b"), ledger, limits=limits) as web:
+        await web.chat(session_id="s-1")
+        await web.served.quiet()
+        async with web.client.stream("GET", "/sessions/s-1/events") as response:
+            assert response.status_code == 200
+            refused = await web.post("/stream", {"message": "Hi"})
+            error_of(refused, 429, "too_many_streams")
+            assert int(refused.headers["retry-after"]) > 0
+            assert ledger.ends == ["completed"]
+        with trio.fail_after(2):
+            while web.served.gateway.places.in_all:  # noqa: ASYNC110 - what is waited for has no event
+                await trio.sleep(0.005)
+        assert (await web.stream(said={"message": "Hi"}))[-1].data["reason"] == "completed"
+
+
+# --- streams
+
+
+@on_bounded_time
+@pytest.mark.host("H-067", "H-068")
+async def test_a_stream_shows_its_request_from_its_receipt_to_its_end():
+    """Headers name session and request; numbers rise by one; one `done` with usage and context."""
+    async with serving(answering("Hello.")) as web:
+        async with web.client.stream("POST", "/stream", json={"message": "Hi"}) as response:
+            assert response.headers["content-type"] == "text/event-stream"
+            assert response.headers["cache-control"] == "no-store"
+            assert response.headers["x-accel-buffering"] == "no"
+            session_id, request_id = response.headers["x-session-id"], response.headers["x-request-id"]
+            await response.aread()
+        frames = await web.stream(f"/sessions/{session_id}/events?after=0&request_id={request_id}")
+        numbers = [int(frame.id) for frame in frames if frame.id]
+        assert numbers == list(range(1, len(numbers) + 1))
+        done = frames[-1].data
+        assert (done["reason"], done["request_id"], done["seq"]) == ("completed", request_id, numbers[-1])
+        assert done["usage"]["input"] > 0
+        assert done["context"]["tokens"] > 0
+
+
+@on_bounded_time
+@pytest.mark.host("H-070", "H-105")
+async def test_cursors_and_sessions_that_have_ended():
+    """A future one is 409 with the last number; a reader of an ended session gets the rest, or 409 without a number."""
+    async with serving(answering("a")) as web:
+        await web.chat(session_id="s-1")
+        error = error_of(await web.client.get("/sessions/s-1/events?after=999"), 409, "cursor_ahead")
+        assert error["last_seq"] > 0
+        both = await web.client.get("/sessions/s-1/events?after=0", headers={"Last-Event-ID": "999"})
+        error_of(both, 409, "cursor_ahead")
+        await web.host.supervisor.stop_session("s-1", "done", scope="local")
+        frames = await web.stream("/sessions/s-1/events?after=1")
+        assert frames[-1].data["reason"] == "session_ended"
+        error_of(await web.client.get("/sessions/s-1/events"), 409, "session_ended")
+        error_of(await web.client.get("/sessions/s-9/events"), 404, "session_unknown")
+        error_of(await web.client.get("/sessions/s-1/events?request_id=r-9"), 404, "request_unknown")
+
+
+# --- the end
+
+
+@on_bounded_time
+@pytest.mark.host("H-117", "H-068")
+async def test_a_server_that_stops_lets_all_know():
+    """In `drain_delay` requests work and `/ready` fails; behind it a new one is 503 and its connection closed; streams and chats end."""
+    model = ScriptedModel([says("a"), SLOW, SLOW, SLOW])
+    ledger = Ledger()
+    async with serving(model, ledger, drain_delay=0.3, drain_timeout=0.3) as web:
+        await web.chat(session_id="s-1")
+        streamed, answered = [], []
+        async with trio.open_nursery() as nursery:
+
+            async def stream():
+                streamed.extend(await web.stream(said={"message": "Hi", "session_id": "s-1"}))
+
+            async def chat():
+                answered.append(await web.chat(session_id="s-2"))
+
+            nursery.start_soon(stream)
+            nursery.start_soon(chat)
+            await trio.sleep(0.1)
+            web.stop.set()
+            await trio.sleep(0.05)
+            assert (await web.client.get("/ready")).status_code == 503
+            assert (await web.post("/sessions/s-2/prompt", {"message": "more"})).status_code == 202
+            await trio.sleep(0.35)
+            refused = await web.chat()
+            error_of(refused, 503, "draining")
+            assert refused.headers["connection"] == "close"
+        assert streamed[-1].data["reason"] == "shutdown"
+        assert streamed[-1].data["seq"] > 0
+        error_of(answered[0], 503, "draining")
+    assert ledger.ends == ["completed", "shutdown", "shutdown", "shutdown"]
+
+
+@on_bounded_time
+async def test_a_host_is_opened_once_and_again_behind_its_close():
+    """Mounted elsewhere it is opened by hand."""
+    app = create_app(profiles=[profile(answering("a"))], store=None)
+    for _ in range(2):
+        async with app.state.host.open() as host:
+            assert app.state.host.gateway.host is host
+            with pytest.raises(OptionError, match="already"):
+                async with app.state.host.open():
+                    pass
+            await app.state.host.quiet()
+        assert app.state.host.gateway.host is None
+        await app.state.host.drain()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"profiles": ()}, "profile"),
+        ({"heartbeat": 0}, "heartbeat"),
+        ({"drain_delay": -1}, "drain_delay"),
+        ({"base_path": "agents/"}, "base_path"),
+        ({"auth": "token"}, "auth"),
+        ({"allowed_hosts": ["*"]}, "allowed_hosts"),
+        ({"chat_timeot": 1}, "chat_timeot"),
+    ],
+)
+def test_what_cannot_be_is_refused_when_the_application_is_made(given, said):
+    """Before anything is opened, with the name of the option."""
+    with pytest.raises(OptionError, match=said):
+        create_app(**{"profiles": [profile(answering("a"))], **given})
+
+
+@on_bounded_time
+async def test_all_paths_stand_below_the_base_path():
+    """And nothing beside it."""
+    async with serving(answering("a"), base_path="/agents") as web:
+        assert (await web.post("/agents/chat", {"message": "Hi"})).status_code == 200
+        error_of(await web.chat(), 404, "route_unknown")
+        response = await web.post("/agents/sessions/s-9/prompt", {"message": "Hi"})
+        error_of(response, 404, "session_unknown")
+
+
+@on_bounded_time
+async def test_a_program_that_is_to_end_is_ended_by_no_answer(monkeypatch):
+    """An interrupt in a handler is no error of a call: it leaves as itself."""
+
+    async def interrupt(_call):
+        raise KeyboardInterrupt
+
+    route = CallRoute("GET", "/interrupt", interrupt, does="ends the program")
+    monkeypatch.setattr(app_module, "ROUTES", (route,))
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with serving(answering("a")) as web:
+            await web.client.get("/interrupt")
+    assert caught.group_contains(KeyboardInterrupt)

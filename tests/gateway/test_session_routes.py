@@ -1,0 +1,229 @@
+"""The routes of sessions over a socket: what they take, what they answer, and that they tell no one of another's sessions."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from agentrail.abc import FileBytes
+from agentrail.gateway.app import ROUTES
+from agentrail.gateway.routing import CallRoute
+from agentrail.host import Principal
+from agentrail.plugins import HumanApproval
+from agentrail.runtime.session_files import open_files
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.tools import RecordingTool
+from tests.gateway.interface import hold_against_the_page
+from tests.gateway.web import Web, error_of, serving as plainly_serving
+from tests.host.hosting import answering
+from tests.runtime.rig import on_bounded_time
+
+
+@asynccontextmanager
+async def serving(model: Any, **options: Any) -> AsyncIterator[Web]:
+    """Serve, and hold every call against the page of the interface."""
+    async with plainly_serving(model, **options) as web:
+        hold_against_the_page(web)
+        yield web
+
+
+ALL = frozenset({"use", "inspect"})
+
+
+def by_header(headers: Any) -> Principal | None:
+    """Who calls says so: `tenant/user`."""
+    tenant_id, _, user_id = headers.get("authorization", "").removeprefix("Bearer ").partition("/")
+    return Principal(tenant_id=tenant_id, user_id=user_id, scopes=ALL) if user_id else None
+
+
+def caller(name: str) -> dict[str, str]:
+    """The header of one."""
+    return {"authorization": f"Bearer {name}"}
+
+
+ANN, BOB, EVE = caller("acme/ann"), caller("acme/bob"), caller("else/eve")
+MANY = ("Hi",) * 40
+
+BODIES: dict[str, dict[str, Any]] = {
+    "prompt": {"message": "Hi"}, "steer": {"message": "Hi"}, "model": {"model": "demo:"}, "rewind": {"to": 1},
+    "approve": {"approval_id": "main/1"}, "reject": {"approval_id": "main/1"}, "respond": {"ref": "main/1", "response": "x"},
+}  # fmt: skip
+
+ON_A_SESSION = [route for route in ROUTES if "{session_id}" in route.path]
+
+
+async def call(web: Web, route: CallRoute, session_id: str, who: dict[str, str]) -> httpx.Response:
+    """Make a call as it is meant, about a session."""
+    path = route.path.replace("{session_id}", session_id).replace("{request_id}", "r-1")
+    path = path.replace("{path:path}", "notes.txt")
+    said = BODIES.get(path.rpartition("/")[2], {}) if route.method == "POST" else None
+    return await web.client.request(route.method, path, json=said, headers=who)
+
+
+def shown(response: httpx.Response, session_id: str) -> tuple[int, str, list[tuple[str, str]]]:
+    """What a caller can tell an answer by, without what differs from call to call."""
+    told = sorted(
+        (name, value)
+        for name, value in response.headers.items()
+        if name not in ("date", "ratelimit", "content-length")
+    )
+    return response.status_code, response.text.replace(session_id, "<id>"), told
+
+
+@on_bounded_time
+async def test_on_every_route_a_foreign_session_is_answered_as_an_unknown_one():
+    """By a colleague and by another tenant, in all that can be told apart; and its owner finds it as it was."""
+    async with serving(answering(*MANY), auth=by_header, store=MemoryStore()) as web:
+        (await web.post("/chat", {"message": "Hi", "session_id": "main"}, headers=ANN)).raise_for_status()
+        before = (await web.client.get("/sessions/main", headers=ANN)).json()
+        for route in ON_A_SESSION:
+            is_seen = route.scope == "inspect"  # who may inspect sees a colleague's: that is what it is for
+            for who in (EVE,) if is_seen else (BOB, EVE):
+                foreign = await call(web, route, "main", who)
+                unknown = await call(web, route, "nope", who)
+                assert shown(foreign, "main") == shown(unknown, "nope"), (route.method, route.path)
+                error_of(foreign, 404, "session_unknown")
+        after = (await web.client.get("/sessions/main", headers=ANN)).json()
+        assert (after["seq"], after["messages"]) == (before["seq"], before["messages"])
+    assert len(ON_A_SESSION) >= 20
+
+
+@pytest.mark.host("H-085")
+@on_bounded_time
+async def test_an_id_that_is_none_is_refused_on_every_route():
+    """It is not repeated in the answer."""
+    async with serving(answering(*MANY), auth=by_header) as web:
+        for route in ON_A_SESSION:
+            for name in ("a..b", "a b", "x" * 129, "a%00b", "a@b"):
+                response = await call(web, route, name, ANN)
+                error_of(response, 422, "id_invalid")
+                assert name not in response.text
+
+
+@on_bounded_time
+async def test_a_session_is_created_read_and_deleted():
+    """Its place is in the header; deleted it has ended, purged it is unknown."""
+    async with serving(answering("Hello"), store=MemoryStore()) as web:
+        made = await web.post("/sessions", {"session_id": "main"})
+        assert (made.status_code, made.headers["location"], made.headers["x-session-id"]) == (
+            201,
+            "/sessions/main",
+            "main",
+        )
+        error_of(await web.post("/sessions", {"session_id": "main"}), 409, "already_exists")
+        await web.chat(session_id="main")
+        page = (await web.client.get("/sessions/main/messages?limit=1")).json()
+        assert (len(page["messages"]), page["next"]) == (1, 1)
+        listed = (await web.client.get("/sessions?limit=1")).json()
+        assert [one["session_id"] for one in listed["sessions"]] == ["main"]
+        error_of(await web.client.get("/sessions?limit=0"), 422, "field_invalid")
+        error_of(await web.client.get("/sessions?cursor=x"), 400, "cursor_invalid")
+        gone = await web.client.delete("/sessions/main")
+        assert (gone.status_code, gone.content) == (204, b"")
+        error_of(await web.client.get("/sessions/main"), 409, "session_ended")
+        assert (await web.client.delete("/sessions/main?purge=true")).status_code == 204
+        error_of(await web.client.get("/sessions/main"), 404, "session_unknown")
+
+
+@on_bounded_time
+async def test_a_call_is_approved_over_http_with_what_was_shown():
+    """Another hash is refused; the request tells its end to who waits for it, and is not cancelled behind it."""
+    tool = RecordingTool(name="shell")
+    model = ScriptedModel([calls(("shell", {"command": "ls"})), says("Done")])
+    async with serving(model, session_tools=[tool], session_plugins=[HumanApproval]) as web:
+        waits = (await web.chat(session_id="main")).json()
+        asked = (await web.client.get("/sessions/main")).json()["status"]["approvals"][0]
+        wrong = {"approval_id": asked["id"], "arguments_hash": "other"}
+        error_of(await web.post("/sessions/main/approve", wrong), 409, "approval_mismatch")
+        right = wrong | {"arguments_hash": asked["arguments_hash"]}
+        (await web.post("/sessions/main/approve", right)).raise_for_status()
+        place = f"/sessions/main/requests/{waits['request_id']}"
+        ended = (await web.client.get(f"{place}?wait=5")).json()
+        assert (ended["status"], ended["text"], len(tool.calls)) == ("completed", "Done", 1)
+        error_of(await web.post(f"{place}/cancel"), 409, "request_over")
+        error_of(await web.client.get(f"{place}?wait=301"), 422, "field_invalid")
+        receipt = await web.post("/sessions/main/abort?wait=true")
+        assert (receipt.status_code, receipt.json()["settled"]) == (200, True)
+        assert (await web.post("/sessions/main/abort")).status_code == 202
+
+
+@pytest.mark.host("H-112")
+@on_bounded_time
+async def test_a_page_comes_as_an_attachment_and_never_renders():
+    """Whatever its name is; a path that leaves the workspace is as one that is not there."""
+    async with serving(answering("Hi")) as web:
+        await web.post("/sessions", {"session_id": "main"})
+        files = {"page.html": b"<script>", 'odd "ü".txt': b"x"}
+        session = next(iter(web.host.supervisor.sessions()))
+        async with open_files(session) as sandbox:
+            await sandbox.upload([FileBytes(path=path, content=held) for path, held in files.items()])
+        for path, held in files.items():
+            found = await web.client.get(f"/sessions/main/files/{path}")
+            assert (found.status_code, found.content) == (200, held)
+            assert found.headers["content-disposition"].startswith("attachment; filename=")
+            assert found.headers["content-type"] == "application/octet-stream"
+            assert found.headers["x-content-type-options"] == "nosniff"
+            assert found.headers["etag"].startswith('"')
+        assert found.headers["content-disposition"].startswith('attachment; filename="odd____.txt";')
+        assert "filename*=UTF-8''odd%20%22%C3%BC%22.txt" in found.headers["content-disposition"]
+        for path in ("..%2fsecret", "%2fetc%2fpasswd", "none", "a%00b"):
+            error_of(await web.client.get(f"/sessions/main/files/{path}"), 404, "file_unknown")
+        listed = (await web.client.get("/sessions/main/files?path=")).json()
+        assert sorted(one["path"] for one in listed["entries"]) == sorted(files)
+
+
+@pytest.mark.host("H-086")
+@on_bounded_time
+async def test_who_wants_to_stop_something_is_never_told_to_wait():
+    """All else of one caller has its limit, and says what is left."""
+    async with serving(answering("Hi")) as web:
+        await web.post("/sessions", {"session_id": "main"})
+        for _ in range(150):
+            last = await web.client.get("/sessions")
+            if last.status_code == 429:
+                break
+        error_of(last, 429, "too_many_requests")
+        assert int(last.headers["retry-after"]) >= 1
+        assert (await web.post("/sessions/main/abort")).status_code == 202
+        error_of(await web.post("/sessions/main/reject", {"approval_id": "x"}), 404, "approval_unknown")
+        error_of(await web.post("/sessions/main/requests/r/cancel"), 404, "request_unknown")
+
+
+@pytest.mark.host("H-113")
+@on_bounded_time
+async def test_what_is_answered_is_as_the_page_says():
+    """Of the calls that other tests here make no success of; each is held against it by `serving`."""
+    async with serving(answering(*MANY), auth=by_header, store=MemoryStore()) as web:
+        await web.post("/chat", {"message": "Hi", "session_id": "main"}, headers=ANN)
+        made = [
+            await web.client.get(path, headers=ANN)
+            for path in (
+                "/inspect/sessions",
+                "/inspect/tree",
+                "/inspect/plugins",
+                "/inspect/sessions/main/trace?limit=1000",
+                "/inspect/sessions/main/messages",
+                "/sessions/main/files",
+            )
+        ]
+        for call_name in ("model", "compact", "fork", "rewind"):
+            said = BODIES.get(call_name, {})
+            made.append(await web.post(f"/sessions/main/{call_name}", said, headers=ANN))
+        assert [one.status_code for one in made] == [200] * 7 + [202, 201, 200]
+        assert made[-2].headers["location"] == f"/sessions/{made[-2].json()['session_id']}"
+
+
+@on_bounded_time
+async def test_who_may_not_inspect_is_told_so():
+    """The scope is asked for before anything is looked up."""
+
+    def plain(_: Any) -> Principal:
+        return Principal(tenant_id="acme", user_id="ann")
+
+    async with serving(answering("Hi"), auth=plain) as web:
+        for route in ROUTES:
+            if route.scope == "inspect":
+                error_of(await call(web, route, "main", ANN), 403, "forbidden")
