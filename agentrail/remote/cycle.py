@@ -79,7 +79,7 @@ class RemoteCycle:
         self._deltas = deltas
         self._raises = raise_on_failure
         self._on_leave = on_leave
-        heard = None if kinds is None else [*kinds, *ENDS, *_OF_PROMPTS]
+        heard = None if kinds is None else kinds.union(ENDS, _OF_PROMPTS)
         self._events = session.subscribe(kinds=heard, deltas=deltas, buffer=buffer)
         self._receipt: PromptReceipt | None = None
         self._from = 0

@@ -54,7 +54,7 @@ class Reading:
         self.begun = False
         self.fault: AgentrailError | None = None
         self.dropped_deltas = 0
-        self._kinds = None if kinds is None else [KINDS[kind] for kind in kinds]
+        self._kinds = None if kinds is None else sorted(KINDS[kind] for kind in kinds)
         self._deltas = deltas
         self._limit = limit
         self._waiting: deque[Event | UnknownEvent] = deque()

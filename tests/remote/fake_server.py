@@ -83,11 +83,12 @@ class FakeServer:
         """Open a connection, as `agentrail.remote.dialing` does."""
         self.dialled_at.append(trio.current_time())
         here, there = memory_stream_pair()
+        wanted: Any = here  # the library names sockets where it takes any stream
         self._streams += [here, there]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._serve, there)
             connection = await wrap_client_stream(
-                nursery, here, "fake", "/ws", subprotocols=["agentrail.v1"], max_message_size=1 << 26
+                nursery, wanted, "fake", "/ws", subprotocols=["agentrail.v1"], max_message_size=1 << 26
             )
             try:
                 yield connection

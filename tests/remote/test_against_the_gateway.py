@@ -51,25 +51,34 @@ def url_of(web):
     return f"http://{host}:{port}"
 
 
+@asynccontextmanager
+async def connected(model, **options):
+    """A client of a server with one profile."""
+    async with (
+        serving(model, auth=auth, **options) as web,
+        agentrail.connect(url_of(web), "ann", agent_id="desk") as session,
+    ):
+        yield session
+
+
 @on_bounded_time
 async def test_it_talks():
     """Ask, run, stream, messages, status, snapshot: as of a session in this process."""
-    async with serving(answering("One.", "Two.", "Three."), auth=auth) as web:
-        async with agentrail.connect(url_of(web), "ann", agent_id="desk") as session:
-            assert await session.ask("Hi") == "One."
-            reply = await session.run("Again")
-            assert (reply.text, reply.turns, len(reply.messages)) == ("Two.", 1, 2)
-            said = ""
-            async with session.stream("More") as cycle:
-                async for event in cycle:
-                    said += event.delta if isinstance(event, MessageDelta) else ""
-            assert said == cycle.reply.text == "Three."
-            assert len(await session.messages()) == 6
-            assert (await session.status()).phase == "idle"
-            snapshot = await session.snapshot()
-            assert len(snapshot.last_messages) == 6
-            assert await session.collect_reply() == "Three."
-            assert (await session.wait_for(AgentStart)).ref == cycle.ref
+    async with connected(answering("One.", "Two.", "Three.")) as session:
+        assert await session.ask("Hi") == "One."
+        reply = await session.run("Again")
+        assert (reply.text, reply.turns, len(reply.messages)) == ("Two.", 1, 2)
+        said = ""
+        async with session.stream("More") as cycle:
+            async for event in cycle:
+                said += event.delta if isinstance(event, MessageDelta) else ""
+        assert said == cycle.reply.text == "Three."
+        assert len(await session.messages()) == 6
+        assert (await session.status()).phase == "idle"
+        snapshot = await session.snapshot()
+        assert len(snapshot.last_messages) == 6
+        assert await session.collect_reply() == "Three."
+        assert (await session.wait_for(AgentStart)).ref == cycle.ref
 
 
 @pytest.mark.host("H-079")
@@ -161,21 +170,20 @@ async def test_errors_are_those_of_a_session_in_this_process():
 @on_bounded_time
 async def test_an_aborted_cycle_is_no_answer():
     """The receipt comes to who aborted, the exception to who asked."""
-    async with serving(ScriptedModel([says("a", "b", pause_seconds=60)]), auth=auth) as web:
-        async with agentrail.connect(url_of(web), "ann", agent_id="desk") as session:
-            async with trio.open_nursery() as nursery:
+    model = ScriptedModel([says("a", "b", pause_seconds=60)])
+    async with connected(model) as session, trio.open_nursery() as nursery:
 
-                async def ask():
-                    with pytest.raises(CycleAborted, match="enough"):
-                        await session.ask("Hi")
+        async def ask():
+            with pytest.raises(CycleAborted, match="enough"):
+                await session.ask("Hi")
 
-                nursery.start_soon(ask)
-                async with session.subscribe(after=0) as events:
-                    async for event in events:
-                        if isinstance(event, AgentStart):
-                            break
-                receipt = await session.abort("enough")
-                assert receipt.settled
+        nursery.start_soon(ask)
+        async with session.subscribe(after=0) as events:
+            async for event in events:
+                if isinstance(event, AgentStart):
+                    break
+        receipt = await session.abort("enough")
+        assert receipt.settled
 
 
 @on_bounded_time
@@ -188,19 +196,14 @@ async def test_an_approval_goes_over_the_wire():
         return f"{name} is gone"
 
     model = ScriptedModel([calls(("delete", {"name": "a.txt"})), says("Done.")])
-    async with serving(
-        model,
-        auth=auth,
-        session_tools=[delete],
-        session_plugins=[(HumanApproval, {"require_approval_for": ["delete"]})],
-    ) as web:
-        async with agentrail.connect(url_of(web), "ann", agent_id="desk") as session:
-            receipt = await session.prompt("Delete it")
-            asked = await session.wait_for(ApprovalRequired, timeout_seconds=5)
-            assert asked.approval.arguments == {"name": "a.txt"}
-            await session.approve(asked.approval.id)
-            told = await session.wait_for_request(receipt.request_id)
-            assert told["status"] == "completed"
-            with pytest.raises(AlreadyResolved) as caught:
-                await session.reject(asked.approval.id)
-            assert (caught.value.status, caught.value.by) == ("approved", "user")
+    asks = (HumanApproval, {"require_approval_for": ["delete"]})
+    async with connected(model, session_tools=[delete], session_plugins=[asks]) as session:
+        receipt = await session.prompt("Delete it")
+        asked = await session.wait_for(ApprovalRequired, timeout_seconds=5)
+        assert asked.approval.arguments == {"name": "a.txt"}
+        await session.approve(asked.approval.id)
+        told = await session.wait_for_request(receipt.request_id)
+        assert told["status"] == "completed"
+        with pytest.raises(AlreadyResolved) as caught:
+            await session.reject(asked.approval.id)
+        assert (caught.value.status, caught.value.by) == ("approved", "user")
