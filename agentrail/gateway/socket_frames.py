@@ -22,7 +22,7 @@ from agentrail.host.limits import Limits
 from agentrail.structs import Value
 from agentrail.wire.forms import encode_snapshot
 from agentrail.wire.plain import encode_plain
-from agentrail.wire.server_frames import PROTOCOL, FrameId, Reply, SocketLimits, Subscribed, Welcome
+from agentrail.wire.server_frames import PROTOCOL, FrameId, SocketLimits, SocketReply, Subscribed, Welcome
 
 MIN_HEARTBEAT_SECONDS: Final = 5.0
 MAX_HEARTBEAT_SECONDS: Final = 60.0
@@ -277,7 +277,7 @@ def reply_frame(frame_id: FrameId | None, result: bytes) -> bytes:
         frame_id: Of the frame.
         result: JSON; `null` where there is nothing to tell.
     """
-    return encode_plain(Reply(id=frame_id, ok=True, result=Raw(result)))
+    return encode_plain(SocketReply(id=frame_id, ok=True, result=Raw(result)))
 
 
 def refusal_frame(frame_id: FrameId | None, answer: ErrorAnswer) -> bytes:
@@ -286,7 +286,7 @@ def refusal_frame(frame_id: FrameId | None, answer: ErrorAnswer) -> bytes:
     told.setdefault("status", answer.status)  # of `already_resolved` it is how it was decided, as over HTTP
     if "retry-after" in answer.headers:
         told["retry_after"] = answer.headers["retry-after"]
-    return encode_plain(Reply(id=frame_id, ok=False, error=told))
+    return encode_plain(SocketReply(id=frame_id, ok=False, error=told))
 
 
 def agreed_heartbeat(asked: float | None) -> float:

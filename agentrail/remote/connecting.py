@@ -31,7 +31,7 @@ async def connect(  # noqa: PLR0913 - all that there is to say of it, by keyword
     Calls wait meanwhile; put a timeout around them where that is not wanted.
 
     Args:
-        url: Of the server: `https://agents.example`, with the path that it is mounted below. Over `http` whoever is between reads the token.
+        url: Of the server: `https://agents.example`, with the path that it is mounted below. Over `http` all that is between reads the token.
         token: As in `Authorization: Bearer …`; None for a server without tokens on this machine.
         session_id: Which session; None for a new one.
         agent_id: The profile of a new session; None for the default. With `session_id` too, that session is created if there is none.

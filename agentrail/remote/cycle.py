@@ -39,7 +39,7 @@ _LEAVE_SECONDS: Final = 5.0
 """How long leaving a cycle waits until the server has the word that aborts it."""
 
 
-class Asking(Subscribing, Protocol):
+class CycleSource(Subscribing, Protocol):
     """The handle that a cycle is read through."""
 
     async def prompt(self, content: Content) -> PromptReceipt:
@@ -63,7 +63,7 @@ class RemoteCycle:
 
     def __init__(  # noqa: PLR0913 - as of `Session.stream`
         self,
-        session: Asking,
+        session: CycleSource,
         content: Content,
         *,
         kinds: frozenset[type[Event]] | None,
@@ -254,7 +254,7 @@ class RemoteMonitor:
 
     __slots__ = ("_session",)
 
-    def __init__(self, session: Asking) -> None:
+    def __init__(self, session: CycleSource) -> None:
         """Made by `RemoteSession.monitor`."""
         self._session = session
 

@@ -36,7 +36,7 @@ _UNAUTHORIZED: Final = 401
 
 
 @frozen(kw_only=True)
-class Address:
+class ServerAddress:
     """Where a server is.
 
     Attributes:
@@ -63,7 +63,7 @@ class Address:
         return f"{'https' if self.is_secure else 'http'}://{self.named}"
 
 
-def address_of(url: object) -> Address:
+def address_of(url: object) -> ServerAddress:
     """Read the address of a server.
 
     Args:
@@ -84,7 +84,7 @@ def address_of(url: object) -> Address:
         fault = "url has a user, a query or a fragment: give the token as `token`, and the address alone"
         raise OptionError([fault])
     is_secure = parts.scheme in ("https", "wss")
-    return Address(
+    return ServerAddress(
         host=parts.hostname,
         port=port or (443 if is_secure else 80),
         path=f"{parts.path.rstrip('/')}/ws",
@@ -92,7 +92,7 @@ def address_of(url: object) -> Address:
     )
 
 
-def dial_for(address: Address, token: str | None, tls: ssl.SSLContext | None = None) -> Dial:
+def dial_for(address: ServerAddress, token: str | None, tls: ssl.SSLContext | None = None) -> Dial:
     """Give what opens connections to a server.
 
     Args:
@@ -143,7 +143,7 @@ def dial_for(address: Address, token: str | None, tls: ssl.SSLContext | None = N
 
 
 @frozen(kw_only=True)
-class Verdict:
+class AfterEnd:
     """What follows from the end of a connection.
 
     Attributes:
@@ -155,7 +155,7 @@ class Verdict:
     wait_seconds: float | None = None
 
 
-def decide_after(ended: BaseException | None) -> Verdict:
+def decide_after(ended: BaseException | None) -> AfterEnd:
     """Say whether a connection that ended is opened again.
 
     Args:
@@ -163,29 +163,29 @@ def decide_after(ended: BaseException | None) -> Verdict:
     """
     match ended:
         case AgentrailError():
-            return Verdict(fault=ended)
+            return AfterEnd(fault=ended)
         case ConnectionRejected(status_code=status, headers=headers, body=body):
             return _after_refusal(status, body, dict(headers or ()).get(b"retry-after"))
         case ConnectionClosed(reason=reason) if reason is not None and reason.code in _PERMANENT:
             if reason.code == CloseCode.UNAUTHORIZED:
-                return Verdict(fault=_unauthorized())
+                return AfterEnd(fault=_unauthorized())
             code = CloseCode(reason.code).name.lower()
             message = f"the server closed the connection: {code}; the program at one of its ends is wrong"
-            return Verdict(fault=RemoteRefused(message, code=code, more={}))
+            return AfterEnd(fault=RemoteRefused(message, code=code, more={}))
         case _:
-            return Verdict()
+            return AfterEnd()
 
 
-def _after_refusal(status: int, body: bytes | None, retry_after: bytes | None) -> Verdict:
+def _after_refusal(status: int, body: bytes | None, retry_after: bytes | None) -> AfterEnd:
     told = _error_in(body)
     if status == _UNAUTHORIZED:
-        return Verdict(fault=_unauthorized())
+        return AfterEnd(fault=_unauthorized())
     if status in _RETRIED_STATUSES or status >= _SERVER_FAULT:
-        return Verdict(wait_seconds=_number(retry_after))
+        return AfterEnd(wait_seconds=_number(retry_after))
     if told.get("code") in CLASS_OF_CODE:
-        return Verdict(fault=error_of_reply({**told, "status": status}, None))
+        return AfterEnd(fault=error_of_reply({**told, "status": status}, None))
     message = f"the server refused the connection with {status}: {told.get('message', 'it gives no reason')}"
-    return Verdict(
+    return AfterEnd(
         fault=RemoteRefused(message, code=str(told.get("code", "refused")), more={**told, "status": status})
     )
 

@@ -82,7 +82,7 @@ def position_of(event: Event | UnknownEvent) -> tuple[int, bool]:
     return (0, False) if event.meta is None else (event.meta.seq, event.meta.ephemeral)
 
 
-def session_of(event: Event | UnknownEvent) -> str:
+def session_in(event: Event | UnknownEvent) -> str:
     """Say which session an event is of; empty for one that does not."""
     if isinstance(event, UnknownEvent):
         return str(msgspec.json.decode(event.document).get("session_id", ""))

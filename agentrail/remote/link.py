@@ -27,9 +27,9 @@ from agentrail.remote.frames import (
     event_in,
     hello_frame,
     ping_frame,
-    session_of,
+    session_in,
 )
-from agentrail.remote.reading import Reading
+from agentrail.remote.reading import RemoteReading
 
 HEARTBEAT_SECONDS: Final = 15.0
 """How often this client says that it is there; a server that is silent for twice as long is taken for lost."""
@@ -55,7 +55,7 @@ class _Owed:
 
 
 @frozen(kw_only=True)
-class Answered:
+class CommandResult:
     """What a command gave.
 
     Attributes:
@@ -69,15 +69,15 @@ class Answered:
     was_repeated: bool
 
 
-class Link:
+class RemoteLink:
     """One connection, from the first attempt until its task is cancelled or trying again would change nothing."""
 
     def __init__(self, dial: Dial) -> None:
         """Connect to nothing yet; `run` does."""
         self._dial = dial
         self._owed: dict[int, _Owed] = {}
-        self._readings: dict[int, Reading] = {}
-        self._of_session: dict[str, Reading] = {}
+        self._readings: dict[int, RemoteReading] = {}
+        self._of_session: dict[str, RemoteReading] = {}
         self._leaving: dict[str, trio.Event] = {}
         self._stirs: dict[int, trio.Event] = {}
         self._outbox: deque[int] = deque()
@@ -113,7 +113,7 @@ class Link:
             raise answered.error
         return answered.result
 
-    async def ask(self, name: str, session_id: str | None, fields: Mapping[str, Any]) -> Answered:
+    async def ask(self, name: str, session_id: str | None, fields: Mapping[str, Any]) -> CommandResult:
         """Have a command carried out, and give what became of it; arguments and cancellation as of `call`.
 
         Raises:
@@ -137,7 +137,7 @@ class Link:
         assert owed.reply is not None  # noqa: S101 - it is done, and the link has no fault
         error = None if owed.reply.ok else error_of_reply(owed.reply.error, session_id)
         result = b"" if owed.reply.result is UNSET else bytes(owed.reply.result)
-        return Answered(result=result, error=error, was_repeated=owed.sends > 1)
+        return CommandResult(result=result, error=error, was_repeated=owed.sends > 1)
 
     def place_of(self, session_id: str) -> trio.Event | None:
         """Say when a session can be read over this connection that is read already; None: at once.
@@ -157,7 +157,7 @@ class Link:
         """Whether nothing is read over it; that the server is still being told so is nothing to wait for."""
         return not self._readings
 
-    def begin_reading(self, reading: Reading) -> None:
+    def begin_reading(self, reading: RemoteReading) -> None:
         """Subscribe. `wait_stirred` tells when something has come.
 
         Raises:
@@ -170,7 +170,7 @@ class Link:
         self._stirs[reading.frame_id] = trio.Event()
         self._send(reading.frame_id)
 
-    def end_reading(self, reading: Reading) -> None:
+    def end_reading(self, reading: RemoteReading) -> None:
         """Subscribe no more; again if you like. The session can be read again when the server has said so."""
         if self._readings.pop(reading.frame_id, None) is None:
             return
@@ -182,7 +182,7 @@ class Link:
         else:
             self._unsubscribe(reading, self._free(reading.session_id))
 
-    async def wait_stirred(self, reading: Reading) -> None:
+    async def wait_stirred(self, reading: RemoteReading) -> None:
         """Wait until something has come for a subscription.
 
         Cancellation: Nothing is lost by it.
@@ -192,7 +192,7 @@ class Link:
                 self._stirs[reading.frame_id] = trio.Event()
             await self._stirs[reading.frame_id].wait()
 
-    def go_on(self, reading: Reading) -> None:
+    def go_on(self, reading: RemoteReading) -> None:
         """Let a subscription go on that was stopped because its reader was behind, where that is due."""
         if reading.may_go_on and reading.session_id not in self._leaving and self.fault is None:
             reading.ask_again()
@@ -228,7 +228,7 @@ class Link:
             self._outbox.append(frame_id)
             self._has_out.set()
 
-    def _unsubscribe(self, reading: Reading, on_done: Callable[[], None]) -> None:
+    def _unsubscribe(self, reading: RemoteReading, on_done: Callable[[], None]) -> None:
         if self._connected_at is None:  # it went with the connection
             on_done()
             return
@@ -365,7 +365,7 @@ class Link:
         match frame.type:
             case "event":
                 event = event_in(frame)
-                reading = self._of_session.get(session_of(event))
+                reading = self._of_session.get(session_in(event))
                 if reading is None or reading.frame_id not in self._readings:
                     return
                 if reading.take_event(event):
@@ -388,7 +388,7 @@ class Link:
             case _:
                 pass  # `pong`, `closing`: that something came is all; and what a newer server says besides
 
-    def _let_go_on(self, reading: Reading) -> Callable[[], None]:
+    def _let_go_on(self, reading: RemoteReading) -> Callable[[], None]:
         left = self._leaving[reading.session_id] = trio.Event()
 
         def stopped() -> None:
@@ -409,7 +409,7 @@ class Link:
             if owed.on_done is not None:
                 owed.on_done()
 
-    def _stir(self, reading: Reading) -> None:
+    def _stir(self, reading: RemoteReading) -> None:
         if reading.frame_id in self._stirs:
             self._stirs[reading.frame_id].set()
 

@@ -7,7 +7,7 @@ import trio
 
 from agentrail.errors import AgentrailError
 from agentrail.remote.dialing import Dial
-from agentrail.remote.link import Link
+from agentrail.remote.link import RemoteLink
 
 
 class Links:
@@ -17,11 +17,11 @@ class Links:
         """Open the first one; `open_links` makes these."""
         self._dial = dial
         self._nursery = nursery
-        self._more: list[tuple[Link, trio.CancelScope]] = []
-        self.first = Link(dial)
+        self._more: list[tuple[RemoteLink, trio.CancelScope]] = []
+        self.first = RemoteLink(dial)
         nursery.start_soon(self.first.run, name="remote link")
 
-    async def link_for(self, session_id: str) -> Link:
+    async def link_for(self, session_id: str) -> RemoteLink:
         """Give a connection over which a session is not read yet.
 
         Cancellation: Nothing is opened by halves.
@@ -50,14 +50,14 @@ class Links:
         for link in (self.first, *(link for link, _ in self._more)):
             link.fail(fault)
 
-    def _open_more(self) -> Link:
-        link, scope = Link(self._dial), trio.CancelScope()
+    def _open_more(self) -> RemoteLink:
+        link, scope = RemoteLink(self._dial), trio.CancelScope()
         self._more.append((link, scope))
         self._nursery.start_soon(_run_within, link, scope, name="remote link")
         return link
 
 
-async def _run_within(link: Link, scope: trio.CancelScope) -> None:
+async def _run_within(link: RemoteLink, scope: trio.CancelScope) -> None:
     with scope:
         await link.run()
 
@@ -68,12 +68,11 @@ async def open_links(dial: Dial) -> AsyncIterator[Links]:
 
     Cancellation: They are closed.
     """
-    raised: Exception | None = None
-    async with trio.open_nursery() as nursery:
-        try:
+    try:
+        async with trio.open_nursery() as nursery:
             yield Links(dial, nursery)
-        except Exception as error:  # noqa: BLE001 - raised below: what the caller's block raises leaves as it is, in no group
-            raised = error
-        nursery.cancel_scope.cancel(reason="the block of `agentrail.connect` was left")
-    if raised is not None:
-        raise raised
+            nursery.cancel_scope.cancel(reason="the block of `agentrail.connect` was left")
+    except ExceptionGroup as group:
+        if len(group.exceptions) != 1:
+            raise
+        raise group.exceptions[0]  # noqa: B904 - what the caller's block raises leaves as it is, with the cause that it has

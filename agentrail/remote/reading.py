@@ -18,13 +18,13 @@ from agentrail.remote.faults import error_of_reply
 from agentrail.remote.frames import ServerFrame, command_frame, position_of
 from agentrail.wire.forms import decode_snapshot
 
-Standing: TypeAlias = Literal["asked", "open", "paused", "over"]
+ReadingState: TypeAlias = Literal["asked", "open", "paused", "over"]
 """Whether a subscription waits for its server, is read, was stopped because its reader is behind, or has ended."""
 
 DrawnSnapshot: TypeAlias = Callable[[], Snapshot]
 
 
-class Reading:
+class RemoteReading:
     """One subscription to one session.
 
     Attributes:
@@ -50,7 +50,7 @@ class Reading:
         self.session_id = session_id
         self.frame_id = 0
         self.cursor = after
-        self.standing: Standing = "asked"
+        self.standing: ReadingState = "asked"
         self.begun = False
         self.fault: AgentrailError | None = None
         self.dropped_deltas = 0

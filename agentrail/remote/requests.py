@@ -6,7 +6,9 @@ from typing import Any, Final
 from agentrail.errors import CycleAborted, PromptRefused, RemoteRefused, SessionDown
 from agentrail.remote.faults import error_of_failure
 
-ENDED: Final = frozenset({"completed", "aborted", "failed", "not_found", "refused", "dropped", "shutdown"})
+ENDED_STATUSES: Final = frozenset(
+    {"completed", "aborted", "failed", "not_found", "refused", "dropped", "shutdown"}
+)
 """How a request can have ended; any other status is one that goes on."""
 
 

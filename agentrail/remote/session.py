@@ -31,8 +31,8 @@ from agentrail.remote.cycle import RemoteCycle, RemoteMonitor, read_to_end
 from agentrail.remote.links import Links
 from agentrail.remote.looking import find_event, last_request_id
 from agentrail.remote.not_remote import NotRemoteCalls, refuse_arguments
-from agentrail.remote.reading import Reading
-from agentrail.remote.requests import ENDED, answer_in
+from agentrail.remote.reading import RemoteReading
+from agentrail.remote.requests import ENDED_STATUSES, answer_in
 from agentrail.remote.subscription import RemoteSubscription
 from agentrail.runtime.answers import CycleReply
 from agentrail.runtime.arguments import (
@@ -178,7 +178,7 @@ class RemoteSession(NotRemoteCalls):
         while True:
             result = await self._call("request", {"request_id": request_id, "wait": WAIT_SECONDS})
             told: dict[str, Any] = msgspec.json.decode(result)
-            if told.get("status") in ENDED:
+            if told.get("status") in ENDED_STATUSES:
                 return told
 
     async def cancel_request(self, request_id: str, reason: str | None = None) -> None:
@@ -372,7 +372,7 @@ class RemoteSession(NotRemoteCalls):
         if faults:
             raise OptionError(faults)
         terms = decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
-        reading = Reading(self._session_id, after=after, kinds=terms.kinds, deltas=deltas, limit=buffer)
+        reading = RemoteReading(self._session_id, after=after, kinds=terms.kinds, deltas=deltas, limit=buffer)
         return RemoteSubscription(self._links, reading)
 
     def monitor(self) -> RemoteMonitor:

@@ -10,9 +10,9 @@ from agentrail.core.session.projection import Snapshot
 from agentrail.errors import YourMove
 from agentrail.events import Event
 from agentrail.messages import SessionId
-from agentrail.remote.link import Link
+from agentrail.remote.link import RemoteLink
 from agentrail.remote.links import Links
-from agentrail.remote.reading import Reading
+from agentrail.remote.reading import RemoteReading
 
 _CHECKPOINT_EVERY: Final = 64
 
@@ -24,11 +24,11 @@ class RemoteSubscription:
     it has no room for is asked for again, so that it meets `EventsLost` only where the server keeps it no more.
     """
 
-    def __init__(self, links: Links, reading: Reading) -> None:
+    def __init__(self, links: Links, reading: RemoteReading) -> None:
         """Made by `RemoteSession.subscribe`."""
         self._links = links
         self._reading = reading
-        self._link: Link | None = None
+        self._link: RemoteLink | None = None
         self._is_left = False
         self._is_waited_for = False
         self._since_yield = 0
@@ -131,7 +131,7 @@ class RemoteSubscription:
             raise self._reading.fault
         raise trio.EndOfChannel
 
-    def _take(self, link: Link) -> Event | None:
+    def _take(self, link: RemoteLink) -> Event | None:
         event = self._reading.next()
         link.go_on(self._reading)
         return cast("Event | None", event)  # or one of a newer version, which is read like any other
@@ -144,7 +144,7 @@ class RemoteSubscription:
             self._since_yield += 1
             await trio.lowlevel.checkpoint_if_cancelled()
 
-    def _entered(self) -> Link:
+    def _entered(self) -> RemoteLink:
         if self._link is None:
             message = "this subscription was not entered: read it inside of `async with session.subscribe() as events:`"
             raise YourMove(message)

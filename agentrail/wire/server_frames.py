@@ -89,7 +89,7 @@ class Subscribed(Value, frozen=True, kw_only=True, tag_field="type", tag="subscr
     snapshot: Raw | UnsetType = UNSET
 
 
-class Reply(Value, frozen=True, kw_only=True, tag_field="type", tag="reply"):
+class SocketReply(Value, frozen=True, kw_only=True, tag_field="type", tag="reply"):
     """What became of a frame.
 
     Attributes:

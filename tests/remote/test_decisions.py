@@ -14,7 +14,7 @@ from agentrail.remote.backoff import reconnect_seconds
 from agentrail.remote.dialing import address_of, decide_after
 from agentrail.remote.faults import CLASS_OF_CODE, error_of_reply
 from agentrail.remote.frames import decode_server_frame, position_of
-from agentrail.remote.reading import Reading
+from agentrail.remote.reading import RemoteReading
 from agentrail.remote.session import RemoteSession
 from agentrail.runtime.handle import Session
 from tests.remote.fake_server import committed, delta
@@ -202,7 +202,7 @@ STEPS = st.lists(
 @given(STEPS, st.integers(1, 6))
 def test_each_committed_event_is_read_once_and_in_order(steps, limit):
     """Whatever is lost, repeated, cut or read slowly; and at no time does more wait than may."""
-    reading = Reading("s-1", after=0, kinds=None, deltas=True, limit=limit)
+    reading = RemoteReading("s-1", after=0, kinds=None, deltas=True, limit=limit)
     server, read = Server(reading), []
 
     def take(count):
@@ -232,7 +232,7 @@ def test_each_committed_event_is_read_once_and_in_order(steps, limit):
 
 def test_behind_the_last_event_nothing_is_asked_for():
     """A connection that is lost then takes nothing with it."""
-    reading = Reading("s-1", after=0, kinds=None, deltas=True, limit=9)
+    reading = RemoteReading("s-1", after=0, kinds=None, deltas=True, limit=9)
     reading.take_subscribed(decode_server_frame(b'{"type":"subscribed","id":1,"session_id":"s-1","seq":0}'))
     reading.take_event(committed(1, SessionEnd(reason="done")))
     assert not reading.connection_lost()

@@ -26,6 +26,7 @@ ONE_MEANING: Final = {
     "Supervisor": "starts what it supervises again: actors, and in `blocking` sessions",
     "app": "each group of commands of the command line",
     "apply_config_update": "what a plugin may have and what the base class has",
+    "connect": "opens the way to what is kept elsewhere: a session on a server, a database in a file",
     "main": "the entry of each program",
     "open_supervisor": "opens a supervisor: of actors, and of sessions, which is one of actors with what sessions need",
 }

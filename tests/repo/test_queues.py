@@ -46,6 +46,13 @@ QUEUES: Final = {
         "what a subscription gives that was just entered",
         "tests/gateway/test_hub.py",
     ),
+    "remote/link.py:_outbox": (
+        "one for each subscription, and each command that a caller waits for",
+        "tests/remote/test_link.py",
+    ),
+    "remote/reading.py:_waiting": ("buffer", "tests/remote/test_decisions.py"),
+    "remote/reading.py:kept": ("a part of `_waiting`", "tests/remote/test_decisions.py"),
+    "remote/reading.py:_snapshots": ("one for each `EventsLost` of `_waiting`", "tests/remote/test_link.py"),
     "runtime/last_words.py:_due": ("MAX_HANDLES", "tests/runtime/test_last_words.py"),
     "runtime/outbox.py:_steps": (
         "one for each record of a session that is not durable; while the store takes none nothing is admitted, and no stream read",
