@@ -26,8 +26,9 @@ RECEIPT = {"request_id": "q-1", "ref": "p-1", "seq": 3, "queued": False, "positi
 @asynccontextmanager
 async def remote(server, session_id="s-1", *, connect_seconds=30.0):
     """A client of a fake server."""
-    async with open_remote(server.dial, session_id, None, connect_seconds) as session:
-        yield session
+    with trio.fail_after(3_600):  # of virtual time: what is never answered fails, and does not hang
+        async with open_remote(server.dial, session_id, None, connect_seconds) as session:
+            yield session
 
 
 async def take(events, count):
