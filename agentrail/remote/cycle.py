@@ -79,7 +79,9 @@ class RemoteCycle:
         self._deltas = deltas
         self._raises = raise_on_failure
         self._on_leave = on_leave
-        heard = None if kinds is None else kinds.union(ENDS, _OF_PROMPTS)
+        heard: frozenset[type[Event]] | None = (
+            None if kinds is None else kinds | frozenset[type[Event]]((*ENDS, *_OF_PROMPTS))
+        )
         self._events = session.subscribe(kinds=heard, deltas=deltas, buffer=buffer)
         self._receipt: PromptReceipt | None = None
         self._from = 0
