@@ -10,6 +10,7 @@ _LINES: Final = "tests/core/journal/test_lines.py"
 _STREAMS: Final = (
     "property_tests/core/test_journals_fold.py::test_streams_that_are_broken_into_fold_to_what_they_were"
 )
+_BROKEN_OFF: Final = "tests/stores/test_sqlite_damage.py::test_a_sweep_that_was_broken_off_is_no_damage"
 _SAME: Final = "the fold of the journal is the state"
 _DAMAGE: Final = "damage is bounded and named"
 
@@ -184,5 +185,29 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="        if version > RECORD_VERSION:\n",
         new="        if False:\n",
         killed_by="tests/core/journal/test_bodies.py::test_a_body_of_a_newer_version_is_refused_whole",
+    ),
+    Mutant(
+        name="a sweep that was broken off is taken for damage",
+        breaks=_DAMAGE,
+        file="stores/sqlite_opening.py",
+        old="    if found == APPLICATION_ID and has_log(path):\n",
+        new="    if False:\n",
+        killed_by=f"{_BROKEN_OFF}[its mark]",
+    ),
+    Mutant(
+        name="the head of a file is not looked for behind damage",
+        breaks=_DAMAGE,
+        file="stores/sqlite_opening.py",
+        old="            found = _id_in(connector.read_head())\n",
+        new="            pass\n",
+        killed_by=f"{_BROKEN_OFF}[no mark]",
+    ),
+    Mutant(
+        name="the mark of a store is away for a moment",
+        breaks=_DAMAGE,
+        file="stores/sqlite_files.py",
+        old="            os.pwrite(self._file, text, 0)\n",
+        new="            os.ftruncate(self._file, 0)\n            os.pwrite(self._file, text, 0)\n",
+        killed_by="tests/stores/test_sqlite_files.py::test_the_mark_of_a_store_is_there_wherever_its_writer_is_killed",
     ),
 )
