@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
-from typing import Final
+from typing import Final, TypeVar
 
 import apsw
 import msgspec
@@ -30,6 +30,8 @@ from benchmarks.explain import explain_in_a_folder
 from benchmarks.kept import PROMPT, RECORDS
 from benchmarks.measure import Effort, Row, Sample, interleave
 from benchmarks.ours import StubModel, add, expect
+
+T = TypeVar("T")
 
 _SESSION: Final = SessionId("s-0")
 _LONG: Final = 10_000
@@ -59,8 +61,8 @@ def resume(effort: Effort) -> list[Row]:
                 effort.rounds,
                 explain=partial(
                     explain_in_a_folder,
-                    partial(_write_in, records=records, snapshots=kept),
-                    partial(_resume_in, messages=len(messages)),
+                    _on_file(partial(_write, records=records, snapshots=kept)),
+                    _on_file(partial(_resume, messages=len(messages))),
                 ),
             )
             title = f"{len(records):,} records come back {what}; bare: their fold"
@@ -111,7 +113,9 @@ def idle_start(effort: Effort) -> list[Row]:
             partial(_open, few),
             partial(_open, many),
             effort.rounds,
-            explain=partial(explain_in_a_folder, partial(_fill_in, count=effort.of(_IDLE)), _open_in),
+            explain=partial(
+                explain_in_a_folder, _on_file(partial(_fill, count=effort.of(_IDLE))), _on_file(_open)
+            ),
         )
     title = f"a supervisor opens, {effort.of(_IDLE):,} idle sessions in its file; bare: {_FEW}"
     return [
@@ -174,20 +178,9 @@ def _fill(path: Path, count: int) -> None:
         connection.execute("COMMIT")
 
 
-def _write_in(folder: str, records: tuple[Record, ...], snapshots: tuple[StoredSnapshot, ...]) -> None:
-    _write(Path(folder, _FILE), records, snapshots)
-
-
-def _resume_in(folder: str, messages: int) -> Sample:
-    return _resume(Path(folder, _FILE), messages)
-
-
-def _fill_in(folder: str, count: int) -> None:
-    _fill(Path(folder, _FILE), count)
-
-
-def _open_in(folder: str) -> Sample:
-    return _open(Path(folder, _FILE))
+def _on_file(work: Callable[[Path], T]) -> Callable[[str], T]:
+    """Do with the file of a folder what is done with a file."""
+    return lambda folder: work(Path(folder, _FILE))
 
 
 @contextmanager

@@ -2,12 +2,13 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import trio
 from cyclopts import Parameter, validators
 
 from agentrail import outside
+from agentrail.abc import Sandbox
 from agentrail.abc.store import Store, StoredSession
 from agentrail.cli.exits import Exit
 from agentrail.cli.logs import send_logs_to_stderr
@@ -39,6 +40,8 @@ from agentrail.runtime.past import Journal
 from agentrail.runtime.restoring import copy_files
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.testing.scenario_export import scenario_of_journal, sizes_of_journal
+
+_CLOSE_WITHIN_SECONDS: Final = 60.0
 
 
 def fork(  # noqa: PLR0913 - the options of a command
@@ -196,14 +199,14 @@ async def _fork_with_files(
             fork_stored(store, journal, number, session_id, at_ms, working_dir=str(directory))
             is_done = True
         finally:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLOSE_SECONDS):
-                await (copied.sandbox.aclose() if is_done else copied.remove())
+            await (_close(copied.sandbox) if is_done else copied.remove())  # noqa: ASYNC102 - both are shielded inside
     finally:
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + _CLOSE_SECONDS):
-            await sandbox.aclose()
+        await _close(sandbox)  # noqa: ASYNC102 - as above
 
 
-_CLOSE_SECONDS = 60.0
+async def _close(sandbox: Sandbox) -> None:
+    with trio.move_on_after(_CLOSE_WITHIN_SECONDS, shield=True):
+        await sandbox.aclose()
 
 
 def _write_new(file: Path, data: bytes) -> None:

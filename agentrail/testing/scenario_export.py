@@ -10,7 +10,7 @@ Deltas are not in it: a journal does not keep them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, islice, zip_longest
+from itertools import accumulate, islice, takewhile, zip_longest
 from typing import Any, Final
 
 import msgspec
@@ -173,9 +173,15 @@ def _parting(
     place, (lived, played) = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
     ends = accumulate(map(len, parts), initial=at)
     one = next((one for one, end in zip(told, islice(ends, 1, None), strict=True) if place < end), told[-1])
-    return _no_words(
-        one.record, f"played, it comes to {played.strip()!r:.200} in place of {lived.strip()!r:.200}"
-    )
+    lived, played = _behind_what_is_equal(lived.strip(), played.strip())
+    return _no_words(one.record, f"played, it comes to {played!r:.200} in place of {lived!r:.200}")
+
+
+def _behind_what_is_equal(lived: str, played: str) -> tuple[str, str]:
+    """Leave out the effects that two lines have in common, up to the first that differs."""
+    both = lived.split("; "), played.split("; ")
+    equal = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*both, strict=False)))
+    return "; ".join(both[0][equal:]), "; ".join(both[1][equal:])
 
 
 def _no_words(record: Record, why: str) -> OptionError:

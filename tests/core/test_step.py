@@ -34,7 +34,6 @@ from property_tests.vandal import everything_in
 from tests.core import engine_oracle
 from tests.core.drawn_lives import lives, steps
 from tests.core.worlds import TOOLS, completed, config, new_session, run, small_world, walk
-from tests.thinned import first
 
 LIVES = 40
 SIGNALS = 50
@@ -148,7 +147,7 @@ def test_a_draft_is_gone_when_its_step_is_over():
     assert data.minted == 7
 
 
-@pytest.mark.parametrize("seed", first(lives(LIVES), 3))
+@pytest.mark.parametrize("seed", lives(LIVES))
 def test_no_draft_leaves_its_step(seed):
     """Neither in the state nor in an effect, and no plugin is shown one: not as event, not as context."""
     shown = []

@@ -260,6 +260,19 @@ async def test_a_search_beside_a_large_gitignore_goes_on(sandbox):
     assert [line.path for line in found.lines] == ["a.txt"]
 
 
+async def test_a_search_in_memory_looks_at_no_file_of_the_moment(monkeypatch):
+    """All is gone when its thread begins, and it finds what was there."""
+    sandbox = MemorySandbox({"d/one": "needle"})
+
+    async def apart(work, size_bytes):
+        await trio.lowlevel.checkpoint()
+        sandbox._files.clear()  # noqa: SLF001 - the sandbox has no way to delete
+        return work(lambda: None)
+
+    monkeypatch.setattr(memory, "_apart", apart)
+    assert (await sandbox.glob("**", "d")).paths == ("d/one",)
+
+
 async def test_a_search_in_memory_sees_what_was_there_when_it_began():
     """It goes through a copy: others write meanwhile."""
     sandbox = MemorySandbox({f"d/{i}": "needle" for i in range(1_000)})

@@ -10,6 +10,7 @@ from agentrail.core.policy.budget import Budget
 from agentrail.core.policy.stalls import StallOptions
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.effects import Publish
+from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.session import machine
 from agentrail.core.stack.loading import load_stack
@@ -30,7 +31,7 @@ from agentrail.testing.scenario_head import print_tool, read_tool
 from agentrail.testing.tools import RecordingTool
 from tests.core.journal.golden_journals import FOLDER, SOURCES
 from tests.core.journal.recorded import Life, Told
-from tests.core.worlds import TOOLS, config
+from tests.core.worlds import TOOLS, config, new_session
 from tests.runtime.rig import on_bounded_time, until, wants
 from tests.runtime.test_looking_back import open_kept
 
@@ -200,3 +201,24 @@ def test_a_schema_that_has_more_than_types_is_written_whole(parameters):
     assert " schema={" in line
     assert read_tool(line) == spec
     assert Toolbox([read_tool(line)]).names == ("read",)
+
+
+def test_what_differs_is_shown_and_not_what_stands_in_front_of_it():
+    """A change of plugins waits for the end of a cycle; refused there, its id is in the message behind any number of others."""
+
+    def prompt(number):
+        ref = f"p{number}"
+        return s.Prompt(at_ms=number, signal_id=ref, ref=ref, content=(Text(text="a"),), reply="receipt")
+
+    entry = PluginRecord(
+        name="anna", version="1", origin="agentrail.testing.plugins:PuppetPlugin", options=None
+    )
+    change = s.ChangePlugins(at_ms=20, signal_id="s-of-change", change="attach", name="anna", entry=entry)
+    life = Life.begun(new_session()).live_all(
+        [*map(prompt, range(9)), change, s.Parked(at_ms=21, reason="a")]
+    )
+    life.write(life.recorder.flush())
+    with pytest.raises(OptionError) as refused:
+        scenario_of_journal(life.records, life.sources())
+    assert " s-of-change " in str(refused.value)
+    assert "PromptDropped p1 " not in str(refused.value)
