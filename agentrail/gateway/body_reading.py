@@ -14,12 +14,14 @@ import msgspec
 
 from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import Misfit
+from agentrail.errors import OptionError, TooLarge
 from agentrail.frozen import MAX_CONTAINERS
 from agentrail.gateway.answers import CallRefused, error_answer, refuse_call
-from agentrail.gateway.bodies import AttachmentBody, ChatBody, RespondBody, SteerBody
+from agentrail.gateway.bodies import AttachmentBody, ChatBody, CreateSessionBody, RespondBody, SteerBody
 from agentrail.gateway.queries import check_id, check_known, refuse_field
 from agentrail.host.attachments import Attachment
 from agentrail.host.limits import Limits
+from agentrail.host.metadata import check_metadata
 
 MAX_JSON_TEXTS: Final = 100_000
 """How many texts a body may have, keys among them: each is made anew while others wait."""
@@ -257,8 +259,19 @@ def _check_values(body: msgspec.Struct, limits: Limits) -> None:
         if not body.message.strip() and not getattr(body, "attachments", ()):
             refuse_field("message", "is missing or empty: say something, or bring attachments")
         _check_size("message", body.message, limits)
+    if isinstance(body, ChatBody | CreateSessionBody):
+        _check_metadata(body.metadata, limits)
     if isinstance(body, RespondBody) and isinstance(body.response, str):
         _check_size("response", body.response, limits)
+
+
+def _check_metadata(metadata: dict[str, Any], limits: Limits) -> None:
+    try:
+        check_metadata(metadata, limits)
+    except TooLarge as error:
+        refuse_call("too_large", f"{error}", more={"field": "metadata"})
+    except OptionError as error:
+        refuse_call("field_invalid", f"{error}", more={"field": "metadata"})
 
 
 def _check_word(name: str, value: str, limit: int) -> None:

@@ -47,6 +47,7 @@ class SessionItem(CallReply, frozen=True, kw_only=True):
         created_at_ms: In milliseconds since 1970.
         waits_for: How many approvals, questions and calls of the client wait for people.
         title: What it is about; empty while it has none.
+        metadata: What its caller said of it when it was created; left out where that is nothing.
         model: The model string.
         turn: Of the running cycle, from 1; 0 in idle.
         queued: How many prompts wait.
@@ -63,6 +64,7 @@ class SessionItem(CallReply, frozen=True, kw_only=True):
     created_at_ms: int
     waits_for: int
     title: str
+    metadata: dict[str, Any] | UnsetType = UNSET
     model: _Text = UNSET
     turn: _Number = UNSET
     queued: _Number = UNSET

@@ -224,7 +224,9 @@ class RequestRun:
         incoming, desk, context = self.incoming, self._shop.desk, self._context()
         if incoming.facts is None:
             self._profile = await desk.profile(context)
-            session, self._is_new = await desk.create(self._profile, context)
+            session, self._is_new = await desk.create(
+                self._profile, context, metadata=incoming.request.metadata
+            )
             return session
         with suppress(
             ProfileUnknown

@@ -17,7 +17,7 @@ from agentrail.errors import (
     HostDraining,
     RequestUnknown,
 )
-from agentrail.frozen import thawed
+from agentrail.frozen import EMPTY, thawed
 from agentrail.host.attachments import Attachment
 from agentrail.host.carrying import WhenBusy, Workshop
 from agentrail.host.chains import PluginOrder
@@ -26,6 +26,7 @@ from agentrail.host.identity import (
     profile_of_session,
 )
 from agentrail.host.intake import Intake, Sending, mint_session
+from agentrail.host.metadata import check_metadata
 from agentrail.host.options import HostOptions, ReadinessCheck
 from agentrail.host.payloads import (
     ChatRequest,
@@ -243,6 +244,7 @@ class Host:
         agent_id: str = "",
         session_id: str | None = None,
         model: str | None = None,
+        metadata: JsonObject = EMPTY,
     ) -> Session:
         """Create a session without a message.
 
@@ -251,14 +253,17 @@ class Host:
             agent_id: Of the profile; empty for the default.
             session_id: Its id; minted when None.
             model: Instead of the profile's.
+            metadata: What the caller says of it: kept with it, as `user_data["metadata"]`.
 
         Raises:
             SessionUnknown: Another user's has this id.
             AlreadyExists: The caller's move: one of theirs has it.
+            TooLarge, OptionError: The caller's move: metadata that is too large or too deep, or no JSON.
             Exception: As of `submit`.
         """
         self._intake.check_open()
         owner = self._intake.owner_of(principal)
+        check_metadata(metadata, self.options.limits)
         wanted = mint_session() if session_id is None else SessionId(session_id)
         desk = self._shop.desk
         if await desk.facts(owner, wanted, creates=True) is not None:
@@ -269,7 +274,8 @@ class Host:
             session_id=wanted,
             agent_id=agent_id or desk.profiles.default_id,
         )
-        session, is_new = await desk.create(await desk.profile(context), context, model=model)
+        profile = await desk.profile(context)
+        session, is_new = await desk.create(profile, context, model=model, metadata=metadata)
         if not is_new:
             raise already_there(wanted)
         desk.keep(session)

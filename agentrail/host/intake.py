@@ -34,6 +34,7 @@ from agentrail.host.identity import (
     session_id_for,
 )
 from agentrail.host.limits import Limits
+from agentrail.host.metadata import check_metadata
 from agentrail.host.payloads import (
     ChatRequest,
     ChatRequestContext,
@@ -290,9 +291,10 @@ class Intake:
         """Refuse a message that says nothing, or too much, before anything is done for it.
 
         Raises:
-            PromptError, TooLarge, AttachmentInvalid: The caller's move.
+            PromptError, TooLarge, OptionError, AttachmentInvalid: The caller's move.
         """
         check_attachments(sending.attachments, self._limits)
+        check_metadata(request.metadata, self._limits)
         size, most = len(request.message.encode("utf-8", "surrogatepass")), self._limits.max_message_bytes
         if size > most:
             message = f"the message has {size:,} bytes, at most {most:,} are taken: send it as a file"

@@ -24,11 +24,13 @@ from agentrail.errors import (
     SessionUnknown,
     StillNeeded,
 )
+from agentrail.frozen import EMPTY
 from agentrail.host.identity import (
     Access,
     SessionOwner,
     decide_access,
     fault_of_session_id,
+    metadata_of_session,
     owner_of_session,
     profile_of_session,
 )
@@ -43,7 +45,7 @@ from agentrail.host.profiles import (
 )
 from agentrail.host.session_list import SessionList
 from agentrail.logs import Logger
-from agentrail.messages import SessionId
+from agentrail.messages import JsonObject, SessionId
 from agentrail.runtime.handle import Session
 from agentrail.runtime.knowing import SessionFacts
 from agentrail.runtime.scopes import key_of
@@ -173,7 +175,10 @@ class SessionDesk:
             session_id=facts.session_id,
             agent_id=profile_of_session(facts.user_data) or "",
         )
-        options = await options_of_profile(self.profiles, await self.profile(context), context)
+        # What the caller said when it was created stands in its journal alone.
+        metadata = metadata_of_session(facts.user_data)
+        profile = await self.profile(context)
+        options = await options_of_profile(self.profiles, profile, context, metadata=metadata)
         try:
             session = await self.supervisor.resume_session(facts.session_id, options)
         except AlreadyStarted as error:
@@ -197,7 +202,12 @@ class SessionDesk:
         return found
 
     async def create(
-        self, profile: AgentProfile, context: ProfileContext, *, model: str | None = None
+        self,
+        profile: AgentProfile,
+        context: ProfileContext,
+        *,
+        model: str | None = None,
+        metadata: JsonObject = EMPTY,
     ) -> tuple[Session, bool]:
         """Start a session of a profile; where another caller of the same user was faster, theirs is it.
 
@@ -205,6 +215,7 @@ class SessionDesk:
             profile: Which one.
             context: For whom.
             model: Instead of the profile's.
+            metadata: What the caller says of it; checked.
 
         Returns:
             The session; and whether it is a new one.
@@ -218,7 +229,7 @@ class SessionDesk:
         Cancellation: As of `SessionSupervisor.start_session`.
         """
         owner = SessionOwner(context.tenant_id, context.user_id)
-        options = await options_of_profile(self.profiles, profile, context, model=model)
+        options = await options_of_profile(self.profiles, profile, context, model=model, metadata=metadata)
         key = key_of(context.tenant_id, context.session_id)
         try:
             with self._open_sessions.starting(owner, context.session_id):
