@@ -42,18 +42,26 @@ class ServedHost:
     Attributes:
         options: What the host is opened with.
         gateway: What its routes share.
+        routes: Those that it has.
         sockets: What is open at `/ws`.
         drain_delay: How many seconds a server that is told to stop goes on, so that balancers notice.
         heartbeat: After how many seconds a silent stream gets a comment.
     """
 
     def __init__(
-        self, options: HostOptions, gateway: Gateway, *, drain_delay: float, heartbeat: float
+        self,
+        options: HostOptions,
+        gateway: Gateway,
+        *,
+        drain_delay: float,
+        heartbeat: float,
+        inspector: bool = True,
     ) -> None:
         """Made by `create_app`; nothing is open yet."""
         self.options = options
         self.gateway = gateway
-        self.sockets = Sockets(gateway, ROUTES)
+        self.routes: tuple[CallRoute, ...] = ROUTES if inspector else without_inspector(ROUTES)
+        self.sockets = Sockets(gateway, self.routes)
         self.drain_delay = drain_delay
         self.heartbeat = heartbeat
         self._is_open = False
@@ -139,6 +147,7 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
     allowed_origins: Sequence[str] | None = None,
     heartbeat: float = 15.0,
     drain_delay: float = 0.0,
+    inspector: bool = True,
     base_path: str = "",
     **given: Any,
 ) -> Starlette:
@@ -153,6 +162,7 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
         allowed_origins: Whose pages may call it; None for the server's own.
         heartbeat: After how many seconds a silent stream gets a comment.
         drain_delay: How many seconds a server that is told to stop goes on, so that balancers notice.
+        inspector: Whether there is anything below `/inspect`, for tokens with the scope `inspect`; else it is as unknown as any path.
         base_path: Below which path all routes stand, such as `/agents`.
         **given: The options of the host as keywords; see `HostOptions`.
 
@@ -165,7 +175,7 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
     if options is None:
         given.setdefault("is_for_several", auth is not None)
     host_options = decide_host_options(options, given)
-    _check(heartbeat, drain_delay, base_path)
+    _check(heartbeat, drain_delay, inspector, base_path)
     rules = AccessRules(allowed_hosts=tuple(allowed_hosts), allowed_origins=_listed(allowed_origins))
     limits = host_options.limits
     gateway = Gateway(
@@ -173,7 +183,9 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
         limits=limits,
         chat_timeout=host_options.chat_timeout,
     )
-    served = ServedHost(host_options, gateway, drain_delay=drain_delay, heartbeat=heartbeat)
+    served = ServedHost(
+        host_options, gateway, drain_delay=drain_delay, heartbeat=heartbeat, inspector=inspector
+    )
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -196,11 +208,16 @@ def routes(served: ServedHost, *, base_path: str = "") -> list[BaseRoute]:
         served: `app.state.host` of what `create_app` made.
         base_path: What stands in front of each path.
     """
-    shown = (*ROUTES, interface_route(ROUTES, base_path=base_path))
+    shown = (*served.routes, interface_route(served.routes, base_path=base_path))
     return [
         *starlette_routes(served.gateway, shown, write_stream, base_path=base_path),
         WebSocketRoute(f"{base_path}/ws", served.sockets, name="/ws"),
     ]
+
+
+def without_inspector(routes: Sequence[CallRoute]) -> tuple[CallRoute, ...]:
+    """Leave out what is for who may inspect, on sockets too: their commands are routes."""
+    return tuple([route for route in routes if route.scope != "inspect"])
 
 
 class _Nowhere:
@@ -222,8 +239,10 @@ def _listed(origins: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if origins is None else tuple(origins)
 
 
-def _check(heartbeat: Any, drain_delay: Any, base_path: Any) -> None:
+def _check(heartbeat: Any, drain_delay: Any, inspector: Any, base_path: Any) -> None:
     faults: list[str] = []
+    if type(inspector) is not bool:
+        faults.append(f"inspector is {inspector!r:.80}: expected True or False")
     if not is_seconds(heartbeat, zero=False):
         faults.append(f"heartbeat is {heartbeat!r:.80}: expected seconds above 0")
     if not is_seconds(drain_delay, zero=True):

@@ -13,7 +13,7 @@ from agentrail.events import EndReason, WaitingFor
 from agentrail.host.payloads import RequestKind
 from agentrail.host.request_end import RequestStatus
 from agentrail.host.workspace_files import WorkspaceEntry
-from agentrail.messages import TokenUsage
+from agentrail.messages import Message, TokenUsage
 from agentrail.runtime.past import JournalEntry
 
 _Text: TypeAlias = str | UnsetType
@@ -231,6 +231,7 @@ class TreeItem(CallReply, frozen=True, kw_only=True):
         id: Of a session its id.
         kind: `worker` or `supervisor`.
         status: Such as `running`.
+        strategy: Of a supervisor what it does about a child that ends; None of a worker.
         phase: Of a session what it does.
         incarnation: How many instances of it came up.
         restarts: How often it was started again since it recovered.
@@ -242,6 +243,7 @@ class TreeItem(CallReply, frozen=True, kw_only=True):
     id: str
     kind: str
     status: str
+    strategy: str | None
     phase: str | None
     incarnation: int
     restarts: int
@@ -294,6 +296,20 @@ class TracePage(CallReply, frozen=True, kw_only=True):
 
     entries: tuple[JournalEntry, ...]
     next: int | None
+
+
+class InspectedMessages(CallReply, frozen=True, kw_only=True):
+    """A part of a conversation, for who looks after it.
+
+    Attributes:
+        messages: In order.
+        next: `after` of the page behind; None behind the last.
+        usage: Of the whole session; that of each response stands in its journal.
+    """
+
+    messages: tuple[Message, ...]
+    next: int | None
+    usage: TokenUsage
 
 
 def as_given(value: Any) -> Any:

@@ -48,8 +48,9 @@ from agentrail.host.session_desk import already_there, refuse_child
 from agentrail.host.session_list import ListedSession, ListPlace
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.logs import Logger
-from agentrail.messages import JsonObject, SessionId
+from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
 from agentrail.runtime.handle import Session
+from agentrail.runtime.past import JournalEntry
 from agentrail.runtime.supervisor import SessionSupervisor
 
 LOGGER: Final = Logger("agentrail.host")
@@ -384,15 +385,46 @@ class Host:
         await self._shop.desk.check_shows_files(session)
         return await read_workspace(session, path)
 
-    async def session_to_inspect(self, session_id: str, principal: Principal) -> Session:
-        """Give a session of any user of the tenant of a caller who may inspect them: that was looked at before.
+    # --- for who may inspect: that was looked at before
+
+    async def inspect_journal(
+        self, session_id: str, principal: Principal, *, after: int = 0, limit: int = 1_000
+    ) -> tuple[JournalEntry, ...]:
+        """Read the journal of a session of any user of the tenant. It is not woken, and may have ended.
+
+        Args:
+            session_id: Which one.
+            principal: Who is calling; may inspect.
+            after: The number of the record behind which to begin.
+            limit: How many at most.
 
         Raises:
             SessionUnknown: The tenant has none of this id.
-            Exception: As of `session`.
+            OptionError: There is no store, so there are no journals.
+            Exception: As of `SessionSupervisor.stored_journal`.
         """
-        owner = self._intake.owner_of(principal)
-        return await self._shop.desk.of_tenant(owner.tenant_id, session_id)
+        tenant_id = self._intake.owner_of(principal).tenant_id
+        facts = await self._shop.desk.of_tenant(tenant_id, session_id)
+        return await self.supervisor.stored_journal(facts.session_id, after, limit, scope=tenant_id)
+
+    async def inspect_messages(
+        self, session_id: str, principal: Principal
+    ) -> tuple[tuple[Message, ...], TokenUsage]:
+        """Give the conversation of a session of any user of the tenant, and what all of it has used.
+
+        It is not woken, and may have ended in the store.
+
+        Args:
+            session_id: Which one.
+            principal: Who is calling; may inspect.
+
+        Raises:
+            SessionUnknown: The tenant has none of this id.
+            Exception: As of `Session.messages`, and `SessionSupervisor.stored_state`.
+        """
+        tenant_id = self._intake.owner_of(principal).tenant_id
+        facts = await self._shop.desk.of_tenant(tenant_id, session_id)
+        return await self._shop.desk.conversation(facts, tenant_id)
 
     # --- requests as resources
 

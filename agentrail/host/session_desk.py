@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from agentrail.abc.store import Filters
+from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import (
     AgentrailError,
     AlreadyExists,
@@ -45,7 +46,8 @@ from agentrail.host.profiles import (
 )
 from agentrail.host.session_list import SessionList
 from agentrail.logs import Logger
-from agentrail.messages import JsonObject, SessionId
+from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
+from agentrail.runtime.glancing import ASLEEP, ENDED, glance_at, phase_of
 from agentrail.runtime.handle import Session
 from agentrail.runtime.knowing import SessionFacts
 from agentrail.runtime.scopes import key_of
@@ -134,11 +136,11 @@ class SessionDesk:
             return None
         return session
 
-    async def of_tenant(self, tenant_id: str, session_id: str) -> Session:
-        """Give a session of any user of a tenant, for who may inspect them; one that is in the store alone is woken.
+    async def of_tenant(self, tenant_id: str, session_id: str) -> SessionFacts:
+        """Say what is known of a session of any user of a tenant, for who may inspect them. It is not woken.
 
         Raises:
-            IdInvalid, SessionUnknown, SessionDown: As of `facts` and `open`.
+            IdInvalid, SessionUnknown, StoreUnavailable: As of `facts`.
         """
         fault = fault_of_session_id("session_id", session_id)
         if fault is not None:
@@ -147,7 +149,45 @@ class SessionDesk:
         owner = None if facts is None else owner_of_session(facts.user_data)
         if facts is None or owner is None or owner.tenant_id != tenant_id:
             raise unknown(session_id)
-        return await self.open(facts, owner)
+        return facts
+
+    async def conversation(
+        self, facts: SessionFacts, tenant_id: str
+    ) -> tuple[tuple[Message, ...], TokenUsage]:
+        """Give the conversation of a session and what it has used: of one that is awake what it says, of any other what its journal comes to.
+
+        Raises:
+            SessionDown: It has ended, and there is no store.
+            Unrevivable: A plugin that it had is not there any more.
+            Exception: As of `SessionSupervisor.stored_state`.
+
+        Cancellation: At once.
+        """
+        if facts.is_here:
+            session = self.supervisor.session(facts.session_id, scope=tenant_id)
+            messages = () if phase_of(session) in (ASLEEP, ENDED) else await session.messages()
+            status = glance_at(session)  # of the same moment: there is no checkpoint in between
+            if status is not None:
+                return messages, status.usage
+        plugins = await self._plugins_of(facts)
+        past = await self.supervisor.stored_state(facts.session_id, scope=tenant_id, plugins=plugins)
+        return past.messages, past.status.usage
+
+    async def _plugins_of(self, facts: SessionFacts) -> Sequence[PluginEntry]:
+        """Give the code of the plugins of a session, as its profile has it; none where that is not there any more."""
+        owner = owner_of_session(facts.user_data)
+        assert owner is not None  # noqa: S101 - a host has started it
+        context = ProfileContext(
+            tenant_id=owner.tenant_id,
+            user_id=owner.user_id,
+            session_id=facts.root_id,
+            agent_id=profile_of_session(facts.user_data) or "",
+        )
+        try:
+            profile = await self.profile(context)
+        except ProfileUnknown:
+            return ()
+        return (await options_of_profile(self.profiles, profile, context)).plugins
 
     # --- open, create, remove
 

@@ -116,9 +116,15 @@ def encode_messages(messages: tuple[Message, ...], *, after: int = 0, limit: int
         after: How many stand in front of the first that is wanted; beyond the end there are none.
         limit: How many are wanted at most, from 1 on.
     """
+    page = page_of_messages(messages, after=after, limit=limit)
+    return encode_plain({"messages": page.messages, "next": page.next})
+
+
+def page_of_messages(messages: tuple[Message, ...], *, after: int = 0, limit: int = 100) -> MessagePage:
+    """Give a part of a conversation; the arguments are those of `encode_messages`."""
     shown = messages[after : after + limit]
     behind = after + len(shown)
-    return encode_plain({"messages": shown, "next": behind if shown and behind < len(messages) else None})
+    return MessagePage(messages=shown, next=behind if shown and behind < len(messages) else None)
 
 
 def decode_messages(text: bytes) -> MessagePage:
