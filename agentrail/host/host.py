@@ -4,13 +4,12 @@ Steps 4 to 6 of a request stand here, in the task of its caller; the rest is car
 HTTP: a gateway turns bodies into these calls, and what they raise into its answers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import trio
 from attrs import evolve
 
-from agentrail.abc.store import Filters
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import (
     AgentrailError,
@@ -36,7 +35,7 @@ from agentrail.host.payloads import (
 )
 from agentrail.host.plugin_life import PluginLife
 from agentrail.host.profiles import ProfileContext
-from agentrail.host.readiness import CheckResult, run_checks
+from agentrail.host.readiness import CheckResult, Readiness
 from agentrail.host.requests import (
     HostRequest,
     OnDisconnect,
@@ -68,6 +67,7 @@ class Host:
         self._shop = shop
         self._life = life
         self._intake = Intake(shop, options.limits, nursery)
+        self._readiness = Readiness(self._checks, options.check_timeout, nursery)
         self._is_leaving = False
 
     @property
@@ -468,18 +468,26 @@ class Host:
     # --- how it stands
 
     async def ready(self) -> tuple[CheckResult, ...]:
-        """Run all checks at once: those of store, supervisor and plugins, and the operator's own.
+        """Run all checks at once: those of store, supervisor and plugins, and the operator's own. Who asks meanwhile gets the same answer.
 
         Returns:
             One for each. It is not ready where any has an error.
+
+        Raises:
+            HostDraining: It was closed.
+
+        Cancellation: Nothing is lost by it; others still get their answer.
         """
+        return await self._readiness.look()
+
+    def _checks(self) -> Mapping[str, ReadinessCheck]:
         own: dict[str, ReadinessCheck] = {
             "supervisor": self._check_supervisor,
             "plugins": self._check_plugins,
         }
         if self._shop.desk.has_store:
             own = {"store": self._check_store, **own}
-        return await run_checks({**own, **self.options.readiness_checks}, self.options.check_timeout)
+        return {**own, **self.options.readiness_checks}
 
     @property
     def plugins(self) -> PluginOrder:
@@ -529,6 +537,10 @@ class Host:
             run.shut_down()
         await self._intake.quiet()
 
+    def close(self) -> None:
+        """Answer no more whether it is ready. For `open_host`."""
+        self._readiness.close()
+
     def cut_hooks(self) -> None:
         """Cut what requests still owe to plugins: there is no more time. For `open_host`."""
         for run in self._intake.runs:
@@ -553,7 +565,7 @@ class Host:
     # --- checks
 
     async def _check_store(self) -> None:
-        await self.supervisor.find(Filters(), limit=1)
+        await self.supervisor.check_store()
 
     async def _check_supervisor(self) -> None:
         if self._is_leaving or self.supervisor.is_closing:

@@ -188,6 +188,7 @@ class Intake:
             await session.receipt_of(client_id, digest=incoming.digest)
         key = key_of_requests(incoming.owner, incoming.session_id)
         request_id = receipt.request_id or receipt.ref
+        window = await self._shop.desk.window_of_profile(session)
         track = self._shop.book.find(key, request_id)
         if track is None:
             self.check_open()  # with no checkpoint between this and the task
@@ -197,6 +198,7 @@ class Intake:
                 agent_id=incoming.agent_id,
                 kind=incoming.kind,
                 seq=receipt.seq,
+                context_window=window,
             )
             track = RequestTrack(record, PromptRef(receipt.ref))
             self._shop.book.open(key, track)

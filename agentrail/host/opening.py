@@ -97,6 +97,7 @@ class _Keeper:
                 finally:  # also where a hook, or a session, has ended the program
                     self.host.close_door()
                 await self._close(self.host)
+                self.host.close()
                 nursery.cancel_scope.cancel(reason="the host was closed")
 
     async def _close(self, host: Host) -> None:

@@ -49,7 +49,7 @@ class RequestRecord:
         text: The answer, or what was said of it when it was aborted or failed; empty before the end.
         usage: What its cycle has used so far; None before the first response.
         last_usage: Of the last response: `input` is how much of the window it filled.
-        context_window: How much the model reads at most, as the profile says; None where it does not.
+        context_window: How much the model reads at most, as the profile says, else as is known of the model; None where that is not.
         stop_reason: Why its cycle finished; None for any other end.
         error: Why it failed.
         reason: Why it was aborted or refused.
@@ -124,6 +124,10 @@ class RequestTrack:
             self.record = record_behind(self.record, standing)
             if before.status != standing.status:
                 self._tell()
+
+    def learn_window(self, tokens: int | None) -> None:
+        """Take how much the model reads at most, where the profile does not say it."""
+        self.record = evolve(self.record, context_window=tokens)
 
     def end(self, text: str) -> None:
         """Say to all who wait that it has ended, and with which answer."""

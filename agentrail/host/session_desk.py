@@ -18,6 +18,7 @@ from agentrail.errors import (
     FilesUnsupported,
     IdInvalid,
     OptionError,
+    ProfileFailed,
     ProfileUnknown,
     SessionDown,
     SessionIsChild,
@@ -188,6 +189,20 @@ class SessionDesk:
         except ProfileUnknown:
             return ()
         return (await options_of_profile(self.profiles, profile, context)).plugins
+
+    async def window_of_profile(self, session: Session) -> int | None:
+        """Say how much the model of a session reads at most as its profile says; None where it does not, or is not there any more."""
+        owner = owner_of_session(session.facts.user_data)
+        assert owner is not None  # noqa: S101 - else it was given to no caller
+        context = ProfileContext(
+            tenant_id=owner.tenant_id,
+            user_id=owner.user_id,
+            session_id=session.facts.root_id,
+            agent_id=profile_of_session(session.facts.user_data) or "",
+        )
+        with suppress(ProfileUnknown, ProfileFailed):
+            return (await self.profile(context)).context_window
+        return None
 
     # --- open, create, remove
 

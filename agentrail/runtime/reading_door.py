@@ -1,4 +1,4 @@
-"""The calls of a supervisor that read a stored session and leave it as it is: neither woken nor taken, and it may have ended.
+"""The calls of a supervisor that ask its store and leave sessions as they are: neither woken nor taken, and they may have ended.
 
 For who looks after sessions of others: a look that woke them would be a load, and would let timers and calls go on.
 """
@@ -104,6 +104,18 @@ class ReadingDoor(ABC):
             return Journal(keeping.store, stored, finder, watch).past_state(stored.tail.seq)
 
         return await keeping.fold(work)
+
+    async def check_store(self) -> None:
+        """Find out whether the store takes records and gives them: for checks of readiness. Something is written, once a second at most.
+
+        Raises:
+            OptionError: Your move: there is no store.
+            StoreUnavailable: It does not, for now.
+
+        Cancellation: At once.
+        """
+        await trio.lowlevel.checkpoint()
+        await self._store_of("check_store").check()
 
     @abstractmethod
     def _store_of(self, call: str) -> Keeping: ...
