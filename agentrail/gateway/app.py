@@ -18,7 +18,7 @@ from agentrail.gateway import chat_routes, event_routes, session_routes
 from agentrail.gateway.access import LOOPBACK_NAMES, AccessRules
 from agentrail.gateway.callers import Authenticate, CallerCheck
 from agentrail.gateway.endpoint import UnknownPath, guarded, starlette_routes
-from agentrail.gateway.hub import WRITE_GRACE_SECONDS, Hubs, open_hubs
+from agentrail.gateway.hub import Hubs, open_hubs
 from agentrail.gateway.incoming import AsgiReceive, AsgiSend
 from agentrail.gateway.openapi import interface_route
 from agentrail.gateway.routing import CallRoute, Gateway
@@ -113,22 +113,28 @@ class ServedHost:
         """Let calls and streams come to an end, in front of the end of the server.
 
         `/ready` fails, and for `drain_delay` all goes on. Then no new request is taken, cycles have `drain_timeout` to come to an end,
-        streams end with `done`, and what still waits for an answer gets one.
+        streams end with `done`, and what still waits for an answer gets one. With what follows, up to the end of the lifespan, it takes
+        no longer than `shutdown_timeout`.
 
-        Cancellation: The rest of the waiting is left out; streams still end with a word.
+        Cancellation: The rest of the waiting is left out, also at the end of the lifespan; streams still end with a word.
         """
         await trio.lowlevel.checkpoint()
         host, hubs = self.gateway.host, self.gateway.hubs
         if host is None or hubs is None:
             return
-        with trio.move_on_after(self.options.shutdown_timeout):
-            try:
-                host.fail_readiness()
+        plan = host.begin_closing()
+        try:
+            host.fail_readiness()
+            with trio.CancelScope(deadline=plan.cycles_by):
                 await trio.sleep(self.drain_delay)
-                await host.drain()
-            finally:
-                with trio.CancelScope(shield=True):
-                    await self._end_streams(hubs, within_seconds=WRITE_GRACE_SECONDS)  # noqa: ASYNC102 - bounded
+            await host.drain()
+        except trio.Cancelled:
+            host.skip_drain()
+            raise
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._end_streams(hubs, within_seconds=plan.stream_seconds)  # noqa: ASYNC102 - bounded
+        with trio.CancelScope(deadline=plan.served_by):
             await host.end_requests()
 
     async def _end_streams(self, hubs: Hubs, *, within_seconds: float) -> None:

@@ -20,6 +20,7 @@ from agentrail.frozen import EMPTY, thawed
 from agentrail.host.attachments import Attachment
 from agentrail.host.carrying import WhenBusy, Workshop
 from agentrail.host.chains import PluginOrder
+from agentrail.host.closing import ClosingPlan, decide_closing
 from agentrail.host.hook_runner import HookRunner
 from agentrail.host.identity import (
     profile_of_session,
@@ -69,6 +70,8 @@ class Host:
         self._intake = Intake(shop, options.limits, nursery)
         self._readiness = Readiness(self._checks, options.check_timeout, nursery)
         self._is_leaving = False
+        self._plan: ClosingPlan | None = None
+        self._drains_by: float | None = None
 
     @property
     def supervisor(self) -> SessionSupervisor:
@@ -515,20 +518,42 @@ class Host:
         self._is_leaving = True
         self._intake.close()
 
+    def begin_closing(self) -> ClosingPlan:
+        """Let the time run that a close has, `shutdown_timeout` for all of it; called again, say how it is shared out."""
+        if self._plan is None:
+            has_store = self._shop.desk.has_store
+            now = trio.current_time()
+            self._plan = decide_closing(now, self.options.shutdown_timeout, has_store=has_store)
+        return self._plan
+
     async def drain(self, within: float | None = None) -> None:
         """Take no new request, and wait for those that are worked on; not for those that wait for people.
 
-        Args:
-            within: How many seconds; None for `drain_timeout`.
+        Called again it waits no longer than the first time.
 
-        Cancellation: It goes on taking none.
+        Args:
+            within: How many seconds; None for `drain_timeout`, as far as `shutdown_timeout` leaves it.
+
+        Cancellation: It goes on taking none, and no later call waits.
         """
         self.close_door()
-        with trio.move_on_after(self.options.drain_timeout if within is None else within):
-            for run in self._intake.runs:
-                await run.decided.wait()
-                if run.request is not None:
-                    await run.request.answered()
+        if self._drains_by is None:
+            now = trio.current_time()
+            usual = min(now + self.options.drain_timeout, self.begin_closing().cycles_by)
+            self._drains_by = usual if within is None else now + within
+        try:
+            with trio.CancelScope(deadline=self._drains_by):
+                for run in self._intake.runs:
+                    await run.decided.wait()
+                    if run.request is not None:
+                        await run.request.answered()
+        except trio.Cancelled:
+            self.skip_drain()
+            raise
+
+    def skip_drain(self) -> None:
+        """Wait for no cycle any more: a person does not want to."""
+        self._drains_by = trio.current_time()
 
     async def end_requests(self) -> None:
         """End all requests that are open as `shutdown`, and wait until what they owe to plugins is done. For `open_host`."""

@@ -6,6 +6,7 @@ from attrs import evolve
 
 from agentrail.abc import Capabilities
 from agentrail.errors import HostDraining, StoreUnavailable
+from agentrail.host.closing import decide_closing
 from agentrail.host.readiness import Readiness
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, says
@@ -162,3 +163,18 @@ async def test_a_store_that_takes_nothing_is_not_ready():
         assert {one.name: one.error for one in await host.ready()}["store"] == "failed"
         store.is_full = False
         assert {one.name: one.error for one in await host.ready()}["store"] is None
+
+
+# --- how it is closed
+
+
+@pytest.mark.parametrize("seconds", [0.001, 1.0, 20.0, 30.0, 3600.0])
+@pytest.mark.parametrize("has_store", [False, True])
+def test_the_parts_of_a_close_follow_each_other_within_the_whole(seconds, has_store):
+    """Cycles leave room for streams, those for hooks, those for sessions; of the usual half a minute cycles have twenty seconds."""
+    plan = decide_closing(100.0, seconds, has_store=has_store)
+    assert 100.0 < plan.cycles_by < plan.cycles_by + plan.stream_seconds < plan.served_by < plan.done_by
+    assert plan.served_by <= plan.requests_by <= plan.done_by
+    assert plan.done_by == pytest.approx(100.0 + seconds)
+    if seconds == 30.0:
+        assert (plan.cycles_by, plan.stream_seconds) == (120.0, 5.0)
