@@ -97,6 +97,20 @@ def headers_of(request: HostRequest) -> dict[str, str]:
     return {"x-session-id": request.session_id, "x-request-id": request.request_id}
 
 
+def place_of(sessions: str, request: HostRequest) -> dict[str, str]:
+    """Say where a request can be looked at, for who posts, leaves and asks later.
+
+    Args:
+        sessions: The path of all sessions.
+        request: Which one.
+    """
+    return {"location": quote(f"{sessions}/{request.session_id}/requests/{request.request_id}")}
+
+
+def _place(call: RouteCall, ending: str, request: HostRequest) -> dict[str, str]:
+    return place_of(call.head.path.removesuffix(f"/{call.params['session_id']}/{ending}"), request)
+
+
 def answer_to_record(record: RequestRecord) -> WholeAnswer | ErrorAnswer:
     """Say how a `chat` is answered, by how its request stands.
 
@@ -167,7 +181,11 @@ async def answer_chat(call: RouteCall) -> Result:
     if isinstance(submitted, HandledResponse):
         return submitted
     record = await submitted.answered(call.gateway.chat_timeout)
-    return _named(answer_to_record(record), submitted)
+    answer = _named(answer_to_record(record), submitted)
+    if record.has_ended:
+        return answer
+    base = call.head.path.removesuffix("/chat")
+    return evolve(answer, headers={**answer.headers, **place_of(f"{base}/sessions", submitted)})
 
 
 async def answer_stream(call: RouteCall) -> Result:
@@ -200,9 +218,7 @@ async def answer_prompt(call: RouteCall) -> Result:
         told: object = encode_accepted(receipt, submitted.request_id)
     else:
         told = _steered(receipt, submitted)
-    at = call.head.path.removesuffix("/prompt")
-    place = {"location": quote(f"{at}/requests/{submitted.request_id}")}
-    return answer_json(told, 202, {**headers_of(submitted), **place})
+    return answer_json(told, 202, {**headers_of(submitted), **_place(call, "prompt", submitted)})
 
 
 async def answer_steer(call: RouteCall) -> Result:
@@ -213,7 +229,8 @@ async def answer_steer(call: RouteCall) -> Result:
         case HandledResponse():
             return steered
         case HostRequest():
-            return answer_json(_steered(steered.receipt, steered), 202, headers_of(steered))
+            headers = {**headers_of(steered), **_place(call, "steer", steered)}
+            return answer_json(_steered(steered.receipt, steered), 202, headers)
         case _:
             if steered.status == "rejected_by_plugin":
                 reason = "it does not let this session be steered"

@@ -123,7 +123,9 @@ class _Keeper:
             yield options.supervisor
             return
         if options.store == "memory:":
-            LOGGER.info("sessions are kept in memory, and end with this process: give a store to keep them")
+            LOGGER.warning(
+                "sessions are kept in memory, and end with this process: give a store to keep them"
+            )
         async with open_supervisor(
             environ=options.environ,
             shell_fallback=options.shell_fallback,

@@ -51,6 +51,19 @@ async def test_the_window_is_the_profiles_else_the_models(said, model, told):
         assert (again.is_repeat, again.record.context_window) == (True, told)
 
 
+# --- where its sessions are kept
+
+
+@on_virtual_time
+@pytest.mark.parametrize(("store", "is_told"), [("memory:", True), (None, False), (MemoryStore(), False)])
+async def test_a_host_that_keeps_its_sessions_in_memory_says_so(caplog, store, is_told):
+    """It is what one gets without saying anything, and they end with the process."""
+    with caplog.at_level("WARNING", logger="agentrail.host"):
+        async with hosting(answering(), store=store):
+            pass
+    assert ("sessions are kept in memory" in caplog.text) is is_told
+
+
 # --- whether it is ready
 
 
