@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 import trio
 
-from agentrail.errors import OptionError, SessionDown, SessionUnknown
+from agentrail.errors import OptionError, SessionDown, SessionUnknown, Unrevivable
 from agentrail.gateway import calls
 from agentrail.gateway.app import ROUTES, create_app
 from agentrail.gateway.calls import CallAnswer
 from agentrail.host import Host, HostPlugin, Principal, RequestContext
+from agentrail.plugins import Action, AfterResponse, Context, Continue, Plugin, on
 from agentrail.runtime.glancing import phase_of
+from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls as model_calls, says
 from agentrail.testing.tools import RecordingTool
 from tests.gateway.interface import hold_against_the_page
@@ -175,3 +177,36 @@ def test_no_option_does_nothing():
     for name in ("console", "protocols", "webhook"):
         with pytest.raises(OptionError, match=f"there is no option '{name}'"):
             create_app(profiles=[profile(answering())], **{name: True})
+
+
+class Counts(Plugin[int]):
+    """Counts answers; made with an argument, so that no journal could make it again."""
+
+    def __init__(self, word: str) -> None:
+        """Count those with a word."""
+        self.name = f"counts-{word}"
+        self._word = word
+
+    def init(self) -> int:
+        """Begin with none."""
+        return 0
+
+    @on(AfterResponse)
+    def after(self, event: AfterResponse, state: int, ctx: Context) -> Action[int]:
+        """Count."""
+        return Continue(state + (self._word in event.message.text))
+
+
+@on_virtual_time
+async def test_a_look_finds_the_plugins_of_its_profile():
+    """Their code stands in no journal; where the profile is gone that is said, and no caller's fault."""
+    store, model = MemoryStore(), answering("One.")
+    profiles = [profile(model, plugins=[Counts("One")]), profile(model, "other")]
+    async with hosting(None, store=store, profiles=profiles) as host:
+        await (await asked(host, session_id="main")).outcome()
+    async with hosting(None, store=store, profiles=profiles) as host:
+        assert len(read(await calls.inspect_messages(host, OPERATOR, "main"))["messages"]) == 2
+    async with hosting(None, store=store, profiles=profiles[1:]) as host:
+        with pytest.raises(Unrevivable, match="counts-One"):
+            await calls.inspect_messages(host, OPERATOR, "main")
+        assert read(await calls.inspect_trace(host, OPERATOR, "main"))["entries"]
