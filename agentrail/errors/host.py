@@ -29,7 +29,7 @@ class RequestRefused(AgentrailError):
         """Keep what the caller is to be told."""
         super().__init__(message)
         self.status = status
-        self.code = code
+        self.code: str = code
         self.headers: Mapping[str, str] = MappingProxyType(dict(headers))
 
 

@@ -46,8 +46,8 @@ class RemoteRefused(AgentrailError):
             more: All of it; what this class has attributes for is read from there.
         """
         super().__init__(message)
-        self.code = code
-        self.more = dict(more)
+        self.code: str = code
+        self.more: dict[str, Any] = dict(more)
         status, hint = more.get("status"), more.get("hint")
         self.status: int | None = status if isinstance(status, int) else None
         self.hint: str | None = hint if isinstance(hint, str) else None
