@@ -16,7 +16,7 @@ class RequestRefused(AgentrailError):
         headers: Such as `retry-after`.
     """
 
-    code = "request_refused"
+    code: str = "request_refused"
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class RequestRefused(AgentrailError):
         """Keep what the caller is to be told."""
         super().__init__(message)
         self.status = status
-        self.code: str = code
+        self.code = code
         self.headers: Mapping[str, str] = MappingProxyType(dict(headers))
 
 
