@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
@@ -290,24 +289,6 @@ _MORE_THAN_CORES: Final = 2
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     """With `-n auto`, let there be more workers than cores."""
     return (yield) + _MORE_THAN_CORES
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """In a fresh checkout, let each worker rewrite the asserts of a share of the modules, and read those of the others.
-
-    They all collect in one order; without this each of four rewrites the same eight hundred modules at the same time.
-    """
-    worker = os.environ.get("PYTEST_XDIST_WORKER")
-    if worker is None or sys.dont_write_bytecode:
-        return
-    first, step = int(worker.removeprefix("gw")), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-    root = session.config.rootpath
-    modules = sorted({path for given in session.config.args for path in (root / given).rglob("test_*.py")})
-    for path in modules[first::step]:
-        # What fails here, fails again where it is collected, and is told there.
-        with warnings.catch_warnings(), suppress(Exception, pytest.skip.Exception):
-            warnings.simplefilter("error")
-            import_module(".".join(path.relative_to(root).with_suffix("").parts))
 
 
 class Shares(LoadScopeScheduling):
