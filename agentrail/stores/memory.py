@@ -40,6 +40,9 @@ from agentrail.stores.memory_journal import MemoryJournal, check_same_opening, f
 _Key: TypeAlias = tuple[str, str]
 
 _NEIGHBOURS: Final = 32
+_COMPARED: Final = (
+    128  # characters: a text of a megabyte is near to no id, and takes a tenth of a second to say so
+)
 """How many ids on each side of an unknown one are looked at for some that are like it."""
 
 _KEPT_SNAPSHOTS: Final = 2
@@ -375,7 +378,7 @@ class MemoryStore:
         # Those that stand beside it only, so that a wrong id costs the same among ten and among a million.
         place = bisect_left(self._keys, (scope, session))
         beside = self._keys[max(0, place - _NEIGHBOURS) : place + _NEIGHBOURS]
-        return difflib.get_close_matches(session, [name for of, name in beside if of == scope])
+        return difflib.get_close_matches(session[:_COMPARED], [name for of, name in beside if of == scope])
 
     def _check_tree(self, opening: Opening) -> None:
         """Refuse a child that an old owner begins below a tree which lives on elsewhere: its epoch alone would not tell."""

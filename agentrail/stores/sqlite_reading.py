@@ -20,6 +20,9 @@ from agentrail.stores.sqlite_rows import (
 )
 
 _NEIGHBOURS: Final = 32
+_COMPARED: Final = (
+    128  # characters: a text of a megabyte is near to no id, and takes a tenth of a second to say so
+)
 """How many ids on each side of an unknown one are looked at for some that are like it."""
 
 IS_ALIVE: Final = "(SELECT 1 FROM node WHERE id = {owner} AND is_gone = 0 AND seen_at_ms > :now - :lease)"
@@ -106,7 +109,7 @@ def _nearest(connection: apsw.Connection, scope: str, session: str) -> list[str]
             (scope, session, _NEIGHBOURS),
         )
     ]
-    return difflib.get_close_matches(session, beside)
+    return difflib.get_close_matches(session[:_COMPARED], beside)
 
 
 def find_sessions(
