@@ -40,10 +40,9 @@ from agentrail.stores.memory_journal import MemoryJournal, check_same_opening, f
 _Key: TypeAlias = tuple[str, str]
 
 _NEIGHBOURS: Final = 32
-_COMPARED: Final = (
-    128  # characters: a text of a megabyte is near to no id, and takes a tenth of a second to say so
-)
 """How many ids on each side of an unknown one are looked at for some that are like it."""
+_COMPARED: Final = 128
+"""How many characters of an unknown one are compared with them: of a megabyte that would take a tenth of a second."""
 
 _KEPT_SNAPSHOTS: Final = 2
 

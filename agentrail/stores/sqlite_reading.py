@@ -20,10 +20,9 @@ from agentrail.stores.sqlite_rows import (
 )
 
 _NEIGHBOURS: Final = 32
-_COMPARED: Final = (
-    128  # characters: a text of a megabyte is near to no id, and takes a tenth of a second to say so
-)
 """How many ids on each side of an unknown one are looked at for some that are like it."""
+_COMPARED: Final = 128
+"""How many characters of an unknown one are compared with them: of a megabyte that would take a tenth of a second."""
 
 IS_ALIVE: Final = "(SELECT 1 FROM node WHERE id = {owner} AND is_gone = 0 AND seen_at_ms > :now - :lease)"
 """Whether a node was heard of within the lease by the process that writes now; those of an earlier one are gone with it."""
