@@ -61,7 +61,7 @@ class ServedHost:
         self.options = options
         self.gateway = gateway
         self.routes: tuple[CallRoute, ...] = ROUTES if inspector else without_inspector(ROUTES)
-        self.sockets = Sockets(gateway, self.routes)
+        self.sockets: Sockets = Sockets(gateway, self.routes)
         self.drain_delay = drain_delay
         self.heartbeat = heartbeat
         self._is_open = False

@@ -34,7 +34,7 @@ async def answer_events(call: RouteCall) -> Result:
     return StreamAnswer(session=session, after=after, follow=follow)
 
 
-async def answer_root(call: RouteCall) -> WholeAnswer:
+async def answer_root(call: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
     """Say what this is, and where the rest of it is described: for who opens the address that `serve` prints. It names no version."""
     base = call.head.path.rstrip("/")
     told = {
@@ -47,7 +47,7 @@ async def answer_root(call: RouteCall) -> WholeAnswer:
     return answer_json(told)
 
 
-async def answer_health(_: RouteCall) -> WholeAnswer:
+async def answer_health(_: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
     """Say that the process answers."""
     return answer_json({"status": "ok"})
 

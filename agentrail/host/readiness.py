@@ -14,7 +14,7 @@ from agentrail.errors import HostDraining
 from agentrail.host.options import ReadinessCheck
 from agentrail.logs import Logger
 from agentrail.otp.leaving import describe_bug
-from agentrail.runtime.crashes import what_travels
+from agentrail.runtime.crashes import raise_what_travels
 
 LOGGER: Final = Logger("agentrail.host")
 
@@ -143,12 +143,8 @@ class Readiness:
         with trio.CancelScope(deadline=flight.began + self._within) as scope:
             try:
                 await check()
-            except BaseException as raised:
-                leaving = what_travels(raised)
-                if leaving is raised:
-                    raise
-                if leaving is not None:
-                    raise leaving from None  # noqa: ASYNC104 - what travels was asked
+            except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+                raise_what_travels(raised)
                 LOGGER.warning("readiness check %s failed: %s", name, describe_bug(raised))
                 error = "failed"
         if scope.cancelled_caught:
