@@ -98,10 +98,15 @@ class BodyBytes:
             refuse_call("too_large", message)
 
 
-def check_content_type(value: str | None) -> None:
-    """Let JSON pass, in UTF-8.
+def check_content_type(value: str | None, encoding: str | None = None) -> None:
+    """Let JSON pass, in UTF-8, and not compressed: a few bytes of that become as many as one likes.
 
-    A form of another site can send other types without a preflight, so that this guards sessions in browsers too.
+    A form of another site can send other types without a preflight, so that this guards sessions in browsers too. What came is not repeated:
+    headers are in no answer.
+
+    Args:
+        value: `Content-Type`.
+        encoding: `Content-Encoding`; None where there is none.
 
     Raises:
         CallRefused: 415.
@@ -110,7 +115,9 @@ def check_content_type(value: str | None) -> None:
     charset = re.fullmatch(r'\s*charset\s*=\s*"?([A-Za-z0-9_-]+)"?\s*;?\s*', rest)
     known = not rest.strip(" ;") or (charset is not None and charset[1].lower() in ("utf-8", "utf8"))
     if kind.strip().lower() != "application/json" or not known:
-        refuse_call("content_type", f"Content-Type is {value!r:.80}: expected application/json")
+        refuse_call("content_type", "Content-Type is not JSON in UTF-8: expected application/json")
+    if (encoding or "identity").strip().lower() != "identity":
+        refuse_call("content_type", "the body is encoded: expected it as it is, without Content-Encoding")
 
 
 # --- JSON
