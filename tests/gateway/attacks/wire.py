@@ -3,7 +3,7 @@
 import re
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import trio
@@ -60,10 +60,8 @@ async def tell(web: Web, sent: bytes, *, seconds: float = 3.0) -> tuple[bytes, b
 
 
 async def _send(stream: trio.SocketStream, sent: bytes) -> None:
-    try:
+    with suppress(trio.BrokenResourceError, trio.ClosedResourceError):  # refused in the middle of it
         await stream.send_all(sent)
-    except (trio.BrokenResourceError, trio.ClosedResourceError):
-        pass  # refused in the middle of it
 
 
 async def at_once(rows: Iterable[str], check: Callable[[str], Awaitable[None]]) -> None:
