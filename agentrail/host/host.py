@@ -5,6 +5,7 @@ HTTP: a gateway turns bodies into these calls, and what they raise into its answ
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import trio
@@ -35,7 +36,7 @@ from agentrail.host.payloads import (
 )
 from agentrail.host.plugin_life import PluginLife
 from agentrail.host.profiles import ProfileContext
-from agentrail.host.readiness import CheckResult, run_checks
+from agentrail.host.readiness import CheckResult, SharedChecks, run_checks
 from agentrail.host.requests import (
     HostRequest,
     OnDisconnect,
@@ -67,6 +68,7 @@ class Host:
         self._life = life
         self._intake = Intake(shop, options.limits, nursery)
         self._is_leaving = False
+        self._checks = SharedChecks()
 
     @property
     def supervisor(self) -> SessionSupervisor:
@@ -430,7 +432,7 @@ class Host:
     # --- how it stands
 
     async def ready(self) -> tuple[CheckResult, ...]:
-        """Run all checks at once: those of store, supervisor and plugins, and the operator's own.
+        """Run all checks at once: those of store, supervisor and plugins, and the operator's own. Who asks meanwhile shares the next run.
 
         Returns:
             One for each. It is not ready where any has an error.
@@ -441,7 +443,8 @@ class Host:
         }
         if self._shop.desk.has_store:
             own = {"store": self._check_store, **own}
-        return await run_checks({**own, **self.options.readiness_checks}, self.options.check_timeout)
+        checks = {**own, **self.options.readiness_checks}
+        return await self._checks.run(partial(run_checks, checks, self.options.check_timeout))
 
     @property
     def plugins(self) -> PluginOrder:

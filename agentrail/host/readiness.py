@@ -3,7 +3,8 @@
 A caller is told that a check failed, and not with what: that is in the log.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal
 
 import trio
@@ -35,6 +36,32 @@ class CheckResult:
     def is_ready(self) -> bool:
         """Whether it passed."""
         return self.error is None
+
+
+class SharedChecks:
+    """Runs checks one time after another, whoever asks for them: a stranger may, and is not to say how often a database is asked."""
+
+    def __init__(self) -> None:
+        """Have run none."""
+        self._lock = trio.Lock()
+        self._began_at = -math.inf
+        self._results: tuple[CheckResult, ...] = ()
+
+    async def run(self, checks: Callable[[], Awaitable[tuple[CheckResult, ...]]]) -> tuple[CheckResult, ...]:
+        """Give what a run came to that began at this moment or later; those who ask meanwhile share one.
+
+        Args:
+            checks: Runs them.
+
+        Cancellation: Cancels the run; who shares it begins another one.
+        """
+        asked_at = trio.current_time()
+        async with self._lock:
+            if self._began_at < asked_at:
+                began_at = trio.current_time()
+                self._results = await checks()
+                self._began_at = began_at
+            return self._results
 
 
 async def run_checks(checks: Mapping[str, ReadinessCheck], within: float) -> tuple[CheckResult, ...]:

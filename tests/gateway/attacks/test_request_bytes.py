@@ -261,7 +261,6 @@ async def test_a_head_without_a_bound_is_refused_before_others_notice(attacked):
 
 def test_names_of_a_query_are_looked_at_once():
     """And not each among all others."""
-
     compared = []
 
     class Name(str):
