@@ -51,7 +51,6 @@ WRITE_SECONDS: Final = 30.0
 
 SLOWEST_BYTES: Final = 4 << 10
 
-_READ_HERE: Final = 1 << 20
 _NO_CONTENT: Final = 204
 _USUAL_HEADERS: Final[Mapping[str, str]] = MappingProxyType(
     {"cache-control": "no-store", "x-content-type-options": "nosniff"}
@@ -160,7 +159,7 @@ class PathEndpoint:
                 caller=SessionOwner.of(call.principal),
             )
             read = partial(decode_body, route.body, text, limits)
-            call.body = await outside.offload(read) if len(text) > _READ_HERE else read()
+            call.body = await call.gateway.read_aside(read, len(text))
             found = name_user(
                 call.principal,
                 tenant_id=getattr(call.body, "tenant_id", None),
