@@ -25,6 +25,7 @@ class Caller:
     headers: dict[str, str] = field(factory=dict)
     peer: str = "127.0.0.1"
     kind: str = "http"
+    frames: list[str] = field(factory=list)
     sent: list[dict[str, Any]] = field(factory=list)
     left: trio.Event = field(factory=trio.Event)
     _gave: bool = False
@@ -68,6 +69,8 @@ class Caller:
                 return {"type": "websocket.connect"}
             body = self.said if isinstance(self.said, bytes) else json.dumps(self.said or {}).encode()
             return {"type": "http.request", "body": body, "more_body": False}
+        if self.frames:
+            return {"type": "websocket.receive", "text": self.frames.pop(0)}
         await self.left.wait()
         return {"type": f"{self.kind}.disconnect", "code": 1006}
 

@@ -1,16 +1,21 @@
 """What one caller can take of a server: places, bodies, calls and tasks; and that all of it comes back, however a call ends."""
 
+import json
+import threading
+
 import pytest
 import trio
 
-from agentrail.gateway import sockets as sockets_module
+from agentrail.gateway import chat_routes, endpoint, open_socket, sockets as sockets_module
 from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.incoming import BodyReader
-from agentrail.gateway.serving import ConnectionLimits
+from agentrail.gateway.serving import ConnectionLimits, tls_context
 from agentrail.host import Limits
 from agentrail.host.identity import SessionOwner
 from tests.gateway.attacks.memory import Caller, in_memory, struck_at
-from tests.gateway.test_serving import App, serving as serving_app
+from tests.gateway.attacks.wire import ANN as ANN_SAYS, FREE, JSON, by_header
+from tests.gateway.test_serving import TLS, App, read_all, serving as serving_app
+from tests.gateway.web import serving
 from tests.host.hosting import ANN, BOB, Ledger, answering
 from tests.runtime.rig import on_bounded_time, on_virtual_time
 
@@ -215,9 +220,113 @@ async def test_a_write_that_is_not_taken_ends_its_connection():
             await app.ended.wait()
 
 
-async def nothing_of(owner, host):
-    """Whether a caller has no session."""
-    return not host.sessions_of(owner)
+@on_bounded_time
+async def test_who_begins_with_tls_and_says_nothing_is_not_waited_for():
+    """Nor is one who goes on a byte at a time."""
+    hurry = ConnectionLimits(grace_seconds=0.05, cut_seconds=0.05, handshake_seconds=0.2)
+    tls = tls_context(TLS / "certificate.pem", TLS / "key.pem")
+    async with serving_app(App(), tls=tls, limits=hurry) as (_, connect):
+        for sent in (b"", b"\x16\x03\x01\x02\x00\x01"):
+            async with await connect() as stream:
+                await stream.send_all(sent)
+                with trio.fail_after(3):
+                    assert await read_all(stream) == b""
+
+
+@on_bounded_time
+async def test_a_body_that_is_shorter_than_it_says_is_none():
+    """Its caller has left in the middle of it: nothing is made of what came."""
+    async with serving(answering("a"), auth=by_header, limits=FREE) as web:
+        for end in (b"Content-Length: 99\r\n\r\n{}", b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"):
+            stream = await trio.open_tcp_stream(*web.address)
+            async with stream:
+                await stream.send_all(b"POST /sessions HTTP/1.1\r\n" + ANN_SAYS + JSON + end)
+                await stream.send_eof()
+                with trio.fail_after(3):
+                    await read_all(stream)
+        assert web.host.sessions_of(ANN) == []
+        assert web.served.gateway.bodies.held_bytes == 0
+
+
+# --- what takes long is done aside
+
+
+@on_virtual_time
+async def test_what_is_large_is_read_where_no_one_waits_for_it(monkeypatch):
+    """Bodies, attachments and frames; in two threads at most, since each of them takes turns with the loop."""
+    here, seen, at_work = threading.get_ident(), [], []
+
+    def watched(read):
+        def reading(*given):
+            at_work.append(1)
+            seen.append((read.__name__, threading.get_ident() == here, len(at_work)))
+            try:
+                return read(*given)
+            finally:
+                at_work.pop()
+
+        return reading
+
+    for module, name in (
+        (endpoint, "decode_body"),
+        (chat_routes, "decode_files"),
+        (open_socket, "decode_frame"),
+    ):
+        monkeypatch.setattr(module, name, watched(getattr(module, name)))
+    file = {"name": "a", "mime_type": "text/plain", "base64": "AAAA" * 20_000}
+    async with in_memory(answering(*"abcdefgh")) as (app, host):
+        await host.create(ANN, session_id="s-1")
+        small = Caller(app, "POST", "/chat", {"message": "Hi"})
+        large = [Caller(app, "POST", "/chat", {"message": "Hi", "attachments": [file]}) for _ in range(4)]
+        async with trio.open_nursery() as nursery:
+            for one in (small, *large):
+                nursery.start_soon(one.run)
+        assert [one.status for one in (small, *large)] == [200] * 5
+        frames = [
+            {"type": "ping", "n": 1},
+            {"type": "prompt", "id": 1, "session_id": "s-1", "message": "x" * 70_000},
+        ]
+        socket = Caller(app, "GET", "/ws", frames=[json.dumps(one) for one in frames], kind="websocket")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(socket.run)
+            await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+    assert sorted({(name, is_here) for name, is_here, _ in seen}) == [
+        ("decode_body", False), ("decode_body", True), ("decode_files", False), ("decode_frame", False), ("decode_frame", True),
+    ]  # fmt: skip
+    assert max(most for _, _, most in seen) <= 2
+    assert len(seen) == 11
+
+
+@pytest.mark.parametrize("every", [19, pytest.param(2, marks=pytest.mark.check)])
+@pytest.mark.parametrize("how", ["cancelled", "left"])
+@on_virtual_time
+async def test_a_socket_that_is_struck_at_any_step_leaves_nothing(how, every):
+    """As it says who calls, as it reads, as a command of it is at work."""
+    said = [
+        {"type": "hello", "token": "acme/ann"},
+        {"type": "subscribe", "id": 1, "session_id": "s-1"},
+        {"type": "prompt", "id": 2, "session_id": "s-1", "message": "Hi"},
+        {"type": "nothing"},
+        {"type": "unsubscribe", "id": 3, "session_id": "s-1"},
+    ]
+    ledger = Ledger()
+    async with in_memory(answering(*["a"] * 2_000), ledger) as (app, host):
+        await host.create(ANN, session_id="s-1")
+        served = app.state.host
+        for step in range(1, 300, every):
+            own = {"authorization": "", "origin": "http://127.0.0.1"}
+            frames = [json.dumps(one) for one in said]
+            socket = Caller(app, "GET", "/ws", headers=own, frames=frames, kind="websocket")
+            with trio.move_on_after(1):
+                await struck_at(step, socket, how)
+            await host.quiet()
+            found = served.sockets.statistics()
+            assert (found.sockets, found.unknown, found.subscriptions) == (0, 0, 0), step
+            assert served.gateway.places.in_all == 0, step
+            kinds = [hook for hook, _, _ in ledger.heard]
+            assert kinds.count("start") == kinds.count("end"), step
+    assert ledger.ends
 
 
 @on_virtual_time
@@ -233,7 +342,7 @@ async def test_a_quota_that_is_used_up_by_one_is_not_used_up_for_others():
             await caller.run()
             found.append(caller.status)
         assert found == [201] * 5 + [429] * 4
-        assert await nothing_of(BOB, host)
+        assert host.sessions_of(BOB) == []
         other = Caller(app, "POST", "/sessions", headers={"authorization": "Bearer acme/bob"})
         await other.run()
         assert other.status == 201

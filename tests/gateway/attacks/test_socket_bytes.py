@@ -146,6 +146,21 @@ async def test_what_comes_behind_a_message_that_is_too_large_is_not_kept(headers
 
 
 @on_bounded_time
+async def test_a_stranger_has_room_for_a_hello_and_no_more(attacked):
+    """Reading a larger frame would be work for one of whom it is not known whether they may call."""
+    async with peer_of(attacked, HOST, OWN) as peer:
+        await peer.stream.send_all(frame(TEXT, b'{"type":"hello","token":"' + b"x" * (16 << 10) + b'"}'))
+        assert await peer.to_end() == 1009
+    async with peer_of(attacked, HOST, OWN) as peer:
+        await peer.stream.send_all(frame(TEXT, b'{"type":"hello","token":"acme/' + b"x" * 120 + b'"}'))
+        while b"welcome" not in peer.held:
+            peer.held += await peer.stream.receive_some()
+        await peer.stream.send_all(frame(TEXT, b'{"type":"ping","n":1,"x":"' + b"x" * (17 << 10) + b'"}'))
+        while b"field_unknown" not in peer.held:
+            peer.held += await peer.stream.receive_some()
+
+
+@on_bounded_time
 async def test_nothing_is_compressed_whatever_is_offered(attacked):
     """A hundred bytes would become as many as one likes, before they could be counted."""
     offers = (
