@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 from attrs import evolve
 
-from agentrail import outside
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import PromptRefused
 from agentrail.gateway.answers import (
@@ -24,18 +23,22 @@ from agentrail.gateway.answers import (
 from agentrail.gateway.bodies import ChatBody, SteerBody
 from agentrail.gateway.body_reading import decode_files
 from agentrail.gateway.queries import check_same_session, named_by_client
-from agentrail.gateway.routing import CallRoute, Result, RouteCall, StreamAnswer, WholeAnswer, answer_json
+from agentrail.gateway.routing import (
+    CallRoute,
+    Gateway,
+    Result,
+    RouteCall,
+    StreamAnswer,
+    WholeAnswer,
+    answer_json,
+)
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import context_use_of, finish_with
 from agentrail.host.attachments import Attachment
-from agentrail.host.limits import Limits
 from agentrail.host.payloads import ChatRequest, HandledResponse, RequestKind
 from agentrail.host.requests import HostRequest, MessageReceipt, RequestRecord
 from agentrail.messages import SessionId
 from agentrail.wire.forms import encode_accepted
-
-_DECODED_HERE: Final = 1 << 20
-
 
 # --- in
 
@@ -51,7 +54,7 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
     if body.webhook is not None:
         refuse_call("webhooks_off", "this server tells no address of ends: leave webhook out")
     request = _request_of(call, body, session_id)
-    files = await _files_of(body, call.gateway.limits)
+    files = await _files_of(body, call.gateway)
     submitted = await call.host.submit(
         request,
         call.principal,
@@ -81,12 +84,11 @@ def _request_of(call: RouteCall, body: ChatBody | SteerBody, session_id: str | N
     )
 
 
-async def _files_of(body: ChatBody, limits: Limits) -> tuple[Attachment, ...]:
+async def _files_of(body: ChatBody, gateway: Gateway) -> tuple[Attachment, ...]:
     if not body.attachments:
         return ()
-    decode = partial(decode_files, body, limits)
-    is_large = sum(len(file.base64) for file in body.attachments) > _DECODED_HERE
-    return await outside.offload(decode) if is_large else decode()
+    size = sum(len(file.base64) for file in body.attachments)
+    return await gateway.read_aside(partial(decode_files, body, gateway.limits), size)
 
 
 # --- out
