@@ -196,9 +196,15 @@ def test_what_is_no_application_is_said(monkeypatch, name, said):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("app = creat_app()", "cannot be imported: NameError: name 'creat_app' is not defined .*mine_too.py:1"),
+        (
+            "app = creat_app()",
+            "cannot be imported: NameError: name 'creat_app' is not defined .*mine_too.py:1",
+        ),
         ("app = (", "cannot be imported: SyntaxError"),
-        ("import no_such_package", "cannot be imported: ModuleNotFoundError: No module named 'no_such_package'"),
+        (
+            "import no_such_package",
+            "cannot be imported: ModuleNotFoundError: No module named 'no_such_package'",
+        ),
         ("from agentrail.gateway import create_app\napp = create_app(profile=[])", "did you mean 'profiles'"),
         ("from agentrail.gateway import create_app\napp = create_app(allowed_host=[])", "'allowed_hosts'"),
     ],

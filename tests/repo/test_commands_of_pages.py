@@ -1,0 +1,76 @@
+"""The commands of the pages on serving are run as they stand there, by a shell, and show what the pages say that they show."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.consoles import Console, Step, check_extras, fits, steps_in
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def console(tmp_path) -> Iterator[Console]:
+    """Terminals in an empty directory."""
+    for program in ("bash", "curl"):
+        if shutil.which(program) is None:
+            reason = f"{program} is not installed, and the commands of the page need it"
+            if os.environ.get("AGENTRAIL_REQUIRE_SERVICES"):
+                pytest.fail(reason)
+            pytest.skip(reason)
+    made = Console(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.check
+def test_the_tutorial_on_serving_works_as_it_stands(console):
+    """From the first command to the last Ctrl-C, with what each shows."""
+    console.play(ROOT / "docs" / "tutorial" / "serve-your-agents.md")
+    assert console.played > 20
+
+
+# --- the player
+
+
+@pytest.mark.parametrize(
+    ("shown", "seen", "is_it"),
+    [
+        (("a",), "a\n", True),
+        (("a",), "b\n", False),
+        (("a…c",), "abc\n", True),
+        (("a…c",), "a\nc\n", False),
+        (("a", "…", "c"), "a\n\nb\nb\nc\n", True),
+        (("a", "…"), "a\n", True),
+        (("a", "…"), "b\na\n", False),
+        (("a", "c"), "a\nb\nc\n", False),
+        (("a.c",), "abc\n", False),
+        (("a",), "a\nb\n", False),
+    ],
+    ids=map(str, range(10)),
+)
+def test_what_is_shown_is_held_against_what_came(shown, seen, is_it):
+    """A page that lies fails: nothing is left out but where it says so."""
+    assert fits(shown, seen) is is_it
+
+
+def test_a_fence_is_read_as_commands_and_what_they_show():
+    """A backslash goes on with a command; a comment behind it is the reader's."""
+    text = "$ one \\\n    two   # says it\n$ agentrail serve x:y\nhttp://a\n^C\nagentrail: stopped.\n"
+    steps = [*steps_in(text)]
+    assert steps == [
+        Step("one two"),
+        Step("agentrail serve x:y", ("http://a",)),
+        Step("^C", ("agentrail: stopped.",)),
+    ]
+    assert [step.starts_server for step in steps] == [False, True, False]
+
+
+def test_an_extra_that_there_is_not_is_seen():
+    """What a page tells its reader to install is there."""
+    check_extras('"agentrail[gateway]" fastapi')
+    with pytest.raises(AssertionError):
+        check_extras("agentrail[gatway]")
