@@ -107,12 +107,10 @@ class Console:
 
     def close(self) -> None:
         """End what still runs."""
-        for server in self._servers:
-            server.process.kill()
-            server.process.wait()
-        if self._shell is not None:
-            self._shell.kill()
-            self._shell.wait()
+        processes = [server.process for server in self._servers]
+        for process in (*processes, *filter(None, [self._shell])):
+            process.kill()
+            process.communicate()  # which closes its pipes too
 
     def _step(self, step: Step, page: str) -> None:
         self.played += 1
@@ -155,7 +153,7 @@ class Console:
             # At a terminal it shows no progress, and this is none.
             (self.folder / ".curlrc").write_text("silent\nshow-error\n", encoding="utf-8")
             self._shell = subprocess.Popen(
-                ["bash"],  # noqa: S607 - the reader's own
+                ["bash"],
                 cwd=self.folder,
                 env=self._variables(),
                 stdin=subprocess.PIPE,
@@ -190,7 +188,7 @@ class _Server:
     def start(cls, command: str, folder: Path, variables: dict[str, str]) -> "_Server":
         arguments = shlex.split(command)
         arguments[0:1] = [sys.executable, "-m", "agentrail"]
-        process = subprocess.Popen(  # noqa: S603 - of our own page
+        process = subprocess.Popen(
             arguments,
             cwd=folder,
             env=variables,

@@ -74,9 +74,7 @@ def _near(attribute: str, module: object) -> str:
         attribute, [name for name in vars(module) if not name.startswith("_")], n=1
     )
     return (
-        f": did you mean {near[0]!r}"
-        if near
-        else f": give what create_app made the name {attribute!r} there"
+        f": did you mean {near[0]!r}" if near else f": give what create_app made the name {attribute!r} there"
     )
 
 

@@ -33,6 +33,15 @@ def test_the_tutorial_on_serving_works_as_it_stands(console):
     assert console.played > 20
 
 
+@pytest.mark.check
+def test_the_support_desk_works_as_its_page_says(console):
+    """Two users, a chat, a stream, an approval, and the rows of the audit."""
+    here = ROOT / "docs" / "examples" / "support_desk"
+    shutil.copy(here / "support_desk.py", console.folder)
+    console.play(here / "README.md")
+    assert console.played > 10
+
+
 # --- the player
 
 
