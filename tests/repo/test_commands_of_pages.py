@@ -34,6 +34,14 @@ def test_the_tutorial_on_serving_works_as_it_stands(console):
 
 
 @pytest.mark.check
+@pytest.mark.parametrize("page", ["authenticate-users", "operate-a-server"])
+def test_the_commands_of_a_how_to_work_as_they_stand(console, page):
+    """With what each shows, wrong input included."""
+    console.play(ROOT / "docs" / "how-to" / f"{page}.md")
+    assert console.played > 5
+
+
+@pytest.mark.check
 def test_the_support_desk_works_as_its_page_says(console):
     """Two users, a chat, a stream, an approval, and the rows of the audit."""
     here = ROOT / "docs" / "examples" / "support_desk"
