@@ -42,6 +42,13 @@ def test_the_commands_of_a_how_to_work_as_they_stand(console, page):
 
 
 @pytest.mark.check
+def test_the_first_page_serves_as_it_says(console):
+    """One terminal serves, another one asks."""
+    console.play(ROOT / "README.md", section="Serve them")
+    assert console.played == 4
+
+
+@pytest.mark.check
 def test_the_support_desk_works_as_its_page_says(console):
     """Two users, a chat, a stream, an approval, and the rows of the audit."""
     here = ROOT / "docs" / "examples" / "support_desk"
