@@ -52,7 +52,8 @@ class Step:
 
 def steps_in(text: str) -> Iterator[Step]:
     """Read a fence."""
-    command, shown = "", []
+    command = ""
+    shown: list[str] = []
     lines = iter(text.splitlines())
     for line in lines:
         if line.startswith("$ ") or line == "^C":

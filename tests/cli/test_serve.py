@@ -280,9 +280,9 @@ async def test_the_first_signal_lets_the_application_drain_and_a_second_one_does
     async with trio.open_nursery() as nursery:
         sender.send_nowait(signal.SIGINT)
         nursery.start_soon(again)
-        await wait_stop(signals, drain, lambda: seen.append("told"))
+        await wait_stop(signals, drain, lambda: seen.append("told"), seen.append)
         assert trio.current_time() == ends_at
-    assert seen == ["told", "draining"]
+    assert seen == ["told", signal.SIGINT, "draining"]
 
 
 async def test_an_application_is_served_until_a_signal(tmp_path):
