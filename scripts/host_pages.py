@@ -22,6 +22,11 @@ from agentrail.host.profiles import AgentProfile, ProfileContext
 
 DRAWN: Final = "<!-- Drawn from the code by `make docs`; edit the code. -->"
 
+NO_SCOPE: Final = "–"
+USER_HEADER: Final = "X-Agentrail-User"
+MANY: Final = 1 << 31
+"""A bound above this one is none to a reader."""
+
 _REFS: Final = "#/components/schemas/"
 
 
@@ -55,8 +60,17 @@ def routes_page() -> str:
         "## Each of them",
         "",
     ]
+    common = common_to(operation for _, _, operation in operations)
+    codes = sorted(common & {code for _, _, operation in operations for code in codes_of(operation)})
+    if codes:
+        shown = ", ".join(f"`{code}`" for code in codes)
+        lines += [
+            f"Every route that needs a token may refuse with {shown}; what else there is, stands with each.",
+            "",
+        ]
+    lines += [f"A token that speaks for its tenant names the user in the header `{USER_HEADER}`.", ""]
     for method, path, operation in operations:
-        lines += [*operation_lines(method, path, operation)]
+        lines += [*operation_lines(method, path, operation, common)]
     taken = below({name for _, _, operation in operations for name in bodies_of(operation)}, schemas)
     given = below({name for _, _, operation in operations for name in replies_of(operation)}, schemas)
     for title, names in (("What bodies hold", taken), ("What answers hold", given - taken)):
@@ -66,18 +80,43 @@ def routes_page() -> str:
     return "\n".join([*lines, *error_lines()])
 
 
-def operation_lines(method: str, path: str, operation: Mapping[str, Any]) -> Iterator[str]:
+def operation_lines(
+    method: str, path: str, operation: Mapping[str, Any], common: frozenset[str]
+) -> Iterator[str]:
     """One route."""
     yield from (f"### `{method} {path}`", "", f"{capital(operation['summary'])}.", "")
-    query = [f"`{one['name']}`" for one in operation.get("parameters", ()) if one["in"] == "query"]
-    if query:
-        yield f"- query: {', '.join(query)}"
+    for one in operation.get("parameters", ()):
+        if one["in"] in {"query", "header"} and one["name"] != USER_HEADER:
+            said = f": {in_json(one['description'])}" if one.get("description") else ""
+            yield f"- {one['in']} `{one['name']}`, {bounded(one['schema'])}{said}"
     for name in bodies_of(operation):
         yield f"- body: [{name}](#{name.lower()})"
     for status, answer in operation["responses"].items():
         if status.isdigit() and int(status) < HTTPStatus.BAD_REQUEST:
-            yield f"- {status}: {answer_text(answer)}"
+            yield f"- {status}: {answer_text(status, answer)}"
+    own = [f"`{code}`" for code in dict.fromkeys(codes_of(operation)) if code not in common]
+    if own:
+        yield f"- [errors](#errors): {', '.join(own)}"
     yield ""
+
+
+def codes_of(operation: Mapping[str, Any]) -> list[str]:
+    """Name the codes that a route may be refused with, as far as the page of the interface says so."""
+    return [code for answer in operation["responses"].values() for code in answer.get("x-codes", ())]
+
+
+def common_to(operations: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Name the codes of all routes that need a token: they are said once."""
+    named = [set(codes_of(one)) for one in operations if scope_of(one) != NO_SCOPE]
+    return frozenset(set.intersection(*named)) if named else frozenset()
+
+
+def bounded(rules: Mapping[str, Any]) -> str:
+    """Say what a parameter may be."""
+    least, most = rules.get("minimum"), rules.get("maximum")
+    bounds = f" from {least}" if least is not None else ""
+    bounds += f" to {most}" if most is not None and most < MANY else ""
+    return f"{type_text(rules)}{bounds}"
 
 
 def bodies_of(operation: Mapping[str, Any]) -> list[str]:
@@ -86,8 +125,10 @@ def bodies_of(operation: Mapping[str, Any]) -> list[str]:
     return [name for kind in content for name in refs_in(kind["schema"])]
 
 
-def answer_text(answer: Mapping[str, Any]) -> str:
+def answer_text(status: str, answer: Mapping[str, Any]) -> str:
     """Say what an answer is."""
+    if int(status) == HTTPStatus.SWITCHING_PROTOCOLS:
+        return "the [WebSocket](wire.md#websocket)"
     content = answer.get("content", {})
     if "text/event-stream" in content:
         return "a [stream](wire.md#server-sent-events)"
@@ -183,7 +224,7 @@ def type_text(rules: Mapping[str, Any]) -> str:
 def scope_of(operation: Mapping[str, Any]) -> str:
     """Say which scope a route needs."""
     scopes = [scope for one in operation.get("security", ()) for names in one.values() for scope in names]
-    return ", ".join(f"`{scope}`" for scope in scopes) or "–"
+    return ", ".join(f"`{scope}`" for scope in scopes) or NO_SCOPE
 
 
 def anchor(method: str, path: str) -> str:

@@ -36,7 +36,7 @@ def read(name: str) -> str:
 
 def needs(program: str) -> str:
     """Find a program, or skip with the reason; in CI it has to be there."""
-    found = shutil.which(program)
+    found = shutil.which(program, path=f"{os.environ['PATH']}{os.pathsep}/usr/sbin")
     if found is None:
         reason = f"{program} is not installed, which reads the file best"
         if os.environ.get("AGENTRAIL_REQUIRE_SERVICES") and program == "nginx":
