@@ -1,13 +1,18 @@
 """The commands of the pages on serving are run as they stand there, by a shell, and show what the pages say that they show."""
 
 import os
+import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cyclopts import CycloptsError, ValidationError
 
-from tests.consoles import Console, Step, check_extras, fits, steps_in
+from agentrail.cli import commands
+from agentrail.cli.resume_option import fill_in_latest
+from tests.consoles import FENCE, Console, Step, check_extras, fits, steps_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,6 +60,45 @@ def test_the_support_desk_works_as_its_page_says(console):
     shutil.copy(here / "support_desk.py", console.folder)
     console.play(here / "README.md")
     assert console.played > 10
+
+
+# --- commands that are not played
+
+
+def commands_on(page: Path) -> Iterator[str]:
+    """The commands of ours on a page, without what the shell does around them."""
+    for kind, body in FENCE.findall(page.read_text(encoding="utf-8")):
+        for step in steps_in(body) if kind == "console" else ():
+            found = re.search(r"(?:^|\$\(|\| )agentrail ([^|>)]*)", step.command)
+            is_refused = (
+                any(line.startswith("agentrail: ") for line in step.shown) and "added to" not in step.shown[0]
+            )
+            if found and not is_refused:
+                yield found[1].strip()
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.check  # imports all commands
+@pytest.mark.parametrize("page", [one for one in PAGES if any(commands_on(one))], ids=lambda one: one.stem)
+def test_each_command_of_a_page_is_one_that_there_is(page):
+    """Also where it needs what a test has not: a builder, a service, another machine. Its options and arguments are those of the command."""
+    for command in commands_on(page):
+        arguments = fill_in_latest(shlex.split(command))
+        try:
+            commands.app.parse_args(arguments, print_error=False, exit_on_error=False)
+        except ValidationError as error:
+            if "does not exist" not in str(error):  # a file of the reader's
+                raise
+
+
+def test_a_command_that_there_is_not_is_seen(tmp_path):
+    """An option that was renamed, say."""
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ TOKEN=$(agentrail token new a --tokenfile f)\n```\n")
+    with pytest.raises(CycloptsError):
+        test_each_command_of_a_page_is_one_that_there_is(page)
 
 
 # --- the player
