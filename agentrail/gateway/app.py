@@ -36,6 +36,18 @@ ROUTES: Final[tuple[CallRoute, ...]] = (
 """All routes, in the order in which their paths are looked at."""
 
 
+OWN_OPTIONS: Final = (
+    "auth",
+    "allowed_hosts",
+    "allowed_origins",
+    "heartbeat",
+    "drain_delay",
+    "inspector",
+    "base_path",
+)
+"""What `create_app` takes besides the options of the host."""
+
+
 class ServedHost:
     """A host behind HTTP: `app.state.host` of an application that `create_app` made.
 
@@ -180,7 +192,7 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
     """
     if options is None:
         given.setdefault("is_for_several", auth is not None)
-    host_options = decide_host_options(options, given)
+    host_options = decide_host_options(options, given, also=OWN_OPTIONS)
     _check(heartbeat, drain_delay, inspector, base_path)
     rules = AccessRules(allowed_hosts=tuple(allowed_hosts), allowed_origins=_listed(allowed_origins))
     limits = host_options.limits
