@@ -69,7 +69,7 @@ class ServedHost:
         self.protocols = protocols
         self.options = options
         self.gateway = gateway
-        self.sockets = Sockets(gateway, ROUTES)
+        self.sockets: Sockets = Sockets(gateway, ROUTES)
         self.drain_delay = drain_delay
         self.heartbeat = heartbeat
         self._is_open = False
