@@ -565,18 +565,22 @@ def _output(call_id: str, call: UiCall, result: ToolResult) -> UiPart:
 
 def _show_child(response: UiResponse, event: SubagentEvent) -> Shown:
     """Show what people have to decide of a session that works for a call, and end where all that runs waits for that."""
-    inner = event.event
+    child_id, inner = event.child_id, event.event
+    while isinstance(inner, SubagentEvent):
+        child_id, inner = inner.child_id, inner.event
     match inner:
+        case AskUser():
+            return response, (_question(inner),)
         case ApprovalRequired():
-            name = f"{event.child_id}/{inner.approval.call_id}"
+            name = f"{child_id}/{inner.approval.call_id}"
             asked, parts = _ask(response, inner, name)
             known = replace(asked.calls[name], is_childs=True)
             return replace(asked, calls={**asked.calls, name: known}), parts
         case ApprovalResolved(approval=approval, status=status):
-            name = f"{event.child_id}/{approval.call_id}"
+            name = f"{child_id}/{approval.call_id}"
             return _decided(response, name, is_denied=status == "rejected"), ()
         case ToolExecutionEnd(call_id=call_id, result=result):
-            name = f"{event.child_id}/{call_id}"
+            name = f"{child_id}/{call_id}"
             return _show_result(response, name, result) if name in response.calls else (response, ())
         case AgentSuspended():
             waiting = response.waiting_for_children | {event.call_id}

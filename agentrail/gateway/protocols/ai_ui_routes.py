@@ -195,9 +195,9 @@ async def _apply(call: RouteCall, session: Session, answers: tuple[UiAnswer, ...
             case Verdict():
                 await session.reject(answer.approval_id, answer.reason, auto_resume=True)
             case ClientOutcome(is_error=True):
-                await session.answer(answer.ref, Error(answer.text))
+                await session.answer(answer.ref, Error(text=answer.text))
             case ClientOutcome():
-                await session.answer(answer.ref, Ok(answer.text, details=answer.details))
+                await session.answer(answer.ref, Ok(text=answer.text, details=answer.details))
             case QuestionAnswer(ref=ref, response=response):
                 said = response if isinstance(response, str) else dict(response)
                 handled = await call.host.respond(session.session_id, ref, said, call.principal)
