@@ -217,8 +217,13 @@ async def left_and_read_again() -> Streams:
     """H-062: the page is reloaded in the middle; the response is read again from its beginning, to its end."""
     talking = says(*["word "] * 20, pause_seconds=0.01)
     async with serving(ScriptedModel([talking])) as web:
-        async with opened(web, "POST", "/ai-ui/desk", json={"id": "c1", "messages": [user("Hi")]}) as pieces:
-            await until_said(pieces)
+        with trio.CancelScope() as scope:
+            async with opened(
+                web, "POST", "/ai-ui/desk", json={"id": "c1", "messages": [user("Hi")]}
+            ) as pieces:
+                async for piece in pieces:
+                    if "text-delta" in piece:
+                        scope.cancel()
         return [await read(web, "GET", "/ai-ui/desk/c1/stream")]
 
 
