@@ -329,6 +329,8 @@ def decide_call(body: UiCallBody, status: Status | None, known: frozenset[str]) 
         )
     new = [one for one in body.past[:-1] if one.id not in known]
     text = "\n\n".join(one.text for one in (*new, last) if one.text)
+    if not text.strip():
+        return _misfit("messages", "ends with a message of the user that says nothing")
     return UiPlan(answers=answers, words=UiWords(text=text, client_id=last.id), differs=differs)
 
 
@@ -341,8 +343,8 @@ def _is_ours(name: str, status: Status | None) -> bool:
 def _answers_of(message: UiMessage, status: Status, *, is_all: bool) -> tuple[UiAnswer, ...]:
     """Give what is answered in a message; of what does not wait any more only where nothing else is said."""
     waiting = {one.id for one in status.all_approvals}
-    asked = {one.call_id: one for one in status.questions}
-    calls = {one.call_id: one for one in status.client_calls}
+    asked: dict[str, str] = {one.call_id: one.ref for one in status.questions}
+    calls: dict[str, str] = {one.call_id: one.ref for one in status.client_calls}
     stale: list[UiAnswer] = []
     answers: list[UiAnswer] = []
     for part in message.tools:
@@ -350,9 +352,9 @@ def _answers_of(message: UiMessage, status: Status, *, is_all: bool) -> tuple[Ui
             verdict = Verdict(approval_id=part.approval_id, is_approved=part.is_approved, reason=part.reason)
             (answers if part.approval_id in waiting else stale).append(verdict)
         elif part.state in _ANSWERED and part.call_id in calls:
-            answers.append(_outcome(str(calls[part.call_id].ref), part))
+            answers.append(_outcome(calls[part.call_id], part))
         elif part.state == "output-available" and part.call_id in asked:
-            answers.append(_answer(str(asked[part.call_id].ref), part))
+            answers.append(_answer(asked[part.call_id], part))
     # In front, because the session refuses them: what is refused decides nothing, and so nothing of this call does.
     return (*stale, *answers) if is_all else tuple(answers)
 

@@ -116,20 +116,11 @@ def words_and_calls(told):
 
 
 @pytest.mark.parametrize("seed", lives(60))
-def test_each_response_of_a_life_is_in_order(seed):
-    """Whatever is opened is closed, ids are opened once, and each response has one last part (8.17; `UiClient` says what is held)."""
-    page = None
-    for events, state in told_by(seed):
-        page = page or Page(state)
-        for event in events:
-            page.hear(event)
-    assert page is not None
-    assert page.client.ends or seed not in MANY
+def test_each_response_of_a_life_is_in_order_and_is_whole_when_it_is_read_again(seed):
+    """What is opened is closed, ids are opened once, there is one last part: `UiClient` says what is held (8.17).
 
-
-@pytest.mark.parametrize("seed", lives(60))
-def test_a_response_that_is_read_again_in_the_middle_is_the_whole_one(seed):
-    """Cut behind any step, from its beginning: the same words, the same calls, in one message of the same id (11.14)."""
+    Cut behind any step and read from its beginning: the same words, the same calls, in one message of the same id (11.14).
+    """
     draw, page, reloads = Random(seed), None, []
     for events, state in told_by(seed):
         page = page or Page(state)
@@ -149,3 +140,5 @@ def test_a_response_that_is_read_again_in_the_middle_is_the_whole_one(seed):
                 reloads = []
         if page.is_open and draw.random() < 0.5:
             reloads.append(Reload(page, state))
+    assert page is not None
+    assert page.client.ends or seed not in MANY

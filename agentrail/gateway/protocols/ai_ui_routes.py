@@ -4,7 +4,7 @@ Nothing is decided here about a message: what is new of it says `agentrail.proto
 other, with its plugins, its limits and its ownership.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, NoReturn
 
@@ -78,7 +78,7 @@ class _UiStream:
     first: tuple[UiPart, ...] = ()
     message_id: str = ""
     apply: Callable[[], Awaitable[bool]] | None = None
-    headers: dict[str, str] = field(factory=dict)
+    headers: Mapping[str, str] = field(factory=dict)
 
 
 # --- handlers

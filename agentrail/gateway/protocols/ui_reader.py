@@ -105,6 +105,8 @@ class UiReader:
                 parts.extend(shown)
         except trio.EndOfChannel:
             self._break_off("shutdown" if self._events.is_rested else "session_ended")
+        except SubscriberTooSlow:
+            self._break_off("slow_reader")
         return parts
 
     def _lose(self) -> None:

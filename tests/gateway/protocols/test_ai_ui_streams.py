@@ -7,16 +7,7 @@ from tests.protocols.ui_client import UiClient
 from tests.runtime.rig import on_bounded_time
 
 
-QUICK = (
-    "plain",
-    "tools",
-    "approved",
-    "one_of_two_decided",
-    "clients_tool",
-    "question",
-    "cancelled",
-    "approval_of_a_child",
-)
+QUICK = ("tools", "approved", "one_of_two_decided", "clients_tool", "question")
 """Those that `make test` runs; `make check` runs all."""
 
 

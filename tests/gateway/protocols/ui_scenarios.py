@@ -9,7 +9,7 @@ The golden files are written by `python -m tests.gateway.protocols.ui_scenarios`
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -116,8 +116,7 @@ async def opened(web: Web, method: str, path: str, **given: Any) -> AsyncIterato
         assert response.status_code == 200, await response.aread()
         assert response.headers["x-vercel-ai-ui-message-stream"] == "v1"
         assert response.headers["content-type"] == "text/event-stream"
-        async with aclosing(response.aiter_text()) as pieces:
-            yield pieces
+        yield response.aiter_text()
 
 
 async def until_said(pieces: AsyncIterator[str], words: str = "text-delta") -> str:
@@ -131,11 +130,11 @@ async def until_said(pieces: AsyncIterator[str], words: str = "text-delta") -> s
 
 
 @asynccontextmanager
-async def asking(*turns: Turn, tools: Any = None) -> AsyncIterator[tuple[Web, RecordingTool]]:
+async def asking(*turns: Turn, **options: Any) -> AsyncIterator[tuple[Web, RecordingTool]]:
     """A server whose profile asks people before a shell runs."""
     shell = RecordingTool(name="shell")
-    profiles = [profile(ScriptedModel(turns), tools=[shell, *(tools or ())], plugins=[HumanApproval])]
-    async with serving(None, profiles=profiles) as web:
+    profiles = [profile(ScriptedModel(turns), tools=[shell], plugins=[HumanApproval])]
+    async with serving(None, profiles=profiles, **options) as web:
         yield web, shell
 
 
@@ -181,7 +180,7 @@ async def todos_and_progress() -> Streams:
         await trio.sleep(0)
         return "deep"
 
-    todo = {"todos": [{"id": "1", "content": "Dig", "status": "in_progress"}]}
+    todo: dict[str, Any] = {"todos": [{"id": "1", "content": "Dig", "status": "in_progress"}]}
     turns = [calls(("write_todos", todo), ("dig", {})), says("Done.")]
     tools_ = [dig, *builtin("write_todos")]
     async with serving(ScriptedModel(turns), session_tools=tools_) as web:
