@@ -43,6 +43,12 @@ PROTOCOLS: Final[Mapping[str, tuple[CallRoute, ...]]] = MappingProxyType(
 )
 """The protocols of others that there are, by name, and the routes of each; `create_app(protocols=)` says which are served."""
 
+ALL_ROUTES: Final[tuple[CallRoute, ...]] = (
+    *ROUTES,
+    *(route for routes_of_one in PROTOCOLS.values() for route in routes_of_one),
+)
+"""The routes of a server that serves all protocols."""
+
 
 class ServedHost:
     """A host behind HTTP: `app.state.host` of an application that `create_app` made.

@@ -6,7 +6,6 @@ from tests.gateway.protocols.ui_scenarios import GOLDEN, SCENARIOS, parts_of, se
 from tests.protocols.ui_client import UiClient
 from tests.runtime.rig import on_bounded_time
 
-
 QUICK = ("tools", "approved", "one_of_two_decided", "clients_tool", "question")
 """Those that `make test` runs; `make check` runs all."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import trio
+import trio.lowlevel
 
 from agentrail import ToolContext, tool
 from agentrail.errors import BadRequest, Overloaded
@@ -177,7 +178,7 @@ async def todos_and_progress() -> Streams:
     async def dig(ctx: ToolContext) -> str:
         """Dig."""
         ctx.report_progress("half")
-        await trio.sleep(0)
+        await trio.lowlevel.checkpoint()
         return "deep"
 
     todo: dict[str, Any] = {"todos": [{"id": "1", "content": "Dig", "status": "in_progress"}]}
