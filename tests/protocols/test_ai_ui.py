@@ -293,9 +293,7 @@ def test_a_second_approval_of_the_same_call_is_asked_for_again():
         ApprovalRequired(approval=second),
     ]
     yes = ApprovalResolved(approval=second, status="approved", by="user")
-    response, parts = folded(
-        START, ASK, ApprovalRequired(approval=first), *decided, yes, RUNS, result(), ended()
-    )
+    _, parts = folded(START, ASK, ApprovalRequired(approval=first), *decided, yes, RUNS, result(), ended())
     assert [part["approvalId"] for part in parts if "approvalId" in part] == ["a1", "a2"]
     assert "tool-output-denied" not in types(parts)
 

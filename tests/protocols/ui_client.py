@@ -99,7 +99,8 @@ class _Response:
                 self.in_step = True
                 parts.append({"type": "step-start"})
             case ["finish", "step"]:
-                assert self.in_step and self.open_part is None
+                assert self.in_step
+                assert self.open_part is None
                 self.in_step = False
             case ["text" | "reasoning", _]:
                 self._take_words(part, parts)
@@ -125,12 +126,14 @@ class _Response:
             parts.append(self.open_part)
             return
         opened = self.open_part
-        assert opened is not None and (opened["type"], opened["id"]) == (kind, part["id"]), part
+        assert opened is not None, part
+        assert (opened["type"], opened["id"]) == (kind, part["id"]), part
         if what == "delta":
             assert part["delta"]
             opened["text"] += part["delta"]
         else:
-            assert what == "end" and opened["text"], "words without a word"
+            assert what == "end"
+            assert opened["text"], "words without a word"
             self.open_part = None
 
     def _take_call(self, part: Mapping[str, Any], parts: list[dict[str, Any]]) -> None:

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.check, pytest.mark.services("ai")]
 
 def node(ai_sdk, **given):
     """How node is started: with the SDK, and nothing of this process's environment but where programs are."""
-    return {"env": {"PATH": os.environ["PATH"], "AI_SDK": f"file://{ai_sdk}", **given}, "check": True}
+    return {"env": {"PATH": os.environ["PATH"], "AI_SDK": f"file://{ai_sdk}", **given}}
 
 
 async def talk(ai_sdk, web, *steps, chat="c1"):
@@ -51,7 +51,7 @@ def test_each_part_of_each_life_passes_the_published_schema(ai_sdk):
     streams = {name: trio.run(run) for name, run in SCENARIOS.items()}
     command = ["node", str(HERE / "read_streams.mjs")]
     done = subprocess.run(
-        command, input=json.dumps(streams), capture_output=True, encoding="utf-8", **node(ai_sdk)
+        command, input=json.dumps(streams), capture_output=True, encoding="utf-8", check=True, **node(ai_sdk)
     )
     found = json.loads(done.stdout)
     assert {*found} == {*SCENARIOS}

@@ -19,9 +19,9 @@ from tests.gateway.protocols.ui_scenarios import (
     assistant,
     call_of,
     decided,
-    opened,
     parts_of,
     post,
+    saying_hi,
     until_said,
     user,
 )
@@ -204,16 +204,15 @@ async def test_an_answer_to_a_question_passes_the_interceptors():
 @on_bounded_time
 async def test_the_rate_of_messages_counts_here_and_a_stop_is_exempt():
     """429 with the time to wait; `cancel` gets through."""
-    async with serving(ScriptedModel([ENDLESS])) as web:
-        async with opened(web, "POST", "/ai-ui/desk", json=said()) as pieces:
-            await until_said(pieces)
-            for _ in range(20):
-                response = await web.post("/ai-ui/desk", said(trigger="x"))
-            error_of(response, 429, "too_many_requests")
-            assert int(response.headers["retry-after"]) > 0
-            assert (await web.post("/ai-ui/desk/c1/cancel")).status_code == 202
-            async for _ in pieces:
-                pass
+    async with serving(ScriptedModel([ENDLESS])) as web, saying_hi(web) as pieces:
+        await until_said(pieces)
+        for _ in range(20):
+            response = await web.post("/ai-ui/desk", said(trigger="x"))
+        error_of(response, 429, "too_many_requests")
+        assert int(response.headers["retry-after"]) > 0
+        assert (await web.post("/ai-ui/desk/c1/cancel")).status_code == 202
+        async for _ in pieces:
+            pass
 
 
 @on_bounded_time
@@ -321,7 +320,7 @@ async def test_where_nothing_runs_there_is_no_response():
         assert (await web.post("/ai-ui/desk/c1/cancel")).status_code == 202
         session = web.host.supervisor.session("c1", scope="local")
         with trio.fail_after(5):
-            while (await session.status()).suspended:
+            while (await session.status()).suspended:  # noqa: ASYNC110 - a page asks for it too
                 await trio.sleep(0.01)
         error_of(await web.post("/ai-ui/desk/c1/cancel"), 409, "request_over")
         late = said(user("Hi"), assistant(asked, decided(asked, approved=True)))

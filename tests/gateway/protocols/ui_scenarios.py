@@ -9,7 +9,7 @@ The golden files are written by `python -m tests.gateway.protocols.ui_scenarios`
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -120,6 +120,11 @@ async def opened(web: Web, method: str, path: str, **given: Any) -> AsyncIterato
         yield response.aiter_text()
 
 
+def saying_hi(web: Web) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+    """Open the response to a first message."""
+    return opened(web, "POST", "/ai-ui/desk", json={"id": "c1", "messages": [user("Hi")]})
+
+
 async def until_said(pieces: AsyncIterator[str], words: str = "text-delta") -> str:
     """Read a response until something stands in it."""
     said = ""
@@ -195,7 +200,7 @@ async def todos_and_progress() -> Streams:
 async def crashed() -> Streams:
     """H-061: the session crashes in the middle, and takes the next message behind its restart."""
     async with serving(ScriptedModel([ENDLESS, says("Again.")])) as web:
-        async with opened(web, "POST", "/ai-ui/desk", json={"id": "c1", "messages": [user("Hi")]}) as pieces:
+        async with saying_hi(web) as pieces:
             said = await until_said(pieces)
             crash(web.host.supervisor.session("c1", scope="local"))
             said += "".join([piece async for piece in pieces])
@@ -205,11 +210,13 @@ async def crashed() -> Streams:
 @scenario
 async def given_up() -> Streams:
     """H-061: it is not brought back."""
-    async with serving(ScriptedModel([ENDLESS]), session_restart="temporary") as web:
-        async with opened(web, "POST", "/ai-ui/desk", json={"id": "c1", "messages": [user("Hi")]}) as pieces:
-            said = await until_said(pieces)
-            crash(web.host.supervisor.session("c1", scope="local"))
-            return [said + "".join([piece async for piece in pieces])]
+    async with (
+        serving(ScriptedModel([ENDLESS]), session_restart="temporary") as web,
+        saying_hi(web) as pieces,
+    ):
+        said = await until_said(pieces)
+        crash(web.host.supervisor.session("c1", scope="local"))
+        return [said + "".join([piece async for piece in pieces])]
 
 
 @scenario
@@ -218,9 +225,7 @@ async def left_and_read_again() -> Streams:
     talking = says(*["word "] * 20, pause_seconds=0.01)
     async with serving(ScriptedModel([talking])) as web:
         with trio.CancelScope() as scope:
-            async with opened(
-                web, "POST", "/ai-ui/desk", json={"id": "c1", "messages": [user("Hi")]}
-            ) as pieces:
+            async with saying_hi(web) as pieces:
                 async for piece in pieces:
                     if "text-delta" in piece:
                         scope.cancel()
@@ -230,12 +235,11 @@ async def left_and_read_again() -> Streams:
 @scenario
 async def cancelled() -> Streams:
     """H-062: a stop is a call of its own."""
-    async with serving(ScriptedModel([ENDLESS])) as web:
-        async with opened(web, "POST", "/ai-ui/desk", json={"id": "c1", "messages": [user("Hi")]}) as pieces:
-            said = await until_said(pieces)
-            response = await web.post("/ai-ui/desk/c1/cancel", {"reason": "enough"})
-            assert response.status_code == 202, response.text
-            return [said + "".join([piece async for piece in pieces])]
+    async with serving(ScriptedModel([ENDLESS])) as web, saying_hi(web) as pieces:
+        said = await until_said(pieces)
+        response = await web.post("/ai-ui/desk/c1/cancel", {"reason": "enough"})
+        assert response.status_code == 202, response.text
+        return [said + "".join([piece async for piece in pieces])]
 
 
 @scenario
@@ -322,11 +326,11 @@ async def dropped() -> Streams:
         async def wait() -> None:
             streams.append(await post(web, user("Hi"), user("And?", "u2")))
 
-        async with opened(web, "POST", "/ai-ui/desk", json={"id": "c1", "messages": [user("Hi")]}) as pieces:
+        async with saying_hi(web) as pieces:
             await until_said(pieces)
             nursery.start_soon(wait)
             session = web.host.supervisor.session("c1", scope="local")
-            while not (await session.status()).queued:
+            while not (await session.status()).queued:  # noqa: ASYNC110 - it has no event that a page could wait for
                 await trio.sleep(0.01)
             await web.post("/sessions/c1/abort", {"clear_queue": True})
             async for _ in pieces:
@@ -336,22 +340,20 @@ async def dropped() -> Streams:
 
 @scenario
 async def ended_with_its_session() -> Streams:
-    """H-068: somebody deletes the chat in the middle of a response."""
-    async with serving(ScriptedModel([ENDLESS])) as web:
-        async with opened(web, "POST", "/ai-ui/desk", json={"id": "c1", "messages": [user("Hi")]}) as pieces:
-            said = await until_said(pieces)
-            assert (await web.client.delete("/sessions/c1")).status_code == 204
-            return [said + "".join([piece async for piece in pieces])]
+    """H-068: the chat is deleted in the middle of a response."""
+    async with serving(ScriptedModel([ENDLESS])) as web, saying_hi(web) as pieces:
+        said = await until_said(pieces)
+        assert (await web.client.delete("/sessions/c1")).status_code == 204
+        return [said + "".join([piece async for piece in pieces])]
 
 
 @scenario
 async def shut_down() -> Streams:
     """H-068: the server goes down in the middle of a response."""
-    async with serving(ScriptedModel([ENDLESS]), drain_timeout=0.05) as web:
-        async with opened(web, "POST", "/ai-ui/desk", json={"id": "c1", "messages": [user("Hi")]}) as pieces:
-            said = await until_said(pieces)
-            web.stop.set()
-            return [said + "".join([piece async for piece in pieces])]
+    async with serving(ScriptedModel([ENDLESS]), drain_timeout=0.05) as web, saying_hi(web) as pieces:
+        said = await until_said(pieces)
+        web.stop.set()
+        return [said + "".join([piece async for piece in pieces])]
 
 
 # --- what the client gives
