@@ -144,6 +144,7 @@ litellm: $(DEV) peers  ## the wire tests through the LiteLLM proxy, which is ins
 
 peers:  # servers that we did not write, for the provider tests
 	@bash scripts/install_peers.sh
+	@bash scripts/install_ai_sdk.sh
 
 # Keeps .hypothesis: the examples that once failed are tried first for ever after.
 clean:  ## remove what the other targets made
