@@ -62,6 +62,13 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "resume with a snapshot": ("ours", (150, 100),  None),  # ms
         "bytes of a cycle":     ("ratio", (3, 2.5),     None),
         "start beside idle sessions": ("ratio", (1.1, 1.0), None),
+        "delivery to 100":      ("ratio", (1.15, 1.0),  None),
+        "delivery to 1,000":    ("ratio", (1.15, 1.0),  None),
+        "lag of 1,000 readers": ("ratio", (1.25, 1.0),  None),
+        "lag of 1,000 readers itself": ("ours", (500, 300), None),  # ms
+        "lag of 1,000 sessions": ("ours", (500, 425),   None),  # ms
+        "health beside readers": ("ours", (300, 150),   None),  # ms
+        "health beside readers and bare": ("ratio", (0.3, 0.13), None),
     }
 )  # fmt: skip
 
