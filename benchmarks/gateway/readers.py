@@ -35,6 +35,7 @@ class Reader:
 
     Attributes:
         path: What it asks for, without a number to go on after.
+        first: The number of the first event; None before it.
         last: The number of the last event; None before the first.
         count: How many came.
         faults: How many did not follow on the one before.
@@ -48,6 +49,7 @@ class Reader:
     def __init__(self, address: tuple[str, int], path: str, lags: list[float]) -> None:
         """Begin with nothing; `connect` opens it."""
         self.path = path
+        self.first: int | None = None
         self.last: int | None = None
         self.count = 0
         self.faults = 0
@@ -98,6 +100,7 @@ class Reader:
     def _take(self, number: int, lag_ms: float) -> None:
         if self.last is not None and number != self.last + 1:
             self.faults += 1
+        self.first = number if self.first is None else self.first
         self.last = number
         self.count += 1
         self._lags.append(lag_ms)

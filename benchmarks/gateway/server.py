@@ -98,6 +98,7 @@ class BenchServer:
         self.stop = trio.Event()
         self._leavers = _Leavers()
         self._sessions: list[Session] = []
+        self._is_publishing = False
         self._turns: dict[str, bool] = {}
         self._models = (StubModel(), _Other())
         self._sampler: Sampler | None = None
@@ -137,12 +138,20 @@ class BenchServer:
         )
         due, began_at = 1.0 / per_second / len(publish), trio.current_time()
         count = round(seconds * per_second) * len(publish)
+        self._is_publishing = True
         for number in range(count):
             at = began_at + number * due
             if at > trio.current_time():
                 await trio.sleep_until(at)
+            if not self._is_publishing and number % len(publish) == 0:
+                return {"events": number // len(publish)}
             await publish[number % len(publish)]()
         return {"events": count // len(publish)}
+
+    async def do_cease(self) -> dict[str, Any]:
+        """Publish no more."""
+        self._is_publishing = False
+        return {}
 
     async def _switch(self, session: Session) -> None:
         turn = self._turns[session.session_id] = not self._turns.get(session.session_id, False)
