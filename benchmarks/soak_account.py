@@ -124,7 +124,9 @@ class SessionAccount:
             if one.seq is not None and one.is_acknowledged:
                 kind = self.events.kinds.get(one.seq)
                 if kind not in ACCEPTED_KINDS:
-                    faults.append(f"message {one.name} was acknowledged with event {one.seq}, which is {kind}")
+                    faults.append(
+                        f"message {one.name} was acknowledged with event {one.seq}, which is {kind}"
+                    )
         if read != last_seq:
             faults.append(f"who reads all has {read} events, the server says {last_seq}")
         missing = [number for number in range(1, read + 1) if number not in self.events.digests]

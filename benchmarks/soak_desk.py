@@ -242,7 +242,10 @@ def _acknowledge_early() -> None:
 
 def _make_app() -> Any:
     """Make the application."""
-    for name, value in KEPT.items():  # else what is kept of sessions that have ended grows for five minutes, as it should
+    for (
+        name,
+        value,
+    ) in KEPT.items():  # else what is kept of sessions that have ended grows for five minutes, as it should
         setattr(last_words, name, value)
     match os.environ.get("SOAK_BREAK"):
         case "drop":

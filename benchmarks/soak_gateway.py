@@ -38,16 +38,18 @@ PATIENCE_SECONDS: Final = 60.0
 
 SETTLERS: Final = 20
 SAMPLE_SECONDS: Final = 2.0
-WARM_UP: Final = 0.4
+WARM_UP: Final = 0.5
 """The part of each life of the server that is left out: sessions wake, caches fill."""
 
-LEAST_SAMPLES: Final = 8
+LEAST_SAMPLES: Final = 12
 MAX_GROWTH: Final = {"rss_kb": 8_192, "descriptors": 8, "threads": 2}
 """How much more the last third of a life may show than the first one, behind the warm-up: the median over all lives."""
 
 RSS_PERCENT: Final = 5.0
 WORDS: Final = ("", "", "", "tool", "tool", "broken", "long", "fail", "fault")
 _BUG: Final = re.compile(r"please report|Traceback")
+_ID: Final = re.compile(r"\S*\d\S*")
+"""What differs from line to line of the server's log."""
 
 
 @frozen(kw_only=True)
@@ -149,7 +151,9 @@ class DeskProcess:
                     return time.monotonic() - began_at
             if self._process.poll() is not None:
                 break
-        message = f"the server does not start (exit status {self._process.poll()}): {self.log.read_text()[-2_000:]}"
+        message = (
+            f"the server does not start (exit status {self._process.poll()}): {self.log.read_text()[-2_000:]}"
+        )
         raise RuntimeError(message)
 
     def kill(self) -> None:
@@ -319,7 +323,9 @@ class GatewaySoak:
             self.fault(line, f"{name} was answered with {answer.body['text']!r:.100}")
 
     async def _steer(self, line: Line, name: str, text: str) -> None:
-        message = line.account.send(name, may_drop=True)  # an abort takes back what the model has not read yet
+        message = line.account.send(
+            name, may_drop=True
+        )  # an abort takes back what the model has not read yet
         answer = await self._sent(line, f"{line.path}/steer", {"message": text, "client_id": name})
         if self._acknowledge(line, message, answer):
             message.seq = answer.body["seq"]
@@ -334,7 +340,12 @@ class GatewaySoak:
         leaves = self._rng.random() < 0.5  # noqa: PLR2004 - every second
         then = self._rng.choice(["continue", "abort"]) if leaves else "continue"
         message = line.account.send(name, may_drop=then == "abort")
-        said = {"message": text, "client_id": name, "session_id": line.account.session_id, "on_disconnect": then}
+        said = {
+            "message": text,
+            "client_id": name,
+            "session_id": line.account.session_id,
+            "on_disconnect": then,
+        }
         patience = self._rng.random() * 0.5 if leaves else PATIENCE_SECONDS
         while True:
             place = ReaderPlace(-1)  # sent again it begins anew
@@ -345,7 +356,7 @@ class GatewaySoak:
                         with trio.move_on_after(patience):
                             await self._watch(line, frames, place)
                         return
-                if not self._is_again(line, answer):
+                if not self._is_again(line, "/stream", answer):
                     self._acknowledge(line, message, answer)
                     return
             await self._wait_up()
@@ -364,15 +375,15 @@ class GatewaySoak:
         while True:
             with suppress(Lost):
                 answer = await self.client.call("POST", path, line.user, said)
-                if not self._is_again(line, answer):
+                if not self._is_again(line, path, answer):
                     return answer
             self.counts["sent again"] += 1
             await self._wait_up()
 
-    def _is_again(self, line: Line, answer: Answer) -> bool:
+    def _is_again(self, line: Line, path: str, answer: Answer) -> bool:
         """Say whether an answer asks for another try; what may never come is a fault."""
         if answer.status in {500, 401, 404} or answer.code in {"client_id_reused", "session_ended"}:
-            self.fault(line, f"answered {answer.status} {answer.body}")
+            self.fault(line, f"{path} was answered {answer.status} {answer.body}")
         return answer.status in {429, 503}
 
     async def _wait_up(self) -> None:
@@ -412,11 +423,15 @@ class GatewaySoak:
         headers, query = (), f"?after={place.last}"
         if self._rng.random() < 0.5:  # noqa: PLR2004 - every second
             headers, query = (f"last-event-id: {place.last}",), ""
-        async with self.client.stream("GET", f"{line.path}/events{query}", line.user, headers=headers) as opened:
+        async with self.client.stream(
+            "GET", f"{line.path}/events{query}", line.user, headers=headers
+        ) as opened:
             answer, frames = opened
             if answer.status != 200:  # noqa: PLR2004 - a status
                 if not line.is_over and answer.status not in {429, 503}:
-                    self.fault(line, f"a reader that has {place.last} was answered {answer.status} {answer.body}")
+                    self.fault(
+                        line, f"a reader that has {place.last} was answered {answer.status} {answer.body}"
+                    )
                 return
             with trio.move_on_after(self._rng.expovariate(1 / 20.0)):
                 try:
@@ -457,7 +472,11 @@ class GatewaySoak:
                     if frame["type"] == "event":
                         self._take_event(line, place, frame["event"])
                     elif frame["type"] == "reply":
-                        if not frame["ok"] and not line.is_over and frame["error"]["status"] not in {429, 503}:
+                        if (
+                            not frame["ok"]
+                            and not line.is_over
+                            and frame["error"]["status"] not in {429, 503}
+                        ):
                             self.fault(line, f"a socket that has {place.last} was told {frame['error']}")
                         return
 
@@ -528,7 +547,12 @@ class GatewaySoak:
             if answer.status == 404:  # noqa: PLR2004 - a status
                 self.fault(line, "is lost: it was created, and is unknown")
             status = answer.body.get("status", {})
-            if answer.status == 200 and status["phase"] == "idle" and not status["queued"] and not status["steers"]:  # noqa: PLR2004 - a status
+            if (
+                answer.status == 200
+                and status["phase"] == "idle"
+                and not status["queued"]
+                and not status["steers"]
+            ):  # noqa: PLR2004 - a status
                 seq: int = answer.body["seq"]
                 return seq
             await trio.sleep(0.1)
@@ -557,7 +581,10 @@ class GatewaySoak:
             self.desk.kill()
             self.counts["kills"] += 1
             took = await self.desk.start(self.client)
-            print(f"    killed for the {self.counts['kills']}. time, ready again within {took:.1f} s", flush=True)
+            print(
+                f"    killed for the {self.counts['kills']}. time, ready again within {took:.1f} s",
+                flush=True,
+            )
 
     async def recover(self) -> None:
         """Start the server, where the time was over in the middle of that."""
@@ -605,7 +632,9 @@ async def open_desk() -> AsyncIterator[tuple[DeskProcess, SoakClient]]:
 
 async def soak(given: argparse.Namespace) -> int:
     """Play for so long; print each figure; give the exit status."""
-    print(f"seed {given.seed}, {given.seconds:g} s, {given.users} users, {given.sessions} sessions, killed every {given.kill_every:g} s")
+    print(
+        f"seed {given.seed}, {given.seconds:g} s, {given.users} users, {given.sessions} sessions, killed every {given.kill_every:g} s"
+    )
     rng = random.Random(given.seed)  # noqa: S311 - no secret
     async with open_desk() as (desk, client):
         run = GatewaySoak(desk, client, rng, pause=given.pause)
@@ -613,7 +642,9 @@ async def soak(given: argparse.Namespace) -> int:
             nursery.start_soon(run.count)
             async with trio.open_nursery() as users:
                 for number in range(given.users):
-                    own = given.sessions * (number + 1) // given.users - given.sessions * number // given.users
+                    own = (
+                        given.sessions * (number + 1) // given.users - given.sessions * number // given.users
+                    )
                     users.start_soon(run.live, f"user-{number}", max(own, 1), users)
                 with trio.move_on_after(given.seconds):
                     await run.kill_again_and_again(given.kill_every)
@@ -631,9 +662,13 @@ async def _end(run: GatewaySoak) -> None:
     status = await run.desk.end()
     if status != 0:
         run.faults.add(f"the server ended with {status}")
+    shapes: Counter[str] = Counter()
     for line in run.desk.log.read_text(errors="replace").splitlines():
         if _BUG.search(line):
             run.faults.add(f"the server's log: {line}")
+        shapes[_ID.sub("…", line[20:160])] += 1
+    for shape, count in shapes.most_common(12):
+        print(f"{count:>7} × {shape}")
 
 
 def _tell(run: GatewaySoak) -> int:
@@ -655,7 +690,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=20261120)
     parser.add_argument("--users", type=int, default=200)
     parser.add_argument("--sessions", type=int, default=1_000)
-    parser.add_argument("--pause", type=float, default=4.0, help="seconds between two messages of a user, on average")
+    parser.add_argument(
+        "--pause", type=float, default=4.0, help="seconds between two messages of a user, on average"
+    )
     return trio.run(soak, parser.parse_args(arguments))
 
 

@@ -32,7 +32,7 @@ from agentrail.host import (
     RequestContext,
     open_host,
 )
-from agentrail.messages import Message, SessionId, Text, UserMessage
+from agentrail.messages import AssistantMessage, Message, SessionId, Text, UserMessage
 from agentrail.runtime.options import SessionOptions
 from benchmarks.bare import ANSWER
 from benchmarks.bars import target_of
@@ -136,8 +136,10 @@ async def _ask_session(session: Session) -> None:
     """Do the same without the host: prompt, and read events to the end."""
     async with session.subscribe(kinds=[AgentEnd]) as events:
         await session.prompt("please add 2 and 3")
-        await anext(events)
-    expect("the answer", (await session.messages())[-1].content[0].text, ANSWER)  # type: ignore[union-attr]  # a text
+        end = await anext(events)
+    assert isinstance(end, AgentEnd)  # noqa: S101 - no other kind was asked for
+    said = end.messages[-1]
+    expect("the answer", isinstance(said, AssistantMessage) and said.content[0] == Text(text=ANSWER), True)  # noqa: FBT003 - what it is to be
 
 
 async def _host_beside_session(turns: int) -> Sample:
@@ -195,8 +197,6 @@ def requests_through_the_host(effort: Effort) -> list[Row]:
     for title, bar, side in sides:
         taken = repeat(side, rounds, warm_up=False)
         rows.append(
-            taken.row(
-                "gateway-host", "added", f"{title}: CPU", unit="µs", factor=1e6, target=target_of(bar)
-            )
+            taken.row("gateway-host", "added", f"{title}: CPU", unit="µs", factor=1e6, target=target_of(bar))
         )
     return rows

@@ -212,9 +212,7 @@ async def _obey(server: BenchServer) -> None:
                 *lines, received = (received + piece).split(b"\n")
                 for line in lines:
                     command = json.loads(line)
-                    do: Callable[..., Awaitable[dict[str, Any]]] = getattr(
-                        server, f"do_{command.pop('do')}"
-                    )
+                    do: Callable[..., Awaitable[dict[str, Any]]] = getattr(server, f"do_{command.pop('do')}")
                     nursery.start_soon(_answer, do, command)
         nursery.cancel_scope.cancel(reason="whoever started it is gone")
 

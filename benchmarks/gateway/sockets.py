@@ -61,5 +61,3 @@ class SocketLoad(Load):
             reader = SocketReader(address, "/ws", self.lags)
             reader.session_id = session_id
             self.readers.append(reader)
-
-
