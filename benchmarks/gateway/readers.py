@@ -9,7 +9,7 @@ import selectors
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Self
 
 from benchmarks.measure import percentile
 
@@ -157,7 +157,7 @@ class Load:
         self._selector = selectors.DefaultSelector()
         self._probe: Probe | None = None
 
-    def __enter__(self) -> "Load":
+    def __enter__(self) -> Self:
         """Begin."""
         return self
 

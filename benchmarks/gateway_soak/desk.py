@@ -1,6 +1,6 @@
 """What `make soak` serves: a support desk whose model, tools and plugins fail as often as not, kept in SQLite. For `agentrail serve`.
 
-    SOAK_FOLDER=/tmp/desk agentrail serve benchmarks.soak_desk:app
+    SOAK_FOLDER=/tmp/desk agentrail serve benchmarks.gateway_soak.desk:app
 
 A message says what becomes of it: `tool`, `broken`, `long`, `fail` … stand in it as words. `SOAK_BREAK` breaks a promise on purpose, so that
 the soak can be seen to notice: `drop` loses an event on its way to readers, `early` acknowledges before the disk has it.
@@ -47,8 +47,8 @@ from agentrail.messages import AssistantMessage, Message, Text, TokenUsage, Tool
 from agentrail.runtime import last_words, outbox
 from agentrail.runtime.options import SessionOptions
 from agentrail.stores.sqlite import SqliteStore
+from benchmarks.gateway_soak.account import names_in
 from benchmarks.soak import KEPT
-from benchmarks.soak_account import names_in
 
 CHANCE: Final = random.Random()  # noqa: S311 - no secret; what fails when differs from run to run all the same
 FAIL: Final = 0.03
@@ -164,7 +164,7 @@ class BadHost(HostPlugin):
     """Has every hook, each of which fails now and then."""
 
     name = "bad-host"
-    timeouts: Mapping[str, float] = {"on_before_tool_call": 1.0, "on_request_end": 1.0}  # noqa: RUF012 - as in the contract
+    timeouts: Mapping[str, float] = {"on_before_tool_call": 1.0, "on_request_end": 1.0}
 
     async def intercept_chat_request(self, ctx: ChatRequestContext) -> HandledResponse | None:
         """Fail."""
@@ -227,7 +227,7 @@ def _drop_events() -> None:
 def _acknowledge_early() -> None:
     """Let what a step decided leave at once, and the disk be slow."""
 
-    def put(self: Any, number: int, effects: Any, *_: Any, is_recorded: bool) -> outbox.Leaving:
+    def put(_self: Any, _number: int, effects: Any, *_: Any, **__: Any) -> outbox.Leaving:
         return outbox.Leaving(at_once=tuple(effects))
 
     outbox.Outbox.put = put  # type: ignore[method-assign]

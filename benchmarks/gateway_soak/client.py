@@ -14,13 +14,14 @@ import trio
 from attrs import define, frozen
 from trio_websocket import ConnectionClosed, HandshakeError, WebSocketConnection, connect_websocket
 
+OK: Final = 200
 CALL_SECONDS: Final = 30.0
 """How long an answer may take; a server that was killed answers by its end."""
 
 _PIECE: Final = 65_536
 
 
-class Lost(Exception):  # noqa: N818 - what happened, and no fault of any code here
+class Lost(Exception):
     """A connection ended before the answer was whole."""
 
 
@@ -79,9 +80,9 @@ class SoakClient:
             Lost: It did not come.
         """
         with trio.move_on_after(seconds):
-            async with self._open(method, path, user, body, ("connection: close",)) as (stream, head, rest):
+            async with self._open(method, path, user, body, ("connection: close",)) as (stream, head, begun):
                 status, headers = _read_head(head)
-                length = int(headers.get("content-length", "0"))
+                length, rest = int(headers.get("content-length", "0")), begun
                 while len(rest) < length:
                     rest += await _receive(stream)
                 return Answer(status, json.loads(rest) if rest else {})
@@ -96,12 +97,12 @@ class SoakClient:
         Raises:
             Lost: It could not be opened. The frames raise it where they end in the middle.
         """
-        async with self._open(method, path, user, body, headers) as (stream, head, rest):
+        async with self._open(method, path, user, body, headers) as (stream, head, begun):
             status, names = _read_head(head)
-            if status == 200:  # noqa: PLR2004 - a status
-                yield Answer(status, {"request_id": names.get("x-request-id", "")}), SseFrames(stream, rest)
+            if status == OK:
+                yield Answer(status, {"request_id": names.get("x-request-id", "")}), SseFrames(stream, begun)
                 return
-            length = int(names.get("content-length", "0"))
+            length, rest = int(names.get("content-length", "0")), begun
             with trio.fail_after(CALL_SECONDS):
                 while len(rest) < length:
                     rest += await _receive(stream)
