@@ -115,7 +115,9 @@ class RequestTrack:
         """
         self._record = record
         self._is_behind = False
-        self.standing = RequestStanding(ref=ref or PromptRef(record.request_id), seq=record.seq)
+        self.standing: RequestStanding = RequestStanding(
+            ref=ref or PromptRef(record.request_id), seq=record.seq
+        )
         self._changed = trio.Event()
 
     @property
@@ -199,7 +201,7 @@ class RequestEvents:
 
     async def __aexit__(self, *raised: object) -> None:
         """Read no more; the request goes on."""
-        await self._events.__aexit__(None, None, None)
+        await self._events.__aexit__(None, None, None)  # noqa: ASYNC102 - it waits for nothing
 
     def __aiter__(self) -> Self:
         """Iterate over oneself."""
