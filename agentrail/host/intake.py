@@ -19,6 +19,7 @@ from agentrail.errors import (
     PrincipalMismatch,
     ProfileMismatch,
     PromptError,
+    SessionNotFound,
     SessionUnknown,
     TooLarge,
 )
@@ -180,7 +181,10 @@ class Intake:
         """
         if incoming.facts is None:
             return None
-        session = await self._shop.desk.open(incoming.facts, incoming.owner)
+        try:
+            session = await self._shop.desk.open(incoming.facts, incoming.owner)
+        except SessionNotFound:  # deleted in between, and with it what was sent to it: what becomes of that is said by who opens it
+            return None
         receipt = await session.receipt_of(client_id)
         if receipt is None:
             return None

@@ -58,6 +58,9 @@ LOGGER: Final = Logger("agentrail.host")
 
 _PAGE: Final = 100
 
+_TRIES: Final = 3
+"""How often a session is looked at that is to be deleted, and wakes each time."""
+
 
 class SessionDesk:
     """Finds, creates, wakes and removes the sessions of a host."""
@@ -371,17 +374,26 @@ class SessionDesk:
 
         Cancellation: The session ends all the same; whether the store forgets it is not known.
         """
-        facts = await self.facts(owner, session_id)
-        assert facts is not None  # noqa: S101 - else it is unknown
-        refuse_child(facts)
-        is_stored_alone = not facts.is_here
-        if not (is_stored_alone and (purge or facts.has_ended)):
-            with suppress(SessionDown):  # it ended by itself meanwhile
-                session = await self.open(facts, owner)
-                await self.supervisor.stop_session(session.session_id, "deleted", scope=session.scope)
-        if purge and self.has_store:
-            with suppress(SessionNotFound):
-                await self.supervisor.delete_session(session_id, scope=owner.tenant_id)
+        for place in range(1, _TRIES + 1):
+            facts = await self.facts(owner, session_id)
+            assert facts is not None  # noqa: S101 - else it is unknown
+            refuse_child(facts)
+            is_stored_alone = not facts.is_here
+            if not (is_stored_alone and (purge or facts.has_ended)):
+                with suppress(SessionDown):  # it ended by itself meanwhile
+                    session = await self.open(facts, owner)
+                    await self.supervisor.stop_session(session.session_id, "deleted", scope=session.scope)
+            if not purge or not self.has_store:
+                return
+            try:
+                with suppress(SessionNotFound):
+                    await self.supervisor.delete_session(session_id, scope=owner.tenant_id)
+            except StillNeeded:
+                # One that slept may have been woken in between, by who reads it: it is ended here first then.
+                if place == _TRIES or not self._is_open(owner, session_id):
+                    raise
+            else:
+                return
 
     async def fork(
         self, owner: SessionOwner, session_id: str, wanted: SessionId, *, at: int | None
