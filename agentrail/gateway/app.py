@@ -75,7 +75,7 @@ class ServedHost:
         protocols: The names of the protocols of others that are served too.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword, from `create_app` alone
         self,
         options: HostOptions,
         gateway: Gateway,
