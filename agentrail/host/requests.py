@@ -106,28 +106,40 @@ def record_behind(record: RequestRecord, standing: RequestStanding) -> RequestRe
 class RequestTrack:
     """One request, for all who wait for it: its record, and the moment at which that changes."""
 
-    def __init__(self, record: RequestRecord, ref: PromptRef | None = None) -> None:
+    def __init__(
+        self,
+        record: RequestRecord,
+        ref: PromptRef | None = None,
+        *,
+        on_change: "Callable[[RequestTrack], None] | None" = None,
+    ) -> None:
         """Begin with what is known.
 
         Args:
             record: Of one that was accepted, or has ended.
             ref: Its prompt, as its receipt says; None where it has ended.
+            on_change: Is called each time that its record has changed, before those who wait hear of it. It may not fail.
         """
         self.record = record
         self.standing = RequestStanding(ref=ref or PromptRef(record.request_id), seq=record.seq)
         self._changed = trio.Event()
+        self._on_change = on_change
 
     def stand(self, standing: RequestStanding) -> None:
         """Take how it stands now. That it has ended is heard with its answer, by `end`."""
         before, self.standing = self.standing, standing
         if not standing.has_ended and before is not standing:
             self.record = record_behind(self.record, standing)
+            if self._on_change is not None:
+                self._on_change(self)
             if before.status != standing.status:
                 self._tell()
 
     def end(self, text: str) -> None:
         """Say to all who wait that it has ended, and with which answer."""
         self.record = evolve(record_behind(self.record, self.standing), text=text)
+        if self._on_change is not None:
+            self._on_change(self)
         self._tell()
 
     async def wait_changed(self, is_enough: Callable[[RequestRecord], bool]) -> RequestRecord:
