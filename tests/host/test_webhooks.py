@@ -22,7 +22,7 @@ from agentrail.errors import (
 from agentrail.host import HostRequest, Webhooks, webhook_post
 from agentrail.host.identity import SessionOwner
 from agentrail.host.webhook_message import WebhookWatch
-from agentrail.host.webhook_rows import MESSAGES, WATCHES, decode_watch, encode_watch
+from agentrail.host.webhook_rows import MESSAGES, WATCHES, encode_watch
 from agentrail.plugins import HumanApproval
 from agentrail.runtime.clock import now_ms
 from agentrail.stores.memory import MemoryStore
@@ -73,10 +73,11 @@ class Receiver:
             self.under_way -= 1
         if isinstance(answer, BaseException):
             raise answer
-        if isinstance(answer, int) and 200 <= answer < 300:
+        status = 200 if isinstance(answer, Takes) else answer
+        if 200 <= status < 300:
             self.taken.append((headers["webhook-id"], body))
             self._tell()
-        return 200 if isinstance(answer, Takes) else answer
+        return status
 
     def _tell(self):
         came, self._came = self._came, trio.Event()
@@ -117,7 +118,7 @@ class VirtualDate(datetime.datetime):
 
 
 @pytest.fixture(autouse=True)
-def on_virtual_dates(monkeypatch):
+def _on_virtual_dates(monkeypatch):
     monkeypatch.setattr(standardwebhooks.webhooks, "datetime", VirtualDate)
 
 
@@ -262,7 +263,7 @@ async def test_an_address_that_may_not_be_is_refused_before_any_hook(url):
     receiver, heard = Receiver(), []
     hears = plugin("hears", heard=heard, intercept_chat_request=saying(None), on_request_start=saying(None))
     async with hosting(answering(), hears, webhooks=hooked(receiver)) as host:
-        with pytest.raises(WebhookInvalid, match="^webhook "):
+        with pytest.raises(WebhookInvalid, match=r"^webhook "):
             await asked(host, webhook=url)
         assert host.sessions_of(ANN) == []
     assert heard == []
