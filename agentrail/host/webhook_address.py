@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
-MAX_URL_CHARACTERS: Final = 2_000
+MAX_WEBHOOK_CHARACTERS: Final = 2_000
 
 IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -178,10 +178,10 @@ def read_address(url: str, allowed: AllowedPlaces) -> WebhookAddress:
 
 
 def _split(url: str) -> WebhookAddress:
-    found = _URL.fullmatch(url) if len(url) <= MAX_URL_CHARACTERS else None
+    found = _URL.fullmatch(url) if len(url) <= MAX_WEBHOOK_CHARACTERS else None
     if found is None:
         message = (
-            f"it is no address of at most {MAX_URL_CHARACTERS:,} characters: expected https://host/path in ASCII, "
+            f"it is no address of at most {MAX_WEBHOOK_CHARACTERS:,} characters: expected https://host/path in ASCII, "
             "all else with %, and no #"
         )
         raise AddressRefused(message)

@@ -101,7 +101,7 @@ class WebhookNews:
     watch: WebhookWatch | None
 
 
-def decide_news(
+def decide_webhook(
     watch: WebhookWatch, record: RequestRecord, seq: int, *, at_ms: int, survives: bool
 ) -> WebhookNews:
     """Say what is to be told of a request that has changed.

@@ -1,6 +1,6 @@
 """Tells receivers of requests: hears of changes, sends what is owed when it is due, and lets the store know. Decides nothing.
 
-What is told, and when, is said by `decide_news` and `WebhookQueue`; a message is owed before it is sent, and forgotten behind the answer.
+What is told, and when, is said by `decide_webhook` and `WebhookQueue`; a message is owed before it is sent, and forgotten behind the answer.
 Where a store keeps what is owed, a row for each request that is still to be told of is there before its session has the message.
 """
 
@@ -14,15 +14,15 @@ from agentrail.abc.store import OwedRow
 from agentrail.errors import QuotaReached, WebhookInvalid
 from agentrail.host.requests import RequestTrack
 from agentrail.host.webhook_address import AddressRefused, read_address
-from agentrail.host.webhook_message import WebhookMessage, WebhookWatch, decide_news, signed
+from agentrail.host.webhook_message import WebhookMessage, WebhookWatch, decide_webhook, signed
 from agentrail.host.webhook_rows import (
     MESSAGES,
     WATCHES,
     RowUnreadable,
-    decode_message,
-    decode_watch,
-    encode_message,
-    encode_watch,
+    decode_awaited,
+    decode_owed_message,
+    encode_awaited,
+    encode_owed_message,
     id_of_watch,
 )
 from agentrail.host.webhook_schedule import TRY_SECONDS, Settled, TryAnswer, WebhookQueue, on_time
@@ -142,7 +142,7 @@ class WebhookPost:
             raise QuotaReached(message)
         self._note(watch)
         if self._survives:
-            await self._supervisor.change_owed([encode_watch(watch)])
+            await self._supervisor.change_owed([encode_awaited(watch)])
 
     def forget(self, key: tuple[str, str, str, str]) -> None:
         """Note that a request was not accepted, and nothing is to be told of it."""
@@ -156,18 +156,20 @@ class WebhookPost:
         watch = self._watches.get(key)
         if watch is None:
             return
-        news = decide_news(watch, track.record, track.standing.seq, at_ms=now_ms(), survives=self._survives)
+        news = decide_webhook(
+            watch, track.record, track.standing.seq, at_ms=now_ms(), survives=self._survives
+        )
         if news.message is None:
             return
         if news.watch is None:
             change = self._end_watch(key)
         else:
             self._watches[key] = news.watch
-            row = encode_watch(news.watch)
+            row = encode_awaited(news.watch)
             change = {(WATCHES, row.id): row}
         message = self._queue.owe(news.message)
         if message is not None:
-            change[MESSAGES, message.id] = encode_message(message)
+            change[MESSAGES, message.id] = encode_owed_message(message)
             self._is_sooner.set()
         self._change(change)
 
@@ -182,14 +184,14 @@ class WebhookPost:
         messages: list[WebhookMessage] = []
         for row in await self._rows(MESSAGES):
             try:
-                messages.append(decode_message(row))
+                messages.append(decode_owed_message(row))
             except RowUnreadable as error:
                 LOGGER.warning("a webhook that is owed cannot be read, and is left: %s", error)
         for message in sorted(messages, key=lambda one: one.number):
             self._queue.owe(on_time(message, now_ms()))
         for row in await self._rows(WATCHES):
             try:
-                self._note(decode_watch(row))
+                self._note(decode_awaited(row))
             except RowUnreadable as error:
                 LOGGER.warning("a webhook that is awaited cannot be read, and is left: %s", error)
 
@@ -268,7 +270,7 @@ class WebhookPost:
                     refused=counts.refused + answer.is_refused,
                 )
                 if settled.verdict == "again":
-                    change[MESSAGES, message.id] = encode_message(message)
+                    change[MESSAGES, message.id] = encode_owed_message(message)
                 else:
                     self._drop(1, f"request {message.request_id}, {message.tries} tries, the last: {answer}")
         self._change(change)

@@ -50,7 +50,7 @@ def id_of_watch(watch: WebhookWatch) -> str:
     return "/".join(watch.key)
 
 
-def encode_watch(watch: WebhookWatch) -> OwedRow:
+def encode_awaited(watch: WebhookWatch) -> OwedRow:
     """Write what is still to be told of a request."""
     row = _Watch(
         tenant=watch.owner.tenant_id,
@@ -65,8 +65,8 @@ def encode_watch(watch: WebhookWatch) -> OwedRow:
     return OwedRow(kind=WATCHES, id=id_of_watch(watch), body=msgspec.json.encode(row))
 
 
-def decode_watch(row: OwedRow) -> WebhookWatch:
-    """Read what `encode_watch` wrote.
+def decode_awaited(row: OwedRow) -> WebhookWatch:
+    """Read what `encode_awaited` wrote.
 
     Raises:
         RowUnreadable: It is of another version, or damaged.
@@ -86,7 +86,7 @@ def decode_watch(row: OwedRow) -> WebhookWatch:
     )
 
 
-def encode_message(message: WebhookMessage) -> OwedRow:
+def encode_owed_message(message: WebhookMessage) -> OwedRow:
     """Write a message that is owed."""
     row = _Message(
         id=message.id,
@@ -103,8 +103,8 @@ def encode_message(message: WebhookMessage) -> OwedRow:
     return OwedRow(kind=MESSAGES, id=message.id, body=msgspec.json.encode(row))
 
 
-def decode_message(row: OwedRow) -> WebhookMessage:
-    """Read what `encode_message` wrote.
+def decode_owed_message(row: OwedRow) -> WebhookMessage:
+    """Read what `encode_owed_message` wrote.
 
     Raises:
         RowUnreadable: It is of another version, or damaged.

@@ -15,13 +15,13 @@ from agentrail.host.webhook_message import WebhookMessage
 TRY_SECONDS: Final = 10.0
 """How long a receiver may take to answer."""
 
-AGAIN_SECONDS: Final = (5, 60, 600, 3_600, 21_600)
+RETRY_SECONDS: Final = (5, 60, 600, 3_600, 21_600)
 """How long after each failed try the next one comes; behind the last of them it is given up."""
 
 MAX_TRIES_AT_ONCE: Final = 64
 MAX_TRIES_OF_A_TENANT: Final = 16
 
-Verdict: TypeAlias = Literal["delivered", "gone", "again", "dropped"]
+TryVerdict: TypeAlias = Literal["delivered", "gone", "again", "dropped"]
 """What a try came to: it was taken, its receiver wants no more of this request, it is due again, or it was the last one."""
 
 Lane: TypeAlias = tuple[str, str]
@@ -46,7 +46,9 @@ class TryAnswer:
         return self.why or f"status {self.status}"
 
 
-def decide_again(message: WebhookMessage, answer: TryAnswer, now_ms: int) -> tuple[Verdict, WebhookMessage]:
+def decide_again(
+    message: WebhookMessage, answer: TryAnswer, now_ms: int
+) -> tuple[TryVerdict, WebhookMessage]:
     """Say what becomes of a message behind a try.
 
     Args:
@@ -63,14 +65,14 @@ def decide_again(message: WebhookMessage, answer: TryAnswer, now_ms: int) -> tup
     if status == 410:  # noqa: PLR2004 - Gone
         return "gone", message
     after = evolve(message, tries=message.tries + 1)
-    if message.tries >= len(AGAIN_SECONDS):
+    if message.tries >= len(RETRY_SECONDS):
         return "dropped", after
-    return "again", evolve(after, due_at_ms=now_ms + AGAIN_SECONDS[message.tries] * 1000)
+    return "again", evolve(after, due_at_ms=now_ms + RETRY_SECONDS[message.tries] * 1000)
 
 
 def on_time(message: WebhookMessage, now_ms: int) -> WebhookMessage:
     """Bring a message of an earlier process to this one's clock, which may stand elsewhere: never later than its pause from now."""
-    pause = AGAIN_SECONDS[min(message.tries, len(AGAIN_SECONDS)) - 1] if message.tries else 0
+    pause = RETRY_SECONDS[min(message.tries, len(RETRY_SECONDS)) - 1] if message.tries else 0
     return evolve(message, due_at_ms=min(message.due_at_ms, now_ms + pause * 1000))
 
 
@@ -84,7 +86,7 @@ class Settled:
         ended: Messages that are owed no longer, that one among them where it is.
     """
 
-    verdict: Verdict
+    verdict: TryVerdict
     message: WebhookMessage
     ended: tuple[WebhookMessage, ...] = ()
 

@@ -24,7 +24,7 @@ from agentrail.host.webhook_address import (
 from agentrail.host.webhook_schedule import TRY_SECONDS
 from agentrail.host.webhooks import SignedWebhook
 
-Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+LookUp: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Gives the IP addresses of a host, or raises `OSError`."""
 
 _CONNECT_SECONDS: Final = 3.0
@@ -38,7 +38,7 @@ class WebhookSender:
     """Sends webhooks from this machine."""
 
     def __init__(
-        self, allowed: AllowedPlaces, *, resolve: Resolve | None = None, tls: ssl.SSLContext | None = None
+        self, allowed: AllowedPlaces, *, resolve: LookUp | None = None, tls: ssl.SSLContext | None = None
     ) -> None:
         """Open nothing yet.
 

@@ -17,13 +17,20 @@ from agentrail.events import WaitingFor
 from agentrail.host import SignedWebhook, Webhooks
 from agentrail.host.identity import SessionOwner
 from agentrail.host.requests import RequestRecord
-from agentrail.host.webhook_message import WebhookMessage, WebhookWatch, decide_news, show_time, sign, signed
+from agentrail.host.webhook_message import (
+    WebhookMessage,
+    WebhookWatch,
+    decide_webhook,
+    show_time,
+    sign,
+    signed,
+)
 from agentrail.host.webhook_rows import (
     RowUnreadable,
-    decode_message,
-    decode_watch,
-    encode_message,
-    encode_watch,
+    decode_awaited,
+    decode_owed_message,
+    encode_awaited,
+    encode_owed_message,
 )
 from agentrail.messages import ApprovalId, CallId, SessionId, TokenUsage
 
@@ -51,7 +58,7 @@ WAITS = WaitingFor(kind="approval", id=ApprovalId("ap-1"), call_id=CallId("c-1")
 
 def news(record=RECORD, seq=9, *, watch=WATCH, at_ms=1_790_000_000_123, survives=False):
     """What a change means."""
-    return decide_news(watch, record, seq, at_ms=at_ms, survives=survives)
+    return decide_webhook(watch, record, seq, at_ms=at_ms, survives=survives)
 
 
 # --- what is told
@@ -250,27 +257,27 @@ WATCHES = st.builds(
 @given(MESSAGES, WATCHES)
 def test_rows_come_back_as_they_were(message, watch):
     """Byte for byte, so that a signature of a later process is one of the same body."""
-    assert decode_message(encode_message(message)) == message
-    assert decode_watch(encode_watch(watch)) == watch
+    assert decode_owed_message(encode_owed_message(message)) == message
+    assert decode_awaited(encode_awaited(watch)) == watch
 
 
 def test_rows_of_today_are_the_golden_ones():
     """What was written once is read for ever. A new form is a new version beside this one, and a new line in that file."""
     rows = json.loads(GOLDEN.read_text())
     today = [
-        encode_watch(evolve(WATCH, names_owner=True, told_seq=4)),
-        encode_message(evolve(news().message, body='{"type":"request.completed"}', number=3, tries=2)),
+        encode_awaited(evolve(WATCH, names_owner=True, told_seq=4)),
+        encode_owed_message(evolve(news().message, body='{"type":"request.completed"}', number=3, tries=2)),
     ]
     for row, kept in zip(today, rows, strict=True):
         assert {"kind": row.kind, "id": row.id, "body": row.body.decode()} == kept
     watch, message = (OwedRow(kind=one["kind"], id=one["id"], body=one["body"].encode()) for one in rows)
-    assert decode_watch(watch).told_seq == 4
-    assert decode_message(message).tries == 2
+    assert decode_awaited(watch).told_seq == 4
+    assert decode_owed_message(message).tries == 2
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"[1]", b"\xff", b'{"v":2,"id":"a"}', b'{"v":1}', b"null"])
 def test_a_row_that_is_none_or_of_a_newer_version_is_told_apart(body):
     """It is left where it is, by who reads it."""
-    for decode in (decode_message, decode_watch):
+    for decode in (decode_owed_message, decode_awaited):
         with pytest.raises(RowUnreadable):
             decode(OwedRow(kind="webhook", id="a", body=body))

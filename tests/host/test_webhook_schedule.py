@@ -8,8 +8,8 @@ from hypothesis import given, strategies as st
 
 from agentrail.host.webhook_message import WebhookMessage
 from agentrail.host.webhook_schedule import (
-    AGAIN_SECONDS,
     MAX_TRIES_OF_A_TENANT,
+    RETRY_SECONDS,
     TryAnswer,
     WebhookQueue,
     decide_again,
@@ -50,7 +50,7 @@ def test_the_schedule_is_the_documented_one():
         pauses.append((after.due_at_ms - now) // 1000)
         one, now = after, after.due_at_ms + 7
     assert pauses == [5, 60, 600, 3_600, 21_600]
-    assert after.tries == len(AGAIN_SECONDS) + 1
+    assert after.tries == len(RETRY_SECONDS) + 1
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
@@ -186,7 +186,7 @@ class Watched:
             ]
             assert earlier == [], "a message has overtaken another one of its session"
             if self.tries[one.id]:
-                assert self.now >= self.last_at[one.id] + AGAIN_SECONDS[self.tries[one.id] - 1] * 1000
+                assert self.now >= self.last_at[one.id] + RETRY_SECONDS[self.tries[one.id] - 1] * 1000
             self.under_way[one.id] = one
         assert len(self.under_way) <= 3
         assert all(count <= 2 for count in Counter(one.tenant_id for one in self.under_way.values()).values())
@@ -213,7 +213,7 @@ class Watched:
             case 410:
                 assert self.ended[name] == "gone"
             case _:
-                used_up = self.tries[name] > len(AGAIN_SECONDS)
+                used_up = self.tries[name] > len(RETRY_SECONDS)
                 assert (self.ended.get(name) == "dropped") is used_up, "lost before the schedule was used up"
 
 

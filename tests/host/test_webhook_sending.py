@@ -27,7 +27,7 @@ class Names:
     def __init__(self, *answers):
         """Begin with the first."""
         self.asked: list[str] = []
-        self._answers = list(answers)
+        self._answers: list[Sequence[str]] = list(answers)
 
     async def __call__(self, host: str, _port: int) -> Sequence[str]:
         """Give the next one."""

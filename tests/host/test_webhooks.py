@@ -22,7 +22,7 @@ from agentrail.errors import (
 from agentrail.host import HostRequest, Webhooks, webhook_post
 from agentrail.host.identity import SessionOwner
 from agentrail.host.webhook_message import WebhookWatch
-from agentrail.host.webhook_rows import MESSAGES, WATCHES, encode_watch
+from agentrail.host.webhook_rows import MESSAGES, WATCHES, encode_awaited
 from agentrail.plugins import HumanApproval
 from agentrail.runtime.clock import now_ms
 from agentrail.stores.memory import MemoryStore
@@ -475,9 +475,9 @@ async def test_what_died_before_its_session_had_the_message_is_told_to_no_one():
         watch = WebhookWatch(
             owner=owner, session_id=session_id, request_id="r-lost", agent_id="desk", url=HOOK
         )
-        store.change_owed([encode_watch(watch)])
+        store.change_owed([encode_awaited(watch)])
     stranger = evolve(watch, owner=SessionOwner(ANN.tenant_id, "bob"), session_id="main")
-    store.change_owed([encode_watch(stranger)])
+    store.change_owed([encode_awaited(stranger)])
     async with hosting(answering(), webhooks=hooked(receiver), store=store) as host:
         await trio.sleep(60)
         assert host.webhooks.awaited == 0
@@ -516,7 +516,7 @@ async def test_rows_of_a_newer_agentrail_are_left_where_they_are(caplog):
     """They are none of ours, and may be read again."""
     store = MemoryStore()
     owner = SessionOwner("acme", "ann")
-    row = encode_watch(WebhookWatch(owner=owner, session_id="s", request_id="r", agent_id="a", url=HOOK))
+    row = encode_awaited(WebhookWatch(owner=owner, session_id="s", request_id="r", agent_id="a", url=HOOK))
     newer = type(row)(kind=WATCHES, id=row.id, body=b'{"v":2}')
     other = type(row)(kind=MESSAGES, id="msg_1", body=b'{"v":2}')
     store.change_owed([newer, other])
