@@ -18,7 +18,6 @@ from agentrail.gateway.answers import (
     answer_to_abort,
     answer_to_failure,
     error_answer,
-    refuse_call,
 )
 from agentrail.gateway.bodies import ChatBody, SteerBody
 from agentrail.gateway.body_reading import decode_files
@@ -51,8 +50,6 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
         Exception: As of `Host.submit`.
     """
     body: ChatBody = call.body
-    if body.webhook is not None:
-        refuse_call("webhooks_off", "this server tells no address of ends: leave webhook out")
     request = _request_of(call, body, session_id)
     files = await _files_of(body, call.gateway)
     submitted = await call.host.submit(
@@ -63,6 +60,7 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
         when_busy=body.when_busy or "queue",
         on_disconnect=body.on_disconnect,
         via=call.via,
+        webhook=body.webhook,
     )
     if isinstance(submitted, HostRequest) and kind != "prompt":  # who prompts is not there any more by design
         call.on_left = submitted.caller_left
