@@ -11,6 +11,7 @@ import trio
 from attrs import evolve
 
 from agentrail.abc.store import Filters
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import (
     AgentrailError,
@@ -48,6 +49,7 @@ from agentrail.host.session_list import ListedSession, ListPlace
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, SessionId
+from agentrail.runtime.content import Blocks
 from agentrail.runtime.handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
 
@@ -90,6 +92,8 @@ class Host:
         when_busy: WhenBusy = "queue",
         on_disconnect: OnDisconnect | None = None,
         via: str | None = None,
+        content: Blocks | None = None,
+        settings: PromptSettings | None = None,
     ) -> HandledResponse | HostRequest:
         """Take a message, ask the plugins, open or create its session, and return when the session has accepted it.
 
@@ -101,6 +105,8 @@ class Host:
             when_busy: What becomes of it where its session is at work: it waits, goes into the cycle as a steer, or is refused.
             on_disconnect: What becomes of it when its caller leaves; None for what the host was opened with.
             via: The door that it came through; in the session's events.
+            content: Blocks that the session gets in place of the message, whose words are theirs: plugins judge those. Without files.
+            settings: What is wanted of the model for this cycle, as of `Session.prompt`.
 
         Returns:
             What an interceptor answered; or the request. The same one again for a message whose `client_id` is known.
@@ -126,6 +132,8 @@ class Host:
             when_busy=when_busy,
             on_disconnect=on_disconnect or self.options.on_disconnect,
             via=via,
+            content=content,
+            settings=settings,
         )
         return await self._intake.submit(request, principal, sending)
 
@@ -330,6 +338,7 @@ class Host:
         principal: Principal,
         *,
         at: int | None = None,
+        turn: int | None = None,
         wanted: str | None = None,
     ) -> tuple[Session, int]:
         """Begin a session that goes on from a record of another one of the same caller.
@@ -338,6 +347,7 @@ class Host:
             session_id: Which one is forked; of a root.
             principal: Who is calling.
             at: Behind which record; None for the last one.
+            turn: Behind which turn, in place of a record.
             wanted: The id of the fork; minted when None.
 
         Returns:
@@ -352,7 +362,7 @@ class Host:
         self._intake.check_open()
         owner = self._intake.owner_of(principal)
         fork_id = mint_session() if wanted is None else SessionId(wanted)
-        return await self._shop.desk.fork(owner, session_id, fork_id, at=at)
+        return await self._shop.desk.fork(owner, session_id, fork_id, at=at, turn=turn)
 
     async def list_files(
         self, session_id: str, principal: Principal, path: str = ""

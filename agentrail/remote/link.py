@@ -49,6 +49,7 @@ class _Owed:
     frame: bytes
     repeats: bool = True
     sends: int = 0
+    is_left: bool = False
     reply: ServerFrame | None = None
     done: trio.Event = field(factory=trio.Event)
     on_done: Callable[[], None] | None = None
@@ -131,7 +132,10 @@ class RemoteLink:
         try:
             await owed.done.wait()
         finally:
-            self._owed.pop(frame_id, None)
+            if owed.sends or self._connected_at is None:
+                self._owed.pop(frame_id, None)
+            else:  # in the mailbox, as it were: what is on its way is not taken back, and no one waits for its answer
+                owed.is_left = True
         if owed.reply is None:
             self._check()
         assert owed.reply is not None  # noqa: S101 - it is done, and the link has no fault
@@ -251,6 +255,8 @@ class RemoteLink:
         owed = self._owed.get(frame_id)
         if owed is not None:
             owed.sends += 1
+            if owed.is_left:
+                del self._owed[frame_id]
             return owed.frame
         reading = self._readings.get(frame_id)
         return reading.frame() if reading is not None and reading.standing == "asked" else None
@@ -352,7 +358,7 @@ class RemoteLink:
     def _note_lost(self) -> None:
         for reading in self._readings.values():
             reading.connection_lost()
-        gone = [frame_id for frame_id, owed in self._owed.items() if not owed.repeats]
+        gone = [frame_id for frame_id, owed in self._owed.items() if owed.is_left or not owed.repeats]
         for frame_id in gone:
             self._answer(frame_id, None)
         for reading in tuple(self._readings.values()):

@@ -6,6 +6,8 @@ import pytest
 
 from agentrail.testing.folded import folded_sessions
 from agentrail.testing.orphans import no_orphans
+from tests.remote.over_a_network import every_supervisor_remote
+from tests.remote.suite import over_each_road
 from tests.runtime.rig import open_bare
 
 # A session costs a fold when its test is over, which is a fifth of the time of all: so one test in eight, the same ones in each
@@ -41,6 +43,23 @@ async def supervisor():
     """A supervisor; after the test nothing of its sessions is left, or the test fails."""
     async with no_orphans(), open_bare() as opened:
         yield opened
+
+
+def pytest_generate_tests(metafunc):
+    """Run the tests of `Session` once more over a network, see tests/remote/suite.py."""
+    if "road" in metafunc.fixturenames:
+        runs = over_each_road(metafunc)
+        metafunc.parametrize("road", runs, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def road(request):
+    """By which way the sessions of a test are reached: in this process, or over a network."""
+    if request.param == "here":
+        yield
+        return
+    with every_supervisor_remote():
+        yield
 
 
 @pytest.fixture(autouse=True)
