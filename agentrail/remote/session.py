@@ -5,6 +5,7 @@ request, so that it is known after any number of lost connections.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Self, TypeVar, overload
 
@@ -23,6 +24,7 @@ from agentrail.errors import (
     AlreadyExists,
     AlreadyResolved,
     AlreadyStarted,
+    ClientIdReused,
     CodecError,
     NotRemote,
     OptionError,
@@ -45,12 +47,17 @@ from agentrail.runtime.answers import CycleReply, read_answer
 from agentrail.runtime.arguments import (
     decide_settings,
     fault_of_choice,
+    fault_of_digest,
     fault_of_edit,
     fault_of_flag,
+    fault_of_model,
     fault_of_outcome,
+    fault_of_provider_opts,
     fault_of_reason,
+    fault_of_request_id,
     fault_of_response,
     fault_of_text,
+    fault_of_via,
     fault_of_wait,
     refuse,
 )
@@ -141,13 +148,11 @@ class RemoteSession(NotRemoteCalls):
 
         Cancellation: Once the message is on its way, only the receipt is lost.
         """
+        said, named = _said_in(content), decide_client_id(client_id) or _new_name()
+        refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
         refuse_arguments("prompt", via=via, request_id=request_id, digest=digest)
-        named = decide_client_id(client_id) or _new_name()
-        told = {**_said_in(content), "client_id": named, "settings": decide_settings(settings)}
-        receipt: PromptReceipt = _read(
-            partial(decode_receipt, PromptReceipt), await self._call("prompt", told)
-        )
-        return receipt
+        told = {**said, "client_id": named, "settings": decide_settings(settings)}
+        return _read(_prompt_receipt, await self._call("prompt", told))
 
     async def steer(
         self,
@@ -158,9 +163,10 @@ class RemoteSession(NotRemoteCalls):
         request_id: str | None = None,
     ) -> SteerReceipt:
         """Speak into the running cycle; as `Session.steer`. `client_id`, `via` and `request_id` are as of `prompt`."""
+        said, named = decide_text(text), decide_client_id(client_id) or _new_name()
+        refuse(fault_of_via(via), fault_of_request_id(request_id))
         refuse_arguments("steer", via=via, request_id=request_id)
-        named = decide_client_id(client_id) or _new_name()
-        told = {"message": decide_text(text), "client_id": named}
+        told = {"message": said, "client_id": named}
         receipt: SteerReceipt = _read(partial(decode_receipt, SteerReceipt), await self._call("steer", told))
         return receipt
 
@@ -174,8 +180,9 @@ class RemoteSession(NotRemoteCalls):
         settings: PromptSettings | Mapping[str, Any] | None = None,
     ) -> PromptReceipt:
         """Let the model answer what the conversation ends with; as `Session.go_on`, arguments as of `prompt`."""
-        refuse_arguments("go_on", via=via, request_id=request_id, digest=digest)
         named = decide_client_id(client_id) or _new_name()
+        refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
+        refuse_arguments("go_on", via=via, request_id=request_id, digest=digest)
         told = {"client_id": named, "settings": decide_settings(settings)}
         receipt: PromptReceipt = _read(
             partial(decode_receipt, PromptReceipt), await self._call("go_on", told)
@@ -186,8 +193,9 @@ class RemoteSession(NotRemoteCalls):
         self, client_id: str, *, digest: str | None = None
     ) -> PromptReceipt | SteerReceipt | None:
         """Give the receipt of a message that was sent under this name before; as `Session.receipt_of`, but without `digest`."""
-        refuse_arguments("receipt_of", digest=digest)
+        refuse(fault_of_digest(digest))
         told = {"client_id": require_client_id(client_id)}
+        refuse_arguments("receipt_of", digest=digest)
         return _read(decode_receipt_found, await self._call("receipt_of", told))
 
     @overload
@@ -489,6 +497,7 @@ class RemoteSession(NotRemoteCalls):
 
     async def switch_model(self, model: object, provider_opts: Mapping[str, Any] | None = None) -> None:
         """Ask another model from the next request on; as `Session.switch_model`, but by its name alone."""
+        refuse(fault_of_model(model), fault_of_provider_opts(provider_opts))
         if not isinstance(model, str):
             message = "switch_model over a network takes the name of a model: a provider object is code"
             raise NotRemote(message)
@@ -505,6 +514,7 @@ class RemoteSession(NotRemoteCalls):
         at: int | None = None,
         *,
         turn: int | None = None,
+        files: bool = False,
         session_id: str | None = None,
         **options: object,
     ) -> Self:
@@ -513,8 +523,13 @@ class RemoteSession(NotRemoteCalls):
         Returns:
             The handle of the fork, which is used over the same connections.
         """
-        refuse_arguments("fork", **options)
-        refuse(fault_of_place(at, turn), fault_of_number("at", at), fault_of_number("turn", turn))
+        refuse(
+            fault_of_place(at, turn),
+            fault_of_number("at", at),
+            fault_of_number("turn", turn),
+            fault_of_flag("files", files),
+        )
+        refuse_arguments("fork", files=files, **options)
         # Named here, so that one which is sent twice, because a connection was lost, is one fork.
         wanted = session_id or f"s-{outside.ids(16)}"
         answered = await self._links.first.ask(
@@ -597,6 +612,20 @@ def _said_in(content: Content) -> dict[str, Any]:
             return {"message": text}
         case _:
             return {"content": blocks}
+
+
+def _prompt_receipt(result: bytes) -> PromptReceipt:
+    receipt: PromptReceipt
+    try:
+        receipt = decode_receipt(PromptReceipt, result)
+    except CodecError:
+        with suppress(CodecError):
+            decode_receipt(SteerReceipt, result)
+            # To a server a message is the same one then, as with `when_busy: "steer"`; of a session it is another.
+            message = "this client_id was used for a steer: send this prompt under another name"
+            raise ClientIdReused(message) from None
+        raise
+    return receipt
 
 
 def _read(decode: Callable[[bytes], T], result: bytes) -> T:

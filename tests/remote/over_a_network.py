@@ -44,7 +44,9 @@ LIMITS: Final = Limits(
 VIRTUAL_SECONDS: Final = 1_200.0
 REAL_SECONDS: Final = 4.0
 
-_SCOPED: Final = frozenset({"rest", "last_words", "resume_session", "delete_session", "facts_of", "export", "erase"})
+_SCOPED: Final = frozenset(
+    {"rest", "trim_session", "last_words", "resume_session", "delete_session", "facts_of", "export", "erase"}
+)
 
 MAX_FRAMES: Final = 3_000
 """What a test sends at most: one that asks until something is so, and that never is, fails and does not hang."""
@@ -183,7 +185,9 @@ async def over_a_network(
         app = create_app(
             profiles=[profile(answering())],
             supervisor=supervisor,
-            auth=lambda _headers: Principal(tenant_id=OWNER.tenant_id, user_id=OWNER.user_id, scopes=("use", "inspect")),
+            auth=lambda _headers: Principal(
+                tenant_id=OWNER.tenant_id, user_id=OWNER.user_id, scopes=("use", "inspect")
+            ),
             limits=LIMITS,
             drain_timeout=0.0,
         )
