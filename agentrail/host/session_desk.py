@@ -107,7 +107,7 @@ class SessionDesk:
         Raises:
             IdInvalid: The caller's move: it is no id.
             SessionUnknown: To this caller there is none.
-            SessionDown: There was one of this caller, which ended within the last minutes.
+            SessionDown: There was one of this caller, which ended within the last minutes, and no store keeps it.
             StoreUnavailable: It cannot be known now.
 
         Cancellation: Always a checkpoint.
@@ -121,7 +121,8 @@ class SessionDesk:
             case Access.OPEN | Access.CREATE:
                 return facts
             case Access.UNKNOWN:
-                words = self._last_words_of(owner, session_id)
+                # With a store it is there as long as it was not purged, and then it is to be unknown.
+                words = None if self.has_store else self._last_words_of(owner, session_id)
                 if facts is None and words is not None:
                     raise SessionDown(session_id, words.reason or "it has ended")
                 raise unknown(session_id)

@@ -263,6 +263,7 @@ def _calls_behind(number: int, up_to: int, journal: Journal) -> Any:
 
 
 def fault_of_number(name: str, value: object, *, needed: bool = False) -> str | None:
+    """Say what is wrong with the number of a record or turn."""
     if (value is None and not needed) or type(value) is int:
         return None
     return f"{name} is {value!r}: expected a whole number from 1"
@@ -273,6 +274,7 @@ def _fault_of_flag(name: str, value: object) -> str | None:
 
 
 def fault_of_place(number: object, turn: object, *, needed: bool = False) -> str | None:
+    """Say what is wrong with a place in a journal, which is given by a number or by a turn."""
     if number is not None and turn is not None:
         return f"a number ({number!r}) and a turn ({turn!r}) are given: give one of them"
     if needed and number is None and turn is None:

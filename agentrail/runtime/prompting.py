@@ -392,6 +392,7 @@ _RUN_BUFFER: Final = 4096
 
 
 def settings_for(reader: TypedValue[Any] | None) -> PromptSettings | None:
+    """Give what a model is told of the type of an answer; None for text."""
     return None if reader is None else PromptSettings(response_format=reader.wire_schema)
 
 
