@@ -60,6 +60,11 @@ _UNORDERED: Final = frozenset(
 )
 """What does not wait for earlier commands of its session: what reads, what stops, and what a person decides."""
 
+_READS: Final = frozenset(
+    {"messages", "snapshot", "status", "request", "sessions", "journal", "state_at", "receipt_of"}
+)
+"""What changes nothing, and is done anew each time."""
+
 _NOT_OF_A_COMMAND: Final = frozenset({"idempotency-key", "last-event-id", "content-type", "content-length"})
 """Headers that speak of one call: those of the upgrade do not speak of each command."""
 
@@ -74,12 +79,14 @@ class SocketCommand:
         name: Of the command.
         route: What does it.
         is_ordered: Whether it waits for the commands of its session that came before it.
+        is_named: Whether it is done once under the name that its client gives; messages have theirs in the journal of their session.
         params: The parts of the path.
     """
 
     name: str
     route: CallRoute
     is_ordered: bool = True
+    is_named: bool = False
     params: tuple[str, ...] = field(init=False)
 
     @params.default
@@ -100,9 +107,16 @@ def socket_commands(routes: Iterable[CallRoute]) -> Mapping[str, SocketCommand]:
     by_path = {(route.method, route.path): route for route in routes}
     found = {name: by_path[key] for name, key in _ROUTE_OF.items() if key in by_path}
     return {
-        name: SocketCommand(name=name, route=route, is_ordered=name not in _UNORDERED)
+        name: SocketCommand(
+            name=name, route=route, is_ordered=name not in _UNORDERED, is_named=_is_named(name, route)
+        )
         for name, route in {**found, **METHOD_ROUTES}.items()
     }
+
+
+def _is_named(name: str, route: CallRoute) -> bool:
+    has_own = route.body is not None and "client_id" in route.body.__struct_fields__
+    return name not in _READS and not has_own
 
 
 async def carry_out(

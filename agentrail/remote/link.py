@@ -26,6 +26,7 @@ from agentrail.remote.frames import (
     decode_server_frame,
     event_in,
     hello_frame,
+    named_fields,
     ping_frame,
     session_in,
 )
@@ -123,7 +124,7 @@ class RemoteLink:
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check()
         frame_id = self._next_id()
-        frame = command_frame(name, frame_id, session_id, fields)
+        frame = command_frame(name, frame_id, session_id, named_fields(name, fields, f"c-{outside.ids(12)}"))
         if len(frame) > self._max_frame_bytes:
             message = f"the command has {len(frame)} bytes, the server takes {self._max_frame_bytes}: send less at once"
             raise RemoteRefused(message, code="too_large", more={})

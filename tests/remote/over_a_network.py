@@ -62,16 +62,21 @@ _SCOPE: Final = {
 }
 
 
+_NEVER: Final[Iterator[int]] = iter(())
+
+
 class AsgiConnection:
     """One connection to an ASGI application: the two methods of a WebSocket that a client uses."""
 
-    def __init__(self) -> None:
-        """Connect to nothing yet."""
+    def __init__(self, *, dies_after: float = math.inf) -> None:
+        """Connect to nothing yet; it breaks when the client has so many frames."""
+        self._frames_left = dies_after
         self._to_server, self._of_client = trio.open_memory_channel[dict[str, Any]](math.inf)
         self._to_client, self._of_server = trio.open_memory_channel[str](16)
         self._to_server.send_nowait({"type": "websocket.connect"})
         self.code = 1006
         self.sent = 0
+        self.is_deaf = False  # nothing arrives any more
 
     async def send_message(self, text: str) -> None:
         """Send a frame."""
@@ -88,14 +93,26 @@ class AsgiConnection:
         Raises:
             ConnectionClosed: The server closed it.
         """
+        if self._frames_left <= 0:
+            self.close()
+            raise ConnectionClosed(CloseReason(1006, ""))
+        self._frames_left -= 1
         try:
-            return await self._of_server.receive()
+            text = await self._of_server.receive()
+            while self.is_deaf:
+                text = await self._of_server.receive()
         except trio.EndOfChannel:
             raise ConnectionClosed(CloseReason(self.code, "")) from None
+        return text
 
     def close(self) -> None:
         """Leave."""
         self._to_server.send_nowait({"type": "websocket.disconnect"})
+
+    def die(self) -> None:
+        """Break, without a word to either side's callers."""
+        self.close()
+        self._to_client.close()
 
     async def serve(self, app: Any) -> None:
         """Be the server."""
@@ -107,7 +124,7 @@ class AsgiConnection:
             case "websocket.send":
                 try:
                     await self._to_client.send(message["text"])
-                except trio.BrokenResourceError:
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
                     await trio.lowlevel.checkpoint()
             case "websocket.close":
                 self.code = message["code"]
@@ -117,9 +134,14 @@ class AsgiConnection:
 
 
 @asynccontextmanager
-async def dial_app(app: Any) -> AsyncIterator[Any]:
-    """Open a connection to an application in this process, and close it."""
-    connection = AsgiConnection()
+async def dial_app(app: Any, *, lives: Iterator[int] = _NEVER) -> AsyncIterator[Any]:
+    """Open a connection to an application in this process, and close it.
+
+    Args:
+        app: The application.
+        lives: After how many frames each connection breaks, one after another; those behind last.
+    """
+    connection = AsgiConnection(dies_after=next(lives, math.inf))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.serve, app)
         try:
@@ -176,21 +198,25 @@ class RemoteSupervisor:
         return RemoteSession(self._links, session.session_id)
 
 
+def app_over(supervisor: SessionSupervisor) -> Any:
+    """Make an application whose host is opened over a supervisor."""
+    owner = Principal(tenant_id=OWNER.tenant_id, user_id=OWNER.user_id, scopes=("use", "inspect"))
+    return create_app(
+        profiles=[profile(answering())],
+        supervisor=supervisor,
+        auth=lambda _headers: owner,
+        limits=LIMITS,
+        drain_timeout=0.0,
+    )
+
+
 @asynccontextmanager
 async def over_a_network(
     opened: AbstractAsyncContextManager[SessionSupervisor],
 ) -> AsyncIterator[RemoteSupervisor]:
     """Put a gateway and a client in front of a supervisor."""
     async with opened as supervisor:
-        app = create_app(
-            profiles=[profile(answering())],
-            supervisor=supervisor,
-            auth=lambda _headers: Principal(
-                tenant_id=OWNER.tenant_id, user_id=OWNER.user_id, scopes=("use", "inspect")
-            ),
-            limits=LIMITS,
-            drain_timeout=0.0,
-        )
+        app = app_over(supervisor)
         async with app.state.host.open(), trio.open_nursery() as nursery:
             nursery.start_soon(_end_what_hangs)
             async with open_links(partial(dial_app, app)) as links:
