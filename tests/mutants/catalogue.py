@@ -39,6 +39,7 @@ from tests.mutants import (
     supervisors,
     tuning,
     values,
+    webhooks,
 )
 from tests.mutants.mutant import Mutant
 
@@ -74,4 +75,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *supervisors.MUTANTS,
     *tuning.MUTANTS,
     *values.MUTANTS,
+    *webhooks.MUTANTS,
 )
