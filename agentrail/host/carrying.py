@@ -13,6 +13,7 @@ import trio
 from attrs import define, frozen
 
 from agentrail.actors.kept import Kept
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.errors import (
     AgentrailError,
     HostDraining,
@@ -50,6 +51,7 @@ from agentrail.host.webhook_post import WebhookPost
 from agentrail.logs import Logger
 from agentrail.messages import PromptRef, SessionId
 from agentrail.otp.leaving import describe_bug
+from agentrail.runtime.content import Blocks
 from agentrail.runtime.crashes import what_travels
 from agentrail.runtime.handle import Session
 from agentrail.runtime.knowing import SessionFacts
@@ -82,6 +84,8 @@ class IncomingMessage:
         on_disconnect: What becomes of it when its caller leaves.
         via: The door that it came through.
         webhook: Where its end is told; empty for where the host tells all of them, if it does.
+        content: Blocks in place of the message.
+        settings: What is wanted of the model for its cycle.
         started_at_ms: When it came.
     """
 
@@ -99,6 +103,8 @@ class IncomingMessage:
     on_disconnect: OnDisconnect = "continue"
     via: str | None = None
     webhook: str = ""
+    content: Blocks | None = None
+    settings: PromptSettings | None = None
     started_at_ms: int
 
 
@@ -295,11 +301,12 @@ class RequestRun:
         if incoming.when_busy == "refuse" and (await session.status()).phase != "idle":
             raise busy(incoming.session_id)
         receipt = await session.prompt(
-            text,
+            text if incoming.content is None else incoming.content,
             client_id=incoming.request.client_id,
             via=incoming.via,
             request_id=incoming.request_id,
             digest=incoming.digest,
+            settings=incoming.settings,
         )
         if incoming.when_busy == "refuse" and receipt.queued:  # another message was faster
             await session.abort("the session is busy", ref=receipt.ref, wait=False)

@@ -10,6 +10,7 @@ from typing import Final
 import trio
 from attrs import evolve
 
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import (
     AgentrailError,
@@ -50,6 +51,7 @@ from agentrail.host.webhook_post import WebhookStatistics
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
+from agentrail.runtime.content import Blocks
 from agentrail.runtime.handle import Session
 from agentrail.runtime.past import JournalEntry
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -97,6 +99,8 @@ class Host:
         on_disconnect: OnDisconnect | None = None,
         via: str | None = None,
         webhook: str | None = None,
+        content: Blocks | None = None,
+        settings: PromptSettings | None = None,
     ) -> HandledResponse | HostRequest:
         """Take a message, ask the plugins, open or create its session, and return when the session has accepted it.
 
@@ -110,6 +114,8 @@ class Host:
             via: The door that it came through; in the session's events.
             webhook: Where its end is told, and that it waits for people; None for the address of `webhooks`, where that has one. Of a
                 message that is sent again the first one counts.
+            content: Blocks that the session gets in place of the message, whose words are theirs: plugins judge those. Without files.
+            settings: What is wanted of the model for this cycle, as of `Session.prompt`.
 
         Returns:
             What an interceptor answered; or the request. The same one again for a message whose `client_id` is known.
@@ -138,6 +144,8 @@ class Host:
             on_disconnect=on_disconnect or self.options.on_disconnect,
             via=via,
             webhook=webhook,
+            content=content,
+            settings=settings,
         )
         return await self._intake.submit(request, principal, sending)
 
@@ -347,6 +355,7 @@ class Host:
         principal: Principal,
         *,
         at: int | None = None,
+        turn: int | None = None,
         wanted: str | None = None,
     ) -> tuple[Session, int]:
         """Begin a session that goes on from a record of another one of the same caller.
@@ -355,6 +364,7 @@ class Host:
             session_id: Which one is forked; of a root.
             principal: Who is calling.
             at: Behind which record; None for the last one.
+            turn: Behind which turn, in place of a record.
             wanted: The id of the fork; minted when None.
 
         Returns:
@@ -369,7 +379,7 @@ class Host:
         self._intake.check_open()
         owner = self._intake.owner_of(principal)
         fork_id = mint_session() if wanted is None else SessionId(wanted)
-        return await self._shop.desk.fork(owner, session_id, fork_id, at=at)
+        return await self._shop.desk.fork(owner, session_id, fork_id, at=at, turn=turn)
 
     async def list_files(
         self, session_id: str, principal: Principal, path: str = ""

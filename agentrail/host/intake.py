@@ -11,6 +11,7 @@ from typing import Final
 import trio
 from attrs import evolve, frozen
 
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt
 from agentrail.errors import (
     AgentrailError,
@@ -54,9 +55,11 @@ from agentrail.logs import Logger
 from agentrail.messages import PromptRef, SessionId
 from agentrail.outside import current
 from agentrail.runtime.clock import now_ms
+from agentrail.runtime.content import Blocks
 from agentrail.runtime.handle import Session
 from agentrail.runtime.knowing import SessionFacts
 from agentrail.runtime.scopes import key_of
+from agentrail.wire.plain import encode_plain
 
 LOGGER: Final = Logger("agentrail.host")
 
@@ -73,6 +76,8 @@ class Sending:
         on_disconnect: What becomes of it when its caller leaves.
         via: The door that it came through.
         webhook: Where its end is to be told; None for where the host tells all of them, if it does.
+        content: Blocks in place of the message.
+        settings: What is wanted of the model.
     """
 
     message_kind: MessageKind
@@ -82,6 +87,13 @@ class Sending:
     on_disconnect: OnDisconnect
     via: str | None = None
     webhook: str | None = None
+    content: Blocks | None = None
+    settings: PromptSettings | None = None
+
+
+def _said(request: ChatRequest, sending: Sending) -> str:
+    """Give what tells a message from another under its name: its words, and all of its blocks where it has any."""
+    return request.message if sending.content is None else encode_plain(sending.content).decode()
 
 
 class Intake:
@@ -146,12 +158,14 @@ class Intake:
             facts=facts,
             agent_id=agent_id,
             request_id=f"r-{current().ids(12)}",
-            digest=await digest_with_files(request.message, sending.attachments, request.mode),
+            digest=await digest_with_files(_said(request, sending), sending.attachments, request.mode),
             attachments=sending.attachments,
             when_busy=sending.when_busy,
             on_disconnect=sending.on_disconnect,
             via=sending.via,
             webhook=sending.webhook or "",
+            content=sending.content,
+            settings=sending.settings,
             started_at_ms=now_ms(),
         )
         if request.client_id is None:
@@ -353,7 +367,7 @@ class Intake:
         if size > most:
             message = f"the message has {size:,} bytes, at most {most:,} are taken: send it as a file"
             raise TooLarge(message)
-        if not (request.message or sending.attachments):
+        if not (request.message or sending.attachments or sending.content):
             message = "the message is empty: say something, or attach a file"
             raise PromptError(message)
 

@@ -130,7 +130,9 @@ class _Keeper:
             await host.end_requests()
         if scope.cancelled_caught:
             host.cut_hooks()
-        if post is not None:
+        if (
+            post is not None
+        ):  # in front of the sessions: those have a time of their own, and all that is told was said by now
             with trio.CancelScope(deadline=max(plan.requests_by, trio.current_time() + LEAST_SECONDS)):
                 await post.close()
         if self._options.supervisor is None:
