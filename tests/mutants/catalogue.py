@@ -42,6 +42,7 @@ from tests.mutants import (
     supervisors,
     tuning,
     values,
+    webhooks,
 )
 from tests.mutants.mutant import Mutant
 
@@ -80,4 +81,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *supervisors.MUTANTS,
     *tuning.MUTANTS,
     *values.MUTANTS,
+    *webhooks.MUTANTS,
 )
