@@ -156,7 +156,7 @@ async def test_an_inspector_that_is_off_is_as_unknown_as_any_path():
         assert not [path for path in page if "inspect" in path]
         assert (await web.client.get("/sessions/main")).status_code == 200
     with pytest.raises(OptionError, match="inspector is 'no'"):
-        create_app(profiles=[profile(answering())], inspector="no")  # type: ignore[arg-type]
+        create_app(profiles=[profile(answering())], inspector="no")
 
 
 @on_bounded_time
