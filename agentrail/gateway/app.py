@@ -3,9 +3,10 @@
 Which routes there are is said here, by the modules that have them; what each does is theirs. Building an application does no I/O.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 import trio
@@ -21,6 +22,7 @@ from agentrail.gateway.endpoint import UnknownPath, guarded, starlette_routes
 from agentrail.gateway.hub import Hubs, open_hubs
 from agentrail.gateway.incoming import AsgiReceive, AsgiSend
 from agentrail.gateway.openapi import interface_route
+from agentrail.gateway.protocols import ai_ui_routes
 from agentrail.gateway.routing import CallRoute, Gateway
 from agentrail.gateway.sockets import Sockets
 from agentrail.gateway.streams import write_stream
@@ -36,6 +38,30 @@ ROUTES: Final[tuple[CallRoute, ...]] = (
 """All routes, in the order in which their paths are looked at."""
 
 
+PROTOCOLS: Final[Mapping[str, tuple[CallRoute, ...]]] = MappingProxyType(
+    {ai_ui_routes.NAME: ai_ui_routes.AI_UI_ROUTES}
+)
+"""The protocols of others that there are, by name, and the routes of each; `create_app(protocols=)` says which are served."""
+
+ALL_ROUTES: Final[tuple[CallRoute, ...]] = (
+    *ROUTES,
+    *(route for routes_of_one in PROTOCOLS.values() for route in routes_of_one),
+)
+"""The routes of a server that serves all protocols."""
+
+OWN_OPTIONS: Final = (
+    "auth",
+    "allowed_hosts",
+    "allowed_origins",
+    "heartbeat",
+    "drain_delay",
+    "inspector",
+    "base_path",
+    "protocols",
+)
+"""What `create_app` takes besides the options of the host."""
+
+
 class ServedHost:
     """A host behind HTTP: `app.state.host` of an application that `create_app` made.
 
@@ -46,9 +72,10 @@ class ServedHost:
         sockets: What is open at `/ws`.
         drain_delay: How many seconds a server that is told to stop goes on, so that balancers notice.
         heartbeat: After how many seconds a silent stream gets a comment.
+        protocols: The names of the protocols of others that are served too.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - by keyword, from `create_app` alone
         self,
         options: HostOptions,
         gateway: Gateway,
@@ -56,8 +83,10 @@ class ServedHost:
         drain_delay: float,
         heartbeat: float,
         inspector: bool = True,
+        protocols: tuple[str, ...] = (),
     ) -> None:
         """Made by `create_app`; nothing is open yet."""
+        self.protocols = protocols
         self.options = options
         self.gateway = gateway
         self.routes: tuple[CallRoute, ...] = ROUTES if inspector else without_inspector(ROUTES)
@@ -155,6 +184,7 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
     drain_delay: float = 0.0,
     inspector: bool = True,
     base_path: str = "",
+    protocols: Sequence[str] = tuple(PROTOCOLS),
     **given: Any,
 ) -> Starlette:
     """Make an application that answers HTTP for a host.
@@ -170,6 +200,7 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
         drain_delay: How many seconds a server that is told to stop goes on, so that balancers notice.
         inspector: Whether there is anything below `/inspect`, for tokens with the scope `inspect`; else it is as unknown as any path.
         base_path: Below which path all routes stand, such as `/agents`.
+        protocols: Which protocols of others are served, by name: those of `PROTOCOLS`.
         **given: The options of the host as keywords; see `HostOptions`.
 
     Returns:
@@ -180,8 +211,8 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
     """
     if options is None:
         given.setdefault("is_for_several", auth is not None)
-    host_options = decide_host_options(options, given)
-    _check(heartbeat, drain_delay, inspector, base_path)
+    host_options = decide_host_options(options, given, also=OWN_OPTIONS)
+    _check(heartbeat, drain_delay, inspector, base_path, protocols)
     rules = AccessRules(allowed_hosts=tuple(allowed_hosts), allowed_origins=_listed(allowed_origins))
     limits = host_options.limits
     gateway = Gateway(
@@ -190,7 +221,12 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
         chat_timeout=host_options.chat_timeout,
     )
     served = ServedHost(
-        host_options, gateway, drain_delay=drain_delay, heartbeat=heartbeat, inspector=inspector
+        host_options,
+        gateway,
+        drain_delay=drain_delay,
+        heartbeat=heartbeat,
+        inspector=inspector,
+        protocols=tuple(protocols),
     )
 
     @asynccontextmanager
@@ -214,7 +250,9 @@ def routes(served: ServedHost, *, base_path: str = "") -> list[BaseRoute]:
         served: `app.state.host` of what `create_app` made.
         base_path: What stands in front of each path.
     """
-    shown = (*served.routes, interface_route(served.routes, base_path=base_path))
+    of_protocols = [route for name in dict.fromkeys(served.protocols) for route in PROTOCOLS[name]]
+    all_routes = (*served.routes, *of_protocols)
+    shown = (*all_routes, interface_route(all_routes, base_path=base_path))
     return [
         *starlette_routes(served.gateway, shown, write_stream, base_path=base_path),
         WebSocketRoute(f"{base_path}/ws", served.sockets, name="/ws"),
@@ -245,10 +283,19 @@ def _listed(origins: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if origins is None else tuple(origins)
 
 
-def _check(heartbeat: Any, drain_delay: Any, inspector: Any, base_path: Any) -> None:
+def _check(heartbeat: Any, drain_delay: Any, inspector: Any, base_path: Any, protocols: Any) -> None:
     faults: list[str] = []
     if type(inspector) is not bool:
         faults.append(f"inspector is {inspector!r:.80}: expected True or False")
+    if isinstance(protocols, str) or not isinstance(protocols, Sequence):
+        faults.append(f"protocols is {protocols!r:.80}: expected names, such as ('ai-ui',)")
+    else:
+        there_are = ", ".join(map(repr, PROTOCOLS))
+        faults += [
+            f"protocols has {name!r:.80}, which is not served: there are {there_are}"
+            for name in protocols
+            if name not in tuple(PROTOCOLS)
+        ]
     if not is_seconds(heartbeat, zero=False):
         faults.append(f"heartbeat is {heartbeat!r:.80}: expected seconds above 0")
     if not is_seconds(drain_delay, zero=True):

@@ -56,6 +56,22 @@ class ChatBody(Value, frozen=True, kw_only=True):
     user_id: str | None = None
 
 
+class UiChatBody(Value, frozen=True, kw_only=True):
+    """A chat as `useChat` sends it: of `/ai-ui/{profile}`. Its names are those of that client.
+
+    Attributes:
+        id: The chat, which is the session.
+        messages: All that the client has, or the last ones; see `agentrail.protocols.ai_ui_messages`.
+        trigger: Why it is sent: `submit-message`; None for that.
+        messageId: The message that it is sent for; the session knows by itself.
+    """
+
+    id: str
+    messages: tuple[Any, ...]
+    trigger: str | None = None
+    messageId: str | None = None  # noqa: N815 - as it stands on the wire
+
+
 class CreateSessionBody(Value, frozen=True, kw_only=True):
     """What a session is created with.
 
@@ -200,6 +216,7 @@ class CancelBody(Value, frozen=True, kw_only=True):
 
 BODIES: Final[tuple[type[msgspec.Struct], ...]] = (
     ChatBody,
+    UiChatBody,
     CreateSessionBody,
     SteerBody,
     AbortBody,

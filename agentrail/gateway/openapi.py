@@ -42,6 +42,9 @@ VERSION: Final = "1"
 
 PATH: Final = "/openapi.json"
 
+_EMPTY: Final = 204
+"""The status of an answer without a body, as of HTTP."""
+
 _REFS: Final = "#/components/schemas/"
 
 REPLIES: Final[Mapping[tuple[str, str], type | tuple[type, ...]]] = {
@@ -71,6 +74,7 @@ REPLIES: Final[Mapping[tuple[str, str], type | tuple[type, ...]]] = {
 _ALSO: Final[Mapping[tuple[str, str], int]] = {
     ("POST", "/sessions/{session_id}/abort"): 200,
     ("POST", "/chat"): 202,
+    ("GET", "/ai-ui/{agent_id}/{session_id}/stream"): 204,
 }
 """Routes that succeed in two ways, and the other status."""
 
@@ -89,6 +93,14 @@ _ERROR: Final[dict[str, Any]] = {
             },
         }
     },
+}
+
+
+_UI_PART: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "A part of a UI message stream, as of `uiMessageChunkSchema` of the `ai` SDK. The last frame is `[DONE]`.",
+    "required": ["type"],
+    "properties": {"type": {"type": "string"}},
 }
 
 
@@ -129,7 +141,7 @@ def described_schemas() -> dict[str, Any]:
     events = _with_refs(codec.event_schema())
     definitions: dict[str, Any] = events.pop("$defs")
     definitions["SubagentEvent"]["properties"]["event"] = {"$ref": f"{_REFS}Event"}
-    schemas = {**definitions, **schemas, "Event": events, "Error": _ERROR}
+    schemas = {**definitions, **schemas, "Event": events, "Error": _ERROR, "UiMessagePart": _UI_PART}
     for kind in in_order:
         _describe(kind, schemas.get(kind.__name__))
     for schema in schemas.values():
@@ -143,7 +155,8 @@ def _operation(route: CallRoute) -> dict[str, Any]:
     content = _content_of(route, _schema_of(REPLIES.get(key)))
     answers: dict[str, Any] = {f"{route.success}": _answered("As asked.", content)}
     if key in _ALSO:
-        answers[f"{_ALSO[key]}"] = _answered("As asked, in the other way.", content)
+        also = _ALSO[key]
+        answers[f"{also}"] = _answered("As asked, in the other way.", {} if also == _EMPTY else content)
     error = {"application/json": {"schema": {"$ref": f"{_REFS}Error"}}}
     operation: dict[str, Any] = {
         "operationId": name_of_operation(route),
@@ -174,10 +187,10 @@ def _answered(what: str, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content_of(route: CallRoute, schema: Mapping[str, Any]) -> dict[str, Any]:
-    if route.success == 204:  # noqa: PLR2004 - as it stands in HTTP
+    if route.success == _EMPTY:
         return {}
     if route.is_stream:
-        event = {"$ref": f"{_REFS}Event"}
+        event = {"$ref": f"{_REFS}{route.frames}"}
         return {"text/event-stream": {"schema": {"type": "string", "contentSchema": event}}}
     if route.path.endswith(":path}"):
         return {"application/octet-stream": {}}
