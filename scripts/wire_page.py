@@ -200,6 +200,7 @@ SNAPSHOT: Final[Mapping[str, str]] = {
     "text": "what the running response has said so far",
     "messages": "the last 50 messages",
     "before": "how many stand in front of them: `GET /sessions/{id}/messages` gives those",
+    "metadata": "what its caller said of the session when it was created; in `GET /sessions/{id}` alone, and left out where that is nothing",
 }
 
 
