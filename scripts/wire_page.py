@@ -121,12 +121,7 @@ def socket_lines() -> Iterator[str]:
     """The WebSocket."""
     yield from SOCKET.splitlines()
     yield from ("", "### What a client sends", "")
-    for struct, kind in (
-        (Hello, "hello"),
-        (Subscribe, "subscribe"),
-        (Unsubscribe, "unsubscribe"),
-        (Ping, "ping"),
-    ):
+    for struct, kind in TO_SERVER:
         yield from (f"**`{kind}`**: {first_line(struct)}", "", *struct_rows(struct), "")
     yield from COMMANDS.splitlines()
     yield from ("", "| command | route | waits for earlier ones |", "|---|---|---|")
@@ -141,10 +136,7 @@ def socket_lines() -> Iterator[str]:
         "**`event`**: an [event](events.md), in the field `event`.",
         "",
     )
-    for struct, kind in (
-        *((Welcome, "welcome"), (Subscribed, "subscribed"), (SocketReply, "reply")),
-        *((Pong, "pong"), (Lag, "lag"), (Closing, "closing")),
-    ):
+    for struct, kind in TO_CLIENT:
         yield from (f"**`{kind}`**: {first_line(struct)}", "", *struct_rows(struct), "")
     yield from (
         "### How it closes",
@@ -158,6 +150,21 @@ def socket_lines() -> Iterator[str]:
         yield f"| {code.value} | `{REASONS[code]}` | {said} |"
     yield ""
 
+
+TO_SERVER: Final[tuple[tuple[type, str], ...]] = (
+    (Hello, "hello"),
+    (Subscribe, "subscribe"),
+    (Unsubscribe, "unsubscribe"),
+    (Ping, "ping"),
+)
+TO_CLIENT: Final[tuple[tuple[type, str], ...]] = (
+    (Welcome, "welcome"),
+    (Subscribed, "subscribed"),
+    (SocketReply, "reply"),
+    (Pong, "pong"),
+    (Lag, "lag"),
+    (Closing, "closing"),
+)
 
 SOCKET: Final = f"""
 ## WebSocket
