@@ -27,7 +27,7 @@ from agentrail.core.session.state import Phase
 from agentrail.core.stack import plugin
 from agentrail.core.wire import codec
 from agentrail.errors.advice import Advice, setting
-from agentrail.gateway.app import ROUTES
+from agentrail.gateway.app import ALL_ROUTES
 from agentrail.gateway.openapi import describe_interface, interface_route
 from agentrail.plugins.base import Plugin
 from agentrail.runtime.options import SessionOptions
@@ -225,7 +225,7 @@ def events_schema() -> str:
 
 def openapi_page() -> str:
     """The page of the interface over HTTP, as `/openapi.json` gives it."""
-    page = describe_interface((*ROUTES, interface_route(ROUTES)))
+    page = describe_interface((*ALL_ROUTES, interface_route(ALL_ROUTES)))
     return json.dumps(page, indent=1, ensure_ascii=False)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 from cyclopts import Parameter
 
 from agentrail.cli.application import ApplicationFailed, find_application
@@ -32,6 +32,7 @@ from agentrail.tuning import many_sessions
 if TYPE_CHECKING:
     from agentrail.gateway.callers import CallerCheck
     from agentrail.gateway.incoming import AsgiApp
+    from agentrail.gateway.serving import ConnectionLimits
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8700
@@ -296,8 +297,21 @@ async def run_server(app: "AsgiApp", options: ServeOptions) -> None:
         stop = partial(
             wait_stop, signals, drain_of(app), told, lambda one: write_error(f"{say_stopping(one, app)}.")
         )
-        await serve_app(app, listeners, stop, tls=tls)
+        await serve_app(app, listeners, stop, tls=tls, limits=limits_for(app))
     write_error("stopped.")
+
+
+def limits_for(app: "AsgiApp") -> "ConnectionLimits":
+    """Give connections a part of the time that an application has to shut down, where that is a short one."""
+    from agentrail.gateway.app import ServedHost
+    from agentrail.gateway.serving import USUAL_LIMITS
+
+    served = getattr(getattr(app, "state", None), "host", None)
+    if not isinstance(served, ServedHost):
+        return USUAL_LIMITS
+    seconds = served.options.shutdown_timeout
+    grace, cut = min(USUAL_LIMITS.grace_seconds, seconds / 10), min(USUAL_LIMITS.cut_seconds, seconds / 30)
+    return evolve(USUAL_LIMITS, grace_seconds=grace, cut_seconds=cut)
 
 
 def drain_of(app: "AsgiApp") -> Callable[[], Awaitable[None]] | None:

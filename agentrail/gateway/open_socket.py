@@ -6,6 +6,7 @@ what goes out in the queue, which is bounded too. One who catches up is given fr
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 import attrs
@@ -60,6 +61,9 @@ LINGER_STEP_SECONDS: Final = 0.1
 
 MAX_MALFORMED: Final = 3
 """The how manieth frame that is none closes the socket."""
+
+MAX_BYTES_OF_STRANGERS: Final = 16 << 10
+"""Of a frame while it is not known who calls: room for a `hello` with the longest token."""
 
 MAX_AT_WORK: Final = 100
 """Commands of one socket that are carried out at one time."""
@@ -233,11 +237,12 @@ class OpenSocket:
             data = b"" if text is None else text.encode()
         except UnicodeEncodeError:  # half of a character: no server lets it through
             data = b""
-        if len(data) > limits.max_frame_bytes:
+        if len(data) > (limits.max_frame_bytes if self.principal is not None else MAX_BYTES_OF_STRANGERS):
             self.close(CloseCode.TOO_LARGE)
             return
         try:
-            frame = decode_frame(data, limits, frozenset(self.commands))
+            read = partial(decode_frame, data, limits, frozenset(self.commands))
+            frame = await self.gateway.read_aside(read, len(data))
             if isinstance(frame, Hello):
                 await self._greet(frame)
             elif self.principal is None:

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from agentrail import outside
 from agentrail.events import Event
-from agentrail.gateway.access import CallHead, head_of, require_scope, require_user
+from agentrail.gateway.access import CallHead, head_of, network_of, require_scope, require_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
 from agentrail.gateway.frame_ring import FrameMemory
 from agentrail.gateway.hub import SLICE, TICK_SECONDS, WRITE_GRACE_SECONDS
@@ -204,7 +204,7 @@ class Sockets:
     ) -> "OpenPlace[SessionOwner] | OpenPlace[str]":
         if principal is not None:
             return self._gateway.take_place(SessionOwner.of(principal))
-        place = self._unknown.take(head.peer)
+        place = self._unknown.take(network_of(head.peer))
         if not isinstance(place, OpenPlace):
             message = "too many sockets are open that have not said who calls"
             raise CallRefused(error_answer("too_many_streams", message, headers={"retry-after": "5"}))

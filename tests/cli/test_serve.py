@@ -18,6 +18,7 @@ from agentrail.cli.serve import (
     check_options,
     drain_of,
     is_local,
+    limits_for,
     own_names,
     own_origins,
     run_application,
@@ -26,8 +27,12 @@ from agentrail.cli.serve import (
 )
 from agentrail.errors import OptionError
 from agentrail.gateway.access import AccessRules
+from agentrail.gateway.app import create_app
 from agentrail.gateway.callers import CallerCheck
+from agentrail.gateway.serving import USUAL_LIMITS
 from agentrail.gateway.tokens import TokenEntry, Tokens
+from agentrail.host import AgentProfile
+from agentrail.runtime.options import SessionOptions
 from tests.cli.rig import open_process, run_agentrail
 from tests.runtime.rig import on_virtual_time
 
@@ -245,6 +250,15 @@ def test_what_create_app_leaves_with_an_application_is_found():
 
 
 # --- its end
+
+
+@pytest.mark.parametrize(("shutdown_timeout", "expected"), [(30.0, (3.0, 1.0)), (3.0, (0.3, 0.1))])
+def test_connections_have_a_part_of_the_time_that_all_of_it_may_take(shutdown_timeout, expected):
+    """An application that says nothing of it has the usual one."""
+    desk = AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))
+    limits = limits_for(create_app(profiles=[desk], shutdown_timeout=shutdown_timeout))
+    assert (limits.grace_seconds, limits.cut_seconds) == pytest.approx(expected)
+    assert limits_for(print) is USUAL_LIMITS
 
 
 def test_a_server_that_is_told_to_stop_says_why_and_for_how_long():
