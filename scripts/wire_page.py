@@ -207,6 +207,7 @@ SNAPSHOT: Final[Mapping[str, str]] = {
     "text": "what the running response has said so far",
     "messages": "the last 50 messages",
     "before": "how many stand in front of them: `GET /sessions/{id}/messages` gives those",
+    "metadata": "what its creator said of it, where there is any; on `GET /sessions/{id}`",
 }
 
 

@@ -1,5 +1,6 @@
 """`agentrail.gateway`, the door: what an application imports to be served."""
 
+import inspect
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 
 import agentrail.gateway
 from agentrail import gateway
+from agentrail.gateway.app import OWN_OPTIONS
 
 WITHOUT_THE_EXTRA = """
 import sys
@@ -26,6 +28,16 @@ def test_each_name_resolves_and_is_listed():
     assert list(gateway.__all__) == sorted(gateway.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'creat_app'"):
         _ = agentrail.gateway.creat_app
+
+
+def test_what_create_app_takes_besides_the_options_of_the_host_is_listed():
+    """A misspelt one is told by that list, and the reference is drawn from it."""
+    keywords = [
+        one.name
+        for one in inspect.signature(gateway.create_app).parameters.values()
+        if one.kind is one.KEYWORD_ONLY
+    ]
+    assert sorted(OWN_OPTIONS) == sorted(keywords)
 
 
 @pytest.mark.check  # an interpreter of its own
