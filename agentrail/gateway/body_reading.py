@@ -17,7 +17,15 @@ from agentrail.core.wire.shapes import Misfit
 from agentrail.errors import OptionError, TooLarge
 from agentrail.frozen import MAX_CONTAINERS
 from agentrail.gateway.answers import CallRefused, error_answer, refuse_call
-from agentrail.gateway.bodies import AttachmentBody, ChatBody, CreateSessionBody, RespondBody, SteerBody
+from agentrail.gateway.bodies import (
+    AttachmentBody,
+    ChatBody,
+    CreateSessionBody,
+    ForkBody,
+    RespondBody,
+    RewindBody,
+    SteerBody,
+)
 from agentrail.gateway.queries import check_id, check_known, refuse_field
 from agentrail.host.attachments import Attachment
 from agentrail.host.limits import Limits
@@ -40,6 +48,7 @@ _IDS: Final[Mapping[str, bool]] = {
     "session_id": True,
     "agent_id": False,
     "client_id": False,
+    "fork_id": True,
     "tenant_id": False,
     "user_id": False,
 }
@@ -164,7 +173,7 @@ def make_body(kind: type[B], plain: dict[str, Any], limits: Limits, *, size: int
     """
     check_known(plain, kind.__struct_fields__)
     files = plain.get("attachments")
-    if kind is ChatBody and isinstance(files, list):
+    if issubclass(kind, ChatBody) and isinstance(files, list):
         for place, file in enumerate(files):
             if isinstance(file, dict):
                 check_known(file, AttachmentBody.__struct_fields__, f"attachments[{place}].")
@@ -267,10 +276,11 @@ def _check_values(body: msgspec.Struct, limits: Limits) -> None:
             check_id(name, value, of_session=_IDS[name])
         elif name in _WORDS:
             _check_word(name, value, _WORDS[name])
-        elif name in ("at", "to") and value < 0:
+        elif name in ("at", "to") and isinstance(body, ForkBody | RewindBody) and value < 0:
             refuse_field(name, f"is {value}: expected a whole number from 0")
     if isinstance(body, ChatBody | SteerBody):
-        if not body.message.strip() and not getattr(body, "attachments", ()):
+        has_more = getattr(body, "attachments", ()) or getattr(body, "content", None)
+        if not body.message.strip() and not has_more:
             refuse_field("message", "is missing or empty: say something, or bring attachments")
         _check_size("message", body.message, limits)
     if isinstance(body, ChatBody | CreateSessionBody):

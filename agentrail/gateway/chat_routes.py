@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from attrs import evolve
 
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import PromptRefused
 from agentrail.gateway.answers import (
@@ -18,7 +19,6 @@ from agentrail.gateway.answers import (
     answer_to_abort,
     answer_to_failure,
     error_answer,
-    refuse_call,
 )
 from agentrail.gateway.bodies import ChatBody, SteerBody
 from agentrail.gateway.body_reading import decode_files
@@ -32,12 +32,15 @@ from agentrail.gateway.routing import (
     WholeAnswer,
     answer_json,
 )
+from agentrail.gateway.socket_bodies import PromptCommandBody
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import context_use_of, finish_with
 from agentrail.host.attachments import Attachment
 from agentrail.host.payloads import ChatRequest, HandledResponse, RequestKind
 from agentrail.host.requests import HostRequest, MessageReceipt, RequestRecord
 from agentrail.messages import SessionId
+from agentrail.runtime.arguments import decide_settings
+from agentrail.runtime.content import Blocks, decide_blocks, words_of
 from agentrail.wire.forms import encode_accepted
 
 # --- in
@@ -51,9 +54,10 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
         Exception: As of `Host.submit`.
     """
     body: ChatBody = call.body
-    if body.webhook is not None:
-        refuse_call("webhooks_off", "this server tells no address of ends: leave webhook out")
     request = _request_of(call, body, session_id)
+    content, settings = _more_of(body)
+    if content is not None:
+        request = evolve(request, message=words_of(content))
     files = await _files_of(body, call.gateway)
     submitted = await call.host.submit(
         request,
@@ -63,6 +67,9 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
         when_busy=body.when_busy or "queue",
         on_disconnect=body.on_disconnect,
         via=call.via,
+        webhook=body.webhook,
+        content=content,
+        settings=settings,
     )
     if isinstance(submitted, HostRequest) and kind != "prompt":  # who prompts is not there any more by design
         call.on_left = submitted.caller_left
@@ -82,6 +89,18 @@ def _request_of(call: RouteCall, body: ChatBody | SteerBody, session_id: str | N
         client_id=named_by_client(body.client_id, call.head.headers.get("idempotency-key")),
         **said,
     )
+
+
+def _more_of(body: ChatBody) -> tuple[Blocks | None, PromptSettings | None]:
+    """Give what a command may say of a message besides, which no route takes.
+
+    Raises:
+        PromptError, OptionError: The caller's move: blocks or settings that cannot be.
+    """
+    if not isinstance(body, PromptCommandBody):
+        return None, None
+    content = None if body.content is None else decide_blocks(body.content)
+    return content, decide_settings(body.settings)
 
 
 async def _files_of(body: ChatBody, gateway: Gateway) -> tuple[Attachment, ...]:

@@ -10,6 +10,7 @@ from typing import Final
 import trio
 from attrs import evolve
 
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import (
     AgentrailError,
@@ -46,9 +47,11 @@ from agentrail.host.requests import (
 )
 from agentrail.host.session_desk import already_there, refuse_child
 from agentrail.host.session_list import ListedSession, ListPlace
+from agentrail.host.webhook_post import WebhookStatistics
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
+from agentrail.runtime.content import Blocks
 from agentrail.runtime.handle import Session
 from agentrail.runtime.past import JournalEntry
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -95,6 +98,9 @@ class Host:
         when_busy: WhenBusy = "queue",
         on_disconnect: OnDisconnect | None = None,
         via: str | None = None,
+        webhook: str | None = None,
+        content: Blocks | None = None,
+        settings: PromptSettings | None = None,
     ) -> HandledResponse | HostRequest:
         """Take a message, ask the plugins, open or create its session, and return when the session has accepted it.
 
@@ -106,6 +112,10 @@ class Host:
             when_busy: What becomes of it where its session is at work: it waits, goes into the cycle as a steer, or is refused.
             on_disconnect: What becomes of it when its caller leaves; None for what the host was opened with.
             via: The door that it came through; in the session's events.
+            webhook: Where its end is told, and that it waits for people; None for the address of `webhooks`, where that has one. Of a
+                message that is sent again the first one counts.
+            content: Blocks that the session gets in place of the message, whose words are theirs: plugins judge those. Without files.
+            settings: What is wanted of the model for this cycle, as of `Session.prompt`.
 
         Returns:
             What an interceptor answered; or the request. The same one again for a message whose `client_id` is known.
@@ -114,6 +124,8 @@ class Host:
             IdInvalid, PrincipalMismatch: The caller's move: an id that is none, or another's name.
             SessionUnknown, SessionIsChild, ProfileUnknown, ProfileMismatch: The caller's move: there is none, or not for this.
             RequestRefused: A plugin does not let it pass.
+            WebhookInvalid, WebhooksOff: The caller's move: nothing may be sent there, or this host sends none.
+            QuotaReached: The caller's move: too many sessions are open, or too many webhooks are not taken.
             ClientIdReused, SessionBusy, PromptError, PromptQueueFull, SteeringQueueFull: The caller's move.
             PromptRefused, SessionRefused: A session plugin does not want it.
             SessionDown: Its session has ended.
@@ -131,6 +143,9 @@ class Host:
             when_busy=when_busy,
             on_disconnect=on_disconnect or self.options.on_disconnect,
             via=via,
+            webhook=webhook,
+            content=content,
+            settings=settings,
         )
         return await self._intake.submit(request, principal, sending)
 
@@ -340,6 +355,7 @@ class Host:
         principal: Principal,
         *,
         at: int | None = None,
+        turn: int | None = None,
         wanted: str | None = None,
     ) -> tuple[Session, int]:
         """Begin a session that goes on from a record of another one of the same caller.
@@ -348,6 +364,7 @@ class Host:
             session_id: Which one is forked; of a root.
             principal: Who is calling.
             at: Behind which record; None for the last one.
+            turn: Behind which turn, in place of a record.
             wanted: The id of the fork; minted when None.
 
         Returns:
@@ -362,7 +379,7 @@ class Host:
         self._intake.check_open()
         owner = self._intake.owner_of(principal)
         fork_id = mint_session() if wanted is None else SessionId(wanted)
-        return await self._shop.desk.fork(owner, session_id, fork_id, at=at)
+        return await self._shop.desk.fork(owner, session_id, fork_id, at=at, turn=turn)
 
     async def list_files(
         self, session_id: str, principal: Principal, path: str = ""
@@ -501,6 +518,15 @@ class Host:
     def hooks(self) -> HookRunner:
         """What calls their hooks: how often each failed, and which do not come back."""
         return self._shop.runner
+
+    @property
+    def webhooks(self) -> WebhookStatistics | None:
+        """What became of webhooks so far; None where it sends none."""
+        return None if self._shop.post is None else self._shop.post.statistics()
+
+    async def follow_awaited(self) -> None:
+        """Follow the requests of earlier processes that webhooks are still to tell of. For `open_host`."""
+        await self._intake.follow_awaited()
 
     async def quiet(self) -> None:
         """Wait until no request is open, hooks included.

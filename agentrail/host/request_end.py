@@ -189,6 +189,7 @@ def _behind_end(standing: RequestStanding, event: AgentEnd | AgentAbort | AgentE
                 reason="a later prompt took its place",
                 usage=event.usage,
                 messages=event.messages,
+                stop_reason=event.stop_reason,
             )
         case AgentEnd():
             return evolve(

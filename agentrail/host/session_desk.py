@@ -51,6 +51,7 @@ from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
 from agentrail.runtime.glancing import ASLEEP, ENDED, glance_at, phase_of
 from agentrail.runtime.handle import Session
 from agentrail.runtime.knowing import SessionFacts
+from agentrail.runtime.last_words import LastWords
 from agentrail.runtime.scopes import key_of
 from agentrail.runtime.supervisor import SessionSupervisor
 
@@ -114,6 +115,7 @@ class SessionDesk:
         Raises:
             IdInvalid: The caller's move: it is no id.
             SessionUnknown: To this caller there is none.
+            SessionDown: There was one of this caller, which ended within the last minutes, and no store keeps it.
             StoreUnavailable: It cannot be known now.
 
         Cancellation: Always a checkpoint.
@@ -127,6 +129,10 @@ class SessionDesk:
             case Access.OPEN | Access.CREATE:
                 return facts
             case Access.UNKNOWN:
+                # With a store it is there as long as it was not purged, and then it is to be unknown.
+                words = None if self.has_store else self._last_words_of(owner, session_id)
+                if facts is None and words is not None:
+                    raise SessionDown(session_id, words.reason or "it has ended")
                 raise unknown(session_id)
             case Access.TAKEN:
                 hint = "leave session_id out: then the session gets an id of its own"
@@ -134,11 +140,16 @@ class SessionDesk:
 
     def ended_of(self, owner: SessionOwner, session_id: str) -> Session | None:
         """Give the handle of a session of this caller that ended not long ago: what it published can still be read."""
+        words = self._last_words_of(owner, session_id)
+        return None if words is None else words.session
+
+    def _last_words_of(self, owner: SessionOwner, session_id: str) -> LastWords | None:
+        """Give how a session of this caller ended, as long as its handle is there: that knows whose it was."""
         words = self.supervisor.last_words(session_id, scope=owner.tenant_id)
         session = None if words is None else words.session
         if session is None or owner_of_session(session.facts.user_data) != owner:
             return None
-        return session
+        return words
 
     async def of_tenant(self, tenant_id: str, session_id: str) -> SessionFacts:
         """Say what is known of a session of any user of a tenant, for who may inspect them. It is not woken.
@@ -223,7 +234,7 @@ class SessionDesk:
         with suppress(SessionDown):
             return self.supervisor.session(facts.session_id, scope=owner.tenant_id)
         if facts.is_here or facts.has_ended:
-            raise SessionDown(facts.session_id, "it has ended")
+            raise SessionDown(facts.session_id, self._how_it_ended(facts, owner))
         if facts.root_id != facts.session_id:
             message = "this session works for another one, which is not awake: ask that one"
             raise SessionIsChild(message, root_id=facts.root_id)
@@ -243,6 +254,11 @@ class SessionDesk:
             return _handle_of(error)
         self._open_sessions.note(owner, facts.session_id)
         return session
+
+    def _how_it_ended(self, facts: SessionFacts, owner: SessionOwner) -> str:
+        """Give the reason that its own handle gives, as long as that is known."""
+        words = self.supervisor.last_words(facts.session_id, scope=owner.tenant_id)
+        return words.reason if words is not None and words.reason else "it has ended"
 
     async def profile(self, context: ProfileContext) -> AgentProfile:
         """Find a profile.
@@ -396,7 +412,13 @@ class SessionDesk:
                 return
 
     async def fork(
-        self, owner: SessionOwner, session_id: str, wanted: SessionId, *, at: int | None
+        self,
+        owner: SessionOwner,
+        session_id: str,
+        wanted: SessionId,
+        *,
+        at: int | None,
+        turn: int | None = None,
     ) -> tuple[Session, int]:
         """Begin a session that goes on from a record of another one of the same user.
 
@@ -405,6 +427,7 @@ class SessionDesk:
             session_id: Which one is forked.
             wanted: The id of the fork.
             at: Behind which record; None for the last one.
+            turn: Behind which turn, in place of a record.
 
         Returns:
             The fork, and behind which record it begins.
@@ -422,10 +445,11 @@ class SessionDesk:
         refuse_child(facts)
         if await self.facts(owner, wanted, creates=True) is not None:
             raise already_there(wanted)
-        session = await self.open(facts, owner)
+        # One that has ended can be forked as long as its handle is there; `open` says else how it ended.
+        session = self.ended_of(owner, session_id) or await self.open(facts, owner)
         try:
             with self._open_sessions.starting(owner, wanted):
-                fork = await session.fork(at, session_id=wanted)
+                fork = await session.fork(at, turn=turn, session_id=wanted)
         except (AlreadyExists, AlreadyStarted):  # another caller was faster, and may be another user
             await self.facts(owner, wanted, creates=True)
             raise

@@ -4,7 +4,7 @@ Pure. Events have their form in `core.wire.codec`, and it is that one here too. 
 name, so that a client in any language reads what the reference describes, and `RemoteSession` gives the very classes of `Session`.
 """
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from attrs import frozen
@@ -79,7 +79,10 @@ def decode_snapshot(text: bytes) -> Snapshot:
     Raises:
         CodecError: It is none.
     """
-    form: SnapshotForm = _read(_SNAPSHOTS, text)
+    return _snapshot_in(_read(_SNAPSHOTS, text))
+
+
+def _snapshot_in(form: SnapshotForm) -> Snapshot:
     return Snapshot(
         status=form.status,
         queued=form.queued,
@@ -170,6 +173,62 @@ def encode_accepted(receipt: PromptReceipt, request_id: str) -> bytes:
     return encode_plain(told)
 
 
+def encode_receipt_found(receipt: PromptReceipt | SteerReceipt | None) -> bytes:
+    """Write `{of, receipt}`, where `of` is `prompt` or `steer`; `null` where there is none."""
+    if receipt is None:
+        return b"null"
+    of = "prompt" if isinstance(receipt, PromptReceipt) else "steer"
+    return encode_plain({"of": of, "receipt": receipt})
+
+
+def decode_receipt_found(text: bytes) -> PromptReceipt | SteerReceipt | None:
+    """Read what `encode_receipt_found` wrote.
+
+    Raises:
+        CodecError: It is none.
+    """
+    found: _ReceiptFound | None = _read(_RECEIPTS_FOUND, text)
+    if found is None:
+        return None
+    receipt: PromptReceipt | SteerReceipt = decode_receipt(
+        PromptReceipt if found.of == "prompt" else SteerReceipt, bytes(found.receipt)
+    )
+    return receipt
+
+
+class _ReceiptFound(Struct, frozen=True, kw_only=True):
+    of: Literal["prompt", "steer"]
+    receipt: msgspec.Raw
+
+
+# --- the past
+
+
+class PastForm(Struct, frozen=True, kw_only=True):
+    """What a session was behind a record, as it is written."""
+
+    number: int
+    at_ms: int
+    snapshot: SnapshotForm
+    messages: tuple[Message, ...]
+
+
+def encode_past_state(number: int, at_ms: int, snapshot: Snapshot, messages: tuple[Message, ...]) -> bytes:
+    """Write `{number, at_ms, snapshot, messages}`: what a session was behind a record."""
+    form = msgspec.Raw(encode_snapshot(snapshot))
+    return encode_plain({"number": number, "at_ms": at_ms, "snapshot": form, "messages": messages})
+
+
+def decode_past_state(text: bytes) -> tuple[int, int, Snapshot, tuple[Message, ...]]:
+    """Read what `encode_past_state` wrote, in the order of its arguments.
+
+    Raises:
+        CodecError: It is none.
+    """
+    form: PastForm = _read(_PASTS, text)
+    return form.number, form.at_ms, _snapshot_in(form.snapshot), form.messages
+
+
 def _read(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
     try:
         return decoder.decode(text)
@@ -180,4 +239,6 @@ def _read(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
 
 _SNAPSHOTS: Final = msgspec.json.Decoder(SnapshotForm)
 _STATUSES: Final = msgspec.json.Decoder(Status)
+_RECEIPTS_FOUND: Final = msgspec.json.Decoder(_ReceiptFound | None)
+_PASTS: Final = msgspec.json.Decoder(PastForm)
 _PAGES: Final = msgspec.json.Decoder(MessagePage)
