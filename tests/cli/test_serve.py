@@ -349,6 +349,7 @@ from agentrail.host import AgentProfile
 
 @agentrail.tool
 async def wait_long(seconds: int) -> str:
+    'Wait a long time.'
     await trio.sleep(seconds)
     return "waited"
 

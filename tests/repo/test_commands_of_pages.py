@@ -61,13 +61,13 @@ async def test_a_page_of_a_browser_reads_a_stream_as_the_how_to_says(tmp_path):
     (script,) = re.findall(r"^```javascript\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     token = hashlib.sha256(b"ann").digest()
     auth = Tokens([TokenEntry(digest=token, tenant_id="acme", user_id="ann")])
-    async with serving(ScriptedModel([says("Hello, ", "\u2028world.")]), auth=auth) as web:
+    async with serving(ScriptedModel([says("Hello, ", "\u2028world.", pause_seconds=0.2)]), auth=auth) as web:
         url = f"http://127.0.0.1:{web.address[1]}/stream"
         before = 'const token = "ann"; const show = (event) => console.log(event.kind ?? event.reason, event.delta ?? "");\n'
         (tmp_path / "page.mjs").write_text(before + script.replace("https://agents.example/stream", url))
         with trio.fail_after(20):
             done = await trio.run_process([node, f"{tmp_path / 'page.mjs'}"], capture_stdout=True)
-    lines = done.stdout.decode().splitlines()
+    lines = done.stdout.decode().rstrip().split("\n")  # not `splitlines`, which ends lines at more than that
     assert [line.split()[0] for line in lines][-2:] == ["agent_end", "completed"]
     assert [line.partition(" ")[2] for line in lines if line.startswith("message_delta")] == [
         "Hello, ",
