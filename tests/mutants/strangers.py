@@ -98,8 +98,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="what comes behind a message that is too large is looked at",
         breaks=_BOUND,
         file="gateway/protocol.py",
-        old="case (Body() | Data()) if self._lingering is not None:",
-        new="case (Body() | Data()) if self.closed:",
+        old="case Body() | Data() if self._lingering is not None:",
+        new="case Body() | Data() if self.closed:",
         killed_by=f"{_FRAMES}::test_what_comes_behind_a_message_that_is_too_large_is_not_kept",
     ),
     Mutant(
