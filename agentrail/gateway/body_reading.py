@@ -14,12 +14,22 @@ import msgspec
 
 from agentrail.core.wire.json_text import read_json
 from agentrail.core.wire.shapes import Misfit
+from agentrail.errors import OptionError, TooLarge
 from agentrail.frozen import MAX_CONTAINERS
 from agentrail.gateway.answers import CallRefused, error_answer, refuse_call
-from agentrail.gateway.bodies import AttachmentBody, ChatBody, RespondBody, SteerBody
+from agentrail.gateway.bodies import (
+    AttachmentBody,
+    ChatBody,
+    CreateSessionBody,
+    ForkBody,
+    RespondBody,
+    RewindBody,
+    SteerBody,
+)
 from agentrail.gateway.queries import check_id, check_known, refuse_field
 from agentrail.host.attachments import Attachment
 from agentrail.host.limits import Limits
+from agentrail.host.metadata import check_metadata
 
 READ_HERE_BYTES: Final = 64 << 10
 """What is read while all others wait: twenty milliseconds at most."""
@@ -38,6 +48,7 @@ _IDS: Final[Mapping[str, bool]] = {
     "session_id": True,
     "agent_id": False,
     "client_id": False,
+    "fork_id": True,
     "tenant_id": False,
     "user_id": False,
 }
@@ -162,7 +173,7 @@ def make_body(kind: type[B], plain: dict[str, Any], limits: Limits, *, size: int
     """
     check_known(plain, kind.__struct_fields__)
     files = plain.get("attachments")
-    if kind is ChatBody and isinstance(files, list):
+    if issubclass(kind, ChatBody) and isinstance(files, list):
         for place, file in enumerate(files):
             if isinstance(file, dict):
                 check_known(file, AttachmentBody.__struct_fields__, f"attachments[{place}].")
@@ -265,14 +276,26 @@ def _check_values(body: msgspec.Struct, limits: Limits) -> None:
             check_id(name, value, of_session=_IDS[name])
         elif name in _WORDS:
             _check_word(name, value, _WORDS[name])
-        elif name in ("at", "to") and value < 0:
+        elif name in ("at", "to") and isinstance(body, ForkBody | RewindBody) and value < 0:
             refuse_field(name, f"is {value}: expected a whole number from 0")
     if isinstance(body, ChatBody | SteerBody):
-        if not body.message.strip() and not getattr(body, "attachments", ()):
+        has_more = getattr(body, "attachments", ()) or getattr(body, "content", None)
+        if not body.message.strip() and not has_more:
             refuse_field("message", "is missing or empty: say something, or bring attachments")
         _check_size("message", body.message, limits)
+    if isinstance(body, ChatBody | CreateSessionBody):
+        _check_metadata(body.metadata, limits)
     if isinstance(body, RespondBody) and isinstance(body.response, str):
         _check_size("response", body.response, limits)
+
+
+def _check_metadata(metadata: dict[str, Any], limits: Limits) -> None:
+    try:
+        check_metadata(metadata, limits)
+    except TooLarge as error:
+        refuse_call("too_large", f"{error}", more={"field": "metadata"})
+    except OptionError as error:
+        refuse_call("field_invalid", f"{error}", more={"field": "metadata"})
 
 
 def _check_word(name: str, value: str, limit: int) -> None:

@@ -25,6 +25,7 @@ from agentrail.gateway.routing import (
     NO_PRINCIPAL,
     CallRoute,
     Gateway,
+    OwnStream,
     Result,
     RouteCall,
     StreamAnswer,
@@ -196,6 +197,9 @@ class PathEndpoint:
         match result:
             case StreamAnswer():
                 await self._write_stream(call, result)
+                return None
+            case OwnStream():
+                await result.write(call)
                 return None
             case HandledResponse():
                 headers = {name.lower(): value for name, value in result.headers.items()}

@@ -17,6 +17,7 @@ from agentrail.errors import SubscriberTooSlow
 from agentrail.events import Event, EventsLost
 from agentrail.gateway.access import UNAUTHORIZED, CallHead, require_scope, require_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer
+from agentrail.gateway.command_memory import CommandMemory, CommandOutcome
 from agentrail.gateway.incoming import AsgiReceive, AsgiSend
 from agentrail.gateway.routing import Gateway
 from agentrail.gateway.socket_calls import SocketCommand, carry_out, charge_command
@@ -88,6 +89,8 @@ class OpenSocket:
         gateway: What is shared with the routes.
         commands: What it can be told to do.
         frames: Makes frames of events.
+        memory: What was done under a name.
+        lasting: Where that is done which outlives its socket.
         head: Of the upgrade.
         principal: Who calls; None until `hello` has said it.
         place: That it takes among all that are open.
@@ -102,6 +105,8 @@ class OpenSocket:
     gateway: Gateway
     commands: Mapping[str, SocketCommand]
     frames: MemoryOfFrames
+    memory: CommandMemory
+    lasting: trio.Nursery
     head: CallHead
     principal: Principal | None
     place: "OpenPlace[SessionOwner] | OpenPlace[str]"
@@ -344,8 +349,17 @@ class OpenSocket:
             if before is not None:
                 await before.wait()
             known = self.commands[command.name]
-            result = await carry_out(command, known, self.gateway, self.head, principal)
-            self._put(reply_frame(command.id, result))
+            client_id = command.fields.get("client_id")
+            if known.is_named and isinstance(client_id, str):
+                work = partial(self._outcome_of, command, principal)
+                owner = SessionOwner.of(principal)
+                outcome = await self.memory.do_once(owner, command, client_id, self.lasting, work)
+            else:
+                outcome = await carry_out(command, known, self.gateway, self.head, principal)
+            if isinstance(outcome, ErrorAnswer):
+                self._put(refusal_frame(command.id, outcome))
+            else:
+                self._put(reply_frame(command.id, outcome))
         except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
             raise_what_travels(raised)
             self._reply_failure(command.id, raised)
@@ -355,12 +369,17 @@ class OpenSocket:
             if command.session_id is not None and self._lanes.get(command.session_id) is own:
                 del self._lanes[command.session_id]
 
+    async def _outcome_of(self, command: CommandFrame, principal: Principal) -> CommandOutcome:
+        """Carry out a command that has a name; its socket may be gone by the end."""
+        try:
+            known = self.commands[command.name]
+            return await carry_out(command, known, self.gateway, self.head, principal)
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+            raise_what_travels(raised)
+            return _told_of(raised)
+
     def _reply_failure(self, frame_id: FrameId, raised: BaseException) -> None:
-        request_id = f"e-{outside.ids(9)}"
-        answer = answer_to(raised, request_id=request_id)
-        if answer.is_ours:
-            log_crash(f"call {request_id} failed (WebSocket)", raised, keep)
-        self._put(refusal_frame(frame_id, answer))
+        self._put(refusal_frame(frame_id, _told_of(raised)))
 
     # --- sessions that are read
 
@@ -440,6 +459,15 @@ class OpenSocket:
             self.queue.put_delta(asked.session_id, self.frames.frame_of(event))
             return self.queue.closing is None
         return self.queue.put_event(asked.session_id, meta.seq, self.frames.frame_of(event))
+
+
+def _told_of(raised: BaseException) -> ErrorAnswer:
+    """Give what a client is told of an exception; the log has what it is not told."""
+    request_id = f"e-{outside.ids(9)}"
+    answer = answer_to(raised, request_id=request_id)
+    if answer.is_ours:
+        log_crash(f"call {request_id} failed (WebSocket)", raised, keep)
+    return answer
 
 
 def _code_of(refused: ErrorAnswer) -> CloseCode:

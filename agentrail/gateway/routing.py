@@ -92,7 +92,18 @@ class StreamAnswer:
     headers: Mapping[str, str] = _NOTHING
 
 
-Result: TypeAlias = WholeAnswer | HandledResponse | StreamAnswer
+@frozen(kw_only=True)
+class OwnStream:
+    """A stream that a protocol writes in its own way, in place of an answer; its route says `is_stream`.
+
+    Attributes:
+        write: Writes it to its end. What it raises before the first byte is answered as what a handler raises.
+    """
+
+    write: Callable[["RouteCall"], Awaitable[None]]
+
+
+Result: TypeAlias = WholeAnswer | HandledResponse | StreamAnswer | OwnStream
 """What a handler gives."""
 
 
@@ -288,6 +299,7 @@ class CallRoute:
         needs_user: Whether it has to be known which user calls, and not only which tenant.
         is_stream: Whether it takes the place of a stream.
         success: The status of its answer, for the page of the interface.
+        frames: The schema of what stands in the frames of its stream, for that page.
     """
 
     method: str
@@ -301,6 +313,7 @@ class CallRoute:
     needs_user: bool = field(default=True, kw_only=True)
     is_stream: bool = field(default=False, kw_only=True)
     success: int = field(default=200, kw_only=True)
+    frames: str = field(default="Event", kw_only=True)
 
 
 def start_of(status: int, headers: Mapping[str, str]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from agentrail.abc.store import (
     Filters,
     Node,
     Opening,
+    OwedRow,
     Standing,
     StoredSession,
     StoredSnapshot,
@@ -41,6 +42,8 @@ _Key: TypeAlias = tuple[str, str]
 
 _NEIGHBOURS: Final = 32
 """How many ids on each side of an unknown one are looked at for some that are like it."""
+_COMPARED: Final = 128
+"""How many characters of an unknown one are compared with them: of a megabyte that would take a tenth of a second."""
 
 _KEPT_SNAPSHOTS: Final = 2
 
@@ -72,6 +75,7 @@ class MemoryStore:
         self._nodes: dict[str, Node] = {}
         self._blobs: dict[str, bytes] = {}
         self._holders: Counter[str] = Counter()
+        self._owed_rows: dict[tuple[str, str], OwedRow] = {}
 
     def __repr__(self) -> str:
         """Say how much there is."""
@@ -251,6 +255,13 @@ class MemoryStore:
                 raise StillNeeded(session, by=forks)
             return journal.trim(before)
 
+    def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
+        """Keep rows of what is owed, and drop others; see `OwedStore.change_owed`."""
+        with self._lock:
+            self._owed_rows.update(((row.kind, row.id), row) for row in put)
+            for name in drop:
+                self._owed_rows.pop(name, None)
+
     def close(self) -> None:
         """Do nothing, again if you like: what is in memory goes with the last reference to it."""
 
@@ -352,6 +363,15 @@ class MemoryStore:
             )
             return tuple(self._journals[key].stored() for _, key in due[: max(0, limit)])
 
+    def owed(self, kind: str, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
+        """Give rows of what is owed, in the order of their ids; see `OwedStore.owed`."""
+        with self._lock:
+            rows = sorted(
+                (row for row in self._owed_rows.values() if row.kind == kind and row.id > after),
+                key=lambda row: row.id,
+            )
+            return tuple(rows[: max(0, limit)])
+
     # --- what all of them need, with the lock held
 
     def _get(self, scope: str, session: SessionId) -> MemoryJournal:
@@ -375,7 +395,7 @@ class MemoryStore:
         # Those that stand beside it only, so that a wrong id costs the same among ten and among a million.
         place = bisect_left(self._keys, (scope, session))
         beside = self._keys[max(0, place - _NEIGHBOURS) : place + _NEIGHBOURS]
-        return difflib.get_close_matches(session, [name for of, name in beside if of == scope])
+        return difflib.get_close_matches(session[:_COMPARED], [name for of, name in beside if of == scope])
 
     def _check_tree(self, opening: Opening) -> None:
         """Refuse a child that an old owner begins below a tree which lives on elsewhere: its epoch alone would not tell."""
