@@ -224,14 +224,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         new='has_head = "GET" in self._routes',
         killed_by=f"{_BOUNDS}::test_a_head_of_a_stream_opens_none",
     ),
-    Mutant(
-        name="each stranger has all readiness checks run",
-        breaks=_FAIR,
-        file="host/readiness.py",
-        old="if self._began_at < asked_at:",
-        new="if True:",
-        killed_by=f"{_BOUNDS}::test_readiness_is_looked_at_once_for_all_who_ask_meanwhile",
-    ),
     # --- other people
     Mutant(
         name="what a session that ended had published is shown to others",
