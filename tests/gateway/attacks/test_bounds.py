@@ -246,7 +246,7 @@ async def test_a_body_that_is_shorter_than_it_says_is_none():
                     await read_all(stream)
         assert web.host.sessions_of(ANN) == []
         with trio.fail_after(3):
-            while web.served.gateway.bodies.held_bytes:  # the connection is gone in front of its call
+            while web.served.gateway.bodies.held_bytes:  # noqa: ASYNC110 - its connection is gone in front of it, and nothing tells of the call
                 await trio.sleep(0.01)
 
 
