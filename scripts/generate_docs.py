@@ -34,7 +34,9 @@ from agentrail.runtime.options import SessionOptions
 from agentrail.testing.scenario import play, read_scenario
 from agentrail.testing.scenario_out import GROUPS
 from scripts.api_pages import session_api_page, supervisor_api_page
+from scripts.host_pages import options_page, routes_page
 from scripts.journal_page import journal_page
+from scripts.wire_page import wire_page
 
 REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
 SCENARIOS: Final = Path(__file__).parent.parent / "tests" / "scenarios"
@@ -408,6 +410,9 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "journal.md": lambda: journal_page(DRAWN, summary, field_lines),
     "errors.md": errors_page,
     "plugins.md": plugins_page,
+    "routes.md": routes_page,
+    "wire.md": wire_page,
+    "server-options.md": options_page,
 }
 
 

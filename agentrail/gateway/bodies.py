@@ -37,7 +37,7 @@ class ChatBody(Value, frozen=True, kw_only=True):
         when_busy: What becomes of it in a session that works; None for the default.
         on_disconnect: What becomes of its cycle when the caller leaves; None for the default.
         webhook: Where its end is told.
-        metadata: What the caller says besides.
+        metadata: What the caller says besides: plugins of the host are told, and a session that the message creates keeps it.
         tenant_id: Whose it is; must agree with the token.
         user_id: Who of them; must agree with the token.
     """
@@ -79,7 +79,7 @@ class CreateSessionBody(Value, frozen=True, kw_only=True):
         agent_id: The profile; None for the default.
         session_id: Its id; None for a new one.
         model: In place of that of the profile.
-        metadata: What the caller says besides.
+        metadata: What the caller says of it: kept with it, and shown in lists.
     """
 
     agent_id: str | None = None

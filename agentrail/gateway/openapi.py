@@ -22,6 +22,7 @@ from agentrail.gateway.replies import (
     CompactionAsked,
     FilePage,
     HostPluginList,
+    InspectedMessages,
     ModelReply,
     QuestionAnswered,
     RequestReply,
@@ -66,7 +67,7 @@ REPLIES: Final[Mapping[tuple[str, str], type | tuple[type, ...]]] = {
     ("GET", "/inspect/tree"): TreeItem,
     ("GET", "/inspect/plugins"): HostPluginList,
     ("GET", "/inspect/sessions/{session_id}/trace"): TracePage,
-    ("GET", "/inspect/sessions/{session_id}/messages"): MessagePage,
+    ("GET", "/inspect/sessions/{session_id}/messages"): InspectedMessages,
 }
 """What a route answers with where it succeeds, by method and path; of others it is a JSON object."""
 
