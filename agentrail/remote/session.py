@@ -63,13 +63,8 @@ from agentrail.runtime.arguments import (
 )
 from agentrail.runtime.content import decide_blocks, decide_client_id, decide_text, require_client_id
 from agentrail.runtime.cycle_stream import OnLeave
-from agentrail.runtime.looking_back import (
-    MAX_RECORDS_AT_ONCE,
-    Rewound,
-    fault_of_number,
-    fault_of_place,
-)
-from agentrail.runtime.past import JournalEntry, PastState
+from agentrail.runtime.looking_back import Rewound, fault_of_number, fault_of_place
+from agentrail.runtime.past import MAX_RECORDS_AT_ONCE, JournalEntry, PastState
 from agentrail.runtime.prompting import settings_for
 from agentrail.runtime.subscription import decide_terms, fault_of_cursor
 from agentrail.typed import typed
