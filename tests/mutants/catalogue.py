@@ -43,6 +43,7 @@ from tests.mutants import (
     supervisors,
     tuning,
     values,
+    webhooks,
 )
 from tests.mutants.mutant import Mutant
 
@@ -82,4 +83,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *supervisors.MUTANTS,
     *tuning.MUTANTS,
     *values.MUTANTS,
+    *webhooks.MUTANTS,
 )
