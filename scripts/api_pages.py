@@ -42,7 +42,7 @@ SUPERVISOR: Final[Mapping[str, str]] = MappingProxyType(
         "Read": "subscribe_all subscribe_group",
         "End": "stop_session rest",
         "Keep": "export_session import_session trim_session delete_session",
-        "Know": "monitor facts_of last_words reports tree statistics",
+        "Know": "monitor facts_of stored_journal stored_state check_store last_words reports tree statistics",
     }
 )
 

@@ -10,6 +10,7 @@ ROOT: Final = Path(__file__).parent.parent
 SERVICES: Final = {
     "aimock": ROOT / ".peers" / "node_modules" / ".bin" / "llmock",
     "litellm": ROOT / ".peers" / "litellm" / "bin" / "litellm",
+    "ai": ROOT / ".peers" / "ai" / "node_modules" / "ai" / "dist" / "index.mjs",
 }
 # Installed by a target of its own, and so never missing.
 OPTIONAL: Final = {"litellm": "run `make litellm`, which needs pip and a package index"}
@@ -31,6 +32,12 @@ def aimock_command() -> Path:
 def litellm_command() -> Path:
     """The command that starts the LiteLLM proxy; for tests marked `services("litellm")`."""
     return SERVICES["litellm"]
+
+
+@pytest.fixture(scope="session")
+def ai_sdk() -> Path:
+    """The module of the `ai` SDK for node; for tests marked `services("ai")`."""
+    return SERVICES["ai"]
 
 
 def _need_service(name: str) -> None:

@@ -43,7 +43,7 @@ from agentrail.host.identity import SessionOwner
 from agentrail.host.limits import OpenPlace, Pace, decide_draw
 from agentrail.host.payloads import Principal
 from agentrail.otp.exits import keep
-from agentrail.runtime.crashes import log_crash, what_travels
+from agentrail.runtime.crashes import log_crash, raise_what_travels
 from agentrail.runtime.subscription import Subscription
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.server_frames import CloseCode, FrameId, Pong
@@ -62,6 +62,9 @@ LINGER_STEP_SECONDS: Final = 0.1
 
 MAX_MALFORMED: Final = 3
 """The how manieth frame that is none closes the socket."""
+
+MAX_BYTES_OF_STRANGERS: Final = 16 << 10
+"""Of a frame while it is not known who calls: room for a `hello` with the longest token."""
 
 MAX_AT_WORK: Final = 100
 """Commands of one socket that are carried out at one time."""
@@ -239,11 +242,12 @@ class OpenSocket:
             data = b"" if text is None else text.encode()
         except UnicodeEncodeError:  # half of a character: no server lets it through
             data = b""
-        if len(data) > limits.max_frame_bytes:
+        if len(data) > (limits.max_frame_bytes if self.principal is not None else MAX_BYTES_OF_STRANGERS):
             self.close(CloseCode.TOO_LARGE)
             return
         try:
-            frame = decode_frame(data, limits, frozenset(self.commands))
+            read = partial(decode_frame, data, limits, frozenset(self.commands))
+            frame = await self.gateway.read_aside(read, len(data))
             if isinstance(frame, Hello):
                 await self._greet(frame)
             elif self.principal is None:
@@ -356,12 +360,8 @@ class OpenSocket:
                 self._put(refusal_frame(command.id, outcome))
             else:
                 self._put(reply_frame(command.id, outcome))
-        except BaseException as raised:
-            leaving = what_travels(raised)
-            if leaving is raised:
-                raise
-            if leaving is not None:
-                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+            raise_what_travels(raised)
             self._reply_failure(command.id, raised)
         finally:
             self._at_work -= 1
@@ -374,12 +374,8 @@ class OpenSocket:
         try:
             known = self.commands[command.name]
             return await carry_out(command, known, self.gateway, self.head, principal)
-        except BaseException as raised:
-            leaving = what_travels(raised)
-            if leaving is raised:
-                raise
-            if leaving is not None:
-                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+            raise_what_travels(raised)
             return _told_of(raised)
 
     def _reply_failure(self, frame_id: FrameId, raised: BaseException) -> None:
@@ -403,12 +399,8 @@ class OpenSocket:
                     await self._pump(asked, events)
         except SubscriberTooSlow:
             self.close(CloseCode.SLOW)
-        except BaseException as raised:
-            leaving = what_travels(raised)
-            if leaving is raised:
-                raise
-            if leaving is not None:
-                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+            raise_what_travels(raised)
             self._reply_failure(asked.id, raised)
         finally:
             if self.subscriptions.get(asked.session_id) is reading:

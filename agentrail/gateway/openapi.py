@@ -22,6 +22,7 @@ from agentrail.gateway.replies import (
     CompactionAsked,
     FilePage,
     HostPluginList,
+    InspectedMessages,
     ModelReply,
     QuestionAnswered,
     RequestReply,
@@ -40,6 +41,9 @@ VERSION: Final = "1"
 """Of the interface: it rises with a change that breaks clients."""
 
 PATH: Final = "/openapi.json"
+
+_EMPTY: Final = 204
+"""The status of an answer without a body, as of HTTP."""
 
 _REFS: Final = "#/components/schemas/"
 
@@ -63,13 +67,14 @@ REPLIES: Final[Mapping[tuple[str, str], type | tuple[type, ...]]] = {
     ("GET", "/inspect/tree"): TreeItem,
     ("GET", "/inspect/plugins"): HostPluginList,
     ("GET", "/inspect/sessions/{session_id}/trace"): TracePage,
-    ("GET", "/inspect/sessions/{session_id}/messages"): MessagePage,
+    ("GET", "/inspect/sessions/{session_id}/messages"): InspectedMessages,
 }
 """What a route answers with where it succeeds, by method and path; of others it is a JSON object."""
 
 _ALSO: Final[Mapping[tuple[str, str], int]] = {
     ("POST", "/sessions/{session_id}/abort"): 200,
     ("POST", "/chat"): 202,
+    ("GET", "/ai-ui/{agent_id}/{session_id}/stream"): 204,
 }
 """Routes that succeed in two ways, and the other status."""
 
@@ -88,6 +93,14 @@ _ERROR: Final[dict[str, Any]] = {
             },
         }
     },
+}
+
+
+_UI_PART: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "A part of a UI message stream, as of `uiMessageChunkSchema` of the `ai` SDK. The last frame is `[DONE]`.",
+    "required": ["type"],
+    "properties": {"type": {"type": "string"}},
 }
 
 
@@ -128,7 +141,7 @@ def described_schemas() -> dict[str, Any]:
     events = _with_refs(codec.event_schema())
     definitions: dict[str, Any] = events.pop("$defs")
     definitions["SubagentEvent"]["properties"]["event"] = {"$ref": f"{_REFS}Event"}
-    schemas = {**definitions, **schemas, "Event": events, "Error": _ERROR}
+    schemas = {**definitions, **schemas, "Event": events, "Error": _ERROR, "UiMessagePart": _UI_PART}
     for kind in in_order:
         _describe(kind, schemas.get(kind.__name__))
     for schema in schemas.values():
@@ -142,7 +155,8 @@ def _operation(route: CallRoute) -> dict[str, Any]:
     content = _content_of(route, _schema_of(REPLIES.get(key)))
     answers: dict[str, Any] = {f"{route.success}": _answered("As asked.", content)}
     if key in _ALSO:
-        answers[f"{_ALSO[key]}"] = _answered("As asked, in the other way.", content)
+        also = _ALSO[key]
+        answers[f"{also}"] = _answered("As asked, in the other way.", {} if also == _EMPTY else content)
     error = {"application/json": {"schema": {"$ref": f"{_REFS}Error"}}}
     operation: dict[str, Any] = {
         "operationId": name_of_operation(route),
@@ -173,10 +187,10 @@ def _answered(what: str, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content_of(route: CallRoute, schema: Mapping[str, Any]) -> dict[str, Any]:
-    if route.success == 204:  # noqa: PLR2004 - as it stands in HTTP
+    if route.success == _EMPTY:
         return {}
     if route.is_stream:
-        event = {"$ref": f"{_REFS}Event"}
+        event = {"$ref": f"{_REFS}{route.frames}"}
         return {"text/event-stream": {"schema": {"type": "string", "contentSchema": event}}}
     if route.path.endswith(":path}"):
         return {"application/octet-stream": {}}

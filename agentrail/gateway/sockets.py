@@ -14,7 +14,7 @@ from attrs import frozen
 
 from agentrail import outside
 from agentrail.events import Event
-from agentrail.gateway.access import CallHead, head_of, require_scope, require_user
+from agentrail.gateway.access import CallHead, head_of, network_of, require_scope, require_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
 from agentrail.gateway.command_memory import CommandMemory
 from agentrail.gateway.frame_ring import FrameMemory
@@ -31,7 +31,7 @@ from agentrail.host.limits import OpenCounts, OpenPlace
 from agentrail.host.payloads import Principal
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
-from agentrail.runtime.crashes import log_crash, what_travels
+from agentrail.runtime.crashes import log_crash, raise_what_travels
 from agentrail.wire.server_frames import PROTOCOL, CloseCode
 
 LOGGER: Final = Logger("agentrail.gateway")
@@ -150,13 +150,9 @@ class Sockets:
         await receive()  # `websocket.connect`
         try:
             await self._serve(scope, receive, send)
-        except BaseException as raised:
-            leaving = what_travels(raised)
-            if leaving is raised:
-                raise
-            if leaving is not None:
-                raise leaving from None  # noqa: ASYNC104 - what travels was asked
-            await self._refuse(raised, scope, send)
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+            raise_what_travels(raised)
+            await self._refuse(raised, scope, send)  # noqa: ASYNC102 - nothing is cancelled: what travels was raised
 
     async def _serve(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
         head = head_of(scope)
@@ -219,7 +215,7 @@ class Sockets:
     ) -> "OpenPlace[SessionOwner] | OpenPlace[str]":
         if principal is not None:
             return self._gateway.take_place(SessionOwner.of(principal))
-        place = self._unknown.take(head.peer)
+        place = self._unknown.take(network_of(head.peer))
         if not isinstance(place, OpenPlace):
             message = "too many sockets are open that have not said who calls"
             raise CallRefused(error_answer("too_many_streams", message, headers={"retry-after": "5"}))

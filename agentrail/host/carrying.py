@@ -20,6 +20,7 @@ from agentrail.errors import (
     PromptRefused,
     SessionBusy,
     SessionDown,
+    SessionNotFound,
     SessionRefused,
     SessionUnknown,
     YourMove,
@@ -149,10 +150,10 @@ class RequestRun:
             on_decided: Called once, when it was accepted, or will not be.
         """
         self.incoming = incoming
-        self.decided = trio.Event()
+        self.decided: trio.Event = trio.Event()
         self.request: HostRequest | None = None
         self.error: BaseException | None = None
-        self.is_abandoned = False
+        self.is_abandoned: bool = False
         self._shop = shop
         self._on_decided = on_decided
         self._scope = trio.CancelScope()
@@ -230,13 +231,22 @@ class RequestRun:
         incoming, desk, context = self.incoming, self._shop.desk, self._context()
         if incoming.facts is None:
             self._profile = await desk.profile(context)
-            session, self._is_new = await desk.create(self._profile, context)
+            session, self._is_new = await desk.create(
+                self._profile, context, metadata=incoming.request.metadata
+            )
             return session
         with suppress(
             ProfileUnknown
         ):  # a session that is awake keeps its profile, also one that is not there any more
             self._profile = await desk.profile(context)
-        return await desk.open(incoming.facts, incoming.owner)
+        try:
+            return await desk.open(incoming.facts, incoming.owner)
+        except SessionNotFound:
+            # It was deleted between the look at it and now: who may create it begins a new one, as of any other unknown id.
+            if self._profile is None or incoming.kind == "prompt" or incoming.is_steer:
+                raise
+            session, self._is_new = await desk.create(self._profile, context)
+            return session
 
     def _context(self) -> ProfileContext:
         incoming = self.incoming

@@ -5,6 +5,7 @@ delays its caller by its timeout and a second, and is then left behind. Until it
 """
 
 import inspect
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias
@@ -20,7 +21,7 @@ from agentrail.logs import Logger
 from agentrail.otp.edges import FOR_THE_PROCESS
 from agentrail.otp.exits import Redact, keep
 from agentrail.otp.leaving import describe_bug
-from agentrail.runtime.crashes import what_travels
+from agentrail.runtime.crashes import raise_what_travels
 
 LOGGER: Final = Logger("agentrail.host")
 
@@ -46,12 +47,19 @@ class _Walk:
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     done: trio.Event = field(factory=trio.Event)
     patience: trio.CancelScope = field(factory=trio.CancelScope)
-    """How long the caller waits: its deadline moves with each hook."""
+    """How long the caller waits until it looks at `overdue_at`."""
+    overdue_at: float = math.inf
+    """When the hook that runs is left behind: it moves with each."""
     is_telling: bool = False
     """Whether the application is being told of a failure; that is no hook of the plugin's."""
     is_left_behind: bool = False
     is_over: bool = False
     """Whether it came to the end of the chain."""
+
+    def be_patient_until(self, at_seconds: float) -> None:
+        """Say when the hook that runs now is left behind. The clock is set anew only where that is sooner: a chain has many hooks."""
+        self.overdue_at = at_seconds
+        self.patience.deadline = min(self.patience.deadline, at_seconds)
 
 
 class HookRunner:
@@ -141,8 +149,13 @@ class HookRunner:
     async def _wait(self, walk: _Walk) -> None:
         """Wait for the end of a walk, or until its hook is overdue and left behind."""
         try:
-            with walk.patience:
-                await walk.done.wait()
+            while not walk.done.is_set():
+                with walk.patience:
+                    await walk.done.wait()
+                if trio.current_time() >= walk.overdue_at:
+                    break
+                if walk.patience.cancelled_caught:  # the hook that it was set for is over, another one runs
+                    walk.patience = trio.CancelScope(deadline=walk.overdue_at)
         finally:
             if not walk.done.is_set():
                 walk.scope.cancel()
@@ -157,7 +170,7 @@ class HookRunner:
         now = trio.current_time()
         if walk.patience.cancelled_caught:  # it had its grace
             return now
-        return walk.patience.deadline if walk.chain.is_waited_out else now + HOOK_GRACE_SECONDS
+        return walk.overdue_at if walk.chain.is_waited_out else now + HOOK_GRACE_SECONDS
 
     def _leave_behind(self, walk: _Walk) -> None:
         walk.is_left_behind = True
@@ -199,7 +212,7 @@ class HookRunner:
             await self._fail(walk, self._not_called(plugin, chain.hook, earlier))
             return
         now, seconds = trio.current_time(), self._seconds(plugin, chain.hook)
-        walk.patience.deadline = now + seconds + HOOK_GRACE_SECONDS
+        walk.be_patient_until(now + seconds + HOOK_GRACE_SECONDS)
         error: BaseException | None = None
         try:
             with trio.CancelScope(deadline=now + seconds) as scope:
@@ -210,12 +223,8 @@ class HookRunner:
                 error = self._overdue(plugin, chain.hook)
             else:  # also where the caller has left meanwhile: what was started has to be stopped
                 chain.answered(plugin, value)
-        except BaseException as raised:  # noqa: ASYNC103 - the edge of a hook: its plugin is blamed, and its chain goes on
-            leaving = what_travels(raised)
-            if leaving is raised:
-                raise
-            if leaving is not None:
-                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of a hook: its plugin is blamed, and its chain goes on
+            raise_what_travels(raised)
             error = raised
         # What a hook returns that was cancelled counts where it is an answer, and is no failure where it is none.
         is_cut = walk.scope.cancel_called and isinstance(error, WrongAnswer)
@@ -227,7 +236,7 @@ class HookRunner:
         plugin, chain = walk.plugin, walk.chain
         self._failures[plugin.name] = self._failures.get(plugin.name, 0) + 1
         chain.failed(plugin, error)
-        walk.patience.deadline = trio.current_time() + self._hook_seconds + HOOK_GRACE_SECONDS
+        walk.be_patient_until(trio.current_time() + self._hook_seconds + HOOK_GRACE_SECONDS)
         walk.is_telling = True
         await self._tell(plugin, chain, error)
         walk.is_telling = False
@@ -247,12 +256,8 @@ class HookRunner:
                     await answer
             if scope.cancelled_caught:
                 failure = f"it took longer than {self._hook_seconds:g} s"
-        except BaseException as raised:  # noqa: ASYNC103 - the edge of the application's own function
-            leaving = what_travels(raised)
-            if leaving is raised:
-                raise
-            if leaving is not None:
-                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of the application's own function
+            raise_what_travels(raised)
             failure = chain.scrub(describe_bug(raised))
         if failure is not None:
             LOGGER.warning("host plugin %s failed in %s: %s", named(plugin), hook, words)

@@ -4,13 +4,12 @@ Steps 4 to 6 of a request stand here, in the task of its caller; the rest is car
 HTTP: a gateway turns bodies into these calls, and what they raise into its answers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import trio
 from attrs import evolve
 
-from agentrail.abc.store import Filters
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import (
@@ -18,15 +17,17 @@ from agentrail.errors import (
     HostDraining,
     RequestUnknown,
 )
-from agentrail.frozen import thawed
+from agentrail.frozen import EMPTY, thawed
 from agentrail.host.attachments import Attachment
 from agentrail.host.carrying import WhenBusy, Workshop
 from agentrail.host.chains import PluginOrder
+from agentrail.host.closing import ClosingPlan, decide_closing
 from agentrail.host.hook_runner import HookRunner
 from agentrail.host.identity import (
     profile_of_session,
 )
 from agentrail.host.intake import Intake, Sending, mint_session
+from agentrail.host.metadata import check_metadata
 from agentrail.host.options import HostOptions, ReadinessCheck
 from agentrail.host.payloads import (
     ChatRequest,
@@ -36,7 +37,7 @@ from agentrail.host.payloads import (
 )
 from agentrail.host.plugin_life import PluginLife
 from agentrail.host.profiles import ProfileContext
-from agentrail.host.readiness import CheckResult, run_checks
+from agentrail.host.readiness import CheckResult, Readiness
 from agentrail.host.requests import (
     HostRequest,
     OnDisconnect,
@@ -48,9 +49,10 @@ from agentrail.host.session_desk import already_there, refuse_child
 from agentrail.host.session_list import ListedSession, ListPlace
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.logs import Logger
-from agentrail.messages import JsonObject, SessionId
+from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
 from agentrail.runtime.content import Blocks
 from agentrail.runtime.handle import Session
+from agentrail.runtime.past import JournalEntry
 from agentrail.runtime.supervisor import SessionSupervisor
 
 LOGGER: Final = Logger("agentrail.host")
@@ -68,7 +70,10 @@ class Host:
         self._shop = shop
         self._life = life
         self._intake = Intake(shop, options.limits, nursery)
+        self._readiness = Readiness(self._checks, options.check_timeout, nursery)
         self._is_leaving = False
+        self._plan: ClosingPlan | None = None
+        self._drains_by: float | None = None
 
     @property
     def supervisor(self) -> SessionSupervisor:
@@ -251,6 +256,7 @@ class Host:
         agent_id: str = "",
         session_id: str | None = None,
         model: str | None = None,
+        metadata: JsonObject = EMPTY,
     ) -> Session:
         """Create a session without a message.
 
@@ -259,14 +265,17 @@ class Host:
             agent_id: Of the profile; empty for the default.
             session_id: Its id; minted when None.
             model: Instead of the profile's.
+            metadata: What the caller says of it: kept with it, as `user_data["metadata"]`.
 
         Raises:
             SessionUnknown: Another user's has this id.
             AlreadyExists: The caller's move: one of theirs has it.
+            TooLarge, OptionError: The caller's move: metadata that is too large or too deep, or no JSON.
             Exception: As of `submit`.
         """
         self._intake.check_open()
         owner = self._intake.owner_of(principal)
+        check_metadata(metadata, self.options.limits)
         wanted = mint_session() if session_id is None else SessionId(session_id)
         desk = self._shop.desk
         if await desk.facts(owner, wanted, creates=True) is not None:
@@ -277,7 +286,8 @@ class Host:
             session_id=wanted,
             agent_id=agent_id or desk.profiles.default_id,
         )
-        session, is_new = await desk.create(await desk.profile(context), context, model=model)
+        profile = await desk.profile(context)
+        session, is_new = await desk.create(profile, context, model=model, metadata=metadata)
         if not is_new:
             raise already_there(wanted)
         desk.keep(session)
@@ -388,15 +398,46 @@ class Host:
         await self._shop.desk.check_shows_files(session)
         return await read_workspace(session, path)
 
-    async def session_to_inspect(self, session_id: str, principal: Principal) -> Session:
-        """Give a session of any user of the tenant of a caller who may inspect them: that was looked at before.
+    # --- for who may inspect: that was looked at before
+
+    async def inspect_journal(
+        self, session_id: str, principal: Principal, *, after: int = 0, limit: int = 1_000
+    ) -> tuple[JournalEntry, ...]:
+        """Read the journal of a session of any user of the tenant. It is not woken, and may have ended.
+
+        Args:
+            session_id: Which one.
+            principal: Who is calling; may inspect.
+            after: The number of the record behind which to begin.
+            limit: How many at most.
 
         Raises:
             SessionUnknown: The tenant has none of this id.
-            Exception: As of `session`.
+            OptionError: There is no store, so there are no journals.
+            Exception: As of `SessionSupervisor.stored_journal`.
         """
-        owner = self._intake.owner_of(principal)
-        return await self._shop.desk.of_tenant(owner.tenant_id, session_id)
+        tenant_id = self._intake.owner_of(principal).tenant_id
+        facts = await self._shop.desk.of_tenant(tenant_id, session_id)
+        return await self.supervisor.stored_journal(facts.session_id, after, limit, scope=tenant_id)
+
+    async def inspect_messages(
+        self, session_id: str, principal: Principal
+    ) -> tuple[tuple[Message, ...], TokenUsage]:
+        """Give the conversation of a session of any user of the tenant, and what all of it has used.
+
+        It is not woken, and may have ended in the store.
+
+        Args:
+            session_id: Which one.
+            principal: Who is calling; may inspect.
+
+        Raises:
+            SessionUnknown: The tenant has none of this id.
+            Exception: As of `Session.messages`, and `SessionSupervisor.stored_state`.
+        """
+        tenant_id = self._intake.owner_of(principal).tenant_id
+        facts = await self._shop.desk.of_tenant(tenant_id, session_id)
+        return await self._shop.desk.conversation(facts, tenant_id)
 
     # --- requests as resources
 
@@ -440,18 +481,26 @@ class Host:
     # --- how it stands
 
     async def ready(self) -> tuple[CheckResult, ...]:
-        """Run all checks at once: those of store, supervisor and plugins, and the operator's own.
+        """Run all checks at once: those of store, supervisor and plugins, and the operator's own. Who asks meanwhile gets the same answer.
 
         Returns:
             One for each. It is not ready where any has an error.
+
+        Raises:
+            HostDraining: It was closed.
+
+        Cancellation: Nothing is lost by it; others still get their answer.
         """
+        return await self._readiness.look()
+
+    def _checks(self) -> Mapping[str, ReadinessCheck]:
         own: dict[str, ReadinessCheck] = {
             "supervisor": self._check_supervisor,
             "plugins": self._check_plugins,
         }
         if self._shop.desk.has_store:
             own = {"store": self._check_store, **own}
-        return await run_checks({**own, **self.options.readiness_checks}, self.options.check_timeout)
+        return {**own, **self.options.readiness_checks}
 
     @property
     def plugins(self) -> PluginOrder:
@@ -479,20 +528,42 @@ class Host:
         self._is_leaving = True
         self._intake.close()
 
+    def begin_closing(self) -> ClosingPlan:
+        """Let the time run that a close has, `shutdown_timeout` for all of it; called again, say how it is shared out."""
+        if self._plan is None:
+            has_store = self._shop.desk.has_store
+            now = trio.current_time()
+            self._plan = decide_closing(now, self.options.shutdown_timeout, has_store=has_store)
+        return self._plan
+
     async def drain(self, within: float | None = None) -> None:
         """Take no new request, and wait for those that are worked on; not for those that wait for people.
 
-        Args:
-            within: How many seconds; None for `drain_timeout`.
+        Called again it waits no longer than the first time.
 
-        Cancellation: It goes on taking none.
+        Args:
+            within: How many seconds; None for `drain_timeout`, as far as `shutdown_timeout` leaves it.
+
+        Cancellation: It goes on taking none, and no later call waits.
         """
         self.close_door()
-        with trio.move_on_after(self.options.drain_timeout if within is None else within):
-            for run in self._intake.runs:
-                await run.decided.wait()
-                if run.request is not None:
-                    await run.request.answered()
+        if self._drains_by is None:
+            now = trio.current_time()
+            usual = min(now + self.options.drain_timeout, self.begin_closing().cycles_by)
+            self._drains_by = usual if within is None else now + within
+        try:
+            with trio.CancelScope(deadline=self._drains_by):
+                for run in self._intake.runs:
+                    await run.decided.wait()
+                    if run.request is not None:
+                        await run.request.answered()
+        except trio.Cancelled:
+            self.skip_drain()
+            raise
+
+    def skip_drain(self) -> None:
+        """Wait for no cycle any more: a person does not want to."""
+        self._drains_by = trio.current_time()
 
     async def end_requests(self) -> None:
         """End all requests that are open as `shutdown`, and wait until what they owe to plugins is done. For `open_host`."""
@@ -500,6 +571,10 @@ class Host:
         for run in self._intake.runs:
             run.shut_down()
         await self._intake.quiet()
+
+    def close(self) -> None:
+        """Answer no more whether it is ready. For `open_host`."""
+        self._readiness.close()
 
     def cut_hooks(self) -> None:
         """Cut what requests still owe to plugins: there is no more time. For `open_host`."""
@@ -525,7 +600,7 @@ class Host:
     # --- checks
 
     async def _check_store(self) -> None:
-        await self.supervisor.find(Filters(), limit=1)
+        await self.supervisor.check_store()
 
     async def _check_supervisor(self) -> None:
         if self._is_leaving or self.supervisor.is_closing:

@@ -20,6 +20,7 @@ from agentrail.errors import (
     PrincipalMismatch,
     ProfileMismatch,
     PromptError,
+    SessionNotFound,
     SessionUnknown,
     TooLarge,
 )
@@ -35,6 +36,7 @@ from agentrail.host.identity import (
     session_id_for,
 )
 from agentrail.host.limits import Limits
+from agentrail.host.metadata import check_metadata
 from agentrail.host.payloads import (
     ChatRequest,
     ChatRequestContext,
@@ -193,7 +195,10 @@ class Intake:
         """
         if incoming.facts is None:
             return None
-        session = await self._shop.desk.open(incoming.facts, incoming.owner)
+        try:
+            session = await self._shop.desk.open(incoming.facts, incoming.owner)
+        except SessionNotFound:  # deleted in between, and with it what was sent to it: what becomes of that is said by who opens it
+            return None
         receipt = await session.receipt_of(client_id)
         if receipt is None:
             return None
@@ -201,6 +206,7 @@ class Intake:
             await session.receipt_of(client_id, digest=incoming.digest)
         key = key_of_requests(incoming.owner, incoming.session_id)
         request_id = receipt.request_id or receipt.ref
+        window = await self._shop.desk.window_of_profile(session)
         track = self._shop.book.find(key, request_id)
         if track is None:
             self.check_open()  # with no checkpoint between this and the task
@@ -210,6 +216,7 @@ class Intake:
                 agent_id=incoming.agent_id,
                 kind=incoming.kind,
                 seq=receipt.seq,
+                context_window=window,
             )
             track = RequestTrack(record, PromptRef(receipt.ref))
             self._shop.book.open(key, track)
@@ -304,9 +311,10 @@ class Intake:
         """Refuse a message that says nothing, or too much, before anything is done for it.
 
         Raises:
-            PromptError, TooLarge, AttachmentInvalid: The caller's move.
+            PromptError, TooLarge, OptionError, AttachmentInvalid: The caller's move.
         """
         check_attachments(sending.attachments, self._limits)
+        check_metadata(request.metadata, self._limits)
         size, most = len(request.message.encode("utf-8", "surrogatepass")), self._limits.max_message_bytes
         if size > most:
             message = f"the message has {size:,} bytes, at most {most:,} are taken: send it as a file"

@@ -3,6 +3,7 @@
 What belongs to a wire (tokens, addresses, streams) does not enter this file: a gateway has options of its own, and these.
 """
 
+import difflib
 import math
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -152,8 +153,15 @@ def is_seconds(value: object, *, zero: bool) -> bool:
     return 0 < value < math.inf or (zero and value == 0)
 
 
-def decide_host_options(options: HostOptions | None, given: Mapping[str, Any]) -> HostOptions:
+def decide_host_options(
+    options: HostOptions | None, given: Mapping[str, Any], *, also: Sequence[str] = ()
+) -> HostOptions:
     """Take options in one value, or make them of keywords.
+
+    Args:
+        options: All in one value, or None.
+        given: The keywords.
+        also: What the caller takes besides, which a misspelt name may have meant.
 
     Raises:
         OptionError: The operator's move: both at once, a name that is none, or a value that cannot be.
@@ -163,10 +171,16 @@ def decide_host_options(options: HostOptions | None, given: Mapping[str, Any]) -
             message = f"options came in one value and as keywords ({', '.join(given)}): give them in one way"
             raise OptionError([message])
         return options
+    known = (*_NAMES, *also)
     wrong = [name for name in given if name not in _NAMES]
     if wrong:
-        raise OptionError([f"there is no option {name!r}: options are {', '.join(_NAMES)}" for name in wrong])
+        raise OptionError([f"there is no option {name!r}: {_near(name, known)}" for name in wrong])
     return HostOptions(**given)
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}" if near else f"options are {', '.join(known)}"
 
 
 _NAMES: Final = tuple(one.name for one in fields(HostOptions) if one.init)

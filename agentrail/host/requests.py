@@ -49,7 +49,7 @@ class RequestRecord:
         text: The answer, or what was said of it when it was aborted or failed; empty before the end.
         usage: What its cycle has used so far; None before the first response.
         last_usage: Of the last response: `input` is how much of the window it filled.
-        context_window: How much the model reads at most, as the profile says; None where it does not.
+        context_window: How much the model reads at most, as the profile says, else as is known of the model; None where that is not.
         stop_reason: Why its cycle finished; None for any other end.
         error: Why it failed.
         reason: Why it was aborted or refused.
@@ -113,21 +113,38 @@ class RequestTrack:
             record: Of one that was accepted, or has ended.
             ref: Its prompt, as its receipt says; None where it has ended.
         """
-        self.record = record
-        self.standing = RequestStanding(ref=ref or PromptRef(record.request_id), seq=record.seq)
+        self._record = record
+        self._is_behind = False
+        self.standing: RequestStanding = RequestStanding(
+            ref=ref or PromptRef(record.request_id), seq=record.seq
+        )
         self._changed = trio.Event()
+
+    @property
+    def record(self) -> RequestRecord:
+        """What is told of it. Brought up to how it stands when it is asked for: most events of a cycle change it unseen."""
+        if self._is_behind:
+            self._is_behind = False
+            self._record = record_behind(self._record, self.standing)
+        return self._record
 
     def stand(self, standing: RequestStanding) -> None:
         """Take how it stands now. That it has ended is heard with its answer, by `end`."""
+        if standing.has_ended and not self.standing.has_ended:
+            self._is_behind, self._record = False, self.record
         before, self.standing = self.standing, standing
         if not standing.has_ended and before is not standing:
-            self.record = record_behind(self.record, standing)
+            self._is_behind = True
             if before.status != standing.status:
                 self._tell()
 
+    def learn_window(self, tokens: int | None) -> None:
+        """Take how much the model reads at most, where the profile does not say it."""
+        self.record = evolve(self.record, context_window=tokens)
+
     def end(self, text: str) -> None:
         """Say to all who wait that it has ended, and with which answer."""
-        self.record = evolve(record_behind(self.record, self.standing), text=text)
+        self._is_behind, self._record = False, evolve(record_behind(self._record, self.standing), text=text)
         self._tell()
 
     async def wait_changed(self, is_enough: Callable[[RequestRecord], bool]) -> RequestRecord:
@@ -188,7 +205,7 @@ class RequestEvents:
 
     async def __aexit__(self, *raised: object) -> None:
         """Read no more; the request goes on."""
-        await self._events.__aexit__(None, None, None)
+        await self._events.__aexit__(None, None, None)  # noqa: ASYNC102 - it waits for nothing
 
     def __aiter__(self) -> Self:
         """Iterate over oneself."""

@@ -64,12 +64,11 @@ from agentrail.runtime.arguments import (
 from agentrail.runtime.content import decide_blocks, decide_client_id, decide_text, require_client_id
 from agentrail.runtime.cycle_stream import OnLeave
 from agentrail.runtime.looking_back import (
-    MAX_RECORDS_AT_ONCE,
     Rewound,
     fault_of_number,
     fault_of_place,
 )
-from agentrail.runtime.past import JournalEntry, PastState
+from agentrail.runtime.past import JournalEntry, PastState, fault_of_after, fault_of_limit
 from agentrail.runtime.prompting import settings_for
 from agentrail.runtime.subscription import decide_terms, fault_of_cursor
 from agentrail.typed import typed
@@ -558,14 +557,7 @@ class RemoteSession(NotRemoteCalls):
 
     async def journal(self, after: int = 0, limit: int = 1_000) -> tuple[JournalEntry, ...]:
         """Read the journal, a page at a time; as `Session.journal`. It takes a token with the scope `inspect`."""
-        refuse(
-            None
-            if type(after) is int and after >= 0
-            else f"after is {after!r}: expected a whole number from 0",
-            None
-            if type(limit) is int and 1 <= limit <= MAX_RECORDS_AT_ONCE
-            else f"limit is {limit!r}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}",
-        )
+        refuse(fault_of_after(after), fault_of_limit(limit))
         found: list[JournalEntry] = []
         while len(found) < limit:
             page = min(limit - len(found), PAGE)

@@ -17,15 +17,12 @@ from agentrail.runtime.arguments import refuse
 from agentrail.runtime.asking import AskingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.keywords import SessionKeywords
-from agentrail.runtime.past import Journal, JournalEntry, PastState
+from agentrail.runtime.past import Journal, JournalEntry, PastState, fault_of_after, fault_of_limit
 from agentrail.runtime.restoring import RestoredFiles, versioned_of
 from agentrail.runtime.rewinding import RewindRequest
 from agentrail.runtime.session import SessionCell
 
 T = TypeVar("T")
-
-MAX_RECORDS_AT_ONCE = 10_000
-"""How many records one call of `journal` gives at most."""
 
 _MAX_TRIES = 5
 
@@ -98,14 +95,7 @@ class LookingBackHandle(AskingHandle):
 
         Cancellation: At once.
         """
-        refuse(
-            None
-            if type(after) is int and after >= 0
-            else f"after is {after!r}: expected a whole number from 0",
-            None
-            if type(limit) is int and 1 <= limit <= MAX_RECORDS_AT_ONCE
-            else f"limit is {limit!r}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}",
-        )
+        refuse(fault_of_after(after), fault_of_limit(limit))
         await trio.lowlevel.checkpoint()
         return await self._branching().look_back(self._cell, lambda journal: journal.entries(after, limit))
 

@@ -8,13 +8,14 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from attrs import frozen
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from agentrail.core.session.projection import QueuedInput, Snapshot, Status
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import CodecError
 from agentrail.events import AbortReceipt, Todo
-from agentrail.messages import Message
+from agentrail.frozen import EMPTY, thawed
+from agentrail.messages import JsonObject, Message
 from agentrail.wire.plain import encode_plain
 
 Receipt: TypeAlias = PromptReceipt | SteerReceipt | AbortReceipt
@@ -30,6 +31,7 @@ class SnapshotForm(Struct, frozen=True, kw_only=True):
     text: str
     messages: tuple[Message, ...]
     before: int
+    metadata: dict[str, Any] | UnsetType = UNSET
 
 
 @frozen(kw_only=True)
@@ -48,10 +50,14 @@ class MessagePage:
 # --- how a session stands
 
 
-def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """Write `{seq, status, queued, todos, text, messages, before}`.
+def encode_snapshot(snapshot: Snapshot, *, metadata: JsonObject = EMPTY) -> bytes:
+    """Write `{seq, status, queued, todos, text, messages, before}`, and `metadata` where there is some.
 
     `messages` are the last ones, `before` is how many stand in front of them: `messages?after=` gives those.
+
+    Args:
+        snapshot: How it stands.
+        metadata: What its caller said of it when it was created.
     """
     shown = snapshot.last_messages
     form = SnapshotForm(
@@ -62,6 +68,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         text=snapshot.text,
         messages=shown,
         before=snapshot.status.messages - len(shown),
+        metadata=thawed(metadata) or UNSET,
     )
     return encode_plain(form)
 
@@ -112,9 +119,15 @@ def encode_messages(messages: tuple[Message, ...], *, after: int = 0, limit: int
         after: How many stand in front of the first that is wanted; beyond the end there are none.
         limit: How many are wanted at most, from 1 on.
     """
+    page = page_of_messages(messages, after=after, limit=limit)
+    return encode_plain({"messages": page.messages, "next": page.next})
+
+
+def page_of_messages(messages: tuple[Message, ...], *, after: int = 0, limit: int = 100) -> MessagePage:
+    """Give a part of a conversation; the arguments are those of `encode_messages`."""
     shown = messages[after : after + limit]
     behind = after + len(shown)
-    return encode_plain({"messages": shown, "next": behind if shown and behind < len(messages) else None})
+    return MessagePage(messages=shown, next=behind if shown and behind < len(messages) else None)
 
 
 def decode_messages(text: bytes) -> MessagePage:

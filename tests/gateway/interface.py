@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 from jsonschema import Draft202012Validator
 
-from agentrail.gateway.app import ROUTES
+from agentrail.gateway.app import ALL_ROUTES
 from agentrail.gateway.openapi import describe_interface, interface_route
 from tests.gateway.web import Web
 
@@ -16,7 +16,9 @@ from tests.gateway.web import Web
 @cache
 def page() -> dict[str, Any]:
     """The page of all routes."""
-    drawn: dict[str, Any] = json.loads(json.dumps(describe_interface((*ROUTES, interface_route(ROUTES)))))
+    drawn: dict[str, Any] = json.loads(
+        json.dumps(describe_interface((*ALL_ROUTES, interface_route(ALL_ROUTES))))
+    )
     return drawn
 
 
