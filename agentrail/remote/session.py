@@ -36,6 +36,7 @@ from agentrail.errors import (
 from agentrail.events import AbortReceipt, Event
 from agentrail.messages import Content, JsonObject, Message, SessionId, Text
 from agentrail.remote.cycle import RemoteCycle, RemoteMonitor, read_to_end
+from agentrail.remote.frames import object_in
 from agentrail.remote.links import Links
 from agentrail.remote.looking import find_event, last_request_id
 from agentrail.remote.not_remote import NotRemoteCalls, refuse_arguments
@@ -243,7 +244,7 @@ class RemoteSession(NotRemoteCalls):
         """
         while True:
             result = await self._call("request", {"request_id": request_id, "wait": WAIT_SECONDS})
-            told: dict[str, Any] = msgspec.json.decode(result)
+            told = object_in(result)
             if told.get("status") in ENDED_STATUSES:
                 return told
 
@@ -460,6 +461,11 @@ class RemoteSession(NotRemoteCalls):
         while after is not None:
             page = _read(decode_messages, await self._call("messages", {"after": after, "limit": PAGE}))
             found += page.messages
+            if page.next is not None and page.next <= after:
+                message = (
+                    f"the server sent a page of messages that leads back to {page.next}: it would never end"
+                )
+                raise CodecError(message, path="$.next")
             after = page.next
         return tuple(found)
 
@@ -562,7 +568,7 @@ class RemoteSession(NotRemoteCalls):
         while len(found) < limit:
             page = min(limit - len(found), PAGE)
             told = {"after": after + len(found), "limit": page}
-            entries = _read(decode_journal, await self._call("journal", told))
+            entries = _read(decode_journal, await self._call("journal", told))[:page]
             found += entries
             if len(entries) < page:
                 break
