@@ -58,9 +58,12 @@ OF_THE_SHELL: Final = frozenset(
         "fork_cell",
         "make_ready",
         "restore_files",
+        "keeps_owed",
+        "owed",
+        "change_owed",
     }
 )
-"""What `open_supervisor` and the sessions themselves call on a supervisor."""
+"""What `open_supervisor`, a host and the sessions themselves call on a supervisor."""
 
 GIVEN: Final[Mapping[type, str]] = MappingProxyType(
     {

@@ -231,6 +231,17 @@ def caller_check_of(app: "AsgiApp") -> "CallerCheck | None":
     return found if isinstance(found, CallerCheck) else None
 
 
+def forgets_webhooks(app: "AsgiApp") -> bool:
+    """Say whether an application that `create_app` made tells ends to receivers, and keeps what it owes them nowhere."""
+    from agentrail.gateway.app import ServedHost
+
+    served = getattr(getattr(app, "state", None), "host", None)
+    if not isinstance(served, ServedHost) or served.options.webhooks is None:
+        return False
+    options = served.options
+    return options.supervisor is None and options.store in (None, "memory:")
+
+
 def admit_more(callers: "CallerCheck | None", options: ServeOptions, tokens: Tokens | None) -> None:
     """Let in what the command line says, besides what the application was made with.
 
@@ -275,6 +286,8 @@ async def serve_until_signal(app: "AsgiApp | None", options: ServeOptions, token
     """
     served = await make_default_application(options) if app is None else app
     admit_more(caller_check_of(served), options, tokens)
+    if forgets_webhooks(served):
+        write_error("webhooks that are owed end with this process: give create_app a store to keep them.")
     await run_server(served, options)
 
 

@@ -19,7 +19,6 @@ from agentrail.gateway.answers import (
     answer_to_abort,
     answer_to_failure,
     error_answer,
-    refuse_call,
 )
 from agentrail.gateway.bodies import ChatBody, SteerBody
 from agentrail.gateway.body_reading import decode_files
@@ -55,8 +54,6 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
         Exception: As of `Host.submit`.
     """
     body: ChatBody = call.body
-    if body.webhook is not None:
-        refuse_call("webhooks_off", "this server tells no address of ends: leave webhook out")
     request = _request_of(call, body, session_id)
     content, settings = _more_of(body)
     if content is not None:
@@ -70,6 +67,7 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
         when_busy=body.when_busy or "queue",
         on_disconnect=body.on_disconnect,
         via=call.via,
+        webhook=body.webhook,
         content=content,
         settings=settings,
     )

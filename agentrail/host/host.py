@@ -47,6 +47,7 @@ from agentrail.host.requests import (
 )
 from agentrail.host.session_desk import already_there, refuse_child
 from agentrail.host.session_list import ListedSession, ListPlace
+from agentrail.host.webhook_post import WebhookStatistics
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
@@ -97,6 +98,7 @@ class Host:
         when_busy: WhenBusy = "queue",
         on_disconnect: OnDisconnect | None = None,
         via: str | None = None,
+        webhook: str | None = None,
         content: Blocks | None = None,
         settings: PromptSettings | None = None,
     ) -> HandledResponse | HostRequest:
@@ -110,6 +112,8 @@ class Host:
             when_busy: What becomes of it where its session is at work: it waits, goes into the cycle as a steer, or is refused.
             on_disconnect: What becomes of it when its caller leaves; None for what the host was opened with.
             via: The door that it came through; in the session's events.
+            webhook: Where its end is told, and that it waits for people; None for the address of `webhooks`, where that has one. Of a
+                message that is sent again the first one counts.
             content: Blocks that the session gets in place of the message, whose words are theirs: plugins judge those. Without files.
             settings: What is wanted of the model for this cycle, as of `Session.prompt`.
 
@@ -120,6 +124,8 @@ class Host:
             IdInvalid, PrincipalMismatch: The caller's move: an id that is none, or another's name.
             SessionUnknown, SessionIsChild, ProfileUnknown, ProfileMismatch: The caller's move: there is none, or not for this.
             RequestRefused: A plugin does not let it pass.
+            WebhookInvalid, WebhooksOff: The caller's move: nothing may be sent there, or this host sends none.
+            QuotaReached: The caller's move: too many sessions are open, or too many webhooks are not taken.
             ClientIdReused, SessionBusy, PromptError, PromptQueueFull, SteeringQueueFull: The caller's move.
             PromptRefused, SessionRefused: A session plugin does not want it.
             SessionDown: Its session has ended.
@@ -137,6 +143,7 @@ class Host:
             when_busy=when_busy,
             on_disconnect=on_disconnect or self.options.on_disconnect,
             via=via,
+            webhook=webhook,
             content=content,
             settings=settings,
         )
@@ -511,6 +518,15 @@ class Host:
     def hooks(self) -> HookRunner:
         """What calls their hooks: how often each failed, and which do not come back."""
         return self._shop.runner
+
+    @property
+    def webhooks(self) -> WebhookStatistics | None:
+        """What became of webhooks so far; None where it sends none."""
+        return None if self._shop.post is None else self._shop.post.statistics()
+
+    async def follow_awaited(self) -> None:
+        """Follow the requests of earlier processes that webhooks are still to tell of. For `open_host`."""
+        await self._intake.follow_awaited()
 
     async def quiet(self) -> None:
         """Wait until no request is open, hooks included.

@@ -23,6 +23,7 @@ from agentrail.errors import (
     SessionNotFound,
     SessionUnknown,
     TooLarge,
+    WebhooksOff,
 )
 from agentrail.host.attachments import Attachment, check_attachments, digest_with_files
 from agentrail.host.carrying import IncomingMessage, RequestRun, WhenBusy, Workshop
@@ -32,6 +33,7 @@ from agentrail.host.identity import (
     SessionOwner,
     fault_of_name,
     faults_of_principal,
+    owner_of_session,
     profile_of_session,
     session_id_for,
 )
@@ -48,6 +50,7 @@ from agentrail.host.payloads import (
 from agentrail.host.request_end import ended_by_host, without_session
 from agentrail.host.requests import HostRequest, OnDisconnect, RequestRecord, RequestTrack, key_of_requests
 from agentrail.host.session_desk import refuse_child
+from agentrail.host.webhook_message import WebhookWatch
 from agentrail.logs import Logger
 from agentrail.messages import PromptRef, SessionId
 from agentrail.outside import current
@@ -72,6 +75,7 @@ class Sending:
         when_busy: What becomes of it where its session is at work.
         on_disconnect: What becomes of it when its caller leaves.
         via: The door that it came through.
+        webhook: Where its end is to be told; None for where the host tells all of them, if it does.
         content: Blocks in place of the message.
         settings: What is wanted of the model.
     """
@@ -82,6 +86,7 @@ class Sending:
     when_busy: WhenBusy = "queue"
     on_disconnect: OnDisconnect
     via: str | None = None
+    webhook: str | None = None
     content: Blocks | None = None
     settings: PromptSettings | None = None
 
@@ -136,6 +141,7 @@ class Intake:
         self.check_open()
         owner = self.check_sender(request, principal)
         self.check_size(request, sending)
+        self._check_webhook(sending.webhook)
         facts = await self.facts_for(owner, request, creates=sending.kind != "prompt")
         agent_id = request.agent_id or self._agent_of(facts)
         request = evolve(request, agent_id=agent_id)
@@ -157,6 +163,7 @@ class Intake:
             when_busy=sending.when_busy,
             on_disconnect=sending.on_disconnect,
             via=sending.via,
+            webhook=sending.webhook or "",
             content=sending.content,
             settings=sending.settings,
             started_at_ms=now_ms(),
@@ -218,7 +225,8 @@ class Intake:
                 seq=receipt.seq,
                 context_window=window,
             )
-            track = RequestTrack(record, PromptRef(receipt.ref))
+            listener = self._shop.listener(incoming.owner, incoming.session_id, request_id)
+            track = RequestTrack(record, PromptRef(receipt.ref), on_change=listener)
             self._shop.book.open(key, track)
             self._nursery.start_soon(
                 self._follow_known, key, session, track, max(receipt.seq - 1, 0), name="follow a request"
@@ -248,7 +256,9 @@ class Intake:
             kind=None,
             seq=standing.seq,
         )
-        track = RequestTrack(record, standing.ref)
+        owner = owner_of_session(session.facts.user_data)
+        listener = None if owner is None else self._shop.listener(owner, session.session_id, request_id)
+        track = RequestTrack(record, standing.ref, on_change=listener)
         track.stand(standing)
         if standing.has_ended:
             await end_track(session, track)
@@ -260,6 +270,44 @@ class Intake:
             self._follow_known, key, session, track, standing.seq, name="follow a request"
         )
         return track
+
+    async def follow_awaited(self) -> None:
+        """Follow the requests of earlier processes of which something is still to be told, one after another.
+
+        Cancellation: The rest is told by a later process.
+        """
+        for watch in () if self._shop.post is None else self._shop.post.awaited:
+            try:
+                await self._follow_watched(watch)
+            except AgentrailError as error:
+                LOGGER.warning(
+                    "what becomes of request %s is not told in this process: %s", watch.request_id, error
+                )
+
+    async def _follow_watched(self, watch: WebhookWatch) -> None:
+        post, owner = self._shop.post, watch.owner
+        assert post is not None  # noqa: S101 - it has the watch
+        session_id, request_id = SessionId(watch.session_id), watch.request_id
+        key = key_of_requests(owner, session_id)
+        if self._shop.book.find(key, request_id) is not None:
+            return
+        try:
+            facts = await self._shop.desk.facts(owner, session_id, creates=True)
+        except SessionUnknown:  # it is another user's now, so that theirs was removed
+            facts = None
+        if facts is None:
+            post.forget(watch.key)
+        elif facts.has_ended:  # its process died between the end of the session and the word about it
+            record = RequestRecord(
+                request_id=request_id, session_id=session_id, agent_id=watch.agent_id, kind=None
+            )
+            track = RequestTrack(record, on_change=self._shop.listener(owner, session_id, request_id))
+            track.stand(without_session(track.standing, "it has ended"))
+            track.end("")
+        else:
+            session = await self._shop.desk.open(facts, owner)
+            if await self.recall(key, session, request_id) is None:  # the session never had it
+                post.forget(watch.key)
 
     async def _follow_known(self, key: str, session: Session, track: RequestTrack, after: int) -> None:
         """Follow a request that an earlier process began. What it owed to plugins is over."""
@@ -322,6 +370,19 @@ class Intake:
         if not (request.message or sending.attachments or sending.content):
             message = "the message is empty: say something, or attach a file"
             raise PromptError(message)
+
+    def _check_webhook(self, webhook: str | None) -> None:
+        """Refuse an address that nothing may be sent to, as far as that can be seen.
+
+        Raises:
+            WebhooksOff, WebhookInvalid: The caller's move.
+        """
+        if webhook is None:
+            return
+        if self._shop.post is None:
+            message = "this server tells no address of ends: leave webhook out"
+            raise WebhooksOff(message)
+        self._shop.post.check(webhook)
 
     async def intercept(
         self, kind: MessageKind, request: ChatRequest, principal: Principal

@@ -25,6 +25,7 @@ from agentrail.host.plugin_life import PluginLife, open_plugins
 from agentrail.host.requests import RequestBook, SessionReading
 from agentrail.host.session_desk import SessionDesk
 from agentrail.host.tool_hooks import tool_hooks
+from agentrail.host.webhook_post import WebhookPost
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -78,7 +79,9 @@ class _Keeper:
                 has_store=self._options.supervisor is None and self._options.store is not None,
                 max_sessions_of_each=self._options.limits.max_sessions_per_principal,
             )
+            post: WebhookPost | None = None
             with self._starting:
+                post = await self._open_post(supervisor)
                 await life.start()
                 await desk.resume_working()
             if self._starting.cancelled_caught:
@@ -89,19 +92,35 @@ class _Keeper:
                 runner=runner,
                 book=RequestBook(),
                 uploads=Uploads(self._options.limits),
+                post=post,
             )
             async with trio.open_nursery() as nursery:
                 self.host = Host(self._options, shop, life, nursery)
+                if post is not None:
+                    nursery.start_soon(post.run, name="webhooks")
+                    nursery.start_soon(self.host.follow_awaited, name="follow requests for webhooks")
                 self.up.set()
                 try:
                     await self._leave.wait()
                 finally:  # also where a hook, or a session, has ended the program
                     self.host.close_door()
-                await self._close(self.host, life)
+                await self._close(self.host, life, post)
                 self.host.close()
                 nursery.cancel_scope.cancel(reason="the host was closed")
 
-    async def _close(self, host: Host, life: PluginLife) -> None:
+    async def _open_post(self, supervisor: SessionSupervisor) -> WebhookPost | None:
+        """Read what earlier processes owe to receivers, before anything can come to it."""
+        options = self._options
+        if options.webhooks is None:
+            return None
+        keeps = supervisor.keeps_owed and (options.supervisor is not None or options.store != "memory:")
+        if not keeps:
+            LOGGER.info("webhooks that are owed end with this process: give a store to keep them")
+        post = WebhookPost(options.webhooks, supervisor, survives=keeps)
+        await post.load()
+        return post
+
+    async def _close(self, host: Host, life: PluginLife, post: WebhookPost | None) -> None:
         """End requests, with what they owe to plugins, and then sessions: plugins stop behind those."""
         plan = host.begin_closing()
         life.stops_by = plan.done_by
@@ -111,9 +130,11 @@ class _Keeper:
             await host.end_requests()
         if scope.cancelled_caught:
             host.cut_hooks()
-        if self._options.supervisor is None:
-            with trio.CancelScope(deadline=max(plan.done_by, trio.current_time() + LEAST_SECONDS)):
+        with trio.CancelScope(deadline=max(plan.done_by, trio.current_time() + LEAST_SECONDS)):
+            if self._options.supervisor is None:
                 await host.supervisor.stop_all("the host was closed")
+            if post is not None:
+                await post.close()
 
     @asynccontextmanager
     async def _open_supervisor(self, hooks: HostHooks) -> AsyncIterator[SessionSupervisor]:

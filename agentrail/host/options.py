@@ -21,6 +21,7 @@ from agentrail.host.limits import Limits
 from agentrail.host.plugin import HostPlugin, check_host_plugins
 from agentrail.host.profiles import AgentProfile, AgentProfiles, ResolveAgentProfile, check_agent_profiles
 from agentrail.host.requests import OnDisconnect
+from agentrail.host.webhooks import Webhooks
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.confinement import ShellFallback
@@ -52,6 +53,7 @@ class HostOptions:
         deps_for: As of `open_supervisor`.
         idle_after: How many seconds a session is idle before it leaves memory; None for never. Without a store it stays.
         limits: How much is taken of one caller, and of all of them.
+        webhooks: How receivers are told that requests have ended; None for none.
         is_for_several: Whether callers are told apart: then two users may not meet in one workspace unasked.
         chat_timeout: How many seconds the answer of a `chat` is waited for.
         on_disconnect: What becomes of a request whose caller leaves, where it does not say.
@@ -77,6 +79,7 @@ class HostOptions:
     deps_for: DepsFor | None = None
     idle_after: float | None = 600.0
     limits: Limits = field(factory=Limits)
+    webhooks: Webhooks | None = None
     is_for_several: bool = False
     chat_timeout: float = 300.0
     on_disconnect: OnDisconnect = "continue"
@@ -132,6 +135,8 @@ def _faults_of(options: HostOptions) -> Iterator[str]:
         yield f"on_plugin_error is {given.on_plugin_error!r:.80}: expected a function of plugin, hook and error"
     if given.supervisor is not None and not isinstance(given.supervisor, SessionSupervisor):
         yield f"supervisor is {given.supervisor!r:.80}: expected one of open_supervisor, or None"
+    if given.webhooks is not None and not isinstance(given.webhooks, Webhooks):
+        yield f"webhooks are {given.webhooks!r:.80}: expected Webhooks(secret=…), or None"
     yield from _faults_of_checks(given.readiness_checks)
 
 

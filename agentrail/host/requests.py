@@ -106,12 +106,19 @@ def record_behind(record: RequestRecord, standing: RequestStanding) -> RequestRe
 class RequestTrack:
     """One request, for all who wait for it: its record, and the moment at which that changes."""
 
-    def __init__(self, record: RequestRecord, ref: PromptRef | None = None) -> None:
+    def __init__(
+        self,
+        record: RequestRecord,
+        ref: PromptRef | None = None,
+        *,
+        on_change: "Callable[[RequestTrack], None] | None" = None,
+    ) -> None:
         """Begin with what is known.
 
         Args:
             record: Of one that was accepted, or has ended.
             ref: Its prompt, as its receipt says; None where it has ended.
+            on_change: Is called each time that its record has changed, before those who wait hear of it. It may not fail.
         """
         self._record = record
         self._is_behind = False
@@ -119,6 +126,7 @@ class RequestTrack:
             ref=ref or PromptRef(record.request_id), seq=record.seq
         )
         self._changed = trio.Event()
+        self._on_change = on_change
 
     @property
     def record(self) -> RequestRecord:
@@ -135,16 +143,20 @@ class RequestTrack:
         before, self.standing = self.standing, standing
         if not standing.has_ended and before is not standing:
             self._is_behind = True
+            if self._on_change is not None:
+                self._on_change(self)
             if before.status != standing.status:
                 self._tell()
 
     def learn_window(self, tokens: int | None) -> None:
         """Take how much the model reads at most, where the profile does not say it."""
-        self.record = evolve(self.record, context_window=tokens)
+        self._record = evolve(self.record, context_window=tokens)
 
     def end(self, text: str) -> None:
         """Say to all who wait that it has ended, and with which answer."""
         self._is_behind, self._record = False, evolve(record_behind(self._record, self.standing), text=text)
+        if self._on_change is not None:
+            self._on_change(self)
         self._tell()
 
     async def wait_changed(self, is_enough: Callable[[RequestRecord], bool]) -> RequestRecord:

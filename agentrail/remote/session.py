@@ -64,11 +64,7 @@ from agentrail.runtime.arguments import (
 )
 from agentrail.runtime.content import decide_blocks, decide_client_id, decide_text, require_client_id
 from agentrail.runtime.cycle_stream import OnLeave
-from agentrail.runtime.looking_back import (
-    Rewound,
-    fault_of_number,
-    fault_of_place,
-)
+from agentrail.runtime.looking_back import Rewound, fault_of_number, fault_of_place
 from agentrail.runtime.past import JournalEntry, PastState, fault_of_after, fault_of_limit
 from agentrail.runtime.prompting import settings_for
 from agentrail.runtime.subscription import decide_terms, fault_of_cursor

@@ -17,12 +17,14 @@ from agentrail.cli.serve import (
     check_extra,
     check_options,
     drain_of,
+    forgets_webhooks,
     is_local,
     limits_for,
     own_names,
     own_origins,
     run_application,
     say_stopping,
+    serve_until_signal,
     wait_stop,
 )
 from agentrail.errors import OptionError
@@ -31,7 +33,7 @@ from agentrail.gateway.app import create_app
 from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.serving import USUAL_LIMITS
 from agentrail.gateway.tokens import TokenEntry, Tokens
-from agentrail.host import AgentProfile
+from agentrail.host import AgentProfile, Webhooks
 from agentrail.runtime.options import SessionOptions
 from tests.cli.rig import open_process, run_agentrail
 from tests.runtime.rig import on_virtual_time
@@ -297,6 +299,31 @@ async def test_the_first_signal_lets_the_application_drain_and_a_second_one_does
         await wait_stop(signals, drain, lambda: seen.append("told"), seen.append)
         assert trio.current_time() == ends_at
     assert seen == ["told", signal.SIGINT, "draining"]
+
+
+WEBHOOKS = Webhooks(secret="whsec_" + "a" * 44)
+
+
+@pytest.mark.parametrize(
+    ("options", "forgets"),
+    [
+        ({"webhooks": WEBHOOKS, "store": None}, True),
+        ({"webhooks": WEBHOOKS}, True),
+        ({"webhooks": WEBHOOKS, "store": "sqlite:"}, False),
+        ({"store": None}, False),
+    ],
+)
+async def test_it_is_said_where_webhooks_end_with_the_process(options, forgets, monkeypatch, capfd):
+    """With an application that tells of ends and keeps what it owes nowhere; not of one that is none of ours."""
+
+    async def serve(_app, _options):
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(command, "run_server", serve)
+    profile = AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))
+    await serve_until_signal(create_app(profiles=[profile], **options), ServeOptions(), None)
+    assert ("webhooks that are owed end with this process" in capfd.readouterr().err) is forgets
+    assert not forgets_webhooks(SimpleNamespace())
 
 
 async def test_an_application_is_served_until_a_signal(tmp_path):
