@@ -131,6 +131,7 @@ def described_schemas(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
     definitions: dict[str, Any] = events.pop("$defs")
     definitions["SubagentEvent"]["properties"]["event"] = ref("Event")
     schemas = {**definitions, **schemas, "Event": events, "PluginAnswer": _PLUGIN_ANSWER}
+    schemas = {name: _plainer(schema) for name, schema in schemas.items()}
     for kind in (*in_order, *_inner(in_order)):
         _describe(kind, schemas.get(kind.__name__))
     for body in BODIES:
@@ -240,7 +241,8 @@ def _content_of(route: CallRoute, reply: Reply | None, more: Sequence[str]) -> d
     if route.success == 204:  # noqa: PLR2004 - as it stands in HTTP
         return {}
     if route.is_stream:
-        frames = {"schema": {"type": "string"}, "x-item-schema": ref("StreamFrame")}
+        # Of the whole stream no schema can be said in 3.1; 3.2 will have `itemSchema` for this.
+        frames = {"schema": {}, "x-item-schema": ref("StreamFrame")}
         also = _as_json(ref("PluginAnswer")) if more else {}
         return {"text/event-stream": frames, **also}
     if route.path.endswith(":path}"):
@@ -326,6 +328,23 @@ def _describe(kind: type, schema: dict[str, Any] | None) -> None:
 
 def _first(words: str) -> str:
     return " ".join(words.partition("\n\n")[0].split())
+
+
+_JSON_TYPES: Final = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
+
+
+def _plainer(schema: Any) -> Any:
+    """Say any JSON as `{}`: generators of clients trip over a union of all that there is, and over arrays of nothing said."""
+    match schema:
+        case {"anyOf": [*members], **rest} if {one.get("type") for one in members} >= _JSON_TYPES:
+            return rest
+        case dict():
+            made = {name: _plainer(value) for name, value in schema.items()}
+            return {**made, "items": {}} if made == {"type": "array"} else made
+        case list():
+            return [_plainer(one) for one in schema]
+        case _:
+            return schema
 
 
 def _with_refs(schema: Any) -> Any:

@@ -19,6 +19,7 @@ from referencing.jsonschema import DRAFT202012
 from agentrail.gateway.answers import ERROR_ANSWERS
 from agentrail.gateway.app import ROUTES
 from agentrail.gateway.openapi import describe_interface, interface_route
+from agentrail.gateway.serving import connection_cut
 from tests.gateway.sse import parse
 
 PAGE: Final = "urn:page"
@@ -161,6 +162,7 @@ class PageCheck:
         may_plugins_answer: Whether a plugin of the host may answer in place of a session.
         faults: What was not as the page says, in words.
         seen: How many answers and frames were held against the page.
+        streams: The streams that were asked for, oldest first: the headers of the call, and what cuts its connection.
     """
 
     app: Any
@@ -168,6 +170,7 @@ class PageCheck:
     may_plugins_answer: Callable[[], bool] = lambda: False
     faults: list[str] = field(factory=list)
     seen: int = 0
+    streams: list[tuple[Mapping[str, str], Callable[[], None]]] = field(factory=list)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """As of ASGI."""
@@ -207,6 +210,9 @@ class PageCheck:
                 call.status = message["status"]
                 call.headers = {name.decode(): value.decode() for name, value in message["headers"]}
                 call.is_stream = call.headers.get("content-type", "") == "text/event-stream"
+                if call.is_stream:
+                    asked = {name.decode(): value.decode() for name, value in scope["headers"]}
+                    self.streams.append((asked, connection_cut(scope) or _cut_nothing))
             elif message["type"] == "http.response.body":
                 call.answered += message.get("body", b"")
                 if call.is_stream:
@@ -313,6 +319,10 @@ class PageCheck:
             schema = told["x-replies"][name]
             schema = schema if self.may_plugins_answer() else _without_plugins(schema)
             self._hold(f"reply to {name}", schema, frame["result"])
+
+
+def _cut_nothing() -> None:
+    """Another server than ours serves."""
 
 
 def _object_of(text: str | None) -> dict[str, Any] | None:
