@@ -20,6 +20,8 @@ TABLES: Final[Mapping[str, str]] = MappingProxyType({})
 """Functions that may be longer: tables in the shape of a `match`, each with the reason why it is one."""
 
 BROAD: Final = frozenset({"Exception", "BaseException", "ExceptionGroup", "BaseExceptionGroup"})
+RAISES: Final = "raise_what_travels"
+"""The function of `runtime.crashes` that raises again what an edge may not keep."""
 
 
 @frozen(kw_only=True, order=True)
@@ -90,7 +92,11 @@ def _is_broad(caught: ast.expr | None) -> bool:
 
 
 def _raises(handler: ast.ExceptHandler) -> bool:
-    return any(isinstance(node, ast.Raise) for node in ast.walk(handler))
+    return any(
+        isinstance(node, ast.Raise)
+        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == RAISES)
+        for node in ast.walk(handler)
+    )
 
 
 def report(found: Survey, *, rows: int = 5) -> Iterator[str]:

@@ -16,7 +16,7 @@ class RequestRefused(AgentrailError):
         headers: Such as `retry-after`.
     """
 
-    code = "request_refused"
+    code: str = "request_refused"
 
     def __init__(
         self,

@@ -35,7 +35,7 @@ class RemoteRefused(AgentrailError):
         more: What else it said.
     """
 
-    code = "remote_refused"
+    code: str = "remote_refused"
 
     def __init__(self, message: str, *, code: str, more: Mapping[str, Any]) -> None:
         """Take the error as it came.
@@ -47,7 +47,7 @@ class RemoteRefused(AgentrailError):
         """
         super().__init__(message)
         self.code = code
-        self.more = dict(more)
+        self.more: dict[str, Any] = dict(more)
         status, hint = more.get("status"), more.get("hint")
         self.status: int | None = status if isinstance(status, int) else None
         self.hint: str | None = hint if isinstance(hint, str) else None

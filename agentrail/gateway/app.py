@@ -53,7 +53,7 @@ class ServedHost:
         """Made by `create_app`; nothing is open yet."""
         self.options = options
         self.gateway = gateway
-        self.sockets = Sockets(gateway, ROUTES)
+        self.sockets: Sockets = Sockets(gateway, ROUTES)
         self.drain_delay = drain_delay
         self.heartbeat = heartbeat
         self._is_open = False

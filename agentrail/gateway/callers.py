@@ -26,7 +26,7 @@ from agentrail.gateway.tokens import Tokens
 from agentrail.host.identity import faults_of_principal
 from agentrail.host.payloads import Principal
 from agentrail.logs import Logger
-from agentrail.runtime.crashes import what_travels
+from agentrail.runtime.crashes import raise_what_travels
 
 LOGGER: Final = Logger("agentrail.gateway")
 
@@ -65,7 +65,7 @@ class CallerCheck:
             raise OptionError(
                 [f"auth is {type(auth).__name__}: expected Tokens, or authenticate(headers), or None"]
             )
-        self.rules = attrs.evolve(rules, needs_token=auth is not None)
+        self.rules: AccessRules = attrs.evolve(rules, needs_token=auth is not None)
         self._auth = auth
         self._timeout_seconds = timeout_seconds
         self._failures = FailedAuthentications(limit=max_failures_per_minute)
@@ -128,12 +128,8 @@ class CallerCheck:
                 found = auth(head.headers)
                 if inspect.isawaitable(found):
                     found = await found
-        except BaseException as raised:  # noqa: ASYNC103 - an edge; what travels is asked
-            leaving = what_travels(raised)
-            if leaving is raised:
-                raise
-            if leaving is not None:
-                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; what travels is asked
+            raise_what_travels(raised)
             return _failed(f"it raised {type(raised).__name__}")  # noqa: ASYNC104 - what travels was asked
         if scope.cancelled_caught:
             return _failed(f"it took longer than {self._timeout_seconds:g} s")

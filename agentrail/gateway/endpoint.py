@@ -72,7 +72,7 @@ class PathEndpoint:
         self._gateway = gateway
         self._write_stream = write_stream
         self._routes = {route.method: route for route in routes}
-        self.is_open = bool(self._routes) and all(one.scope is None for one in self._routes.values())
+        self.is_open: bool = bool(self._routes) and all(one.scope is None for one in self._routes.values())
         self.methods: Sequence[str] = [*self._routes, *(["HEAD"] if "GET" in self._routes else [])]
 
     async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
@@ -94,7 +94,7 @@ class PathEndpoint:
         try:
             try:
                 answer = await self._answer(call)
-            except BaseException as raised:
+            except BaseException as raised:  # noqa: ASYNC103 - what travels is raised
                 if isinstance(raised, CallerLeft) or what_travels(raised) is not None:
                     raise
                 answer = self._answer_to(call, raised)
@@ -104,7 +104,7 @@ class PathEndpoint:
             call.has_left = True
         finally:
             if call.has_left and call.on_left is not None:
-                await self._leave(call, call.on_left)
+                await self._leave(call, call.on_left)  # noqa: ASYNC102 - it shields itself, with a deadline
 
     async def _answer(self, call: RouteCall) -> WholeAnswer | None:
         """Give the answer; None where a stream was written."""
@@ -220,7 +220,7 @@ class PathEndpoint:
         with trio.move_on_after(LEFT_SECONDS, shield=True):
             try:
                 await on_left()  # noqa: ASYNC102 - bounded and shielded
-            except BaseException as raised:
+            except BaseException as raised:  # noqa: ASYNC103 - what travels is raised
                 if what_travels(raised) is not None:
                     raise
                 LOGGER.warning("a caller left, and that could not be told: %s", type(raised).__name__)

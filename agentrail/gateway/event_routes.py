@@ -35,7 +35,7 @@ async def answer_events(call: RouteCall) -> Result:
     return StreamAnswer(session=session, after=after, follow=follow)
 
 
-async def answer_health(_: RouteCall) -> WholeAnswer:
+async def answer_health(_: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
     """Say that the process answers."""
     return answer_json(HealthReply())
 

@@ -42,8 +42,8 @@ class FrameRing:
         # Grows up to its capacity; the frame of position p stands at p modulo that.
         self._frames: list[RingFrame | None] = []
         self._size = 0
-        self.first = 0
-        self.end = 0
+        self.first: int = 0
+        self.end: int = 0
 
     @property
     def size_bytes(self) -> int:

@@ -85,7 +85,7 @@ class Hub:
         self.readers: dict[StreamReader, None] = {}
         self.users = 0
         self.ended: DoneReason | None = None
-        self.scope = trio.CancelScope()
+        self.scope: trio.CancelScope = trio.CancelScope()
         self._memory = FrameMemory()
         self._subscription: Subscription | None = None
         self._is_level = trio.Event()
@@ -119,7 +119,7 @@ class Hub:
                     self._end("shutdown" if isinstance(error, SessionRested) else "session_ended")
                 except AgentrailError as error:  # its journal cannot be read, say
                     self._break(error)
-                except BaseException as error:
+                except BaseException as error:  # noqa: ASYNC103 - what travels is raised
                     if what_travels(error) is not None:
                         raise
                     self._break(error)  # a bug of ours, or of a store: streams of other sessions go on

@@ -41,7 +41,7 @@ from agentrail.host.identity import SessionOwner
 from agentrail.host.limits import OpenPlace, Pace, decide_draw
 from agentrail.host.payloads import Principal
 from agentrail.otp.exits import keep
-from agentrail.runtime.crashes import log_crash, what_travels
+from agentrail.runtime.crashes import log_crash, raise_what_travels
 from agentrail.runtime.subscription import Subscription
 from agentrail.wire.plain import encode_plain
 from agentrail.wire.server_frames import CloseCode, FrameId, Pong
@@ -341,12 +341,8 @@ class OpenSocket:
             known = self.commands[command.name]
             result = await carry_out(command, known, self.gateway, self.head, principal)
             self._put(reply_frame(command.id, result))
-        except BaseException as raised:
-            leaving = what_travels(raised)
-            if leaving is raised:
-                raise
-            if leaving is not None:
-                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+            raise_what_travels(raised)
             self._reply_failure(command.id, raised)
         finally:
             self._at_work -= 1
@@ -379,12 +375,8 @@ class OpenSocket:
                     await self._pump(asked, events)
         except SubscriberTooSlow:
             self.close(CloseCode.SLOW)
-        except BaseException as raised:
-            leaving = what_travels(raised)
-            if leaving is raised:
-                raise
-            if leaving is not None:
-                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+            raise_what_travels(raised)
             self._reply_failure(asked.id, raised)
         finally:
             if self.subscriptions.get(asked.session_id) is reading:

@@ -23,7 +23,7 @@ from agentrail.errors import OptionError
 from agentrail.gateway.incoming import AsgiApp
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
-from agentrail.runtime.crashes import log_crash, what_travels
+from agentrail.runtime.crashes import log_crash, raise_what_travels
 
 LOGGER: Final = Logger("agentrail.gateway")
 
@@ -188,12 +188,8 @@ class _Lifespan:
         scope = {"type": "lifespan", "asgi": {"spec_version": "2.0", "version": "3.0"}, "state": self.state}
         try:
             await self.app(scope, self._receive, self._send)
-        except BaseException as raised:  # noqa: ASYNC103 - an edge; what travels is asked
-            leaving = what_travels(raised)
-            if leaving is raised:
-                raise
-            if leaving is not None:
-                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; what travels is asked
+            raise_what_travels(raised)
             self.failure = raised
             all_of_it.cancel(reason="the application failed")  # what it serves would only fail as well
         finally:
@@ -290,12 +286,8 @@ class _Server:
             await _Connection(
                 cast("Any", self._call), self._config, self._context, state, cast("Any", speaks)
             ).run()
-        except BaseException as raised:  # noqa: ASYNC103 - an edge; what travels is asked
-            leaving = what_travels(raised)
-            if leaving is raised:
-                raise
-            if leaving is not None:
-                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; what travels is asked
+            raise_what_travels(raised)
             self._tell_failure(raised)
         finally:
             self._open.pop(stream)

@@ -242,11 +242,11 @@ def _check(refused: ErrorAnswer | None) -> None:
         raise CallRefused(refused)
 
 
-async def _no_body() -> NoReturn:
+async def _no_body() -> NoReturn:  # noqa: ASYNC124 - in the place of one that reads
     message = "the handler of a command asked for a body, which it has"
     raise AssertionError(message)
 
 
-async def _no_answer(_: object) -> NoReturn:
+async def _no_answer(_: object) -> NoReturn:  # noqa: ASYNC124 - in the place of one that writes
     message = "the handler of a command wrote an answer of its own"
     raise AssertionError(message)

@@ -30,7 +30,7 @@ from agentrail.host.limits import OpenCounts, OpenPlace
 from agentrail.host.payloads import Principal
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
-from agentrail.runtime.crashes import log_crash, what_travels
+from agentrail.runtime.crashes import log_crash, raise_what_travels
 from agentrail.wire.server_frames import PROTOCOL, CloseCode
 
 LOGGER: Final = Logger("agentrail.gateway")
@@ -141,13 +141,9 @@ class Sockets:
         await receive()  # `websocket.connect`
         try:
             await self._serve(scope, receive, send)
-        except BaseException as raised:
-            leaving = what_travels(raised)
-            if leaving is raised:
-                raise
-            if leaving is not None:
-                raise leaving from None  # noqa: ASYNC104 - what travels was asked
-            await self._refuse(raised, scope, send)
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+            raise_what_travels(raised)
+            await self._refuse(raised, scope, send)  # noqa: ASYNC102 - nothing is cancelled: what travels was raised
 
     async def _serve(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
         head = head_of(scope)

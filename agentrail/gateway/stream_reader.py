@@ -97,7 +97,7 @@ class StreamReader:
             after: The number that it goes on after.
             pending: What it is given first.
         """
-        self.hub = hub
+        self.hub: FrameSource = hub
         self._pending = pending
         self._position = hub.ring.end
         self._done: StreamEnd | None = None
@@ -105,11 +105,11 @@ class StreamReader:
         self._beats = False
         self._task: trio.lowlevel.Task | None = None
         self._since_yield = 0
-        self.seq = after
+        self.seq: int = after
         self.reason: DoneReason | None = None
-        self.last_at = trio.current_time()
+        self.last_at: float = trio.current_time()
         self.overdue_since: float | None = None
-        self.scope = trio.CancelScope()
+        self.scope: trio.CancelScope = trio.CancelScope()
         self.on_cut: Callable[[], object] | None = None
 
     def finish(self, reason: DoneReason, *, behind: int = 0, **told: Any) -> None:

@@ -27,7 +27,7 @@ from agentrail.host.payloads import RequestOutcome
 from agentrail.host.requests import RequestRecord
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
-from agentrail.runtime.crashes import log_crash, what_travels
+from agentrail.runtime.crashes import log_crash, raise_what_travels, what_travels
 
 LOGGER: Final = Logger("agentrail.gateway")
 
@@ -77,14 +77,13 @@ async def _write_pieces(call: RouteCall, reader: StreamReader) -> None:
     try:
         async for piece in reader:
             await _send(call, reader, piece)
-    except BaseException as raised:
-        leaving = what_travels(raised)
-        if leaving is not None or reader.reason is not None:
+    except BaseException as raised:  # noqa: ASYNC103 - what travels is raised
+        if what_travels(raised) is not None or reader.reason is not None:
             raise
         # The head is out, so it cannot be an error any more: it ends as failed, and not in the middle of a word.
         log_crash(f"a stream of session {reader.hub.session_id} failed", raised, keep)
         reader.reason = "failed"
-        await _send(
+        await _send(  # noqa: ASYNC102 - nothing is cancelled: what travels was raised
             call,
             reader,
             done_frame(StreamEnd(reason="failed", session_id=reader.hub.session_id, seq=reader.seq)),
@@ -99,12 +98,8 @@ async def _follow(follow: Callable[[StreamReader], Awaitable[None]], reader: Str
     """Wait for what the stream ends with; where that fails, the stream ends with it."""
     try:
         await follow(reader)
-    except BaseException as raised:
-        leaving = what_travels(raised)
-        if leaving is raised:
-            raise
-        if leaving is not None:
-            raise leaving from None  # noqa: ASYNC104 - what travels was asked
+    except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+        raise_what_travels(raised)
         LOGGER.warning(
             "the end of a stream of session %s is not known: %s",
             reader.hub.session_id,

@@ -27,7 +27,7 @@ from agentrail.errors import (
 from agentrail.host.identity import digest_of_message
 from agentrail.host.limits import Limits
 from agentrail.host.payloads import AttachmentFile
-from agentrail.runtime.crashes import what_travels
+from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.handle import Session
 from agentrail.runtime.session_files import open_files, place_of_files
 
@@ -236,12 +236,8 @@ class Uploads:
         except (TooLarge, AttachmentsUnsupported, UploadFailed, SessionDown):
             raise
         except BaseException as raised:  # noqa: ASYNC103 - the edge of a sandbox: a request fails, and no host
-            leaving = what_travels(raised)
-            if leaving is raised:
-                raise
-            if leaving is not None:
-                raise leaving from None  # noqa: ASYNC104 - what travels was asked
-            raise UploadFailed(_NOT_WRITTEN) from raised
+            raise_what_travels(raised)
+            raise UploadFailed(_NOT_WRITTEN) from raised  # noqa: ASYNC104 - what travels was raised
 
     async def _write(self, sandbox: Sandbox, files: Sequence[Attachment]) -> tuple[AttachmentFile, ...]:
         taken = decide_taken(await sandbox.list_dir(UPLOADS))

@@ -143,10 +143,10 @@ class RequestRun:
             on_decided: Called once, when it was accepted, or will not be.
         """
         self.incoming = incoming
-        self.decided = trio.Event()
+        self.decided: trio.Event = trio.Event()
         self.request: HostRequest | None = None
         self.error: BaseException | None = None
-        self.is_abandoned = False
+        self.is_abandoned: bool = False
         self._shop = shop
         self._on_decided = on_decided
         self._scope = trio.CancelScope()

@@ -20,7 +20,7 @@ from agentrail.logs import Logger
 from agentrail.otp.edges import FOR_THE_PROCESS
 from agentrail.otp.exits import Redact, keep
 from agentrail.otp.leaving import describe_bug
-from agentrail.runtime.crashes import what_travels
+from agentrail.runtime.crashes import raise_what_travels
 
 LOGGER: Final = Logger("agentrail.host")
 
@@ -210,12 +210,8 @@ class HookRunner:
                 error = self._overdue(plugin, chain.hook)
             else:  # also where the caller has left meanwhile: what was started has to be stopped
                 chain.answered(plugin, value)
-        except BaseException as raised:  # noqa: ASYNC103 - the edge of a hook: its plugin is blamed, and its chain goes on
-            leaving = what_travels(raised)
-            if leaving is raised:
-                raise
-            if leaving is not None:
-                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of a hook: its plugin is blamed, and its chain goes on
+            raise_what_travels(raised)
             error = raised
         # What a hook returns that was cancelled counts where it is an answer, and is no failure where it is none.
         is_cut = walk.scope.cancel_called and isinstance(error, WrongAnswer)
@@ -247,12 +243,8 @@ class HookRunner:
                     await answer
             if scope.cancelled_caught:
                 failure = f"it took longer than {self._hook_seconds:g} s"
-        except BaseException as raised:  # noqa: ASYNC103 - the edge of the application's own function
-            leaving = what_travels(raised)
-            if leaving is raised:
-                raise
-            if leaving is not None:
-                raise leaving from None  # noqa: ASYNC104 - what travels was asked
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of the application's own function
+            raise_what_travels(raised)
             failure = chain.scrub(describe_bug(raised))
         if failure is not None:
             LOGGER.warning("host plugin %s failed in %s: %s", named(plugin), hook, words)

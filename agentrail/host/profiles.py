@@ -18,7 +18,7 @@ from agentrail.errors import OptionError, PluginError, ProfileFailed
 from agentrail.host.identity import OWN_KEYS, SessionOwner, fault_of_name, user_data_of
 from agentrail.messages import SessionId
 from agentrail.otp.edges import call_guarded
-from agentrail.runtime.crashes import what_travels
+from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.options import SessionOptions, make_options
 from agentrail.runtime.scopes import NO_SCOPE
 from agentrail.runtime.starting import Blueprint
@@ -317,12 +317,8 @@ async def _asked(
 ) -> object:
     try:
         return await function(context)
-    except BaseException as raised:  # noqa: ASYNC103 - the edge of the application's code: a request fails, and no host
-        leaving = what_travels(raised)
-        if leaving is raised:
-            raise
-        if leaving is not None:
-            raise leaving from None  # noqa: ASYNC104 - what travels was asked
+    except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of the application's code: a request fails, and no host
+        raise_what_travels(raised)
         _failing(what, context.agent_id)(raised)
 
 

@@ -12,7 +12,7 @@ from attrs import frozen
 from agentrail.host.options import ReadinessCheck
 from agentrail.logs import Logger
 from agentrail.otp.leaving import describe_bug
-from agentrail.runtime.crashes import what_travels
+from agentrail.runtime.crashes import raise_what_travels
 
 LOGGER: Final = Logger("agentrail.host")
 
@@ -57,12 +57,8 @@ async def run_checks(checks: Mapping[str, ReadinessCheck], within: float) -> tup
         with trio.CancelScope(deadline=began + within) as scope:
             try:
                 await check()
-            except BaseException as raised:
-                leaving = what_travels(raised)
-                if leaving is raised:
-                    raise
-                if leaving is not None:
-                    raise leaving from None  # noqa: ASYNC104 - what travels was asked
+            except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+                raise_what_travels(raised)
                 LOGGER.warning("readiness check %s failed: %s", name, describe_bug(raised))
                 error = "failed"
         if scope.cancelled_caught:

@@ -113,8 +113,10 @@ class RequestTrack:
             record: Of one that was accepted, or has ended.
             ref: Its prompt, as its receipt says; None where it has ended.
         """
-        self.record = record
-        self.standing = RequestStanding(ref=ref or PromptRef(record.request_id), seq=record.seq)
+        self.record: RequestRecord = record
+        self.standing: RequestStanding = RequestStanding(
+            ref=ref or PromptRef(record.request_id), seq=record.seq
+        )
         self._changed = trio.Event()
 
     def stand(self, standing: RequestStanding) -> None:
@@ -188,7 +190,7 @@ class RequestEvents:
 
     async def __aexit__(self, *raised: object) -> None:
         """Read no more; the request goes on."""
-        await self._events.__aexit__(None, None, None)
+        await self._events.__aexit__(None, None, None)  # noqa: ASYNC102 - it waits for nothing
 
     def __aiter__(self) -> Self:
         """Iterate over oneself."""

@@ -88,10 +88,10 @@ class RemoteLink:
         self._rate = float(USUAL_FRAMES_A_SECOND)
         self._heartbeat = HEARTBEAT_SECONDS
         self._connected_at: float | None = None
-        self.welcomed = trio.Event()
+        self.welcomed: trio.Event = trio.Event()
         self.fault: AgentrailError | None = None
         self.last_end: BaseException | None = None
-        self.connections = 0
+        self.connections: int = 0
 
     # --- for callers
 

@@ -18,7 +18,7 @@ class Links:
         self._dial = dial
         self._nursery = nursery
         self._more: list[tuple[RemoteLink, trio.CancelScope]] = []
-        self.first = RemoteLink(dial)
+        self.first: RemoteLink = RemoteLink(dial)
         nursery.start_soon(self.first.run, name="remote link")
 
     async def link_for(self, session_id: str) -> RemoteLink:

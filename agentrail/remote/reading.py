@@ -51,9 +51,9 @@ class RemoteReading:
         self.frame_id = 0
         self.cursor = after
         self.standing: ReadingState = "asked"
-        self.begun = False
+        self.begun: bool = False
         self.fault: AgentrailError | None = None
-        self.dropped_deltas = 0
+        self.dropped_deltas: int = 0
         self._kinds = None if kinds is None else sorted(KINDS[kind] for kind in kinds)
         self._deltas = deltas
         self._limit = limit

@@ -45,6 +45,19 @@ def what_travels(
     return leaving
 
 
+def raise_what_travels(error: BaseException) -> None:
+    """Raise what of a caught exception goes on from here; return when all of it is a bug.
+
+    Raises:
+        BaseException: As `what_travels` says: the caught one itself, or what travels out of a group.
+    """
+    leaving = what_travels(error)
+    if leaving is error:
+        raise leaving
+    if leaving is not None:
+        raise leaving from None
+
+
 class PortCrashed(Exception):
     """A port raised what it may not raise.
 

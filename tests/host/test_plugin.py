@@ -80,7 +80,7 @@ def plain(_self, _ctx):
         ({"context_providers": "abc"}, "context_providers are 'abc'"),
         ({"context_providers": (5,)}, "context_providers are (5,)"),
     ],
-    ids=repr,
+    ids=lambda one: one if isinstance(one, str) else "-".join(one),
 )
 def test_what_is_wrong_with_a_plugin_is_said(members, said):
     """With the place, the class, what came and what to do."""

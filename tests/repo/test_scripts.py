@@ -39,6 +39,13 @@ def cleans_up():
         return 1
     except BaseException:
         raise
+
+
+def lets_travel():
+    try:
+        return 1
+    except BaseException as error:
+        raise_what_travels(error)
 """
 
 
@@ -48,7 +55,7 @@ def test_the_survey_finds_the_long_and_the_swallowing(tmp_path):
     (tmp_path / "room" / "module.py").write_text(MODULE)
     found = survey(tmp_path / "room")
     assert found.functions[0] == Place(lines=8, where="room/module.py:8 long")
-    assert [place.lines for place in found.functions] == [8, 5, 5]
+    assert [place.lines for place in found.functions] == [8, 5, 5, 5]
     assert found.swallowing == ("room/module.py:11",)
     assert "Broad excepts that do not raise: 1" in list(report(found))
 

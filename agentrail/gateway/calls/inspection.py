@@ -67,7 +67,7 @@ def _plain_id(key: Hashable, tenant_id: str) -> str:
     return str(key).removeprefix(f"{tenant_id}/")
 
 
-async def inspect_plugins(host: Host, principal: Principal) -> CallAnswer:
+async def inspect_plugins(host: Host, principal: Principal) -> CallAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
     """GET /inspect/plugins: those of the host, in their order."""
     check_may_inspect(principal)
     failures, stuck = host.hooks.failures, host.hooks.stuck
