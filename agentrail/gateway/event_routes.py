@@ -37,7 +37,7 @@ async def answer_events(call: RouteCall) -> Result:
 
 async def answer_health(_: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
     """Say that the process answers."""
-    return answer_json(HealthReply())
+    return answer_json(HealthReply(status="ok"))
 
 
 async def answer_ready(call: RouteCall) -> WholeAnswer:

@@ -150,7 +150,7 @@ class HealthReply(CallReply, frozen=True, kw_only=True):
         status: `ok`.
     """
 
-    status: Literal["ok"] = "ok"
+    status: Literal["ok"]
 
 
 class CheckReply(CallReply, frozen=True, kw_only=True):

@@ -107,11 +107,11 @@ _GUARDED: Final = (
 _WITH_BODY: Final = "bad_json content_type too_large too_slow server_full"
 _STREAMED: Final = "too_many_streams server_full cursor_ahead subscriber_too_slow"
 _ON_SESSION: Final = (
-    "session_unknown session_ended session_rested session_refused supervisor_closed mailbox_full call_timeout"
+    "session_unknown session_ended session_rested session_refused supervisor_closed mailbox_full call_timeout reply_timeout"
     " store_unavailable held_by fenced unrevivable journal_drifted erased trimmed"
 )
 _CREATING: Final = (
-    "profile_unknown already_exists quota session_refused session_ended store_unavailable held_by model_not_found"
+    "profile_unknown already_exists already_started reply_timeout quota session_refused session_ended store_unavailable held_by model_not_found"
     " option_error"
 )
 _MESSAGE: Final = (
@@ -158,8 +158,10 @@ _MORE_STATUSES: Final[Mapping[RouteKey, Mapping[int, str]]] = {
 }
 """Codes whose status is not that of the table."""
 
-OF_NO_ROUTE: Final = frozenset({"route_unknown", "method_not_allowed"})
-"""What a call is refused with that meets none."""
+OF_NO_ROUTE: Final = frozenset(
+    {"route_unknown", "method_not_allowed", "unknown_tool", "cycle_ended", "event_missed"}
+)
+"""What a call is refused with that meets no route, and what a session raises where no route asks it."""
 
 SOCKET_REFUSALS: Final = (
     f"{_ANY} token_in_url unauthorized forbidden host_refused origin_refused principal_mismatch id_invalid field_invalid"
