@@ -143,14 +143,12 @@ def described_schemas(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
     return schemas
 
 
-def _inner(kinds: Iterable[type]) -> set[type]:
+def _inner(kinds: Iterable[type]) -> Iterable[type]:
     """Find the structs in the fields of replies, so that their words are taken over too."""
-    found: set[type] = set()
     for kind in kinds:
         for one in msgspec.inspect.multi_type_info([kind]):
-            fields = getattr(one, "fields", ())
-            found |= {cls for field in fields for cls in _classes(field.type)}
-    return found
+            for field in getattr(one, "fields", ()):
+                yield from _classes(field.type)
 
 
 def _classes(info: Any) -> Iterable[type]:
