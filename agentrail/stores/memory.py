@@ -41,6 +41,8 @@ _Key: TypeAlias = tuple[str, str]
 
 _NEIGHBOURS: Final = 32
 """How many ids on each side of an unknown one are looked at for some that are like it."""
+_COMPARED: Final = 128
+"""How many characters of an unknown one are compared with them: of a megabyte that would take a tenth of a second."""
 
 _KEPT_SNAPSHOTS: Final = 2
 
@@ -375,7 +377,7 @@ class MemoryStore:
         # Those that stand beside it only, so that a wrong id costs the same among ten and among a million.
         place = bisect_left(self._keys, (scope, session))
         beside = self._keys[max(0, place - _NEIGHBOURS) : place + _NEIGHBOURS]
-        return difflib.get_close_matches(session, [name for of, name in beside if of == scope])
+        return difflib.get_close_matches(session[:_COMPARED], [name for of, name in beside if of == scope])
 
     def _check_tree(self, opening: Opening) -> None:
         """Refuse a child that an old owner begins below a tree which lives on elsewhere: its epoch alone would not tell."""

@@ -291,6 +291,7 @@ TAKES_NOTHING: Final = {
         f"session.{name}"
         for name in (
             "status",
+            "reads_answers",
             "messages",
             "snapshot",
             "monitor",
@@ -318,6 +319,7 @@ TAKES_NOTHING: Final = {
     *(
         f"supervisor.{name}"
         for name in (
+            "ask_host",
             "start_behind",
             "close_rest",
             "hear",
@@ -598,7 +600,7 @@ def _inputs_of_sessions() -> Entries:
         ),
         ("many calls", _asking(calls(*[("nothing", "{}")] * 500))),
     ]
-    for name in ("session", "stop_session", "last_words", "rest", "call_tool"):
+    for name in ("session", "stop_session", "last_words", "facts_of", "rest", "call_tool"):
         entries[f"supervisor.{name}"] = _texts(partial(partial, _supervised, name))
     for name in ("resume_session", "delete_session", "export_session", "import_session"):
         entries[f"supervisor.{name}"] = _texts(partial(partial, _supervised, name))

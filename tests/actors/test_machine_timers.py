@@ -229,6 +229,7 @@ async def test_waiting_zero_timer_set_again(stage):
         assert machine.fired == [(("state", "later"), pytest.approx(began + 0.05))]
 
 
+@pytest.mark.check
 @pytest.mark.scenario("S-164")
 @on_virtual_time
 async def test_no_residue_of_timers(stage):

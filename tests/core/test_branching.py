@@ -54,6 +54,7 @@ def test_a_branch_begins_at_every_state_of_a_small_world(each):
         holds(without_what_was_open(state, 8))
 
 
+@pytest.mark.check
 @given(drawn=st.lists(SAID, min_size=20, max_size=60), budget=st.sampled_from((None, 100_000)))
 def test_a_branch_begins_where_agents_work(drawn, budget):
     """Those in the background are gone in it, what waited for them does not wait, and what was lent is free again."""

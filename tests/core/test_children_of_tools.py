@@ -287,6 +287,7 @@ def test_no_session_stands_too_deep(path):
     assert len(answers) == (path == MAX_SESSION_DEPTH)
 
 
+@pytest.mark.check
 @given(script=strategies.scripts(at_work("read", "watch", "task"), ("read", "watch", "task")))
 def test_a_budget_holds_with_sessions_of_tools_in_long_scripts(script):
     """What they were lent and have not given back is promised, and who waits is answered, whatever becomes of the calls."""

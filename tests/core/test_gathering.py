@@ -33,6 +33,7 @@ PROMPT = Prompt(at_ms=1, signal_id=SignalId("p"), ref=PromptRef("p"), content=(T
 GATHERED = ContextGathered(at_ms=2, effect_id=EffectId("g1"), count=2, digest="abc", tokens=300)
 
 
+@pytest.mark.check
 def test_each_promise_holds_where_context_is_gathered():
     """Every step from a hundred states of a session that gathers: each promise, and states beside those of others."""
     phases, waiting = set(), 0

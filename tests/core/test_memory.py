@@ -92,6 +92,7 @@ def cycle(state: SessionState, number: int) -> SessionState:
     return state
 
 
+@pytest.mark.check
 @pytest.mark.at(87)
 def test_a_long_life_does_not_make_a_session_larger(monkeypatch):
     """After 200 cycles with summaries it holds no more than after 50, and about as many ids of calls as it may."""

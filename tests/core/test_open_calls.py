@@ -99,6 +99,7 @@ def _calls_made(count: int) -> int:
     return made
 
 
+@pytest.mark.check
 def test_a_call_among_four_thousand_costs_what_one_among_few_costs():
     """Counted in functions that are called, not in seconds: sixteen times as many calls, sixteen times the work."""
     assert _calls_made(4000) / 4000 < 1.3 * _calls_made(250) / 250

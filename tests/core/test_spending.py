@@ -58,6 +58,7 @@ DOLLARS = msgspec.structs.replace(
 )
 
 
+@pytest.mark.check
 @given(script=strategies.scripts(new_session(**SMALL)))
 def test_a_budget_holds_in_long_scripts(script):
     """Whatever happens to requests, each is reserved while it is out, none could pass the limit, and all other promises hold."""
@@ -134,6 +135,7 @@ def asking(**options: Any) -> SessionState:
     return make_session(config(max_output_tokens=40, **options), Toolbox(), stack, states)
 
 
+@pytest.mark.check
 @given(script=strategies.scripts(asking(budget=Budget(max_total_tokens=300))))
 def test_a_budget_holds_with_plugin_requests_in_long_scripts(script):
     """What plugins ask models is reserved like all requests, and settled however it ends."""
@@ -222,6 +224,7 @@ def spawned(state: SessionState) -> list[EffectId]:
     return [call.effect_id for call in state.data.batch if call.stage == "running" and call.effect_id]
 
 
+@pytest.mark.check
 @given(script=strategies.scripts(with_tasks("c1", "c2", budget=Budget(max_total_tokens=400)), ("task",)))
 def test_a_budget_holds_with_children_in_long_scripts(script):
     """What children were lent and have not given back is promised, whatever becomes of their calls."""

@@ -201,6 +201,7 @@ def _calls_of(function: Callable[[], object]) -> int:
     return calls
 
 
+@pytest.mark.check
 def test_work_grows_as_the_state_does():
     """Twice the conversation and twice the open calls take twice the calls of functions, to write and to read."""
 

@@ -194,6 +194,7 @@ def test_the_oracle_sees_what_runs_and_nothing_else(world):
     assert not run_by_bash(world, "echo rm -rf x; rm x; echo 'curl x'")
 
 
+@pytest.mark.check
 @each("wrap", range(len(WRAPS)))
 def test_what_bash_runs_through_one_wrap_was_noticed(world, wrap):
     """Each way to hide a command, once by itself."""

@@ -83,6 +83,7 @@ class GuardedSession(Guarded):  # type: ignore[misc]  # a class that was just ma
             assert session.state.data.cycle is not None
 
 
+@pytest.mark.check
 @pytest.mark.at(117)
 def test_verdicts_come_before_what_they_guard():
     """In many lives of any order; and the lives are such that judges are asked, and cycles begin."""

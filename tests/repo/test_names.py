@@ -67,6 +67,7 @@ def test_no_public_name_has_two_meanings():
     assert {name: found[name] for name in found.keys() - ONE_MEANING.keys()} == {}
 
 
+@pytest.mark.check
 def test_the_list_of_names_only_shrinks():
     """A name that is defined once is not on it."""
     found = named()

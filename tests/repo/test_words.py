@@ -68,6 +68,7 @@ def old_words(page: str, text: str) -> list[str]:
     return [*words, *sorted(OLD_NAMES.intersection(names_in(page, text)))]
 
 
+@pytest.mark.check
 def test_old_words_stand_nowhere():
     """A search for them finds nothing but the news, and what is stored (16.6)."""
     found = {}

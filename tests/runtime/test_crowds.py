@@ -38,6 +38,7 @@ async def test_ten_thousand_prompts_at_once(supervisor):
     assert started[:-1] == sorted(started[:-1], key=lambda ref: int(ref.rpartition("-")[2]))
 
 
+@pytest.mark.check
 async def test_a_thousand_sessions(supervisor):
     """Each has its own cycle and reply; ending the supervisor ends them all."""
     answers = []
@@ -63,6 +64,7 @@ async def test_a_crowd_of_hung_sessions_is_stopped(supervisor):
     assert [tool.stopped for tool in tools] == [1] * 100
 
 
+@pytest.mark.check
 async def test_a_besieged_session_can_be_closed():
     """Callers who keep its mailbox full do not keep its supervisor from ending it; then each of them is told."""
     told = []

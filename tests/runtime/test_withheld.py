@@ -105,6 +105,7 @@ def test_a_sandbox_holds_what_commands_are_given(tmp_path):
     assert LocalSandbox(tmp_path).secrets == ()
 
 
+@pytest.mark.check
 def test_of_keys_that_change_the_newest_are_remembered():
     """Else a session of a year would look for thousands."""
     withheld = Withheld()

@@ -299,6 +299,7 @@ def test_the_log_is_swept_in_an_idle_moment(store, disk):
     assert disk.used == []
 
 
+@pytest.mark.check
 def test_the_log_is_swept_at_a_size_without_an_idle_moment(store, path, disk):
     """16 MiB, here less: it begins anew, and does not grow on."""
     assert sqlite.MAX_LOG_BYTES == 16 * 1024 * 1024

@@ -21,6 +21,7 @@ async def test_memory_keeps_to_the_port():
     await check_sandbox(MemorySandbox)
 
 
+@pytest.mark.check
 async def test_several_together_keep_to_the_port(tmp_path):
     """`CompositeSandbox`, whose default is either of them."""
     await check_sandbox(lambda: CompositeSandbox(MemorySandbox(), {}))

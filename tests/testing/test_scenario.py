@@ -258,6 +258,7 @@ def test_what_no_script_draws_is_read_back_too(signal):
     assert read_signal(print_signal(signal), 7) == signal
 
 
+@pytest.mark.check
 @given(data=st.data())
 def test_effects_whose_line_says_all_are_read_back(data):
     """They are written and read by one table; the lines of all others, and of all events, are words at least."""
