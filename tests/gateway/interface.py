@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 from attrs import define, field
 from jsonschema import Draft202012Validator, validators
@@ -25,6 +26,12 @@ from tests.gateway.sse import parse
 PAGE: Final = "urn:page"
 AT_FAULT: Final = 400
 """From this status on a call was refused."""
+
+OPEN: Final = ("/health", "/ready", "/openapi.json")
+"""What looks at nothing of a call."""
+
+ANSWERED_BY: Final = {"welcome": "hello", "pong": "ping"}
+"""Frames of a server, and the frame without an id that each of them answers."""
 
 _PLUGIN: Final = {"$ref": "#/components/schemas/PluginAnswer"}
 
@@ -141,6 +148,8 @@ class _Call:
 
     method: str
     path: str
+    query: str = ""
+    asked_headers: Mapping[str, str] = field(factory=dict)
     is_stream: bool = False
     status: int = 0
     headers: Mapping[str, str] = field(factory=dict)
@@ -197,7 +206,12 @@ class PageCheck:
         raw = scope.get("raw_path") or scope["path"].encode()
         path = raw.decode("latin-1").partition("?")[0]
         path = path.removeprefix(self.base_path) if path.startswith(self.base_path) else ""
-        call = _Call("GET" if scope["method"] == "HEAD" else scope["method"], path)
+        call = _Call(
+            "GET" if scope["method"] == "HEAD" else scope["method"],
+            path,
+            scope.get("query_string", b"").decode(),
+            {name.decode(): value.decode("latin-1") for name, value in scope["headers"]},
+        )
 
         async def receive_seen() -> Any:
             message = await receive()
@@ -211,8 +225,8 @@ class PageCheck:
                 call.headers = {name.decode(): value.decode() for name, value in message["headers"]}
                 call.is_stream = call.headers.get("content-type", "") == "text/event-stream"
                 if call.is_stream:
-                    asked = {name.decode(): value.decode() for name, value in scope["headers"]}
-                    self.streams.append((asked, connection_cut(scope) or _cut_nothing))
+                    self.streams.append((call.asked_headers, connection_cut(scope) or _cut_nothing))
+                    self._look_at_request(call, call.operation or {"parameters": []}, f"stream {call.path}")
             elif message["type"] == "http.response.body":
                 call.answered += message.get("body", b"")
                 if call.is_stream:
@@ -243,9 +257,25 @@ class PageCheck:
             schema = content[kind]["schema"]
             self._hold(where, schema if self.may_plugins_answer() else _without_plugins(schema), value)
             self._look_at_code(where, answer, value)
-        if call.status < AT_FAULT and "requestBody" in operation:
+        if call.status < AT_FAULT:
+            self._look_at_request(call, operation, where)
+
+    def _look_at_request(self, call: _Call, operation: Mapping[str, Any], where: str) -> None:
+        """What was taken is on the page: body, query and headers."""
+        if "requestBody" in operation:
             schema = operation["requestBody"]["content"]["application/json"]["schema"]
             self._hold(f"the body of {where}", schema, json.loads(call.asked or b"{}"))
+        known = {(one["in"], one["name"].lower()): one["schema"] for one in operation["parameters"]}
+        if call.path in OPEN:  # they look at no query
+            return
+        given = [("query", name, value) for name, value in parse_qsl(call.query, keep_blank_values=True)]
+        given += [("header", name, value) for name, value in call.asked_headers.items()]
+        for place, name, value in given:
+            schema = known.get((place, name))
+            if schema is not None:
+                self._hold(f"{name} of {where}", schema, _plain(value, schema))
+            elif place == "query":
+                self.faults.append(f"{where} takes {name}, which is not on the page")
 
     def _look_at_unknown(self, call: _Call, where: str) -> None:
         """A path that is none, a method that is none there, and a preflight, which has no body."""
@@ -289,6 +319,8 @@ class PageCheck:
             frame = _object_of(text)
             if frame is not None and isinstance(frame.get("id"), str | int):
                 asked[frame["id"]] = frame
+            elif frame is not None and frame.get("type") in ANSWERED_BY.values():
+                asked[frame["type"],] = frame  # a key that no id can be
             return message
 
         async def send_seen(message: Any) -> None:
@@ -310,15 +342,23 @@ class PageCheck:
     ) -> None:
         """Hold a frame of the server against the page, and the command that it replies to where that was done."""
         self._hold(f"frame {frame.get('type')}", told["x-frames"]["server"], frame)
-        command = asked.get(frame.get("id"), {}) if frame.get("type") == "reply" else {}
-        if not frame.get("ok") or not command:
+        kind = frame.get("type")
+        command = asked.get((ANSWERED_BY[kind],) if kind in ANSWERED_BY else frame.get("id"), {})
+        if not command or not frame.get("ok", kind != "reply"):
             return
         name = command["type"]
         self._hold(f"command {name}", told["x-frames"]["client"], command)
-        if name in told["x-replies"]:
+        if kind == "reply" and name in told["x-replies"]:
             schema = told["x-replies"][name]
             schema = schema if self.may_plugins_answer() else _without_plugins(schema)
             self._hold(f"reply to {name}", schema, frame["result"])
+
+
+def _plain(value: str, schema: Mapping[str, Any]) -> Any:
+    """What a text of a query or a header stands for; itself where it does not stand for what it has to."""
+    if schema.get("type") == "integer" and value.isdecimal():
+        return int(value)
+    return {"true": True, "false": False}.get(value, value) if schema.get("type") == "boolean" else value
 
 
 def _cut_nothing() -> None:

@@ -186,6 +186,7 @@ def app_that_answers(status: int, body: Any, kind: str = "application/json") -> 
 
 
 OK = {"status": "ok"}
+NO_SESSIONS: dict[str, Any] = {"sessions": [], "next_cursor": None}
 REFUSED = {"error": {"code": "unauthorized", "message": "m", "hint": None}}
 DONE = {"reason": "completed", "session_id": "s", "seq": 1}
 
@@ -202,6 +203,9 @@ DONE = {"reason": "completed", "session_id": "s", "seq": 1}
         ("GET", "/sessions", {}, (401, REFUSED), ""),
         ("GET", "/sessions", {}, (403, REFUSED), "has the code unauthorized"),
         ("GET", "/sessions", {}, (401, {"error": {**REFUSED["error"], "why": 1}}), "'why' was unexpected"),
+        ("GET", "/sessions?limit=1", {}, (200, NO_SESSIONS), ""),
+        ("GET", "/sessions?limit=0", {}, (200, NO_SESSIONS), "0 is less than the minimum"),
+        ("GET", "/sessions?why=1", {}, (200, NO_SESSIONS), "takes why, which is not on the page"),
         ("POST", "/chat", {"message": "Hi"}, (200, OK), "'session_id' is a required property"),
         ("POST", "/sessions/s/compact", {"why": 1}, (202, {"session_id": "s"}), "'why' was unexpected"),
         ("POST", "/stream", {}, (200, _sse("done", DONE), SSE), ""),
@@ -212,7 +216,7 @@ DONE = {"reason": "completed", "session_id": "s", "seq": 1}
 async def test_what_looks_on_finds_what_is_not_as_the_page_says(
     method: str, path: str, said: Any, answer: Any, fault: str
 ):
-    """A field, a status, a code, a type of content, a body that was taken, and a frame."""
+    """A field, a status, a code, a type of content, a query and a body that were taken, and a frame."""
     check = PageCheck(app_that_answers(*answer))
     asked = [{"type": "http.request", "body": json.dumps(said).encode()}]
 
@@ -222,7 +226,15 @@ async def test_what_looks_on_finds_what_is_not_as_the_page_says(
     async def send(_: Any) -> None:
         await trio.lowlevel.checkpoint()
 
-    await check({"type": "http", "method": method, "path": path, "headers": []}, receive, send)
+    path, _, query = path.partition("?")
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": query.encode(),
+        "headers": [],
+    }
+    await check(scope, receive, send)
     assert check.seen or fault
     assert [fault in one for one in check.faults] == ([True] if fault else []), check.faults
 
