@@ -58,6 +58,8 @@ _SESSION_ID: Final[dict[str, Any]] = {
     "maxLength": _MAX_ID_CHARACTERS,
 }
 _NAME: Final = {**_SESSION_ID, "pattern": r"^[A-Za-z0-9](\.?[A-Za-z0-9_:@+-])*\.?$"}
+_NOT_BLANK: Final = r"\S"
+_EXAMPLE: Final = "What is left to do today?"
 _FLAG: Final[dict[str, Any]] = {"type": "boolean", "default": False}
 
 _PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -164,7 +166,13 @@ def _bind_fields(schema: dict[str, Any]) -> None:
         if name in ID_FIELDS:
             bound: Mapping[str, Any] = _SESSION_ID if ID_FIELDS[name] else _NAME
         elif name in WORD_FIELDS:
-            bound = {"minLength": 1, "maxLength": WORD_FIELDS[name]}
+            bound = {"pattern": _NOT_BLANK, "maxLength": WORD_FIELDS[name]}
+        elif name == "message":
+            # Of a body with attachments it may be empty, which no short schema says; none is the usual one all the same.
+            rules.pop("default", None)
+            bound = (
+                {"examples": [_EXAMPLE]} if "attachments" in schema["properties"] else {"pattern": _NOT_BLANK}
+            )
         elif name in ("at", "to"):
             bound = {"minimum": 0, "maximum": MAX_CURSOR}
         else:

@@ -7,6 +7,7 @@ name is a fault, while a client is to expect that fields are added.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
@@ -171,6 +172,7 @@ class PageCheck:
         may_plugins_answer: Whether a plugin of the host may answer in place of a session.
         faults: What was not as the page says, in words.
         seen: How many answers and frames were held against the page.
+        answered: How often each operation was answered with each status.
         streams: The streams that were asked for, oldest first: the headers of the call, and what cuts its connection.
     """
 
@@ -179,6 +181,7 @@ class PageCheck:
     may_plugins_answer: Callable[[], bool] = lambda: False
     faults: list[str] = field(factory=list)
     seen: int = 0
+    answered: Counter[tuple[str, int]] = field(factory=Counter)
     streams: list[tuple[Mapping[str, str], Callable[[], None]]] = field(factory=list)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -245,6 +248,7 @@ class PageCheck:
             self._look_at_unknown(call, where)
             return
         answer = operation["responses"].get(f"{call.status}")
+        self.answered[operation["operationId"], call.status] += 1
         if answer is None:
             self.faults.append(f"{where} is not on the page: {call.answered[:200]!r}")
             return
