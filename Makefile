@@ -3,6 +3,7 @@
 PYTHON ?= python3
 HYPOTHESIS_PROFILE ?= dev
 SECONDS ?= 600
+KILL_EVERY ?= 60
 SEED ?= 20261120
 ROUNDS ?= 10000
 PROMPT ?= List the Python files here and say what each is for
@@ -33,7 +34,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run test property check bench bench-quick bench-peers soak crash lint lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check coverage coverage-of-spec mutants compiled-test compiled-build test-minimum examples longest install litellm peers clients clean
+.PHONY: help run test property check bench bench-quick bench-peers soak soak-gateway crash lint lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check coverage coverage-of-spec mutants compiled-test compiled-build test-minimum examples longest install litellm peers clients clean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -61,8 +62,12 @@ bench-quick: $(DEV)  ## whether the benchmarks still do their work; the figures 
 bench-peers: $(DEV)  ## the frameworks that one would take instead, beside us in one run; installs them into .bench-peers/
 	$(BIN)/python -m benchmarks.peers
 
-soak: $(DEV)  ## ten minutes of sessions that live and die badly; SECONDS=600 SEED=20261120; fails when anything grows
+soak: $(DEV)  ## ten minutes of sessions that live and die badly, and as long of the gateway's; SECONDS=600 SEED=20261120; fails when anything grows
 	$(BIN)/python -m benchmarks.soak --seconds $(SECONDS) --seed $(SEED)
+	$(MAKE) --no-print-directory soak-gateway
+
+soak-gateway: $(DEV)  ## the same for a server with a thousand sessions and readers, which is killed every minute: nothing is lost, no reader has a gap; KILL_EVERY=60
+	$(BIN)/python -m benchmarks.gateway_soak --seconds $(SECONDS) --kill-every $(KILL_EVERY) --seed $(SEED)
 
 crash: $(TEST)  ## a process that writes journals is killed, ten thousand times, and nothing it was told is lost; ROUNDS=10000
 	$(BIN)/python -m scripts.crash --rounds $(ROUNDS) --seed $(SEED)
@@ -144,6 +149,7 @@ litellm: $(DEV) peers  ## the wire tests through the LiteLLM proxy, which is ins
 
 peers:  # programs that we did not write, for the tests of wires
 	@bash scripts/install_peers.sh
+	@bash scripts/install_ai_sdk.sh
 
 clients:  ## what judges the interface over HTTP from outside: Schemathesis, and a generator of clients
 	@PYTHON=$(PYTHON) bash scripts/install_clients.sh

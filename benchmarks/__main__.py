@@ -20,6 +20,11 @@ from benchmarks.cycles import cycle, growth, own_tool, plugins, tools
 from benchmarks.explain import Explanation
 from benchmarks.files import files, output, search
 from benchmarks.folds import folds
+from benchmarks.gateway.coming_back import reconnects, stalled_reader
+from benchmarks.gateway.fanout import few_readers, many_readers, many_sessions_read
+from benchmarks.gateway.hooks import requests_through_the_host
+from benchmarks.gateway.stopping import aborts_by_socket, leavers, shutdown
+from benchmarks.gateway.weights import weights_of_readers
 from benchmarks.idle import ROOT, after_turn, memory
 from benchmarks.kept import kept, lone
 from benchmarks.measure import Effort, Explain, Row
@@ -67,7 +72,21 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "resume": resume,
     "weights": weights,
     "idle-start": idle_start,
+    "gateway-host": requests_through_the_host,
+    "gateway-100": few_readers,
+    "gateway-1000": many_readers,
+    "gateway-sessions": many_sessions_read,
+    "gateway-weights": weights_of_readers,
+    "gateway-reconnects": reconnects,
+    "gateway-stalled": stalled_reader,
+    "gateway-leavers": leavers,
+    "gateway-shutdown": shutdown,
+    "gateway-aborts": aborts_by_socket,
 }
+GROUPS: Final[Mapping[str, Sequence[str]]] = {
+    "gateway": [name for name in WORKLOADS if name.startswith("gateway-")],
+}
+"""What `--only` takes for several."""
 _ONLY_WITH_FULL: Final = frozenset({"streams"})
 _QUICK: Final = Effort(rounds=1, scale=0.05)
 _NORMAL: Final = Effort()
@@ -78,7 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for."""
     asked = _parser().parse_args(arguments)
     effort = _QUICK if asked.quick else _FULL if asked.full else _NORMAL
-    names = asked.only or [name for name in WORKLOADS if asked.full or name not in _ONLY_WITH_FULL]
+    only = [name for one in asked.only or () for name in GROUPS.get(one, [one])]
+    names = only or [name for name in WORKLOADS if asked.full or name not in _ONLY_WITH_FULL]
     rows: list[Row] = []
     for name in names:
         began_at = perf_counter()
@@ -114,7 +134,11 @@ def _parser() -> argparse.ArgumentParser:
     size.add_argument("--quick", action="store_true", help="a smoke test; its figures mean nothing")
     size.add_argument("--full", action="store_true", help="also 10,000 sessions and 100 paced streams")
     parser.add_argument(
-        "--only", action="append", choices=WORKLOADS, metavar="NAME", help=", ".join(WORKLOADS)
+        "--only",
+        action="append",
+        choices=[*WORKLOADS, *GROUPS],
+        metavar="NAME",
+        help=", ".join([*WORKLOADS, *GROUPS]),
     )
     parser.add_argument("--json", type=Path, default=ROOT / "bench-results" / "latest.json", metavar="PATH")
     return parser

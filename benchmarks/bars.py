@@ -62,6 +62,25 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "resume with a snapshot": ("ours", (150, 100),  None),  # ms
         "bytes of a cycle":     ("ratio", (3, 2.5),     None),
         "start beside idle sessions": ("ratio", (1.1, 1.0), None),
+        "delivery to 100":      ("ratio", (1.15, 1.0),  None),
+        "delivery to 1,000":    ("ratio", (1.15, 1.0),  None),
+        "lag of 1,000 readers": ("ratio", (1.25, 1.0),  None),
+        "lag of 1,000 readers itself": ("ours", (500, 300), None),  # ms
+        "lag of 1,000 sessions": ("ours", (500, 425),   None),  # ms
+        "health beside readers": ("ours", (300, 150),   None),  # ms
+        "health beside readers and bare": ("ratio", (0.3, 0.13), None),
+        "back at 2 a second":   ("ours",  (5, 1.5),     None),  # s
+        "back at 10 a second":  ("ours",  (10, 3.2),    None),  # s
+        "beside a stalled reader": ("ratio", (1.1, 1.0), None),
+        "open subscriber":      ("ours",  (48, 41),     None),  # KiB
+        "open subscriber and bare": ("ratio", (1.25, 1.1), None),
+        "caller left":          ("ours",  (50, 5),      None),  # ms
+        "streams closed":       ("ours",  (1.5, 0.94),  None),  # s
+        "host adds":            ("ours",  (100, 30),    None),  # µs
+        "ten plugins add":      ("ours",  (1000, 490),  None),  # µs
+        "gate 6 adds":          ("ours",  (100, 45),    None),  # µs
+        "a provider adds":      ("ours",  (100, 50),    None),  # µs
+        "abort over a WebSocket": ("ours", (150, 50),   None),  # ms
     }
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ import sysconfig
 import tracemalloc
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,42 +78,69 @@ class Explanation:
             yield f"{self.collector:6.1%}  in the cyclic collector"
 
 
+class Sampler:
+    """Looks at the stack of the main thread each time the process has had so much more CPU, until it is told to end."""
+
+    def __init__(self) -> None:
+        """Begin with `begin`."""
+        self._samples: Counter[CodeType] = Counter()
+        self._stack = ExitStack()
+        self._collected = [0.0]
+        self._began_at = 0.0
+
+    @property
+    def spent(self) -> float:
+        """How much CPU the process has had since the beginning, in seconds."""
+        return process_time() - self._began_at
+
+    def begin(self) -> None:
+        """Begin. Only in the main thread."""
+        was = signal.signal(signal.SIGPROF, self._look)
+        self._stack.callback(signal.signal, signal.SIGPROF, was)
+        self._stack.callback(signal.setitimer, signal.ITIMER_PROF, 0)
+        self._began_at = process_time()
+        self._collected = self._stack.enter_context(_clock_the_collector())
+        signal.setitimer(signal.ITIMER_PROF, _EVERY_SECONDS, _EVERY_SECONDS)
+
+    def end(self) -> Explanation:
+        """End, and give the functions that had the most."""
+        spent = self.spent
+        self._stack.close()
+        collector = self._collected[0] / spent
+        samples = self._samples
+        # What ticks during a collection arrives once, in the callback that follows it: its own clock knows better.
+        for code in [code for code in samples if code.co_filename == __file__]:
+            del samples[code]
+        working = (1 - collector) / (samples.total() or 1)
+        places = [
+            Place(
+                where=f"{place_of(code.co_filename)}:{code.co_firstlineno}",
+                name=code.co_qualname,
+                share=count * working,
+                amount=count * working * spent,
+                unit="s",
+            )
+            for code, count in samples.most_common(_PLACES)
+        ]
+        return Explanation(places=places, collector=collector)
+
+    def _look(self, _signal: int, frame: FrameType | None) -> None:
+        if frame is not None:
+            self._samples[frame.f_code] += 1
+
+
 def slowest_functions(side: Callable[[], object], *, enough_seconds: float = _ENOUGH_SECONDS) -> Explanation:
     """Run it until so much CPU was spent, and give the functions that had the most of it. Only in the main thread."""
-    samples: Counter[CodeType] = Counter()
-
-    def look(_signal: int, frame: FrameType | None) -> None:
-        if frame is not None:
-            samples[frame.f_code] += 1
-
-    was = signal.signal(signal.SIGPROF, look)
-    began_at, give_up_at = process_time(), perf_counter() + _PATIENCE_SECONDS
-    with _clock_the_collector() as collected:
-        signal.setitimer(signal.ITIMER_PROF, _EVERY_SECONDS, _EVERY_SECONDS)
-        try:
+    give_up_at = perf_counter() + _PATIENCE_SECONDS
+    sampler = Sampler()
+    sampler.begin()
+    try:
+        side()
+        while sampler.spent < enough_seconds and perf_counter() < give_up_at:
             side()
-            while process_time() - began_at < enough_seconds and perf_counter() < give_up_at:
-                side()
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            signal.signal(signal.SIGPROF, was)
-    spent = process_time() - began_at
-    collector = collected[0] / spent
-    # What ticks during a collection arrives once, in the callback that follows it: its own clock knows better.
-    for code in [code for code in samples if code.co_filename == __file__]:
-        del samples[code]
-    working = (1 - collector) / (samples.total() or 1)
-    places = [
-        Place(
-            where=f"{place_of(code.co_filename)}:{code.co_firstlineno}",
-            name=code.co_qualname,
-            share=count * working,
-            amount=count * working * spent,
-            unit="s",
-        )
-        for code, count in samples.most_common(_PLACES)
-    ]
-    return Explanation(places=places, collector=collector)
+    finally:
+        explanation = sampler.end()
+    return explanation
 
 
 @contextmanager

@@ -221,9 +221,10 @@ def interleave(
     return Rounds(ours=mine, bare=theirs, cost=cost, explain=explain or partial(slowest_functions, ours))
 
 
-def repeat(ours: Side, rounds: int) -> Rounds:
-    """Take a workload that no bare loop has: `rounds` times, after one that warms up."""
-    ours()
+def repeat(ours: Side, rounds: int, *, warm_up: bool = True) -> Rounds:
+    """Take a workload that no bare loop has: `rounds` times, after one that warms up unless it does so itself."""
+    if warm_up:
+        ours()
     taken = [_clean(ours) for _ in range(rounds)]
     return Rounds(
         ours=[sample for sample, _ in taken],

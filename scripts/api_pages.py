@@ -42,7 +42,7 @@ SUPERVISOR: Final[Mapping[str, str]] = MappingProxyType(
         "Read": "subscribe_all subscribe_group",
         "End": "stop_session rest",
         "Keep": "export_session import_session trim_session delete_session",
-        "Know": "monitor facts_of last_words reports tree statistics",
+        "Know": "monitor facts_of stored_journal stored_state check_store last_words reports tree statistics",
     }
 )
 
@@ -58,9 +58,12 @@ OF_THE_SHELL: Final = frozenset(
         "fork_cell",
         "make_ready",
         "restore_files",
+        "keeps_owed",
+        "owed",
+        "change_owed",
     }
 )
-"""What `open_supervisor` and the sessions themselves call on a supervisor."""
+"""What `open_supervisor`, a host and the sessions themselves call on a supervisor."""
 
 GIVEN: Final[Mapping[type, str]] = MappingProxyType(
     {

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # What our scripts install, what the tests talk to, and Node, which the README does not ask for.
-hidden=' bwrap rg node nodejs npm npx psql postgres chromium chromedriver docker '
+hidden=' bwrap rg node nodejs npm npx psql postgres chromium chromedriver docker podman nginx caddy '
 
 here=$(mktemp -d)  # only its owner may enter, and the clone's .venv stands in it
 trap 'rm -rf "$here"' EXIT

@@ -27,14 +27,16 @@ from agentrail.core.session.state import Phase
 from agentrail.core.stack import plugin
 from agentrail.core.wire import codec
 from agentrail.errors.advice import Advice, setting
-from agentrail.gateway.app import ROUTES
+from agentrail.gateway.app import ALL_ROUTES
 from agentrail.gateway.openapi import describe_interface, interface_route
 from agentrail.plugins.base import Plugin
 from agentrail.runtime.options import SessionOptions
 from agentrail.testing.scenario import play, read_scenario
 from agentrail.testing.scenario_out import GROUPS
 from scripts.api_pages import session_api_page, supervisor_api_page
+from scripts.host_pages import options_page, routes_page
 from scripts.journal_page import journal_page
+from scripts.wire_page import wire_page
 
 REFERENCE: Final = Path(__file__).parent.parent / "docs" / "reference"
 SCENARIOS: Final = Path(__file__).parent.parent / "tests" / "scenarios"
@@ -223,7 +225,7 @@ def events_schema() -> str:
 
 def openapi_page() -> str:
     """The page of the interface over HTTP, as `/openapi.json` gives it."""
-    page = describe_interface((*ROUTES, interface_route(ROUTES)))
+    page = describe_interface((*ALL_ROUTES, interface_route(ALL_ROUTES)))
     return json.dumps(page, indent=1, ensure_ascii=False)
 
 
@@ -408,6 +410,9 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "journal.md": lambda: journal_page(DRAWN, summary, field_lines),
     "errors.md": errors_page,
     "plugins.md": plugins_page,
+    "routes.md": routes_page,
+    "wire.md": wire_page,
+    "server-options.md": options_page,
 }
 
 

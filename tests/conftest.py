@@ -20,6 +20,7 @@ SERVICES: Final = {
     "schemathesis": ROOT / ".peers" / "clients" / "bin" / "st",
     "openapi-python-client": ROOT / ".peers" / "clients" / "bin" / "openapi-python-client",
     "ws": ROOT / ".peers" / "node_modules" / "ws" / "package.json",
+    "ai": ROOT / ".peers" / "ai" / "node_modules" / "ai" / "dist" / "index.mjs",
     "node": _program("node"),
     "chromium": _program("chromium"),
     "curl": _program("curl"),
@@ -51,6 +52,12 @@ def aimock_command() -> Path:
 def litellm_command() -> Path:
     """The command that starts the LiteLLM proxy; for tests marked `services("litellm")`."""
     return SERVICES["litellm"]
+
+
+@pytest.fixture(scope="session")
+def ai_sdk() -> Path:
+    """The module of the `ai` SDK for node; for tests marked `services("ai")`."""
+    return SERVICES["ai"]
 
 
 def _need_service(name: str) -> None:

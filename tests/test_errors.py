@@ -133,6 +133,8 @@ CODES = {
     "unrevivable": errors.Unrevivable,
     "upload_failed": errors.UploadFailed,
     "watcher_too_slow": errors.WatcherTooSlow,
+    "webhook_invalid": errors.WebhookInvalid,
+    "webhooks_off": errors.WebhooksOff,
     "would_deadlock": errors.WouldDeadlock,
     "wrong_child_key": errors.WrongChildKey,
     "your_move": errors.YourMove,

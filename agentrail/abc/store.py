@@ -6,7 +6,7 @@ with. Times are the store's own, never a node's. `agentrail.testing.check_store`
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -186,6 +186,41 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     has_ended: bool | None = None
     only_roots: bool = False
     written_before_ms: int | None = None
+
+
+class OwedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a process owes to others beside its sessions, such as a message that no receiver has taken yet.
+
+    Attributes:
+        kind: Which part of the program owes it: that one alone reads the body.
+        id: Unlike all others of its kind.
+        body: What is owed, in a form of that part's own.
+    """
+
+    kind: str
+    id: str
+    body: bytes
+
+
+@runtime_checkable
+class OwedStore(Protocol):
+    """What a store may do besides: keep what is owed, so that it outlives the process. One without it is a `Store` all the same.
+
+    `change_owed` writes, and is called as what writes there; `owed` reads. Both may raise `StoreUnavailable`.
+    """
+
+    def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
+        """Keep rows, each in place of the one of its kind and id, and drop others: all of it, or nothing. Again is fine.
+
+        Args:
+            put: What is owed from now on.
+            drop: Kind and id of what is owed no longer; fine for what is not there. It is done behind `put`.
+        """
+        ...
+
+    def owed(self, kind: str, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
+        """Give rows of a kind in the order of their ids, from behind one."""
+        ...
 
 
 class Store(Protocol):

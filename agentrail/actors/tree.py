@@ -13,7 +13,7 @@ from attrs import frozen
 from agentrail.actors.handle import ActorCell, cell_of
 from agentrail.actors.start import ActorView, Start
 from agentrail.actors.supervising import Core, SupervisorCell
-from agentrail.otp.child_specs import ChildKind
+from agentrail.otp.child_specs import ChildKind, Strategy
 from agentrail.otp.supervision_state import Child, child_status
 from agentrail.otp.supervision_types import ChildStatus
 
@@ -34,6 +34,7 @@ class TreeNode:
             instance. Of a session its own mailbox, which is there between two instances too.
         children: In start order; none of a supervisor without an instance.
         phase: Of a session: what it does, such as `idle`; `None` of anything else.
+        strategy: Of a supervisor with an instance: what it does about a child that ends, such as `one_for_one`; `None` of a worker.
     """
 
     id: Hashable
@@ -45,6 +46,7 @@ class TreeNode:
     mailbox: int | None
     children: tuple["TreeNode", ...] = ()
     phase: str | None = None
+    strategy: Strategy | None = None
 
 
 def take_tree(core: Core) -> TreeNode:
@@ -64,6 +66,7 @@ def take_tree(core: Core) -> TreeNode:
         uptime_seconds=None if core.up_at_seconds is None else now_seconds - core.up_at_seconds,
         mailbox=_waiting(cell),
         children=_nodes_below(cell, now_seconds),
+        strategy=core.state.flags.strategy,
     )
 
 
@@ -94,6 +97,7 @@ def _node_of_child(core: Core, child: Child, now_seconds: float) -> TreeNode:
         mailbox=mailbox,
         children=() if below is None else _nodes_below(below, now_seconds),
         phase=None if look is None else look.phase,
+        strategy=_strategy_of(below),
     )
 
 
@@ -109,6 +113,12 @@ def _nodes_below(cell: ActorCell, now_seconds: float) -> tuple[TreeNode, ...]:
         return ()
     core = cell.core
     return tuple(_node_of_child(core, child, now_seconds) for _, child in core.state.children.items())
+
+
+def _strategy_of(cell: ActorCell | None) -> Strategy | None:
+    if not isinstance(cell, SupervisorCell) or cell.core is None:
+        return None
+    return cell.core.state.flags.strategy
 
 
 def _waiting(cell: ActorCell) -> int | None:

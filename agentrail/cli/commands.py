@@ -136,7 +136,13 @@ def run_command_line(arguments: Sequence[str]) -> int:
     try:
         code = call_guarded(crashed, app, fill_in_latest(arguments), exit_on_error=False, print_error=False)
     except UnusedCliTokensError as error:
-        write_error(f"{error} The prompt is one argument: put it in quotes.")
+        asked = "".join(arguments[:1])
+        more = (
+            "The prompt is one argument: put it in quotes."
+            if asked == "run"
+            else f"See agentrail {asked} --help."
+        )
+        write_error(f"{error} {more}")
         return Exit.USAGE
     except CycloptsError as error:
         write_error(f"{error} See agentrail --help.")

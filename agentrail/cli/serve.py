@@ -3,20 +3,19 @@
 What the command line may not ask for is decided before anything is opened: an address that others reach needs a token.
 """
 
-import importlib
 import importlib.util
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 from cyclopts import Parameter
 
+from agentrail.cli.application import ApplicationFailed, find_application
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.options import Choices, choose_for, decide_session
@@ -25,11 +24,15 @@ from agentrail.cli.stored import DEFAULT_STORE
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.gateway.access import LOOPBACK_NAMES, is_loopback
 from agentrail.gateway.tokens import Tokens, read_token_file
+from agentrail.otp.exits import keep
+from agentrail.otp.leaving import describe_bug
+from agentrail.runtime.crashes import log_crash
 from agentrail.tuning import many_sessions
 
 if TYPE_CHECKING:
     from agentrail.gateway.callers import CallerCheck
     from agentrail.gateway.incoming import AsgiApp
+    from agentrail.gateway.serving import ConnectionLimits
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8700
@@ -38,6 +41,7 @@ DRAIN_DELAY_SECONDS: Final = 5.0
 """How long a server that others reach goes on when it is told to stop, so that balancers notice."""
 
 _NEEDED: Final = ("hypercorn", "starlette")
+_MAX_PORT: Final = 65_535
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - to tell it, and not to bind it
 
 
@@ -119,7 +123,13 @@ def serve_application(
         tokens = None if options.token_file is None else read_token_file(options.token_file)
         app = None if application is None else find_application(application)
         with many_sessions():
-            trio.run(serve_until_signal, app, options, tokens)
+            if application is None:
+                trio.run(serve_until_signal, None, options, tokens)
+            else:
+                run_application(application, partial(trio.run, serve_until_signal, app, options, tokens))
+    except ApplicationFailed as failed:
+        log_crash(f"{failed}: {describe_bug(failed.error)}", failed.error, keep)
+        return Exit.FAILED
     except AgentrailError as error:
         write_error(describe_error(error))
         return Exit.USAGE
@@ -131,6 +141,21 @@ def serve_application(
     return Exit.DONE
 
 
+def run_application(name: str, run: Callable[[], object]) -> None:
+    """Run an application of the operator's own: what it raises is told as that, and not as a bug of ours.
+
+    Raises:
+        ApplicationFailed: Its author's move: a plugin that cannot start, say.
+        AgentrailError: What says itself whose move it is.
+    """
+    try:
+        run()
+    except AgentrailError:
+        raise
+    except Exception as error:
+        raise ApplicationFailed(name, error) from error
+
+
 def check_extra() -> None:
     """Look for what the extra `gateway` brings.
 
@@ -139,7 +164,8 @@ def check_extra() -> None:
     """
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise OptionError([f'{" and ".join(missing)} is not installed: pip install "agentrail[gateway]"'])
+        are = "is" if len(missing) == 1 else "are"
+        raise OptionError([f'{" and ".join(missing)} {are} not installed: pip install "agentrail[gateway]"'])
 
 
 def check_options(options: ServeOptions, application: str | None) -> None:
@@ -149,6 +175,8 @@ def check_options(options: ServeOptions, application: str | None) -> None:
         OptionError: The operator's move; all faults at once.
     """
     faults = []
+    if not 0 <= options.port <= _MAX_PORT:  # the system would take the rest of a division
+        faults.append(f"--port {options.port} is no port: expected 0 to {_MAX_PORT}, 0 for one that is free")
     if (options.certfile is None) != (options.keyfile is None):
         faults.append("--certfile and --keyfile belong together: give both, or none")
     if options.host in {"*", ""}:
@@ -195,35 +223,23 @@ async def make_default_application(options: ServeOptions) -> "AsgiApp":
     )
 
 
-def find_application(name: str) -> "AsgiApp":
-    """Find an application by its name, in the current directory first.
-
-    Raises:
-        OptionError: The operator's move: there is no such module or name, or it is no application.
-    """
-    module, colon, attribute = name.partition(":")
-    if not (module and colon and attribute):
-        raise OptionError(["name an application, as package.module:NAME, where NAME is what create_app made"])
-    if os.getcwd() not in sys.path:  # noqa: PTH109 - `python -m` puts this very text there
-        sys.path.insert(0, os.getcwd())  # noqa: PTH109
-    try:
-        found: Any = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        message = f"there is no application {attribute!r} in module {module!r}: {error}"
-        raise OptionError([message]) from error
-    if not callable(found) or isinstance(found, type):
-        raise OptionError(
-            [f"{name} is {type(found).__name__}, expected an ASGI application, such as create_app makes"]
-        )
-    return found  # type: ignore[no-any-return]  # whether it is one shows when it is called
-
-
 def caller_check_of(app: "AsgiApp") -> "CallerCheck | None":
     """Give who may call an application that `create_app` made; None for another one."""
     from agentrail.gateway.callers import CallerCheck
 
     found = getattr(getattr(app, "state", None), "caller_check", None)
     return found if isinstance(found, CallerCheck) else None
+
+
+def forgets_webhooks(app: "AsgiApp") -> bool:
+    """Say whether an application that `create_app` made tells ends to receivers, and keeps what it owes them nowhere."""
+    from agentrail.gateway.app import ServedHost
+
+    served = getattr(getattr(app, "state", None), "host", None)
+    if not isinstance(served, ServedHost) or served.options.webhooks is None:
+        return False
+    options = served.options
+    return options.supervisor is None and options.store in (None, "memory:")
 
 
 def admit_more(callers: "CallerCheck | None", options: ServeOptions, tokens: Tokens | None) -> None:
@@ -270,6 +286,8 @@ async def serve_until_signal(app: "AsgiApp | None", options: ServeOptions, token
     """
     served = await make_default_application(options) if app is None else app
     admit_more(caller_check_of(served), options, tokens)
+    if forgets_webhooks(served):
+        write_error("webhooks that are owed end with this process: give create_app a store to keep them.")
     await run_server(served, options)
 
 
@@ -288,8 +306,25 @@ async def run_server(app: "AsgiApp", options: ServeOptions) -> None:
     scheme = "http" if tls is None else "https"
     shown = [f"{scheme}://{show_address(*address)}" for address in addresses_of(listeners)]
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        stop = partial(wait_stop, signals, drain_of(app), partial(_tell, shown, options))
-        await serve_app(app, listeners, stop, tls=tls)
+        told = partial(_tell, shown, options)
+        stop = partial(
+            wait_stop, signals, drain_of(app), told, lambda one: write_error(f"{say_stopping(one, app)}.")
+        )
+        await serve_app(app, listeners, stop, tls=tls, limits=limits_for(app))
+    write_error("stopped.")
+
+
+def limits_for(app: "AsgiApp") -> "ConnectionLimits":
+    """Give connections a part of the time that an application has to shut down, where that is a short one."""
+    from agentrail.gateway.app import ServedHost
+    from agentrail.gateway.serving import USUAL_LIMITS
+
+    served = getattr(getattr(app, "state", None), "host", None)
+    if not isinstance(served, ServedHost):
+        return USUAL_LIMITS
+    seconds = served.options.shutdown_timeout
+    grace, cut = min(USUAL_LIMITS.grace_seconds, seconds / 10), min(USUAL_LIMITS.cut_seconds, seconds / 30)
+    return evolve(USUAL_LIMITS, grace_seconds=grace, cut_seconds=cut)
 
 
 def drain_of(app: "AsgiApp") -> Callable[[], Awaitable[None]] | None:
@@ -298,12 +333,31 @@ def drain_of(app: "AsgiApp") -> Callable[[], Awaitable[None]] | None:
     return found if callable(found) else None
 
 
+def say_stopping(number: int, app: object) -> str:
+    """Say why a server stops, and what is waited for: a person at the terminal would else think that it hangs."""
+    name = signal.Signals(number).name
+    host = getattr(getattr(app, "state", None), "host", None)
+    drain_timeout = getattr(getattr(host, "options", None), "drain_timeout", None)
+    if host is None or drain_timeout is None:
+        return f"{name}: stopping"
+    delay = (
+        f"all goes on for {host.drain_delay:g} s, so that balancers notice; then " if host.drain_delay else ""
+    )
+    return (
+        f"{name}: stopping; {delay}no new request is taken, and what runs has {drain_timeout:g} s to end. "
+        "A second one does not wait"
+    )
+
+
 async def wait_stop(
-    signals: AsyncIterator[int], drain: Callable[[], Awaitable[None]] | None, tell: Callable[[], None]
+    signals: AsyncIterator[int],
+    drain: Callable[[], Awaitable[None]] | None,
+    tell: Callable[[], None],
+    tell_stopping: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Tell that calls are answered, wait for a signal, and let the application drain until a second one."""
     tell()
-    await anext(signals)
+    tell_stopping(await anext(signals))
     if drain is None:
         return
     async with trio.open_nursery() as nursery:

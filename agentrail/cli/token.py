@@ -54,6 +54,8 @@ def new(  # noqa: PLR0913 - each is an option
     try:
         if not tenant and not user:
             tenant = user = LOCAL  # as without any token, so that a server can get one and keep its sessions
+        elif not tenant:
+            raise OptionError(["a user is one of a tenant: agentrail token new TENANT USER"])
         made = make_token(tenant, user, scopes=wanted, days=days, now=outside.wall())
         if token_file is not None:
             add_to_file(token_file, made)
@@ -80,7 +82,10 @@ def add_to_file(path: Path, made: NewToken) -> None:
                 file.write(b"\n")
             file.write(made.lines.encode())
     except OSError as error:
-        message = f"the token file {f'{path}'!r} cannot be written: {error.strerror}"
+        why = f"{error.strerror}"
+        if isinstance(error, FileNotFoundError):
+            why = f"there is no directory {f'{path.parent}'!r}, make it first"
+        message = f"the token file {f'{path}'!r} cannot be written: {why}"
         raise OptionError([message]) from None
 
 

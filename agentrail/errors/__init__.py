@@ -72,7 +72,9 @@
     │   ├── AttachmentsUnsupported  a session has no place for the files of a message
     │   ├── FilesUnsupported        a session has no workspace whose files can be read
     │   ├── FileUnknown             there is no such file in a workspace, or it may not be read
-    │   ├── QuotaReached            a caller has as many sessions open as it may
+    │   ├── WebhookInvalid          an address that no webhook may be sent to
+    │   ├── WebhooksOff             an address for a webhook, where a host sends none
+    │   ├── QuotaReached            a caller has as much open as it may: sessions, or webhooks that are not taken
     │   ├── TooLarge                more came at once than a host takes
     │   ├── CodecError              a text that is no event, signal or state, or a state that no text can hold; says where
     │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
@@ -174,6 +176,8 @@ from agentrail.errors.host import (
     SessionUnknown as SessionUnknown,
     TooLarge as TooLarge,
     UploadFailed as UploadFailed,
+    WebhookInvalid as WebhookInvalid,
+    WebhooksOff as WebhooksOff,
 )
 from agentrail.errors.info import (
     ErrorInfo as ErrorInfo,

@@ -204,6 +204,18 @@ class FileUnknown(YourMove):
     code = "file_unknown"
 
 
+class WebhookInvalid(YourMove):
+    """An address was named to which no webhook may be sent, or that is none. The message begins with the name of the field."""
+
+    code = "webhook_invalid"
+
+
+class WebhooksOff(YourMove):
+    """An address was named to a host that tells none of the ends of requests."""
+
+    code = "webhooks_off"
+
+
 class TooLarge(YourMove):
     """More came than is taken of one caller at once. The message names the limit; nothing of it is kept."""
 
@@ -220,6 +232,6 @@ class UploadFailed(AgentrailError):
 
 
 class QuotaReached(YourMove):
-    """A caller has as many of something open as it may: no more is opened until one of them ends."""
+    """A caller has as much of something open as it may: no more is opened until some of it ends."""
 
     code = "quota"

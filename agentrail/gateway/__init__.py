@@ -1,1 +1,50 @@
-"""HTTP in front of a host: routes, answers, streams, who may call. Adds no behaviour of its own to sessions."""
+"""HTTP in front of a host: routes, answers, streams, who may call. Adds no behaviour of its own to sessions. This is the door.
+
+app = create_app(profiles=[AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))])
+
+Names are looked up on first use: Starlette, which `create_app` needs, comes with the extra `gateway`, and all else here does without it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from agentrail.gateway.app import (
+        ServedHost as ServedHost,
+        create_app as create_app,
+        routes as routes,
+    )
+    from agentrail.gateway.callers import Authenticate as Authenticate
+    from agentrail.gateway.tokens import (
+        TokenEntry as TokenEntry,
+        Tokens as Tokens,
+        read_token_file as read_token_file,
+    )
+
+_HOMES: Final = {
+    "Authenticate": "callers",
+    "ServedHost": "app",
+    "TokenEntry": "tokens",
+    "Tokens": "tokens",
+    "create_app": "app",
+    "read_token_file": "tokens",
+    "routes": "app",
+}
+
+__all__ = ["Authenticate", "ServedHost", "TokenEntry", "Tokens", "create_app", "read_token_file", "routes"]
+
+
+def __getattr__(name: str) -> object:
+    """Resolve a name on first use, and remember it."""
+    home = _HOMES.get(name)
+    if home is None:
+        message = f"module 'agentrail.gateway' has no attribute {name!r}"
+        raise AttributeError(message)
+    value: object = getattr(import_module(f"agentrail.gateway.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List what `__getattr__` can resolve too."""
+    return sorted({*globals(), *__all__})

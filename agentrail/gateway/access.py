@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import unquote_plus
 
 import attrs
 from attrs import field, frozen
 
 from agentrail.errors import OptionError
 from agentrail.gateway.answers import ErrorAnswer, error_answer
-from agentrail.gateway.tokens import SCOPES
+from agentrail.gateway.tokens import PREFIX, SCOPES
 from agentrail.host.identity import fault_of_name
 from agentrail.host.payloads import Principal
 
@@ -36,7 +36,23 @@ READABLE_HEADERS: Final = "X-Session-Id, X-Request-Id, Retry-After, RateLimit, R
 
 PREFLIGHT_SECONDS: Final = 600
 
-_TOKEN_NAMES: Final = frozenset({"token", "access_token"})
+_TOKEN_NAMES: Final = frozenset(
+    {
+        "token",
+        "accesstoken",
+        "authtoken",
+        "bearertoken",
+        "bearer",
+        "authorization",
+        "apikey",
+        "xapikey",
+        "jwt",
+    }
+)
+"""What a token is called in a query, letters and digits alone."""
+
+_NO_NAME: Final = re.compile(r"[^a-z0-9]")
+_TOKEN: Final = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{16,}")
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?::([0-9]{1,5}))?")
 _FORWARDED_FOR: Final = re.compile(r"""(?:^|[;,])\s*for\s*=\s*"?([^",;\s]+)""", re.IGNORECASE)
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -46,6 +62,13 @@ UNAUTHORIZED: Final = error_answer(
     "unauthorized", "this call needs a valid token of this server", headers={"www-authenticate": "Bearer"}
 )
 """The one answer to a token that is missing, malformed, unknown or expired."""
+
+
+_FOREIGN_PAGE: Final = error_answer(
+    "origin_refused",
+    "pages of this origin may not call this server",
+    hint="its operator lists origins with --allowed-origin, or `allowed_origins`",
+)
 
 
 @frozen(kw_only=True)
@@ -164,6 +187,8 @@ class AccessRules:
     def judge_origin(self, head: CallHead) -> ErrorAnswer | None:
         """Say whether the page that calls may do so. What is no page sends no origin, and needs none but for a WebSocket."""
         origin = head.headers.get("origin")
+        if origin is None and is_fetched_from_elsewhere(head.headers):
+            return _FOREIGN_PAGE
         if origin is None:
             if not head.is_websocket or (self.needs_token and "authorization" in head.headers):
                 return None
@@ -174,11 +199,7 @@ class AccessRules:
             )
         if self._allows(origin.lower(), head.headers.get("host", "").lower()):
             return None
-        return error_answer(
-            "origin_refused",
-            "pages of this origin may not call this server",
-            hint="its operator lists origins with --allowed-origin, or `allowed_origins`",
-        )
+        return _FOREIGN_PAGE
 
     def _allows(self, origin: str, host: str) -> bool:
         if self.allowed_origins is not None:
@@ -227,6 +248,16 @@ class AccessRules:
         }
 
 
+def is_fetched_from_elsewhere(headers: Mapping[str, str]) -> bool:
+    """Say whether a browser tells that a page of another site, or of another port, has this fetched: as an image, a script or a style.
+
+    It sends no Origin with those. Such a page can read nothing of the answer, but may fill the places of who is let in by the address alone. One
+    who follows a link opens a page of ours, and may.
+    """
+    is_foreign = headers.get("sec-fetch-site", "") in {"cross-site", "same-site"}
+    return is_foreign and headers.get("sec-fetch-mode", "") != "navigate"
+
+
 def is_origin(given: str) -> bool:
     """Say whether a text is an origin as browsers send it: scheme and host, the port if it is not the usual one."""
     scheme, separator, host = given.partition("://")
@@ -237,17 +268,23 @@ def is_origin(given: str) -> bool:
 
 
 def judge_query(head: CallHead) -> ErrorAnswer | None:
-    """Refuse a token in the query string, which is kept by logs, histories and proxies."""
-    if not head.query:
-        return None
-    names = {name.lower() for name, _ in parse_qsl(head.query, keep_blank_values=True)}
-    if names.isdisjoint(_TOKEN_NAMES):
+    """Refuse a token in the query string or the path, which are kept by logs, histories and proxies.
+
+    It is known by its name, however that is spelled; and one of ours wherever it stands.
+    """
+    spelled = [_decoded(pair.partition("=")[0]).lower() for pair in re.split("[&;]", head.query)]
+    names = {_NO_NAME.sub("", name) for name in spelled}
+    if names.isdisjoint(_TOKEN_NAMES) and not _TOKEN.search(f"{_decoded(head.query)} {head.path}"):
         return None
     return error_answer(
         "token_in_url",
         "a token does not belong in a query string, where others can read it later",
         hint="send the header `Authorization: Bearer …`, and make a new token, for this one was shown",
     )
+
+
+def _decoded(text: str) -> str:
+    return unquote_plus(unquote_plus(text))  # who encodes by hand may do so twice
 
 
 def judge_peer(head: CallHead) -> ErrorAnswer | None:
@@ -391,7 +428,7 @@ class FailedAuthentications:
 
     def wait_of(self, peer: str, now: float) -> float:
         """Say how many seconds an address has to wait until another failure is answered as such; 0 for none."""
-        times = self._failed.get(_network_of(peer), ())
+        times = self._failed.get(network_of(peer), ())
         if len(times) < self._limit:
             return 0.0
         return max(0.0, times[0] + self._within - now)
@@ -401,7 +438,7 @@ class FailedAuthentications:
         wait = self.wait_of(peer, now)
         if wait > 0:
             return too_many_failures(wait)  # not counted: who goes on trying would never be answered again
-        network = _network_of(peer)
+        network = network_of(peer)
         self._failed[network] = (*self._failed.pop(network, ()), now)[-self._limit :]
         self._forget(now)
         return UNAUTHORIZED
@@ -427,7 +464,8 @@ def too_many_failures(wait_seconds: float) -> ErrorAnswer:
     )
 
 
-def _network_of(peer: str) -> str:
+def network_of(peer: str) -> str:
+    """Say by what an address is counted: who has one of IPv6 has all of its network."""
     found = _address(peer)
     if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))

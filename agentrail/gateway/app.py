@@ -3,9 +3,10 @@
 Which routes there are is said here, by the modules that have them; what each does is theirs. Building an application does no I/O.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 import trio
@@ -18,9 +19,10 @@ from agentrail.gateway import chat_routes, event_routes, session_routes
 from agentrail.gateway.access import LOOPBACK_NAMES, AccessRules
 from agentrail.gateway.callers import Authenticate, CallerCheck
 from agentrail.gateway.endpoint import UnknownPath, guarded, starlette_routes
-from agentrail.gateway.hub import WRITE_GRACE_SECONDS, Hubs, open_hubs
+from agentrail.gateway.hub import Hubs, open_hubs
 from agentrail.gateway.incoming import AsgiReceive, AsgiSend
 from agentrail.gateway.openapi import interface_route
+from agentrail.gateway.protocols import ai_ui_routes
 from agentrail.gateway.routing import CallRoute, Gateway
 from agentrail.gateway.sockets import Sockets
 from agentrail.gateway.streams import write_stream
@@ -36,24 +38,59 @@ ROUTES: Final[tuple[CallRoute, ...]] = (
 """All routes, in the order in which their paths are looked at."""
 
 
+PROTOCOLS: Final[Mapping[str, tuple[CallRoute, ...]]] = MappingProxyType(
+    {ai_ui_routes.NAME: ai_ui_routes.AI_UI_ROUTES}
+)
+"""The protocols of others that there are, by name, and the routes of each; `create_app(protocols=)` says which are served."""
+
+ALL_ROUTES: Final[tuple[CallRoute, ...]] = (
+    *ROUTES,
+    *(route for routes_of_one in PROTOCOLS.values() for route in routes_of_one),
+)
+"""The routes of a server that serves all protocols."""
+
+OWN_OPTIONS: Final = (
+    "auth",
+    "allowed_hosts",
+    "allowed_origins",
+    "heartbeat",
+    "drain_delay",
+    "inspector",
+    "base_path",
+    "protocols",
+)
+"""What `create_app` takes besides the options of the host."""
+
+
 class ServedHost:
     """A host behind HTTP: `app.state.host` of an application that `create_app` made.
 
     Attributes:
         options: What the host is opened with.
         gateway: What its routes share.
+        routes: Those that it has.
         sockets: What is open at `/ws`.
         drain_delay: How many seconds a server that is told to stop goes on, so that balancers notice.
         heartbeat: After how many seconds a silent stream gets a comment.
+        protocols: The names of the protocols of others that are served too.
     """
 
-    def __init__(
-        self, options: HostOptions, gateway: Gateway, *, drain_delay: float, heartbeat: float
+    def __init__(  # noqa: PLR0913 - by keyword, from `create_app` alone
+        self,
+        options: HostOptions,
+        gateway: Gateway,
+        *,
+        drain_delay: float,
+        heartbeat: float,
+        inspector: bool = True,
+        protocols: tuple[str, ...] = (),
     ) -> None:
         """Made by `create_app`; nothing is open yet."""
+        self.protocols = protocols
         self.options = options
         self.gateway = gateway
-        self.sockets: Sockets = Sockets(gateway, ROUTES)
+        self.routes: tuple[CallRoute, ...] = ROUTES if inspector else without_inspector(ROUTES)
+        self.sockets: Sockets = Sockets(gateway, self.routes)
         self.drain_delay = drain_delay
         self.heartbeat = heartbeat
         self._is_open = False
@@ -105,22 +142,28 @@ class ServedHost:
         """Let calls and streams come to an end, in front of the end of the server.
 
         `/ready` fails, and for `drain_delay` all goes on. Then no new request is taken, cycles have `drain_timeout` to come to an end,
-        streams end with `done`, and what still waits for an answer gets one.
+        streams end with `done`, and what still waits for an answer gets one. With what follows, up to the end of the lifespan, it takes
+        no longer than `shutdown_timeout`.
 
-        Cancellation: The rest of the waiting is left out; streams still end with a word.
+        Cancellation: The rest of the waiting is left out, also at the end of the lifespan; streams still end with a word.
         """
         await trio.lowlevel.checkpoint()
         host, hubs = self.gateway.host, self.gateway.hubs
         if host is None or hubs is None:
             return
-        with trio.move_on_after(self.options.shutdown_timeout):
-            try:
-                host.fail_readiness()
+        plan = host.begin_closing()
+        try:
+            host.fail_readiness()
+            with trio.CancelScope(deadline=plan.cycles_by):
                 await trio.sleep(self.drain_delay)
-                await host.drain()
-            finally:
-                with trio.CancelScope(shield=True):
-                    await self._end_streams(hubs, within_seconds=WRITE_GRACE_SECONDS)  # noqa: ASYNC102 - bounded
+            await host.drain()
+        except trio.Cancelled:
+            host.skip_drain()
+            raise
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._end_streams(hubs, within_seconds=plan.stream_seconds)  # noqa: ASYNC102 - bounded
+        with trio.CancelScope(deadline=plan.served_by):
             await host.end_requests()
 
     async def _end_streams(self, hubs: Hubs, *, within_seconds: float) -> None:
@@ -139,7 +182,9 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
     allowed_origins: Sequence[str] | None = None,
     heartbeat: float = 15.0,
     drain_delay: float = 0.0,
+    inspector: bool = True,
     base_path: str = "",
+    protocols: Sequence[str] = tuple(PROTOCOLS),
     **given: Any,
 ) -> Starlette:
     """Make an application that answers HTTP for a host.
@@ -153,7 +198,9 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
         allowed_origins: Whose pages may call it; None for the server's own.
         heartbeat: After how many seconds a silent stream gets a comment.
         drain_delay: How many seconds a server that is told to stop goes on, so that balancers notice.
+        inspector: Whether there is anything below `/inspect`, for tokens with the scope `inspect`; else it is as unknown as any path.
         base_path: Below which path all routes stand, such as `/agents`.
+        protocols: Which protocols of others are served, by name: those of `PROTOCOLS`.
         **given: The options of the host as keywords; see `HostOptions`.
 
     Returns:
@@ -164,8 +211,8 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
     """
     if options is None:
         given.setdefault("is_for_several", auth is not None)
-    host_options = decide_host_options(options, given)
-    _check(heartbeat, drain_delay, base_path)
+    host_options = decide_host_options(options, given, also=OWN_OPTIONS)
+    _check(heartbeat, drain_delay, inspector, base_path, protocols)
     rules = AccessRules(allowed_hosts=tuple(allowed_hosts), allowed_origins=_listed(allowed_origins))
     limits = host_options.limits
     gateway = Gateway(
@@ -173,7 +220,14 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
         limits=limits,
         chat_timeout=host_options.chat_timeout,
     )
-    served = ServedHost(host_options, gateway, drain_delay=drain_delay, heartbeat=heartbeat)
+    served = ServedHost(
+        host_options,
+        gateway,
+        drain_delay=drain_delay,
+        heartbeat=heartbeat,
+        inspector=inspector,
+        protocols=tuple(protocols),
+    )
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -196,11 +250,18 @@ def routes(served: ServedHost, *, base_path: str = "") -> list[BaseRoute]:
         served: `app.state.host` of what `create_app` made.
         base_path: What stands in front of each path.
     """
-    shown = (*ROUTES, interface_route(ROUTES, base_path=base_path))
+    of_protocols = [route for name in dict.fromkeys(served.protocols) for route in PROTOCOLS[name]]
+    all_routes = (*served.routes, *of_protocols)
+    shown = (*all_routes, interface_route(all_routes, base_path=base_path))
     return [
         *starlette_routes(served.gateway, shown, write_stream, base_path=base_path),
         WebSocketRoute(f"{base_path}/ws", served.sockets, name="/ws"),
     ]
+
+
+def without_inspector(routes: Sequence[CallRoute]) -> tuple[CallRoute, ...]:
+    """Leave out what is for who may inspect, on sockets too: their commands are routes."""
+    return tuple([route for route in routes if route.scope != "inspect"])
 
 
 class _Nowhere:
@@ -222,8 +283,19 @@ def _listed(origins: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if origins is None else tuple(origins)
 
 
-def _check(heartbeat: Any, drain_delay: Any, base_path: Any) -> None:
+def _check(heartbeat: Any, drain_delay: Any, inspector: Any, base_path: Any, protocols: Any) -> None:
     faults: list[str] = []
+    if type(inspector) is not bool:
+        faults.append(f"inspector is {inspector!r:.80}: expected True or False")
+    if isinstance(protocols, str) or not isinstance(protocols, Sequence):
+        faults.append(f"protocols is {protocols!r:.80}: expected names, such as ('ai-ui',)")
+    else:
+        there_are = ", ".join(map(repr, PROTOCOLS))
+        faults += [
+            f"protocols has {name!r:.80}, which is not served: there are {there_are}"
+            for name in protocols
+            if name not in tuple(PROTOCOLS)
+        ]
     if not is_seconds(heartbeat, zero=False):
         faults.append(f"heartbeat is {heartbeat!r:.80}: expected seconds above 0")
     if not is_seconds(drain_delay, zero=True):

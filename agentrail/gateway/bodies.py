@@ -37,7 +37,7 @@ class ChatBody(Value, frozen=True, kw_only=True):
         when_busy: What becomes of it in a session that works; None for the default.
         on_disconnect: What becomes of its cycle when the caller leaves; None for the default.
         webhook: Where its end is told.
-        metadata: What the caller says besides.
+        metadata: What the caller says besides: plugins of the host are told, and a session that the message creates keeps it.
         tenant_id: Whose it is; must agree with the token.
         user_id: Who of them; must agree with the token.
     """
@@ -56,6 +56,22 @@ class ChatBody(Value, frozen=True, kw_only=True):
     user_id: str | None = None
 
 
+class UiChatBody(Value, frozen=True, kw_only=True):
+    """A chat as `useChat` sends it: of `/ai-ui/{profile}`. Its names are those of that client.
+
+    Attributes:
+        id: The chat, which is the session.
+        messages: All that the client has, or the last ones; see `agentrail.protocols.ai_ui_messages`.
+        trigger: Why it is sent: `submit-message`; None for that.
+        messageId: The message that it is sent for; the session knows by itself.
+    """
+
+    id: str
+    messages: tuple[Any, ...]
+    trigger: str | None = None
+    messageId: str | None = None  # noqa: N815 - as it stands on the wire
+
+
 class CreateSessionBody(Value, frozen=True, kw_only=True):
     """What a session is created with.
 
@@ -63,7 +79,7 @@ class CreateSessionBody(Value, frozen=True, kw_only=True):
         agent_id: The profile; None for the default.
         session_id: Its id; None for a new one.
         model: In place of that of the profile.
-        metadata: What the caller says besides.
+        metadata: What the caller says of it: kept with it, and shown in lists.
     """
 
     agent_id: str | None = None
@@ -200,6 +216,7 @@ class CancelBody(Value, frozen=True, kw_only=True):
 
 BODIES: Final[tuple[type[msgspec.Struct], ...]] = (
     ChatBody,
+    UiChatBody,
     CreateSessionBody,
     SteerBody,
     AbortBody,

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from attrs import evolve
 
-from agentrail import outside
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import PromptRefused
 from agentrail.gateway.answers import (
@@ -19,24 +19,30 @@ from agentrail.gateway.answers import (
     answer_to_abort,
     answer_to_failure,
     error_answer,
-    refuse_call,
 )
 from agentrail.gateway.bodies import ChatBody, SteerBody
 from agentrail.gateway.body_reading import decode_files
 from agentrail.gateway.queries import check_same_session, named_by_client
 from agentrail.gateway.replies import ChatReply, ChatWaiting, SteerReply
-from agentrail.gateway.routing import CallRoute, Result, RouteCall, StreamAnswer, WholeAnswer, answer_json
+from agentrail.gateway.routing import (
+    CallRoute,
+    Gateway,
+    Result,
+    RouteCall,
+    StreamAnswer,
+    WholeAnswer,
+    answer_json,
+)
+from agentrail.gateway.socket_bodies import PromptCommandBody
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import context_use_of, finish_with
 from agentrail.host.attachments import Attachment
-from agentrail.host.limits import Limits
 from agentrail.host.payloads import ChatRequest, HandledResponse, RequestKind
 from agentrail.host.requests import HostRequest, MessageReceipt, RequestRecord
 from agentrail.messages import SessionId
+from agentrail.runtime.arguments import decide_settings
+from agentrail.runtime.content import Blocks, decide_blocks, words_of
 from agentrail.wire.forms import encode_accepted
-
-_DECODED_HERE: Final = 1 << 20
-
 
 # --- in
 
@@ -49,10 +55,11 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
         Exception: As of `Host.submit`.
     """
     body: ChatBody = call.body
-    if body.webhook is not None:
-        refuse_call("webhooks_off", "this server tells no address of ends: leave webhook out")
     request = _request_of(call, body, session_id)
-    files = await _files_of(body, call.gateway.limits)
+    content, settings = _more_of(body)
+    if content is not None:
+        request = evolve(request, message=words_of(content))
+    files = await _files_of(body, call.gateway)
     submitted = await call.host.submit(
         request,
         call.principal,
@@ -61,6 +68,9 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
         when_busy=body.when_busy or "queue",
         on_disconnect=body.on_disconnect,
         via=call.via,
+        webhook=body.webhook,
+        content=content,
+        settings=settings,
     )
     if isinstance(submitted, HostRequest) and kind != "prompt":  # who prompts is not there any more by design
         call.on_left = submitted.caller_left
@@ -82,12 +92,23 @@ def _request_of(call: RouteCall, body: ChatBody | SteerBody, session_id: str | N
     )
 
 
-async def _files_of(body: ChatBody, limits: Limits) -> tuple[Attachment, ...]:
+def _more_of(body: ChatBody) -> tuple[Blocks | None, PromptSettings | None]:
+    """Give what a command may say of a message besides, which no route takes.
+
+    Raises:
+        PromptError, OptionError: The caller's move: blocks or settings that cannot be.
+    """
+    if not isinstance(body, PromptCommandBody):
+        return None, None
+    content = None if body.content is None else decide_blocks(body.content)
+    return content, decide_settings(body.settings)
+
+
+async def _files_of(body: ChatBody, gateway: Gateway) -> tuple[Attachment, ...]:
     if not body.attachments:
         return ()
-    decode = partial(decode_files, body, limits)
-    is_large = sum(len(file.base64) for file in body.attachments) > _DECODED_HERE
-    return await outside.offload(decode) if is_large else decode()
+    size = sum(len(file.base64) for file in body.attachments)
+    return await gateway.read_aside(partial(decode_files, body, gateway.limits), size)
 
 
 # --- out
@@ -96,6 +117,20 @@ async def _files_of(body: ChatBody, limits: Limits) -> tuple[Attachment, ...]:
 def headers_of(request: HostRequest) -> dict[str, str]:
     """Name the session and the request, for pages that read no bodies before they have to."""
     return {"x-session-id": request.session_id, "x-request-id": request.request_id}
+
+
+def place_of(sessions: str, request: HostRequest) -> dict[str, str]:
+    """Say where a request can be looked at, for who posts, leaves and asks later.
+
+    Args:
+        sessions: The path of all sessions.
+        request: Which one.
+    """
+    return {"location": quote(f"{sessions}/{request.session_id}/requests/{request.request_id}")}
+
+
+def _place(call: RouteCall, ending: str, request: HostRequest) -> dict[str, str]:
+    return place_of(call.head.path.removesuffix(f"/{call.params['session_id']}/{ending}"), request)
 
 
 def answer_to_record(record: RequestRecord) -> WholeAnswer | ErrorAnswer:
@@ -170,7 +205,11 @@ async def answer_chat(call: RouteCall) -> Result:
     if isinstance(submitted, HandledResponse):
         return submitted
     record = await submitted.answered(call.gateway.chat_timeout)
-    return _named(answer_to_record(record), submitted)
+    answer = _named(answer_to_record(record), submitted)
+    if record.has_ended:
+        return answer
+    base = call.head.path.removesuffix("/chat")
+    return evolve(answer, headers={**answer.headers, **place_of(f"{base}/sessions", submitted)})
 
 
 async def answer_stream(call: RouteCall) -> Result:
@@ -203,9 +242,7 @@ async def answer_prompt(call: RouteCall) -> Result:
         told: object = encode_accepted(receipt, submitted.request_id)
     else:
         told = _steered(receipt, submitted)
-    at = call.head.path.removesuffix("/prompt")
-    place = {"location": quote(f"{at}/requests/{submitted.request_id}")}
-    return answer_json(told, 202, {**headers_of(submitted), **place})
+    return answer_json(told, 202, {**headers_of(submitted), **_place(call, "prompt", submitted)})
 
 
 async def answer_steer(call: RouteCall) -> Result:
@@ -216,7 +253,8 @@ async def answer_steer(call: RouteCall) -> Result:
         case HandledResponse():
             return steered
         case HostRequest():
-            return answer_json(_steered(steered.receipt, steered), 202, headers_of(steered))
+            headers = {**headers_of(steered), **_place(call, "steer", steered)}
+            return answer_json(_steered(steered.receipt, steered), 202, headers)
         case _:
             if steered.status == "rejected_by_plugin":
                 reason = "it does not let this session be steered"

@@ -25,6 +25,7 @@ from agentrail.gateway.routing import (
     NO_PRINCIPAL,
     CallRoute,
     Gateway,
+    OwnStream,
     Result,
     RouteCall,
     StreamAnswer,
@@ -51,7 +52,6 @@ WRITE_SECONDS: Final = 30.0
 
 SLOWEST_BYTES: Final = 4 << 10
 
-_READ_HERE: Final = 1 << 20
 _NO_CONTENT: Final = 204
 _USUAL_HEADERS: Final[Mapping[str, str]] = MappingProxyType(
     {"cache-control": "no-store", "x-content-type-options": "nosniff"}
@@ -73,7 +73,9 @@ class PathEndpoint:
         self._write_stream = write_stream
         self._routes = {route.method: route for route in routes}
         self.is_open: bool = bool(self._routes) and all(one.scope is None for one in self._routes.values())
-        self.methods: Sequence[str] = [*self._routes, *(["HEAD"] if "GET" in self._routes else [])]
+        # None for a stream: it would be open for ever, and show nothing.
+        has_head = "GET" in self._routes and not self._routes["GET"].is_stream
+        self.methods: Sequence[str] = [*self._routes, *(["HEAD"] if has_head else [])]
 
     async def __call__(self, scope: Any, receive: AsgiReceive, send: AsgiSend) -> None:
         """WholeAnswer a call; nothing is raised but what ends the program.
@@ -88,7 +90,7 @@ class PathEndpoint:
             send=send,
             cut=connection_cut(scope),
             params=scope.get("path_params", {}),
-            has_encoded_slash=b"%2f" in scope.get("raw_path", b"").lower(),
+            has_encoded_slash=has_encoded_slash(scope),
         )
         call.principal = caller_of(scope) or NO_PRINCIPAL
         try:
@@ -109,7 +111,7 @@ class PathEndpoint:
     async def _answer(self, call: RouteCall) -> WholeAnswer | None:
         """Give the answer; None where a stream was written."""
         route = self._routes.get("GET" if call.head.method == "HEAD" else call.head.method)
-        if route is None:
+        if route is None or call.head.method not in self.methods:
             answer = error_answer(
                 "method_not_allowed",
                 f"{call.head.method} is not known here",
@@ -122,7 +124,12 @@ class PathEndpoint:
             raise CallRefused(UNAUTHORIZED)  # a route that stands without its guard
         _check(require_scope(call.principal, route.scope))
         call.gateway.opened()
-        await self._read(call, route)
+        try:
+            await self._read(call, route)
+        except CallRefused:
+            if decide_charge(route.operation) is not None:  # what cannot be read has been work all the same
+                self._charge(call, SessionOwner.of(call.principal), "call")
+            raise
         owner = SessionOwner.of(call.principal)
         self._charge(call, owner, route.operation)
         if not route.is_stream:
@@ -132,6 +139,8 @@ class PathEndpoint:
 
     async def _read(self, call: RouteCall, route: CallRoute) -> None:
         """Read path, query and body, and say for whom the call is."""
+        if call.has_encoded_slash:  # it came apart at a place that its caller took for a part of an id
+            refuse_call("id_invalid", "an id in the path is no id: it has a slash")
         for name, value in call.params.items():
             if name.endswith("_id"):
                 check_id(name, value, of_session=name == "session_id")
@@ -140,14 +149,18 @@ class PathEndpoint:
         call.query = dict(pairs)
         if call.head.method == "POST":
             # Also where no body is wanted: a form of another site can send any other type without being asked.
-            check_content_type(call.head.headers.get("content-type"))
+            given = call.head.headers
+            check_content_type(given.get("content-type"), given.get("content-encoding"))
         limits = call.gateway.limits
         if route.body is not None:
             text = await call.gateway.bodies.read(
-                call.receive, call.head.headers, body_limit(route.body, limits)
+                call.receive,
+                call.head.headers,
+                body_limit(route.body, limits),
+                caller=SessionOwner.of(call.principal),
             )
             read = partial(decode_body, route.body, text, limits)
-            call.body = await outside.offload(read) if len(text) > _READ_HERE else read()
+            call.body = await call.gateway.read_aside(read, len(text))
             found = name_user(
                 call.principal,
                 tenant_id=getattr(call.body, "tenant_id", None),
@@ -184,6 +197,9 @@ class PathEndpoint:
         match result:
             case StreamAnswer():
                 await self._write_stream(call, result)
+                return None
+            case OwnStream():
+                await result.write(call)
                 return None
             case HandledResponse():
                 headers = {name.lower(): value for name, value in result.headers.items()}
@@ -237,9 +253,20 @@ class UnknownPath(PathEndpoint):
         await trio.lowlevel.checkpoint()
         if call.principal is not NO_PRINCIPAL:
             self._charge(call, SessionOwner.of(call.principal), "call")
-        if call.has_encoded_slash:  # it came apart at a place that its caller took for a part of an id
+        if call.has_encoded_slash:
             refuse_call("id_invalid", "an id in the path is no id: it has a slash")
         refuse_call("route_unknown", "there is nothing at this path")
+
+
+def has_encoded_slash(scope: Mapping[str, Any]) -> bool:
+    """Say whether a path has a slash that its caller wrote as a part of a name, outside of the path of a file.
+
+    It is decoded in front of the routes, so that another one would be found than the caller named.
+    """
+    raw = (scope.get("raw_path") or b"").lower()
+    file = scope.get("path_params", {}).get("path", "")
+    in_front = scope["path"].removesuffix(file).count("/")
+    return b"%2f" in (b"/".join(raw.split(b"/")[:in_front]) if file else raw)
 
 
 async def _write_none(_call: RouteCall, _answer: StreamAnswer) -> None:

@@ -1,6 +1,6 @@
-"""The routes that show: events of a session as a stream, and whether the server works.
+"""The routes that show: events of a session as a stream, what this server is, and whether it works.
 
-Nothing is changed here. `/health` and `/ready` ask for no token, and say no more than yes or no.
+Nothing is changed here. `/`, `/health` and `/ready` ask for no token, and say nothing that a stranger may not know.
 """
 
 import math
@@ -33,6 +33,19 @@ async def answer_events(call: RouteCall) -> Result:
         finish_with(reader, record)
 
     return StreamAnswer(session=session, after=after, follow=follow)
+
+
+async def answer_root(call: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
+    """Say what this is, and where the rest of it is described: for who opens the address that `serve` prints. It names no version."""
+    base = call.head.path.rstrip("/")
+    told = {
+        "service": "agentrail",
+        "interface": f"{base}/openapi.json",
+        "health": f"{base}/health",
+        "ready": f"{base}/ready",
+        "socket": f"{base}/ws",
+    }
+    return answer_json(told)
 
 
 async def answer_health(_: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
@@ -69,6 +82,7 @@ EVENT_ROUTES: Final = (
         query=("after", "request_id"),
         is_stream=True,
     ),
+    CallRoute("GET", "/", answer_root, does="says what this is, and where it is described", scope=None),
     CallRoute("GET", "/health", answer_health, does="says that the process answers", scope=None),
     CallRoute("GET", "/ready", answer_ready, does="says whether the server can do its work", scope=None),
 )

@@ -107,13 +107,22 @@ def done_frame(done: StreamEnd) -> bytes:
     return _frame("done", encode_plain(done), None)
 
 
+def text_frame(data: bytes) -> bytes:
+    """Make a frame without a name and a number, of a text on one line: for protocols that have neither."""
+    return b"data: %b\n\n" % _on_one_line(data)
+
+
 def _frame(kind: str, data: bytes, number: int | None) -> bytes:
     # The kind of an event of a newer version is any text: as the name of a frame it might be more than one line.
     name = kind if _KIND.fullmatch(kind) else "unknown"
+    end = b"\n\n" if number is None else b"\nid: %d\n\n" % number
+    return b"event: %b\ndata: %b%b" % (name.encode(), _on_one_line(data), end)
+
+
+def _on_one_line(data: bytes) -> bytes:
     if not data.isascii():
         for end, escape in _LINE_ENDS:
             data = data.replace(end, escape)
     if b"\n" in data or b"\r" in data:  # between two parts of a JSON text, where a blank says the same
         data = data.replace(b"\r", b" ").replace(b"\n", b" ")
-    end = b"\n\n" if number is None else b"\nid: %d\n\n" % number
-    return b"event: %b\ndata: %b%b" % (name.encode(), data, end)
+    return data

@@ -6,10 +6,10 @@ has is looked at elsewhere, and told with `StreamReader.finish`.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 from attrs import frozen
@@ -62,6 +62,40 @@ class HubStatistics:
     readers: int
     frames: int
     frame_bytes: int
+
+
+class WatchedStream(Protocol):
+    """A stream that is watched: given comments where it is silent, ended with all others, and cut where a write of it is stuck.
+
+    Attributes:
+        last_at: When it gave something last, on Trio's clock.
+        overdue_since: Since when it should have ended; None where that is not so.
+    """
+
+    last_at: float
+    overdue_since: float | None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its task waits for more to write."""
+        ...
+
+    @property
+    def is_due_to_end(self) -> bool:
+        """Whether it cannot go on, so that a write which takes long is cut."""
+        ...
+
+    def finish(self, reason: DoneReason) -> None:
+        """End it with a last word."""
+        ...
+
+    def beat(self) -> None:
+        """Write a comment if nothing else is to be written."""
+        ...
+
+    def cut(self) -> None:
+        """End it without a word."""
+        ...
 
 
 class Hub:
@@ -278,7 +312,7 @@ class Hubs:
         self._heartbeat = heartbeat_seconds
         self._make_ring = make_ring
         self._hubs: dict[str, Hub] = {}
-        self._all: dict[StreamReader, Hub] = {}
+        self._all: dict[WatchedStream, None] = {}
         self._has_readers = trio.Event()
         self._is_empty = trio.Event()
         self._is_empty.set()
@@ -319,16 +353,30 @@ class Hubs:
         """
         hub, reader = await self._join(session, after)
         reader.on_cut = on_cut
-        self._all[reader] = hub
+        try:
+            with self.watch_stream(reader), reader.scope:
+                yield reader
+        finally:
+            self._leave(hub, reader)
+
+    @contextmanager
+    def watch_stream(self, stream: WatchedStream) -> Iterator[None]:
+        """Watch a stream as long as the block lasts: also one that reads no hub.
+
+        Args:
+            stream: Of a task that writes it. It is told to end at once where all streams are being ended.
+        """
+        self._all[stream] = None
         self._has_readers.set()
         self._is_empty = trio.Event() if self._is_empty.is_set() else self._is_empty
         if self._closing is not None:
-            reader.finish(self._closing)
+            stream.finish(self._closing)
         try:
-            with reader.scope:
-                yield reader
+            yield
         finally:
-            self._leave(reader)
+            del self._all[stream]
+            if not self._all:
+                self._is_empty.set()
 
     async def _join(self, session: Session, after: int | None) -> tuple[Hub, StreamReader]:
         while True:
@@ -354,12 +402,9 @@ class Hubs:
             self._nursery.start_soon(hub.run, name=f"stream of {session.session_id}")
         return hub
 
-    def _leave(self, reader: StreamReader) -> None:
-        hub = self._all.pop(reader)
+    def _leave(self, hub: Hub, reader: StreamReader) -> None:
         del hub.readers[reader]
         hub.waiting.pop(reader, None)
-        if not self._all:
-            self._is_empty.set()
         self._let_go(hub)
 
     def _let_go(self, hub: Hub) -> None:
@@ -422,7 +467,7 @@ class Hubs:
                 beats = 0
                 await trio.lowlevel.checkpoint()
 
-    def _look_at(self, reader: StreamReader, now: float) -> bool:
+    def _look_at(self, reader: WatchedStream, now: float) -> bool:
         if reader.is_waiting:
             is_silent = now - reader.last_at >= self._heartbeat
             if is_silent:

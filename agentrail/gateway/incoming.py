@@ -4,7 +4,7 @@ It knows messages of ASGI, and no framework: the server hands them over piece by
 means does not enter; see `bodies`.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping, MutableMapping
 from typing import Any, Final, TypeAlias
 
 import trio
@@ -31,7 +31,7 @@ SLOWEST_BYTES_PER_SECOND: Final = 4 << 10
 """How fast a body has to come behind that, on the average."""
 
 MAX_BYTES_AT_ONCE: Final = 256 << 20
-"""Of all bodies that a process reads at one time."""
+"""Of all bodies that a process reads at one time; of those of one caller at most half of that, so that others have room."""
 
 
 class CallerLeft(Exception):
@@ -39,16 +39,15 @@ class CallerLeft(Exception):
 
 
 def judge_headers(scope: Mapping[str, Any]) -> ErrorAnswer | None:
-    """Refuse a call with more headers than any has that means well: all later code goes through them."""
+    """Refuse a call with more headers, or a longer path and query, than any has that means well: all later code goes through them."""
     headers = scope["headers"]
-    if (
-        len(headers) <= MAX_HEADERS
-        and sum(len(name) + len(value) for name, value in headers) <= MAX_HEADER_BYTES
-    ):
+    size = sum(len(name) + len(value) for name, value in headers)
+    size += len(scope.get("raw_path") or b"") + len(scope.get("query_string", b""))
+    if len(headers) <= MAX_HEADERS and size <= MAX_HEADER_BYTES:
         return None
     return error_answer(
         "headers_too_large",
-        f"expected at most {MAX_HEADERS} headers of {MAX_HEADER_BYTES:,} bytes together",
+        f"expected at most {MAX_HEADERS} headers, and {MAX_HEADER_BYTES:,} bytes of them with the path and its query",
     )
 
 
@@ -73,23 +72,32 @@ class BodyReader:
         self._slow_start_seconds = slow_start_seconds
         self._slowest = slowest_bytes_per_second
         self._held_bytes = 0
+        self._held_of: dict[Hashable, int] = {}
 
     @property
     def held_bytes(self) -> int:
         """How much has come of the bodies that are being read."""
         return self._held_bytes
 
-    async def read(self, receive: AsgiReceive, headers: Mapping[str, str], max_bytes: int) -> bytes:
+    async def read(
+        self,
+        receive: AsgiReceive,
+        headers: Mapping[str, str],
+        max_bytes: int,
+        *,
+        caller: Hashable = None,
+    ) -> bytes:
         """Read a body to its end.
 
         Args:
             receive: The connection.
             headers: Of the call; a `content-length` that is too large is refused before anything is read.
             max_bytes: How large it may be.
+            caller: Whose it is.
 
         Raises:
-            CallRefused: 413 `too_large`, 400 for a length that is no number, 408 `too_slow`, or 503 `server_full` where other bodies take all the room there is. What had
-                come is forgotten.
+            CallRefused: 413 `too_large`, 400 for a length that is no number, 408 `too_slow`, 429 where other bodies of the caller take half of the room there is, or
+                503 `server_full` where all bodies take all of it. What had come is forgotten.
             CallerLeft: In the middle of it.
 
         Cancellation: What had come is forgotten.
@@ -103,23 +111,32 @@ class BodyReader:
                     if message["type"] == "http.disconnect":
                         raise CallerLeft
                     piece = message.get("body", b"")
-                    self._find_room(len(piece))
+                    self._find_room(len(piece), caller)
                     body.add(piece)
                     came += len(piece)
-                    self._held_bytes += len(piece)
+                    self._hold(len(piece), caller)
                     if not message.get("more_body", False):
                         return body.whole()
                     scope.deadline += len(piece) / self._slowest
         finally:
-            self._held_bytes -= came
+            self._hold(-came, caller)
         expected = (
             f"within {self._slow_start_seconds:g} s, and a second more for each {self._slowest:,} bytes"
         )
         raise CallRefused(error_answer("too_slow", f"expected the body {expected}"))
 
-    def _find_room(self, size: int) -> None:
+    def _find_room(self, size: int, caller: Hashable) -> None:
         if self._held_bytes + size > self._max_bytes_at_once:
             refuse_call("server_full", "the server reads as many bodies as it has room for")
+        if caller is not None and 2 * (self._held_of.get(caller, 0) + size) > self._max_bytes_at_once:
+            message = "as many bodies of this caller are being read as there is room for"
+            raise CallRefused(error_answer("too_many_requests", message, headers={"retry-after": "5"}))
+
+    def _hold(self, size: int, caller: Hashable) -> None:
+        self._held_bytes += size
+        held = self._held_of.pop(caller, 0) + size
+        if held:  # else a caller would be kept for each that there ever was
+            self._held_of[caller] = held
 
 
 async def wait_left(receive: AsgiReceive) -> None:

@@ -6,6 +6,7 @@ what goes out in the queue, which is bounded too. One who catches up is given fr
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 import attrs
@@ -16,6 +17,7 @@ from agentrail.errors import SubscriberTooSlow
 from agentrail.events import Event, EventsLost
 from agentrail.gateway.access import UNAUTHORIZED, CallHead, require_scope, require_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer
+from agentrail.gateway.command_memory import CommandMemory, CommandOutcome
 from agentrail.gateway.incoming import AsgiReceive, AsgiSend
 from agentrail.gateway.routing import Gateway
 from agentrail.gateway.socket_calls import SocketCommand, carry_out, charge_command
@@ -61,6 +63,9 @@ LINGER_STEP_SECONDS: Final = 0.1
 MAX_MALFORMED: Final = 3
 """The how manieth frame that is none closes the socket."""
 
+MAX_BYTES_OF_STRANGERS: Final = 16 << 10
+"""Of a frame while it is not known who calls: room for a `hello` with the longest token."""
+
 MAX_AT_WORK: Final = 100
 """Commands of one socket that are carried out at one time."""
 
@@ -84,6 +89,8 @@ class OpenSocket:
         gateway: What is shared with the routes.
         commands: What it can be told to do.
         frames: Makes frames of events.
+        memory: What was done under a name.
+        lasting: Where that is done which outlives its socket.
         head: Of the upgrade.
         principal: Who calls; None until `hello` has said it.
         place: That it takes among all that are open.
@@ -98,6 +105,8 @@ class OpenSocket:
     gateway: Gateway
     commands: Mapping[str, SocketCommand]
     frames: MemoryOfFrames
+    memory: CommandMemory
+    lasting: trio.Nursery
     head: CallHead
     principal: Principal | None
     place: "OpenPlace[SessionOwner] | OpenPlace[str]"
@@ -233,11 +242,12 @@ class OpenSocket:
             data = b"" if text is None else text.encode()
         except UnicodeEncodeError:  # half of a character: no server lets it through
             data = b""
-        if len(data) > limits.max_frame_bytes:
+        if len(data) > (limits.max_frame_bytes if self.principal is not None else MAX_BYTES_OF_STRANGERS):
             self.close(CloseCode.TOO_LARGE)
             return
         try:
-            frame = decode_frame(data, limits, frozenset(self.commands))
+            read = partial(decode_frame, data, limits, frozenset(self.commands))
+            frame = await self.gateway.read_aside(read, len(data))
             if isinstance(frame, Hello):
                 await self._greet(frame)
             elif self.principal is None:
@@ -339,8 +349,17 @@ class OpenSocket:
             if before is not None:
                 await before.wait()
             known = self.commands[command.name]
-            result = await carry_out(command, known, self.gateway, self.head, principal)
-            self._put(reply_frame(command.id, result))
+            client_id = command.fields.get("client_id")
+            if known.is_named and isinstance(client_id, str):
+                work = partial(self._outcome_of, command, principal)
+                owner = SessionOwner.of(principal)
+                outcome = await self.memory.do_once(owner, command, client_id, self.lasting, work)
+            else:
+                outcome = await carry_out(command, known, self.gateway, self.head, principal)
+            if isinstance(outcome, ErrorAnswer):
+                self._put(refusal_frame(command.id, outcome))
+            else:
+                self._put(reply_frame(command.id, outcome))
         except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
             raise_what_travels(raised)
             self._reply_failure(command.id, raised)
@@ -350,12 +369,17 @@ class OpenSocket:
             if command.session_id is not None and self._lanes.get(command.session_id) is own:
                 del self._lanes[command.session_id]
 
+    async def _outcome_of(self, command: CommandFrame, principal: Principal) -> CommandOutcome:
+        """Carry out a command that has a name; its socket may be gone by the end."""
+        try:
+            known = self.commands[command.name]
+            return await carry_out(command, known, self.gateway, self.head, principal)
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+            raise_what_travels(raised)
+            return _told_of(raised)
+
     def _reply_failure(self, frame_id: FrameId, raised: BaseException) -> None:
-        request_id = f"e-{outside.ids(9)}"
-        answer = answer_to(raised, request_id=request_id)
-        if answer.is_ours:
-            log_crash(f"call {request_id} failed (WebSocket)", raised, keep)
-        self._put(refusal_frame(frame_id, answer))
+        self._put(refusal_frame(frame_id, _told_of(raised)))
 
     # --- sessions that are read
 
@@ -435,6 +459,15 @@ class OpenSocket:
             self.queue.put_delta(asked.session_id, self.frames.frame_of(event))
             return self.queue.closing is None
         return self.queue.put_event(asked.session_id, meta.seq, self.frames.frame_of(event))
+
+
+def _told_of(raised: BaseException) -> ErrorAnswer:
+    """Give what a client is told of an exception; the log has what it is not told."""
+    request_id = f"e-{outside.ids(9)}"
+    answer = answer_to(raised, request_id=request_id)
+    if answer.is_ours:
+        log_crash(f"call {request_id} failed (WebSocket)", raised, keep)
+    return answer
 
 
 def _code_of(refused: ErrorAnswer) -> CloseCode:

@@ -23,10 +23,10 @@ from agentrail.gateway.queries import MAX_CURSOR
 from agentrail.gateway.replies import ErrorReply
 from agentrail.gateway.route_answers import (
     ASKS_PLUGINS,
+    COMMAND_REPLIES,
     PLUGIN_STATUSES,
     REPLIES,
     SOCKET_REFUSALS,
-    STATUS_REPLY,
     Reply,
     key_of,
     refusals_of,
@@ -40,6 +40,7 @@ from agentrail.gateway.session_routes import (
     MAX_SESSIONS_OF_A_PAGE,
 )
 from agentrail.gateway.socket_calls import SocketCommand, socket_commands
+from agentrail.gateway.socket_methods import METHOD_ROUTES
 from agentrail.host.session_list import SESSION_PHASES
 from agentrail.wire.plain import encode_plain
 
@@ -50,6 +51,7 @@ PATH: Final = "/openapi.json"
 
 _SOCKET_PATH: Final = "/ws"
 _REFUSED_FROM: Final = 400
+_REPLIED: Final = 200
 
 _MAX_ID_CHARACTERS: Final = 128
 _SESSION_ID: Final[dict[str, Any]] = {
@@ -64,6 +66,7 @@ _FLAG: Final[dict[str, Any]] = {"type": "boolean", "default": False}
 
 _PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "session_id": _SESSION_ID,
+    "agent_id": _NAME,
     "request_id": _NAME,
     "path": {"type": "string"},
     "after": {"type": "integer", "minimum": 0, "maximum": MAX_CURSOR},
@@ -84,6 +87,15 @@ _LIMITS: Final[Mapping[str, int]] = {
 _PLUGIN_ANSWER: Final[dict[str, Any]] = {
     "type": "object",
     "description": "What a plugin of the host has answered in place of the session: any JSON object.",
+}
+
+
+_UI_PART: Final[dict[str, Any]] = {
+    "type": "object",
+    "description": "A part of a UI message stream, as of `uiMessageChunkSchema` of the `ai` SDK. The last frame is `[DONE]`.",
+    "required": ["type"],
+    "properties": {"type": {"type": "string"}},
+    "additionalProperties": True,
 }
 
 
@@ -123,8 +135,9 @@ def describe_interface(routes: Iterable[CallRoute], *, base_path: str = "") -> d
 
 def described_schemas(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
     """Give the schema of each struct by its name, those of events and frames among them."""
-    structs: set[type] = {*BODIES, *FRAME_STRUCTS, ErrorReply, STATUS_REPLY}
-    for replies in REPLIES.values():
+    structs: set[type] = {*BODIES, *FRAME_STRUCTS, ErrorReply}
+    structs |= {one.route.body for one in commands.values() if one.route.body is not None}
+    for replies in (*REPLIES.values(), COMMAND_REPLIES):
         for reply in replies.values():
             structs |= set(_kinds(reply))
     in_order = sorted(structs, key=lambda kind: kind.__name__)
@@ -132,12 +145,13 @@ def described_schemas(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
     events = _with_refs(codec.event_schema())
     definitions: dict[str, Any] = events.pop("$defs")
     definitions["SubagentEvent"]["properties"]["event"] = ref("Event")
-    schemas = {**definitions, **schemas, "Event": events, "PluginAnswer": _PLUGIN_ANSWER}
+    schemas = {**definitions, **schemas, "Event": events}
+    schemas |= {"PluginAnswer": _PLUGIN_ANSWER, "UiMessagePart": _UI_PART}
     schemas = {name: _plainer(schema) for name, schema in schemas.items()}
     for kind in (*in_order, *_inner(in_order)):
         _describe(kind, schemas.get(kind.__name__))
-    for body in BODIES:
-        _bind_fields(schemas[body.__name__])
+    for kind in structs & {*BODIES, *(one.route.body for one in commands.values())}:
+        _bind_fields(schemas[kind.__name__])
     add_frames(schemas, commands, _parameter_of_command)
     for schema in schemas.values():
         if "Attributes:" in schema.get("description", ""):
@@ -242,13 +256,18 @@ def _as_json(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content_of(route: CallRoute, reply: Reply | None, more: Sequence[str]) -> dict[str, Any]:
+    if reply == ():
+        return {}
     if reply is not None:
         return _as_json(_schema_of(reply, *more))
     if route.success == 204:  # noqa: PLR2004 - as it stands in HTTP
         return {}
     if route.is_stream:
         # Of the whole stream no schema can be said in 3.1; 3.2 will have `itemSchema` for this.
-        frames = {"schema": {}, "x-item-schema": ref("StreamFrame")}
+        frames = {
+            "schema": {},
+            "x-item-schema": ref("StreamFrame" if route.frames == "Event" else route.frames),
+        }
         also = _as_json(ref("PluginAnswer")) if more else {}
         return {"text/event-stream": frames, **also}
     if route.path.endswith(":path}"):
@@ -258,9 +277,13 @@ def _content_of(route: CallRoute, reply: Reply | None, more: Sequence[str]) -> d
 
 def _socket_operation(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
     def replies(command: SocketCommand) -> list[dict[str, Any]]:
-        if command.name == "status":
-            return [ref(STATUS_REPLY.__name__)]
-        told = [ref(kind.__name__) for one in REPLIES[key_of(command.route)].values() for kind in _kinds(one)]
+        given = REPLIES.get(key_of(command.route))
+        if command.name in METHOD_ROUTES:
+            reply = COMMAND_REPLIES.get(command.name)
+            given = None if reply is None else {_REPLIED: reply}
+        if given is None:
+            return [{}]
+        told = [ref(kind.__name__) for one in given.values() for kind in _kinds(one)]
         told += [ref("PluginAnswer")] if key_of(command.route) in ASKS_PLUGINS else []
         return [one for place, one in enumerate(told) if one not in told[:place]]
 
@@ -307,7 +330,7 @@ def _parameters(route: CallRoute) -> Iterable[dict[str, Any]]:
 def parameter_of(route: CallRoute, name: str) -> dict[str, Any]:
     """Say how one name in the path or query of a route is read."""
     if name == "limit":
-        most = _LIMITS[route.path.rpartition("/")[2]]
+        most = _LIMITS.get(route.path.rpartition("/")[2], MAX_RECORDS_OF_A_PAGE)  # of a journal over a socket
         return {"type": "integer", "minimum": 1, "maximum": most}
     if name == "wait":
         seconds = {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS, "default": 0}

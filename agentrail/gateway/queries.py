@@ -110,7 +110,7 @@ def _cursor(name: str, text: str | None) -> int | None:
     if text is None:
         return None
     if not _WHOLE.fullmatch(text) or int(text) > MAX_CURSOR:
-        refuse_call("cursor_invalid", f"{name} is {text!r:.40}: expected a whole number from 0")
+        refuse_call("cursor_invalid", f"{name} is no cursor: expected a whole number from 0")
     return int(text)
 
 
@@ -147,7 +147,9 @@ def check_query(given: Iterable[str], known: tuple[str, ...]) -> None:
     names = list(given)
     if any(name.lower() in ("token", "access_token") for name in names):
         refuse_call("token_in_url", "a token in a URL is refused")
-    twice = next((name for place, name in enumerate(names) if name in names[:place] and name in known), None)
+    twice = next(
+        (name for name in known if names.count(name) > 1), None
+    )  # and not each name: a stranger says how many
     if twice is not None:
         refuse_field(twice, "stands twice in the query")
     check_known(dict.fromkeys(names), known or ("none",), "?")

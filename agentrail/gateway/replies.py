@@ -14,7 +14,7 @@ from agentrail.gateway.frames import ContextUse
 from agentrail.host.payloads import RequestKind
 from agentrail.host.request_end import RequestStatus
 from agentrail.host.workspace_files import WorkspaceEntry
-from agentrail.messages import TokenUsage
+from agentrail.messages import Message, TokenUsage
 from agentrail.runtime.past import JournalEntry
 
 _Text: TypeAlias = str | UnsetType
@@ -204,6 +204,7 @@ class SessionItem(CallReply, frozen=True, kw_only=True):
         created_at_ms: In milliseconds since 1970.
         waits_for: How many approvals, questions and calls of the client wait for people.
         title: What it is about; empty while it has none.
+        metadata: What its caller said of it when it was created; left out where that is nothing.
         model: The model string.
         turn: Of the running cycle, from 1; 0 in idle.
         queued: How many prompts wait.
@@ -220,6 +221,7 @@ class SessionItem(CallReply, frozen=True, kw_only=True):
     created_at_ms: int
     waits_for: int
     title: str
+    metadata: dict[str, Any] | UnsetType = UNSET
     model: _Text = UNSET
     turn: _Number = UNSET
     queued: _Number = UNSET
@@ -367,6 +369,18 @@ class CancelReply(CallReply, frozen=True, kw_only=True):
     request_id: str
 
 
+class ResponseCancelled(CallReply, frozen=True, kw_only=True):
+    """The response of a chat that is being stopped.
+
+    Attributes:
+        session_id: The chat.
+        status: What it is at.
+    """
+
+    session_id: str
+    status: Literal["cancelling"] = "cancelling"
+
+
 class FilePage(CallReply, frozen=True, kw_only=True):
     """A part of a directory.
 
@@ -386,6 +400,7 @@ class TreeItem(CallReply, frozen=True, kw_only=True):
         id: Of a session its id.
         kind: `worker` or `supervisor`.
         status: Such as `running`.
+        strategy: Of a supervisor what it does about a child that ends; None of a worker.
         phase: Of a session what it does.
         incarnation: How many instances of it came up.
         restarts: How often it was started again since it recovered.
@@ -397,6 +412,7 @@ class TreeItem(CallReply, frozen=True, kw_only=True):
     id: str
     kind: str
     status: str
+    strategy: str | None
     phase: str | None
     incarnation: int
     restarts: int
@@ -449,6 +465,20 @@ class TracePage(CallReply, frozen=True, kw_only=True):
 
     entries: tuple[JournalEntry, ...]
     next: int | None
+
+
+class InspectedMessages(CallReply, frozen=True, kw_only=True):
+    """A part of a conversation, for who looks after it.
+
+    Attributes:
+        messages: In order.
+        next: `after` of the page behind; None behind the last.
+        usage: Of the whole session; that of each response stands in its journal.
+    """
+
+    messages: tuple[Message, ...]
+    next: int | None
+    usage: TokenUsage
 
 
 def as_given(value: Any) -> Any:

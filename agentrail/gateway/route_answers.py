@@ -20,10 +20,12 @@ from agentrail.gateway.replies import (
     FilePage,
     HealthReply,
     HostPluginList,
+    InspectedMessages,
     ModelReply,
     QuestionAnswered,
     ReadyReply,
     RequestReply,
+    ResponseCancelled,
     SessionCreated,
     SessionForked,
     SessionPage,
@@ -37,13 +39,14 @@ from agentrail.host.payloads import STATUSES
 from agentrail.wire.forms import AcceptedForm, MessagePage, SnapshotForm
 
 Reply: TypeAlias = type | tuple[type, ...]
-"""The struct of an answer, or those of which it is one."""
+"""The struct of an answer, or those of which it is one; none of an answer without a body."""
 
 RouteKey: TypeAlias = tuple[str, str]
 """Method and path."""
 
 _OF_SESSION: Final = "/sessions/{session_id}"
 _OF_REQUEST: Final = f"{_OF_SESSION}/requests/{{request_id}}"
+_OF_CHAT: Final = "/ai-ui/{agent_id}/{session_id}"
 _INSPECTED: Final = "/inspect/sessions/{session_id}"
 
 REPLIES: Final[Mapping[RouteKey, Mapping[int, Reply]]] = {
@@ -75,12 +78,24 @@ REPLIES: Final[Mapping[RouteKey, Mapping[int, Reply]]] = {
     ("GET", "/inspect/tree"): {200: TreeItem},
     ("GET", "/inspect/plugins"): {200: HostPluginList},
     ("GET", f"{_INSPECTED}/trace"): {200: TracePage},
-    ("GET", f"{_INSPECTED}/messages"): {200: MessagePage},
+    ("GET", f"{_INSPECTED}/messages"): {200: InspectedMessages},
+    ("GET", "/"): {},
+    ("POST", "/ai-ui/{agent_id}"): {},
+    ("GET", f"{_OF_CHAT}/stream"): {204: ()},
+    ("POST", f"{_OF_CHAT}/cancel"): {202: ResponseCancelled},
 }
 """What a route answers with where it succeeds. A stream, a file and an answer without a body have no struct."""
 
-STATUS_REPLY: Final = Status
-"""What the command `status` of a socket is replied with, which no route does."""
+COMMAND_REPLIES: Final[Mapping[str, Reply]] = {
+    "prompt": (AcceptedForm, SteerReply),
+    "abort": AbortReceipt,
+    "abort_tool": (),
+    "answer": (),
+    "decline": (),
+    "status": Status,
+    "stop": (),
+}
+"""What commands of a socket are replied with that are no routes; of others among them it is any JSON."""
 
 ASKS_PLUGINS: Final = frozenset(
     ("POST", path)
@@ -90,6 +105,7 @@ ASKS_PLUGINS: Final = frozenset(
         f"{_OF_SESSION}/prompt",
         f"{_OF_SESSION}/steer",
         f"{_OF_SESSION}/respond",
+        "/ai-ui/{agent_id}",
     )
 )
 """The routes that bring a user's words: a plugin of the host may answer them in place of the session, with any object."""
@@ -150,6 +166,12 @@ _REFUSALS: Final[Mapping[RouteKey, str]] = {
     ("GET", f"{_OF_SESSION}/files"): f"{_ON_SESSION} file_unknown files_unsupported",
     ("GET", f"{_OF_SESSION}/files/{{path:path}}"): f"{_ON_SESSION} file_unknown files_unsupported too_large",
     ("GET", "/inspect/sessions"): "cursor_invalid store_unavailable",
+    (
+        "POST",
+        "/ai-ui/{agent_id}",
+    ): f"{_MESSAGE} {_DECIDING} approval_expired invalid_response invalid_arguments",
+    ("GET", f"{_OF_CHAT}/stream"): "profile_unknown profile_mismatch session_is_child",
+    ("POST", f"{_OF_CHAT}/cancel"): "profile_unknown profile_mismatch session_is_child request_over",
 }
 """What a route refuses besides what all of its kind do, by the codes of `ERROR_ANSWERS`."""
 

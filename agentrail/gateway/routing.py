@@ -22,15 +22,17 @@ a `RouteCall` in which all of that holds, and does one thing:
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 import trio
 from attrs import define, field, frozen
 
+from agentrail import outside
 from agentrail.actors.kept import Kept
 from agentrail.gateway.access import CallHead
 from agentrail.gateway.answers import CallRefused, error_answer, refuse_call
+from agentrail.gateway.body_reading import READ_HERE_BYTES
 from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.hub import Hubs
 from agentrail.gateway.incoming import AsgiReceive, AsgiSend, BodyReader, CallerLeft, wait_left
@@ -42,6 +44,10 @@ from agentrail.host.payloads import HandledResponse, Principal
 from agentrail.runtime.crashes import what_travels
 from agentrail.runtime.handle import Session
 from agentrail.wire.plain import encode_plain
+
+MAX_READERS: Final = 2
+
+T = TypeVar("T")
 
 NO_PRINCIPAL: Final = Principal(tenant_id="", user_id="", scopes=())
 """Who calls a route that asks for no token."""
@@ -86,7 +92,18 @@ class StreamAnswer:
     headers: Mapping[str, str] = _NOTHING
 
 
-Result: TypeAlias = WholeAnswer | HandledResponse | StreamAnswer
+@frozen(kw_only=True)
+class OwnStream:
+    """A stream that a protocol writes in its own way, in place of an answer; its route says `is_stream`.
+
+    Attributes:
+        write: Writes it to its end. What it raises before the first byte is answered as what a handler raises.
+    """
+
+    write: Callable[["RouteCall"], Awaitable[None]]
+
+
+Result: TypeAlias = WholeAnswer | HandledResponse | StreamAnswer | OwnStream
 """What a handler gives."""
 
 
@@ -109,6 +126,7 @@ class Gateway:
         allowances: How often.
         places: Of open streams and sockets.
         bodies: Reads them.
+        readers: How many threads read what is large: few, since they and the loop take turns.
         chat_timeout: How many seconds a `chat` waits for its answer.
         host: None before it is open, and behind its close.
         hubs: Of its streams; None as `host`.
@@ -120,6 +138,7 @@ class Gateway:
     allowances: Allowances[SessionOwner] = field(init=False)
     places: OpenCounts[SessionOwner] = field(init=False)
     bodies: BodyReader = field(factory=BodyReader)
+    readers: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(MAX_READERS))
     host: Host | None = None
     hubs: Hubs | None = None
 
@@ -137,6 +156,13 @@ class Gateway:
         if self.host is None or self.hubs is None:
             refuse_call("not_started", "the host is not open yet, or not any more")
         return self.host, self.hubs
+
+    async def read_aside(self, read: Callable[[], T], size: int) -> T:
+        """Read something of so many bytes that a caller sent: in a thread where it is large, so that no one waits for it.
+
+        Cancellation: Waits for the thread, which takes seconds at most.
+        """
+        return read() if size <= READ_HERE_BYTES else await outside.offload(read, limiter=self.readers)
 
     def take_place(self, owner: SessionOwner) -> OpenPlace[SessionOwner]:
         """Take a place for a stream or a socket; closing it gives it back.
@@ -273,6 +299,7 @@ class CallRoute:
         needs_user: Whether it has to be known which user calls, and not only which tenant.
         is_stream: Whether it takes the place of a stream.
         success: The status of its answer, for the page of the interface.
+        frames: The schema of what stands in the frames of its stream, for that page.
     """
 
     method: str
@@ -286,6 +313,7 @@ class CallRoute:
     needs_user: bool = field(default=True, kw_only=True)
     is_stream: bool = field(default=False, kw_only=True)
     success: int = field(default=200, kw_only=True)
+    frames: str = field(default="Event", kw_only=True)
 
 
 def start_of(status: int, headers: Mapping[str, str]) -> dict[str, Any]:

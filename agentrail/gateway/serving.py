@@ -1,7 +1,7 @@
 """Serves an ASGI application over TCP inside the Trio run that is there: Hypercorn's protocols, below an accept loop of our own.
 
-Hypercorn's own loop is one nursery, and what its protocol code raises ends it: a header such as `HTTP2-Settings: AAA`, from a stranger
-without a token, would take the server down with all its streams. Here each connection is an edge: it ends alone. And a writer that
+Hypercorn's own loop is one nursery, and what its protocol code raises ends it: a header such as `Sec-WebSocket-Protocol: ÿ`, from a
+stranger without a token, would take the server down with all its streams. Here each connection is an edge: it ends alone. And a writer that
 waits for a reader who does not read cannot be cancelled, so each connection can be cut: see `connection_cut`. No route enters here, and nothing
 of a host: the application's lifespan opens and closes it.
 """
@@ -9,6 +9,7 @@ of a host: the application's lifespan opens and closes it.
 import ssl
 import sys
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
@@ -16,11 +17,16 @@ from typing import Any, Final, cast
 import trio
 from attrs import define, field, frozen
 from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData
+from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
+from hypercorn.utils import parse_socket_addr
 
 from agentrail.errors import OptionError
 from agentrail.gateway.incoming import AsgiApp
+from agentrail.gateway.protocol import StrictHttp
 from agentrail.logs import Logger
 from agentrail.otp.exits import keep
 from agentrail.runtime.crashes import log_crash, raise_what_travels
@@ -46,6 +52,8 @@ class ConnectionLimits:
         handshake_seconds: How long TLS may take to begin.
         grace_seconds: How long calls may take to end when the server stops, before they are cancelled.
         cut_seconds: How long what was cancelled may take, before its connection is cut.
+        write_seconds: How long the smallest write may take; then its connection is cut, since its caller does not read.
+        slowest_bytes_per_second: How fast a larger one has to be taken beyond that.
     """
 
     max_connections: int = 10_000
@@ -54,6 +62,8 @@ class ConnectionLimits:
     handshake_seconds: float = 10.0
     grace_seconds: float = 3.0
     cut_seconds: float = 1.0
+    write_seconds: float = 30.0
+    slowest_bytes_per_second: int = 4 << 10
 
 
 USUAL_LIMITS: Final = ConnectionLimits()
@@ -284,7 +294,7 @@ class _Server:
         state: Any = {**self._state, _CUT: stream.socket.close}
         try:
             await _Connection(
-                cast("Any", self._call), self._config, self._context, state, cast("Any", speaks)
+                self._call, self._config, self._context, state, speaks, limits=self._limits
             ).run()
         except BaseException as raised:  # noqa: ASYNC103, BLE001 - an edge; what travels is asked
             raise_what_travels(raised)
@@ -309,7 +319,75 @@ class _Server:
 
 
 class _Connection(TCPServer):
-    """One connection, which is over as soon as its caller has left: Hypercorn's would wait for the end of its idle time."""
+    """One connection, over what `protocol` speaks. It is over as soon as its caller has left: Hypercorn's would wait for the end of its idle time."""
+
+    def __init__(self, *given: Any, limits: ConnectionLimits) -> None:
+        super().__init__(*given)
+        self._limits = limits
+
+    async def run(self) -> None:
+        """Serve it to its end."""
+        try:
+            is_tls = await self._shake_hands()
+            if is_tls is None:
+                return
+            socket = self.stream.transport_stream.socket if is_tls else cast("Any", self.stream).socket
+            async with TaskGroup() as tasks:
+                self._task_group = tasks
+                client, server = (
+                    parse_socket_addr(socket.family, name)
+                    for name in (socket.getpeername(), socket.getsockname())
+                )
+                state = ConnectionState(self.state)
+                self.protocol = cast(
+                    "Any",
+                    StrictHttp(
+                        self.app,
+                        self.config,
+                        self.context,
+                        tasks,
+                        state,
+                        is_tls,
+                        client,
+                        server,
+                        self.protocol_send,
+                    ),
+                )
+                await self.idle_task.restart(tasks, self._idle_timeout)
+                await self._read_data()
+        except OSError:
+            pass  # they have left
+        finally:
+            await self._close()
+
+    async def _shake_hands(self) -> bool | None:
+        """Begin with TLS where it is spoken; None where that did not come about."""
+        stream: object = self.stream
+        if not isinstance(stream, trio.SSLStream):
+            return False
+        try:
+            with trio.fail_after(self._limits.handshake_seconds):
+                await stream.do_handshake()
+        except (trio.BrokenResourceError, trio.TooSlowError):
+            return None
+        return True
+
+    async def protocol_send(self, event: Event) -> None:
+        """Write, or do what else a protocol wants."""
+        if not isinstance(event, RawData):
+            await super().protocol_send(event)
+            return
+        async with self.send_lock:
+            # Half of an answer is worse than a slow end, so this is shielded; and bounded, since all ways to a caller lead through here,
+            # also those of small answers to one who sends call behind call and reads none.
+            within = self._limits.write_seconds + len(event.data) / self._limits.slowest_bytes_per_second
+            scope = trio.CancelScope(shield=True, deadline=trio.current_time() + within)
+            with scope, suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await self.stream.send_all(event.data)
+                return
+        if scope.cancelled_caught:
+            await trio.aclose_forcefully(self.stream)
+        await self.protocol.handle(Closed())
 
     async def _read_data(self) -> None:
         await super()._read_data()

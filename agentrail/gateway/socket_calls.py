@@ -15,17 +15,15 @@ from agentrail.gateway.access import CallHead, name_user, require_scope, require
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, error_answer
 from agentrail.gateway.body_reading import make_body
 from agentrail.gateway.queries import check_id, check_known, refuse_field
-from agentrail.gateway.routing import CallRoute, Gateway, Result, RouteCall, WholeAnswer, answer_json
+from agentrail.gateway.routing import CallRoute, Gateway, Result, RouteCall, WholeAnswer
 from agentrail.gateway.socket_frames import CommandFrame
+from agentrail.gateway.socket_methods import METHOD_ROUTES
 from agentrail.host.identity import SessionOwner
 from agentrail.host.payloads import HandledResponse, Principal
 from agentrail.wire.plain import encode_plain
 
 _ROUTE_OF: Final[Mapping[str, tuple[str, str]]] = {
-    "prompt": ("POST", "/sessions/{session_id}/prompt"),
     "steer": ("POST", "/sessions/{session_id}/steer"),
-    "abort": ("POST", "/sessions/{session_id}/abort"),
-    "abort_tool": ("POST", "/sessions/{session_id}/abort"),
     "approve": ("POST", "/sessions/{session_id}/approve"),
     "reject": ("POST", "/sessions/{session_id}/reject"),
     "respond": ("POST", "/sessions/{session_id}/respond"),
@@ -33,24 +31,27 @@ _ROUTE_OF: Final[Mapping[str, tuple[str, str]]] = {
     "switch_model": ("POST", "/sessions/{session_id}/model"),
     "messages": ("GET", "/sessions/{session_id}/messages"),
     "snapshot": ("GET", "/sessions/{session_id}"),
-    "stop": ("DELETE", "/sessions/{session_id}"),
-    "fork": ("POST", "/sessions/{session_id}/fork"),
-    "rewind": ("POST", "/sessions/{session_id}/rewind"),
     "request": ("GET", "/sessions/{session_id}/requests/{request_id}"),
     "cancel": ("POST", "/sessions/{session_id}/requests/{request_id}/cancel"),
     "create": ("POST", "/sessions"),
     "sessions": ("GET", "/sessions"),
 }
-"""Each command, by the name of the method of `Session` where there is one, and the route that does it."""
+"""Each command that does just what a route does, by the name of the method of `Session` where there is one."""
 
 _UNORDERED: Final = frozenset(
     {
         "abort",
         "abort_tool",
+        "answer",
         "approve",
         "reject",
+        "respond",
         "cancel",
+        "decline",
+        "journal",
         "messages",
+        "receipt_of",
+        "state_at",
         "snapshot",
         "status",
         "request",
@@ -58,6 +59,11 @@ _UNORDERED: Final = frozenset(
     }
 )
 """What does not wait for earlier commands of its session: what reads, what stops, and what a person decides."""
+
+_READS: Final = frozenset(
+    {"messages", "snapshot", "status", "request", "sessions", "journal", "state_at", "receipt_of"}
+)
+"""What changes nothing, and is done anew each time."""
 
 _NOT_OF_A_COMMAND: Final = frozenset({"idempotency-key", "last-event-id", "content-type", "content-length"})
 """Headers that speak of one call: those of the upgrade do not speak of each command."""
@@ -73,12 +79,14 @@ class SocketCommand:
         name: Of the command.
         route: What does it.
         is_ordered: Whether it waits for the commands of its session that came before it.
+        is_named: Whether it is done once under the name that its client gives; messages have theirs in the journal of their session.
         params: The parts of the path.
     """
 
     name: str
     route: CallRoute
     is_ordered: bool = True
+    is_named: bool = False
     params: tuple[str, ...] = field(init=False)
 
     @params.default
@@ -98,16 +106,17 @@ def socket_commands(routes: Iterable[CallRoute]) -> Mapping[str, SocketCommand]:
     """
     by_path = {(route.method, route.path): route for route in routes}
     found = {name: by_path[key] for name, key in _ROUTE_OF.items() if key in by_path}
-    found["status"] = CallRoute("GET", "/sessions/{session_id}", _status, does="says how a session stands")
     return {
-        name: SocketCommand(name=name, route=route, is_ordered=name not in _UNORDERED)
-        for name, route in found.items()
+        name: SocketCommand(
+            name=name, route=route, is_ordered=name not in _UNORDERED, is_named=_is_named(name, route)
+        )
+        for name, route in {**found, **METHOD_ROUTES}.items()
     }
 
 
-async def _status(call: RouteCall) -> WholeAnswer:
-    session = await call.host.session_to_read(call.params["session_id"], call.principal)
-    return answer_json(await session.status())
+def _is_named(name: str, route: CallRoute) -> bool:
+    has_own = route.body is not None and "client_id" in route.body.__struct_fields__
+    return name not in _READS and not has_own
 
 
 async def carry_out(
@@ -144,7 +153,7 @@ async def carry_out(
     _check(require_scope(call.principal, route.scope or "use"))
     if route.needs_user:
         _check(require_user(call.principal))
-    charge_command(gateway, call.principal, "abort" if command.name == "abort_tool" else route.operation)
+    charge_command(gateway, call.principal, route.operation)
     return _result_of(await route.handler(call))
 
 

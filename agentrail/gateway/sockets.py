@@ -14,8 +14,9 @@ from attrs import frozen
 
 from agentrail import outside
 from agentrail.events import Event
-from agentrail.gateway.access import CallHead, head_of, require_scope, require_user
+from agentrail.gateway.access import CallHead, head_of, network_of, require_scope, require_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer, refuse_call
+from agentrail.gateway.command_memory import CommandMemory
 from agentrail.gateway.frame_ring import FrameMemory
 from agentrail.gateway.hub import SLICE, TICK_SECONDS, WRITE_GRACE_SECONDS
 from agentrail.gateway.incoming import AsgiReceive, AsgiSend, judge_headers
@@ -80,6 +81,8 @@ class Sockets:
         self._is_taking = False
         self._unknown: OpenCounts[str] = OpenCounts(MAX_UNKNOWN_OF_EACH, MAX_UNKNOWN)
         self._frames = _EventFrames()
+        self._memory = CommandMemory()
+        self._nursery: trio.Nursery | None = None
 
     def statistics(self) -> SocketStatistics:
         """Say what is at work."""
@@ -98,6 +101,7 @@ class Sockets:
         Cancellation: Sockets are cut by their servers.
         """
         async with trio.open_nursery() as nursery:
+            self._nursery = nursery
             nursery.start_soon(self._watch, name="watch sockets")
             self._is_taking = True
             try:
@@ -107,6 +111,11 @@ class Sockets:
                 for one in tuple(self._open):
                     one.cut_off()
                 nursery.cancel_scope.cancel(reason="no sockets are taken any more")
+
+    @property
+    def _lasting(self) -> trio.Nursery:
+        assert self._nursery is not None  # noqa: S101 - sockets are taken within `open` alone
+        return self._nursery
 
     async def close(
         self, code: CloseCode = CloseCode.GOING_DOWN, *, within_seconds: float = WRITE_GRACE_SECONDS
@@ -153,6 +162,8 @@ class Sockets:
                 gateway=self._gateway,
                 commands=self._commands,
                 frames=self._frames,
+                memory=self._memory,
+                lasting=self._lasting,
                 head=head,
                 principal=principal,
                 place=place,
@@ -204,7 +215,7 @@ class Sockets:
     ) -> "OpenPlace[SessionOwner] | OpenPlace[str]":
         if principal is not None:
             return self._gateway.take_place(SessionOwner.of(principal))
-        place = self._unknown.take(head.peer)
+        place = self._unknown.take(network_of(head.peer))
         if not isinstance(place, OpenPlace):
             message = "too many sockets are open that have not said who calls"
             raise CallRefused(error_answer("too_many_streams", message, headers={"retry-after": "5"}))

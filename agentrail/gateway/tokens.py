@@ -198,6 +198,8 @@ def _read_private(path: Path) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "no path can be like this"
+        if isinstance(error, FileNotFoundError):
+            why += "; `agentrail token new --token-file` makes it, with its first token"
         raise OptionError([f"the token file {f'{path}'!r} cannot be read: {why}"]) from None
     try:
         fault = fault_of_mode(os.fstat(descriptor), os.geteuid())

@@ -8,6 +8,12 @@ await request.outcome()
 print(request.record.text)
 """
 
+from agentrail.abc import (
+    AtEnd as AtEnd,
+    ContextProvider as ContextProvider,
+    ProviderContext as ProviderContext,
+)
+from agentrail.errors import RequestRefused as RequestRefused
 from agentrail.host.attachments import Attachment as Attachment
 from agentrail.host.host import Host as Host
 from agentrail.host.limits import Limits as Limits
@@ -39,4 +45,9 @@ from agentrail.host.requests import (
     HostRequest as HostRequest,
     RequestEvents as RequestEvents,
     RequestRecord as RequestRecord,
+)
+from agentrail.host.webhook_post import WebhookStatistics as WebhookStatistics
+from agentrail.host.webhooks import (
+    SignedWebhook as SignedWebhook,
+    Webhooks as Webhooks,
 )

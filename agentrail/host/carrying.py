@@ -6,12 +6,14 @@ to whom, was decided before anything here begins.
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 import trio
 from attrs import define, frozen
 
 from agentrail.actors.kept import Kept
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.errors import (
     AgentrailError,
     HostDraining,
@@ -19,6 +21,7 @@ from agentrail.errors import (
     PromptRefused,
     SessionBusy,
     SessionDown,
+    SessionNotFound,
     SessionRefused,
     SessionUnknown,
     YourMove,
@@ -43,9 +46,12 @@ from agentrail.host.requests import (
     key_of_requests,
 )
 from agentrail.host.session_desk import SessionDesk
+from agentrail.host.webhook_message import WebhookWatch
+from agentrail.host.webhook_post import WebhookPost
 from agentrail.logs import Logger
 from agentrail.messages import PromptRef, SessionId
 from agentrail.otp.leaving import describe_bug
+from agentrail.runtime.content import Blocks
 from agentrail.runtime.crashes import what_travels
 from agentrail.runtime.handle import Session
 from agentrail.runtime.knowing import SessionFacts
@@ -77,6 +83,9 @@ class IncomingMessage:
         when_busy: What becomes of it where its session is at work.
         on_disconnect: What becomes of it when its caller leaves.
         via: The door that it came through.
+        webhook: Where its end is told; empty for where the host tells all of them, if it does.
+        content: Blocks in place of the message.
+        settings: What is wanted of the model for its cycle.
         started_at_ms: When it came.
     """
 
@@ -93,6 +102,9 @@ class IncomingMessage:
     when_busy: WhenBusy = "queue"
     on_disconnect: OnDisconnect = "continue"
     via: str | None = None
+    webhook: str = ""
+    content: Blocks | None = None
+    settings: PromptSettings | None = None
     started_at_ms: int
 
 
@@ -106,6 +118,7 @@ class Workshop:
         runner: Calls their hooks.
         book: Its requests.
         uploads: Puts files into workspaces.
+        post: Tells receivers of them; None where there are no webhooks.
     """
 
     desk: SessionDesk
@@ -113,6 +126,15 @@ class Workshop:
     runner: HookRunner
     book: RequestBook
     uploads: Uploads
+    post: WebhookPost | None = None
+
+    def listener(
+        self, owner: SessionOwner, session_id: str, request_id: str
+    ) -> Callable[[RequestTrack], None] | None:
+        """Give what hears of each change of a request."""
+        if self.post is None:
+            return None
+        return partial(self.post.hear, key=(owner.tenant_id, owner.user_id, session_id, request_id))
 
 
 def outcome_of_refusal(error: BaseException) -> RequestOutcome:
@@ -154,6 +176,7 @@ class RequestRun:
         self._track: RequestTrack | None = None
         self._session: Session | None = None
         self._profile: AgentProfile | None = None
+        self._watch_made: WebhookWatch | None = None
         self._is_new = False
         self._is_committed = False
         self._is_shutdown = False
@@ -203,6 +226,7 @@ class RequestRun:
         session = self._session = await self._open()
         text = await self._with_files(session)
         async with subscribe_to_requests(session) as events:
+            await self._watch(session)
             receipt = await self._send(session, text)
             track = self._track = self._track_of(session, receipt)
             follow_nowait(track, events)
@@ -224,13 +248,22 @@ class RequestRun:
         incoming, desk, context = self.incoming, self._shop.desk, self._context()
         if incoming.facts is None:
             self._profile = await desk.profile(context)
-            session, self._is_new = await desk.create(self._profile, context)
+            session, self._is_new = await desk.create(
+                self._profile, context, metadata=incoming.request.metadata
+            )
             return session
         with suppress(
             ProfileUnknown
         ):  # a session that is awake keeps its profile, also one that is not there any more
             self._profile = await desk.profile(context)
-        return await desk.open(incoming.facts, incoming.owner)
+        try:
+            return await desk.open(incoming.facts, incoming.owner)
+        except SessionNotFound:
+            # It was deleted between the look at it and now: who may create it begins a new one, as of any other unknown id.
+            if self._profile is None or incoming.kind == "prompt" or incoming.is_steer:
+                raise
+            session, self._is_new = await desk.create(self._profile, context)
+            return session
 
     def _context(self) -> ProfileContext:
         incoming = self.incoming
@@ -268,27 +301,46 @@ class RequestRun:
         if incoming.when_busy == "refuse" and (await session.status()).phase != "idle":
             raise busy(incoming.session_id)
         receipt = await session.prompt(
-            text,
+            text if incoming.content is None else incoming.content,
             client_id=incoming.request.client_id,
             via=incoming.via,
             request_id=incoming.request_id,
             digest=incoming.digest,
+            settings=incoming.settings,
         )
         if incoming.when_busy == "refuse" and receipt.queued:  # another message was faster
             await session.abort("the session is busy", ref=receipt.ref, wait=False)
             raise busy(incoming.session_id)
         return receipt
 
+    async def _watch(self, session: Session) -> None:
+        """Note that its end is to be told: before the session has it, so that no death of the process comes between."""
+        if self._shop.post is None:
+            return
+        self._watch_made = WebhookWatch(
+            owner=self.incoming.owner,
+            session_id=session.session_id,
+            request_id=self.incoming.request_id,
+            agent_id=self._agent_id,
+            url=self.incoming.webhook,
+        )
+        await self._shop.post.watch(self._watch_made)
+
+    @property
+    def _agent_id(self) -> str:
+        return self.incoming.agent_id if self._profile is None else self._profile.id
+
     def _track_of(self, session: Session, receipt: MessageReceipt) -> RequestTrack:
         record = RequestRecord(
             request_id=self.incoming.request_id,
             session_id=session.session_id,
-            agent_id=self.incoming.agent_id if self._profile is None else self._profile.id,
+            agent_id=self._agent_id,
             kind=self.incoming.kind,
             seq=receipt.seq,
             context_window=None if self._profile is None else self._profile.context_window,
         )
-        return RequestTrack(record, PromptRef(receipt.ref))
+        listener = self._shop.listener(self.incoming.owner, session.session_id, record.request_id)
+        return RequestTrack(record, PromptRef(receipt.ref), on_change=listener)
 
     def _decide(self, session: Session, receipt: MessageReceipt, track: RequestTrack) -> HostRequest:
         """Give the caller its handle."""
@@ -322,6 +374,8 @@ class RequestRun:
             self._shop.book.close(self.key, track)
             assert track.record.outcome is not None  # noqa: S101 - it has ended
             return track.record.outcome
+        if self._shop.post is not None and self._watch_made is not None:
+            self._shop.post.forget(self._watch_made.key)
         if self._is_new and self._session is not None:
             await self._remove(self._session)
         if error is None or is_shutdown:
@@ -358,7 +412,7 @@ class RequestRun:
             tenant_id=incoming.owner.tenant_id,
             user_id=incoming.owner.user_id,
             session_id=incoming.session_id,
-            agent_id=incoming.agent_id if self._profile is None else self._profile.id,
+            agent_id=self._agent_id,
             request_id=incoming.request_id,
             started_at_ms=incoming.started_at_ms,
             outcome=outcome,

@@ -18,6 +18,7 @@ from agentrail.host.request_end import (
 )
 from agentrail.host.requests import RequestTrack
 from agentrail.messages import AssistantMessage, Message, PromptRef, UserMessage
+from agentrail.runtime.glancing import window_of
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
 
@@ -112,6 +113,8 @@ async def end_track(session: Session | None, track: RequestTrack) -> None:
     """Say that a request has ended, with what there is of an answer."""
     standing, text = track.standing, ""
     try:
+        if session is not None and track.record.context_window is None:
+            track.learn_window(window_of(session))
         if session is not None and standing.is_kept:
             text = await _answer_of(session, standing)
     finally:  # whatever the session says: others wait for it

@@ -5,6 +5,7 @@ delays its caller by its timeout and a second, and is then left behind. Until it
 """
 
 import inspect
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias
@@ -46,12 +47,19 @@ class _Walk:
     scope: trio.CancelScope = field(factory=trio.CancelScope)
     done: trio.Event = field(factory=trio.Event)
     patience: trio.CancelScope = field(factory=trio.CancelScope)
-    """How long the caller waits: its deadline moves with each hook."""
+    """How long the caller waits until it looks at `overdue_at`."""
+    overdue_at: float = math.inf
+    """When the hook that runs is left behind: it moves with each."""
     is_telling: bool = False
     """Whether the application is being told of a failure; that is no hook of the plugin's."""
     is_left_behind: bool = False
     is_over: bool = False
     """Whether it came to the end of the chain."""
+
+    def be_patient_until(self, at_seconds: float) -> None:
+        """Say when the hook that runs now is left behind. The clock is set anew only where that is sooner: a chain has many hooks."""
+        self.overdue_at = at_seconds
+        self.patience.deadline = min(self.patience.deadline, at_seconds)
 
 
 class HookRunner:
@@ -141,8 +149,13 @@ class HookRunner:
     async def _wait(self, walk: _Walk) -> None:
         """Wait for the end of a walk, or until its hook is overdue and left behind."""
         try:
-            with walk.patience:
-                await walk.done.wait()
+            while not walk.done.is_set():
+                with walk.patience:
+                    await walk.done.wait()
+                if trio.current_time() >= walk.overdue_at:
+                    break
+                if walk.patience.cancelled_caught:  # the hook that it was set for is over, another one runs
+                    walk.patience = trio.CancelScope(deadline=walk.overdue_at)
         finally:
             if not walk.done.is_set():
                 walk.scope.cancel()
@@ -157,7 +170,7 @@ class HookRunner:
         now = trio.current_time()
         if walk.patience.cancelled_caught:  # it had its grace
             return now
-        return walk.patience.deadline if walk.chain.is_waited_out else now + HOOK_GRACE_SECONDS
+        return walk.overdue_at if walk.chain.is_waited_out else now + HOOK_GRACE_SECONDS
 
     def _leave_behind(self, walk: _Walk) -> None:
         walk.is_left_behind = True
@@ -199,7 +212,7 @@ class HookRunner:
             await self._fail(walk, self._not_called(plugin, chain.hook, earlier))
             return
         now, seconds = trio.current_time(), self._seconds(plugin, chain.hook)
-        walk.patience.deadline = now + seconds + HOOK_GRACE_SECONDS
+        walk.be_patient_until(now + seconds + HOOK_GRACE_SECONDS)
         error: BaseException | None = None
         try:
             with trio.CancelScope(deadline=now + seconds) as scope:
@@ -223,7 +236,7 @@ class HookRunner:
         plugin, chain = walk.plugin, walk.chain
         self._failures[plugin.name] = self._failures.get(plugin.name, 0) + 1
         chain.failed(plugin, error)
-        walk.patience.deadline = trio.current_time() + self._hook_seconds + HOOK_GRACE_SECONDS
+        walk.be_patient_until(trio.current_time() + self._hook_seconds + HOOK_GRACE_SECONDS)
         walk.is_telling = True
         await self._tell(plugin, chain, error)
         walk.is_telling = False

@@ -4,28 +4,30 @@ Steps 4 to 6 of a request stand here, in the task of its caller; the rest is car
 HTTP: a gateway turns bodies into these calls, and what they raise into its answers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import trio
 from attrs import evolve
 
-from agentrail.abc.store import Filters
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import (
     AgentrailError,
     HostDraining,
     RequestUnknown,
 )
-from agentrail.frozen import thawed
+from agentrail.frozen import EMPTY, thawed
 from agentrail.host.attachments import Attachment
 from agentrail.host.carrying import WhenBusy, Workshop
 from agentrail.host.chains import PluginOrder
+from agentrail.host.closing import ClosingPlan, decide_closing
 from agentrail.host.hook_runner import HookRunner
 from agentrail.host.identity import (
     profile_of_session,
 )
 from agentrail.host.intake import Intake, Sending, mint_session
+from agentrail.host.metadata import check_metadata
 from agentrail.host.options import HostOptions, ReadinessCheck
 from agentrail.host.payloads import (
     ChatRequest,
@@ -35,7 +37,7 @@ from agentrail.host.payloads import (
 )
 from agentrail.host.plugin_life import PluginLife
 from agentrail.host.profiles import ProfileContext
-from agentrail.host.readiness import CheckResult, run_checks
+from agentrail.host.readiness import CheckResult, Readiness
 from agentrail.host.requests import (
     HostRequest,
     OnDisconnect,
@@ -45,10 +47,13 @@ from agentrail.host.requests import (
 )
 from agentrail.host.session_desk import already_there, refuse_child
 from agentrail.host.session_list import ListedSession, ListPlace
+from agentrail.host.webhook_post import WebhookStatistics
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.logs import Logger
-from agentrail.messages import JsonObject, SessionId
+from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
+from agentrail.runtime.content import Blocks
 from agentrail.runtime.handle import Session
+from agentrail.runtime.past import JournalEntry
 from agentrail.runtime.supervisor import SessionSupervisor
 
 LOGGER: Final = Logger("agentrail.host")
@@ -66,7 +71,10 @@ class Host:
         self._shop = shop
         self._life = life
         self._intake = Intake(shop, options.limits, nursery)
+        self._readiness = Readiness(self._checks, options.check_timeout, nursery)
         self._is_leaving = False
+        self._plan: ClosingPlan | None = None
+        self._drains_by: float | None = None
 
     @property
     def supervisor(self) -> SessionSupervisor:
@@ -90,6 +98,9 @@ class Host:
         when_busy: WhenBusy = "queue",
         on_disconnect: OnDisconnect | None = None,
         via: str | None = None,
+        webhook: str | None = None,
+        content: Blocks | None = None,
+        settings: PromptSettings | None = None,
     ) -> HandledResponse | HostRequest:
         """Take a message, ask the plugins, open or create its session, and return when the session has accepted it.
 
@@ -101,6 +112,10 @@ class Host:
             when_busy: What becomes of it where its session is at work: it waits, goes into the cycle as a steer, or is refused.
             on_disconnect: What becomes of it when its caller leaves; None for what the host was opened with.
             via: The door that it came through; in the session's events.
+            webhook: Where its end is told, and that it waits for people; None for the address of `webhooks`, where that has one. Of a
+                message that is sent again the first one counts.
+            content: Blocks that the session gets in place of the message, whose words are theirs: plugins judge those. Without files.
+            settings: What is wanted of the model for this cycle, as of `Session.prompt`.
 
         Returns:
             What an interceptor answered; or the request. The same one again for a message whose `client_id` is known.
@@ -109,6 +124,8 @@ class Host:
             IdInvalid, PrincipalMismatch: The caller's move: an id that is none, or another's name.
             SessionUnknown, SessionIsChild, ProfileUnknown, ProfileMismatch: The caller's move: there is none, or not for this.
             RequestRefused: A plugin does not let it pass.
+            WebhookInvalid, WebhooksOff: The caller's move: nothing may be sent there, or this host sends none.
+            QuotaReached: The caller's move: too many sessions are open, or too many webhooks are not taken.
             ClientIdReused, SessionBusy, PromptError, PromptQueueFull, SteeringQueueFull: The caller's move.
             PromptRefused, SessionRefused: A session plugin does not want it.
             SessionDown: Its session has ended.
@@ -126,6 +143,9 @@ class Host:
             when_busy=when_busy,
             on_disconnect=on_disconnect or self.options.on_disconnect,
             via=via,
+            webhook=webhook,
+            content=content,
+            settings=settings,
         )
         return await self._intake.submit(request, principal, sending)
 
@@ -243,6 +263,7 @@ class Host:
         agent_id: str = "",
         session_id: str | None = None,
         model: str | None = None,
+        metadata: JsonObject = EMPTY,
     ) -> Session:
         """Create a session without a message.
 
@@ -251,14 +272,17 @@ class Host:
             agent_id: Of the profile; empty for the default.
             session_id: Its id; minted when None.
             model: Instead of the profile's.
+            metadata: What the caller says of it: kept with it, as `user_data["metadata"]`.
 
         Raises:
             SessionUnknown: Another user's has this id.
             AlreadyExists: The caller's move: one of theirs has it.
+            TooLarge, OptionError: The caller's move: metadata that is too large or too deep, or no JSON.
             Exception: As of `submit`.
         """
         self._intake.check_open()
         owner = self._intake.owner_of(principal)
+        check_metadata(metadata, self.options.limits)
         wanted = mint_session() if session_id is None else SessionId(session_id)
         desk = self._shop.desk
         if await desk.facts(owner, wanted, creates=True) is not None:
@@ -269,7 +293,8 @@ class Host:
             session_id=wanted,
             agent_id=agent_id or desk.profiles.default_id,
         )
-        session, is_new = await desk.create(await desk.profile(context), context, model=model)
+        profile = await desk.profile(context)
+        session, is_new = await desk.create(profile, context, model=model, metadata=metadata)
         if not is_new:
             raise already_there(wanted)
         desk.keep(session)
@@ -330,6 +355,7 @@ class Host:
         principal: Principal,
         *,
         at: int | None = None,
+        turn: int | None = None,
         wanted: str | None = None,
     ) -> tuple[Session, int]:
         """Begin a session that goes on from a record of another one of the same caller.
@@ -338,6 +364,7 @@ class Host:
             session_id: Which one is forked; of a root.
             principal: Who is calling.
             at: Behind which record; None for the last one.
+            turn: Behind which turn, in place of a record.
             wanted: The id of the fork; minted when None.
 
         Returns:
@@ -352,7 +379,7 @@ class Host:
         self._intake.check_open()
         owner = self._intake.owner_of(principal)
         fork_id = mint_session() if wanted is None else SessionId(wanted)
-        return await self._shop.desk.fork(owner, session_id, fork_id, at=at)
+        return await self._shop.desk.fork(owner, session_id, fork_id, at=at, turn=turn)
 
     async def list_files(
         self, session_id: str, principal: Principal, path: str = ""
@@ -378,15 +405,46 @@ class Host:
         await self._shop.desk.check_shows_files(session)
         return await read_workspace(session, path)
 
-    async def session_to_inspect(self, session_id: str, principal: Principal) -> Session:
-        """Give a session of any user of the tenant of a caller who may inspect them: that was looked at before.
+    # --- for who may inspect: that was looked at before
+
+    async def inspect_journal(
+        self, session_id: str, principal: Principal, *, after: int = 0, limit: int = 1_000
+    ) -> tuple[JournalEntry, ...]:
+        """Read the journal of a session of any user of the tenant. It is not woken, and may have ended.
+
+        Args:
+            session_id: Which one.
+            principal: Who is calling; may inspect.
+            after: The number of the record behind which to begin.
+            limit: How many at most.
 
         Raises:
             SessionUnknown: The tenant has none of this id.
-            Exception: As of `session`.
+            OptionError: There is no store, so there are no journals.
+            Exception: As of `SessionSupervisor.stored_journal`.
         """
-        owner = self._intake.owner_of(principal)
-        return await self._shop.desk.of_tenant(owner.tenant_id, session_id)
+        tenant_id = self._intake.owner_of(principal).tenant_id
+        facts = await self._shop.desk.of_tenant(tenant_id, session_id)
+        return await self.supervisor.stored_journal(facts.session_id, after, limit, scope=tenant_id)
+
+    async def inspect_messages(
+        self, session_id: str, principal: Principal
+    ) -> tuple[tuple[Message, ...], TokenUsage]:
+        """Give the conversation of a session of any user of the tenant, and what all of it has used.
+
+        It is not woken, and may have ended in the store.
+
+        Args:
+            session_id: Which one.
+            principal: Who is calling; may inspect.
+
+        Raises:
+            SessionUnknown: The tenant has none of this id.
+            Exception: As of `Session.messages`, and `SessionSupervisor.stored_state`.
+        """
+        tenant_id = self._intake.owner_of(principal).tenant_id
+        facts = await self._shop.desk.of_tenant(tenant_id, session_id)
+        return await self._shop.desk.conversation(facts, tenant_id)
 
     # --- requests as resources
 
@@ -430,18 +488,26 @@ class Host:
     # --- how it stands
 
     async def ready(self) -> tuple[CheckResult, ...]:
-        """Run all checks at once: those of store, supervisor and plugins, and the operator's own.
+        """Run all checks at once: those of store, supervisor and plugins, and the operator's own. Who asks meanwhile gets the same answer.
 
         Returns:
             One for each. It is not ready where any has an error.
+
+        Raises:
+            HostDraining: It was closed.
+
+        Cancellation: Nothing is lost by it; others still get their answer.
         """
+        return await self._readiness.look()
+
+    def _checks(self) -> Mapping[str, ReadinessCheck]:
         own: dict[str, ReadinessCheck] = {
             "supervisor": self._check_supervisor,
             "plugins": self._check_plugins,
         }
         if self._shop.desk.has_store:
             own = {"store": self._check_store, **own}
-        return await run_checks({**own, **self.options.readiness_checks}, self.options.check_timeout)
+        return {**own, **self.options.readiness_checks}
 
     @property
     def plugins(self) -> PluginOrder:
@@ -452,6 +518,15 @@ class Host:
     def hooks(self) -> HookRunner:
         """What calls their hooks: how often each failed, and which do not come back."""
         return self._shop.runner
+
+    @property
+    def webhooks(self) -> WebhookStatistics | None:
+        """What became of webhooks so far; None where it sends none."""
+        return None if self._shop.post is None else self._shop.post.statistics()
+
+    async def follow_awaited(self) -> None:
+        """Follow the requests of earlier processes that webhooks are still to tell of. For `open_host`."""
+        await self._intake.follow_awaited()
 
     async def quiet(self) -> None:
         """Wait until no request is open, hooks included.
@@ -469,20 +544,42 @@ class Host:
         self._is_leaving = True
         self._intake.close()
 
+    def begin_closing(self) -> ClosingPlan:
+        """Let the time run that a close has, `shutdown_timeout` for all of it; called again, say how it is shared out."""
+        if self._plan is None:
+            has_store = self._shop.desk.has_store
+            now = trio.current_time()
+            self._plan = decide_closing(now, self.options.shutdown_timeout, has_store=has_store)
+        return self._plan
+
     async def drain(self, within: float | None = None) -> None:
         """Take no new request, and wait for those that are worked on; not for those that wait for people.
 
-        Args:
-            within: How many seconds; None for `drain_timeout`.
+        Called again it waits no longer than the first time.
 
-        Cancellation: It goes on taking none.
+        Args:
+            within: How many seconds; None for `drain_timeout`, as far as `shutdown_timeout` leaves it.
+
+        Cancellation: It goes on taking none, and no later call waits.
         """
         self.close_door()
-        with trio.move_on_after(self.options.drain_timeout if within is None else within):
-            for run in self._intake.runs:
-                await run.decided.wait()
-                if run.request is not None:
-                    await run.request.answered()
+        if self._drains_by is None:
+            now = trio.current_time()
+            usual = min(now + self.options.drain_timeout, self.begin_closing().cycles_by)
+            self._drains_by = usual if within is None else now + within
+        try:
+            with trio.CancelScope(deadline=self._drains_by):
+                for run in self._intake.runs:
+                    await run.decided.wait()
+                    if run.request is not None:
+                        await run.request.answered()
+        except trio.Cancelled:
+            self.skip_drain()
+            raise
+
+    def skip_drain(self) -> None:
+        """Wait for no cycle any more: a person does not want to."""
+        self._drains_by = trio.current_time()
 
     async def end_requests(self) -> None:
         """End all requests that are open as `shutdown`, and wait until what they owe to plugins is done. For `open_host`."""
@@ -490,6 +587,10 @@ class Host:
         for run in self._intake.runs:
             run.shut_down()
         await self._intake.quiet()
+
+    def close(self) -> None:
+        """Answer no more whether it is ready. For `open_host`."""
+        self._readiness.close()
 
     def cut_hooks(self) -> None:
         """Cut what requests still owe to plugins: there is no more time. For `open_host`."""
@@ -515,7 +616,7 @@ class Host:
     # --- checks
 
     async def _check_store(self) -> None:
-        await self.supervisor.find(Filters(), limit=1)
+        await self.supervisor.check_store()
 
     async def _check_supervisor(self) -> None:
         if self._is_leaving or self.supervisor.is_closing:

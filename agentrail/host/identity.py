@@ -13,10 +13,14 @@ from typing import Any, Final
 import msgspec
 from attrs import frozen
 
+from agentrail.frozen import EMPTY
 from agentrail.host.payloads import Principal
-from agentrail.messages import JsonValue, SessionId
+from agentrail.messages import JsonObject, JsonValue, SessionId
 
-OWN_KEYS: Final = ("tenant_id", "user_id", "agent_id")
+METADATA_KEY: Final = "metadata"
+"""Under which `user_data` has what the caller said of a session when it was created."""
+
+OWN_KEYS: Final = ("tenant_id", "user_id", "agent_id", METADATA_KEY)
 """The keys of `user_data` that the host sets, and no profile."""
 
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
@@ -98,9 +102,26 @@ def profile_of_session(user_data: Mapping[str, Any]) -> str | None:
     return agent_id if isinstance(agent_id, str) else None
 
 
-def user_data_of(owner: SessionOwner, agent_id: str) -> dict[str, JsonValue]:
-    """Say what the host writes into the `user_data` of a session that it starts: exactly `OWN_KEYS`."""
-    return {"tenant_id": owner.tenant_id, "user_id": owner.user_id, "agent_id": agent_id}
+def metadata_of_session(user_data: Mapping[str, Any]) -> JsonObject:
+    """Read what the caller said of a session when it was created; nothing where they said nothing, or no host has started it."""
+    metadata = user_data.get(METADATA_KEY)
+    return metadata if isinstance(metadata, Mapping) else EMPTY
+
+
+def user_data_of(owner: SessionOwner, agent_id: str, metadata: JsonObject = EMPTY) -> dict[str, JsonValue]:
+    """Say what the host writes into the `user_data` of a session that it starts: exactly `OWN_KEYS`, without metadata where there is none.
+
+    Args:
+        owner: Whose it is.
+        agent_id: Of its profile.
+        metadata: What the caller says of it; looked at by `check_metadata`.
+    """
+    own: dict[str, JsonValue] = {
+        "tenant_id": owner.tenant_id,
+        "user_id": owner.user_id,
+        "agent_id": agent_id,
+    }
+    return {**own, METADATA_KEY: metadata} if metadata else own
 
 
 class Access(enum.Enum):

@@ -11,6 +11,7 @@ from typing import Final
 import trio
 from attrs import evolve, frozen
 
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt
 from agentrail.errors import (
     AgentrailError,
@@ -19,8 +20,10 @@ from agentrail.errors import (
     PrincipalMismatch,
     ProfileMismatch,
     PromptError,
+    SessionNotFound,
     SessionUnknown,
     TooLarge,
+    WebhooksOff,
 )
 from agentrail.host.attachments import Attachment, check_attachments, digest_with_files
 from agentrail.host.carrying import IncomingMessage, RequestRun, WhenBusy, Workshop
@@ -30,10 +33,12 @@ from agentrail.host.identity import (
     SessionOwner,
     fault_of_name,
     faults_of_principal,
+    owner_of_session,
     profile_of_session,
     session_id_for,
 )
 from agentrail.host.limits import Limits
+from agentrail.host.metadata import check_metadata
 from agentrail.host.payloads import (
     ChatRequest,
     ChatRequestContext,
@@ -45,13 +50,16 @@ from agentrail.host.payloads import (
 from agentrail.host.request_end import ended_by_host, without_session
 from agentrail.host.requests import HostRequest, OnDisconnect, RequestRecord, RequestTrack, key_of_requests
 from agentrail.host.session_desk import refuse_child
+from agentrail.host.webhook_message import WebhookWatch
 from agentrail.logs import Logger
 from agentrail.messages import PromptRef, SessionId
 from agentrail.outside import current
 from agentrail.runtime.clock import now_ms
+from agentrail.runtime.content import Blocks
 from agentrail.runtime.handle import Session
 from agentrail.runtime.knowing import SessionFacts
 from agentrail.runtime.scopes import key_of
+from agentrail.wire.plain import encode_plain
 
 LOGGER: Final = Logger("agentrail.host")
 
@@ -67,6 +75,9 @@ class Sending:
         when_busy: What becomes of it where its session is at work.
         on_disconnect: What becomes of it when its caller leaves.
         via: The door that it came through.
+        webhook: Where its end is to be told; None for where the host tells all of them, if it does.
+        content: Blocks in place of the message.
+        settings: What is wanted of the model.
     """
 
     message_kind: MessageKind
@@ -75,6 +86,14 @@ class Sending:
     when_busy: WhenBusy = "queue"
     on_disconnect: OnDisconnect
     via: str | None = None
+    webhook: str | None = None
+    content: Blocks | None = None
+    settings: PromptSettings | None = None
+
+
+def _said(request: ChatRequest, sending: Sending) -> str:
+    """Give what tells a message from another under its name: its words, and all of its blocks where it has any."""
+    return request.message if sending.content is None else encode_plain(sending.content).decode()
 
 
 class Intake:
@@ -122,6 +141,7 @@ class Intake:
         self.check_open()
         owner = self.check_sender(request, principal)
         self.check_size(request, sending)
+        self._check_webhook(sending.webhook)
         facts = await self.facts_for(owner, request, creates=sending.kind != "prompt")
         agent_id = request.agent_id or self._agent_of(facts)
         request = evolve(request, agent_id=agent_id)
@@ -138,11 +158,14 @@ class Intake:
             facts=facts,
             agent_id=agent_id,
             request_id=f"r-{current().ids(12)}",
-            digest=await digest_with_files(request.message, sending.attachments, request.mode),
+            digest=await digest_with_files(_said(request, sending), sending.attachments, request.mode),
             attachments=sending.attachments,
             when_busy=sending.when_busy,
             on_disconnect=sending.on_disconnect,
             via=sending.via,
+            webhook=sending.webhook or "",
+            content=sending.content,
+            settings=sending.settings,
             started_at_ms=now_ms(),
         )
         if request.client_id is None:
@@ -179,7 +202,10 @@ class Intake:
         """
         if incoming.facts is None:
             return None
-        session = await self._shop.desk.open(incoming.facts, incoming.owner)
+        try:
+            session = await self._shop.desk.open(incoming.facts, incoming.owner)
+        except SessionNotFound:  # deleted in between, and with it what was sent to it: what becomes of that is said by who opens it
+            return None
         receipt = await session.receipt_of(client_id)
         if receipt is None:
             return None
@@ -187,6 +213,7 @@ class Intake:
             await session.receipt_of(client_id, digest=incoming.digest)
         key = key_of_requests(incoming.owner, incoming.session_id)
         request_id = receipt.request_id or receipt.ref
+        window = await self._shop.desk.window_of_profile(session)
         track = self._shop.book.find(key, request_id)
         if track is None:
             self.check_open()  # with no checkpoint between this and the task
@@ -196,8 +223,10 @@ class Intake:
                 agent_id=incoming.agent_id,
                 kind=incoming.kind,
                 seq=receipt.seq,
+                context_window=window,
             )
-            track = RequestTrack(record, PromptRef(receipt.ref))
+            listener = self._shop.listener(incoming.owner, incoming.session_id, request_id)
+            track = RequestTrack(record, PromptRef(receipt.ref), on_change=listener)
             self._shop.book.open(key, track)
             self._nursery.start_soon(
                 self._follow_known, key, session, track, max(receipt.seq - 1, 0), name="follow a request"
@@ -227,7 +256,9 @@ class Intake:
             kind=None,
             seq=standing.seq,
         )
-        track = RequestTrack(record, standing.ref)
+        owner = owner_of_session(session.facts.user_data)
+        listener = None if owner is None else self._shop.listener(owner, session.session_id, request_id)
+        track = RequestTrack(record, standing.ref, on_change=listener)
         track.stand(standing)
         if standing.has_ended:
             await end_track(session, track)
@@ -239,6 +270,44 @@ class Intake:
             self._follow_known, key, session, track, standing.seq, name="follow a request"
         )
         return track
+
+    async def follow_awaited(self) -> None:
+        """Follow the requests of earlier processes of which something is still to be told, one after another.
+
+        Cancellation: The rest is told by a later process.
+        """
+        for watch in () if self._shop.post is None else self._shop.post.awaited:
+            try:
+                await self._follow_watched(watch)
+            except AgentrailError as error:
+                LOGGER.warning(
+                    "what becomes of request %s is not told in this process: %s", watch.request_id, error
+                )
+
+    async def _follow_watched(self, watch: WebhookWatch) -> None:
+        post, owner = self._shop.post, watch.owner
+        assert post is not None  # noqa: S101 - it has the watch
+        session_id, request_id = SessionId(watch.session_id), watch.request_id
+        key = key_of_requests(owner, session_id)
+        if self._shop.book.find(key, request_id) is not None:
+            return
+        try:
+            facts = await self._shop.desk.facts(owner, session_id, creates=True)
+        except SessionUnknown:  # it is another user's now, so that theirs was removed
+            facts = None
+        if facts is None:
+            post.forget(watch.key)
+        elif facts.has_ended:  # its process died between the end of the session and the word about it
+            record = RequestRecord(
+                request_id=request_id, session_id=session_id, agent_id=watch.agent_id, kind=None
+            )
+            track = RequestTrack(record, on_change=self._shop.listener(owner, session_id, request_id))
+            track.stand(without_session(track.standing, "it has ended"))
+            track.end("")
+        else:
+            session = await self._shop.desk.open(facts, owner)
+            if await self.recall(key, session, request_id) is None:  # the session never had it
+                post.forget(watch.key)
 
     async def _follow_known(self, key: str, session: Session, track: RequestTrack, after: int) -> None:
         """Follow a request that an earlier process began. What it owed to plugins is over."""
@@ -290,16 +359,30 @@ class Intake:
         """Refuse a message that says nothing, or too much, before anything is done for it.
 
         Raises:
-            PromptError, TooLarge, AttachmentInvalid: The caller's move.
+            PromptError, TooLarge, OptionError, AttachmentInvalid: The caller's move.
         """
         check_attachments(sending.attachments, self._limits)
+        check_metadata(request.metadata, self._limits)
         size, most = len(request.message.encode("utf-8", "surrogatepass")), self._limits.max_message_bytes
         if size > most:
             message = f"the message has {size:,} bytes, at most {most:,} are taken: send it as a file"
             raise TooLarge(message)
-        if not (request.message or sending.attachments):
+        if not (request.message or sending.attachments or sending.content):
             message = "the message is empty: say something, or attach a file"
             raise PromptError(message)
+
+    def _check_webhook(self, webhook: str | None) -> None:
+        """Refuse an address that nothing may be sent to, as far as that can be seen.
+
+        Raises:
+            WebhooksOff, WebhookInvalid: The caller's move.
+        """
+        if webhook is None:
+            return
+        if self._shop.post is None:
+            message = "this server tells no address of ends: leave webhook out"
+            raise WebhooksOff(message)
+        self._shop.post.check(webhook)
 
     async def intercept(
         self, kind: MessageKind, request: ChatRequest, principal: Principal

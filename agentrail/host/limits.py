@@ -35,6 +35,8 @@ class Limits:
         max_attachments_bytes: Of all files of a message together, decoded.
         max_attachment_name: Characters of a cleaned name; at least 8, so that there is room for a number.
         max_message_bytes: Of the text of a message, as UTF-8; at most the 1 MB that a session takes.
+        max_metadata_bytes: Of the metadata of a message or a session, as JSON; at most 64 KiB, since it stands in every event of a
+            plugin of its session.
         max_json_depth: How deep the JSON of a body may be nested; at most 128, more is taken nowhere.
         messages_per_minute: Messages with a user's words, of one principal, in the long run.
         messages_burst: How many of them may come at once.
@@ -56,6 +58,7 @@ class Limits:
     max_attachments_bytes: int = 25 * _MIB
     max_attachment_name: int = 100
     max_message_bytes: int = 256 * _KIB
+    max_metadata_bytes: int = 4 * _KIB
     max_json_depth: int = 64
     messages_per_minute: int = 60
     messages_burst: int = 10
@@ -89,6 +92,7 @@ _BOUNDS: Final[dict[str, tuple[int, float]]] = {
     "max_attachments": (0, math.inf),
     "max_attachment_name": (8, 255),
     "max_message_bytes": (1, MAX_PROMPT_BYTES),
+    "max_metadata_bytes": (0, 64 * _KIB),
     "max_json_depth": (1, MAX_LEVELS),
 }
 """What a limit may be, where not any whole number from 1 on does: a file system has names of 255 bytes at most."""

@@ -15,15 +15,17 @@ from agentrail.errors import SessionDown
 from agentrail.host.attachments import Uploads
 from agentrail.host.carrying import Workshop
 from agentrail.host.chains import PluginOrder
+from agentrail.host.closing import LEAST_SECONDS
 from agentrail.host.context import providers_of
 from agentrail.host.hook_runner import HookRunner, open_hook_runner
 from agentrail.host.host import Host
 from agentrail.host.options import HostOptions, decide_host_options
 from agentrail.host.payloads import SessionReader
-from agentrail.host.plugin_life import open_plugins
+from agentrail.host.plugin_life import PluginLife, open_plugins
 from agentrail.host.requests import RequestBook, SessionReading
 from agentrail.host.session_desk import SessionDesk
 from agentrail.host.tool_hooks import tool_hooks
+from agentrail.host.webhook_post import WebhookPost
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -77,7 +79,9 @@ class _Keeper:
                 has_store=self._options.supervisor is None and self._options.store is not None,
                 max_sessions_of_each=self._options.limits.max_sessions_per_principal,
             )
+            post: WebhookPost | None = None
             with self._starting:
+                post = await self._open_post(supervisor)
                 await life.start()
                 await desk.resume_working()
             if self._starting.cancelled_caught:
@@ -88,27 +92,49 @@ class _Keeper:
                 runner=runner,
                 book=RequestBook(),
                 uploads=Uploads(self._options.limits),
+                post=post,
             )
             async with trio.open_nursery() as nursery:
                 self.host = Host(self._options, shop, life, nursery)
+                if post is not None:
+                    nursery.start_soon(post.run, name="webhooks")
+                    nursery.start_soon(self.host.follow_awaited, name="follow requests for webhooks")
                 self.up.set()
                 try:
                     await self._leave.wait()
                 finally:  # also where a hook, or a session, has ended the program
                     self.host.close_door()
-                await self._close(self.host)
+                await self._close(self.host, life, post)
+                self.host.close()
                 nursery.cancel_scope.cancel(reason="the host was closed")
 
-    async def _close(self, host: Host) -> None:
+    async def _open_post(self, supervisor: SessionSupervisor) -> WebhookPost | None:
+        """Read what earlier processes owe to receivers, before anything can come to it."""
+        options = self._options
+        if options.webhooks is None:
+            return None
+        keeps = supervisor.keeps_owed and (options.supervisor is not None or options.store != "memory:")
+        if not keeps:
+            LOGGER.info("webhooks that are owed end with this process: give a store to keep them")
+        post = WebhookPost(options.webhooks, supervisor, survives=keeps)
+        await post.load()
+        return post
+
+    async def _close(self, host: Host, life: PluginLife, post: WebhookPost | None) -> None:
         """End requests, with what they owe to plugins, and then sessions: plugins stop behind those."""
-        with trio.move_on_after(self._options.shutdown_timeout) as scope:
+        plan = host.begin_closing()
+        life.stops_by = plan.done_by
+        with trio.CancelScope(deadline=plan.requests_by) as scope:
             if self._is_orderly:
                 await host.drain()
             await host.end_requests()
-            if self._options.supervisor is None:
-                await host.supervisor.stop_all("the host was closed")
         if scope.cancelled_caught:
             host.cut_hooks()
+        with trio.CancelScope(deadline=max(plan.done_by, trio.current_time() + LEAST_SECONDS)):
+            if self._options.supervisor is None:
+                await host.supervisor.stop_all("the host was closed")
+            if post is not None:
+                await post.close()
 
     @asynccontextmanager
     async def _open_supervisor(self, hooks: HostHooks) -> AsyncIterator[SessionSupervisor]:
@@ -118,7 +144,9 @@ class _Keeper:
             yield options.supervisor
             return
         if options.store == "memory:":
-            LOGGER.info("sessions are kept in memory, and end with this process: give a store to keep them")
+            LOGGER.warning(
+                "sessions are kept in memory, and end with this process: give a store to keep them"
+            )
         async with open_supervisor(
             environ=options.environ,
             shell_fallback=options.shell_fallback,
@@ -159,8 +187,8 @@ async def open_host(options: HostOptions | None = None, /, **given: Any) -> Asyn
         StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: As of `open_supervisor`.
         BaseException: What the `start` of a plugin raised, or the body, as itself.
 
-    Cancellation: It is closed in order all the same, without waiting for cycles; within `shutdown_timeout` and the timeouts of the
-        plugins' `stop`.
+    Cancellation: It is closed in order all the same, without waiting for cycles; within `shutdown_timeout`. What is then left is cut: a
+        plugin has a second more for its `stop`, and what holds on to itself, such as a tool, the few seconds of the kernel.
     """
     need_trio()
     keeper = _Keeper(decide_host_options(options, given))

@@ -3,6 +3,7 @@
 What belongs to a wire (tokens, addresses, streams) does not enter this file: a gateway has options of its own, and these.
 """
 
+import difflib
 import math
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from agentrail.host.limits import Limits
 from agentrail.host.plugin import HostPlugin, check_host_plugins
 from agentrail.host.profiles import AgentProfile, AgentProfiles, ResolveAgentProfile, check_agent_profiles
 from agentrail.host.requests import OnDisconnect
+from agentrail.host.webhooks import Webhooks
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.confinement import ShellFallback
@@ -51,6 +53,7 @@ class HostOptions:
         deps_for: As of `open_supervisor`.
         idle_after: How many seconds a session is idle before it leaves memory; None for never. Without a store it stays.
         limits: How much is taken of one caller, and of all of them.
+        webhooks: How receivers are told that requests have ended; None for none.
         is_for_several: Whether callers are told apart: then two users may not meet in one workspace unasked.
         chat_timeout: How many seconds the answer of a `chat` is waited for.
         on_disconnect: What becomes of a request whose caller leaves, where it does not say.
@@ -76,6 +79,7 @@ class HostOptions:
     deps_for: DepsFor | None = None
     idle_after: float | None = 600.0
     limits: Limits = field(factory=Limits)
+    webhooks: Webhooks | None = None
     is_for_several: bool = False
     chat_timeout: float = 300.0
     on_disconnect: OnDisconnect = "continue"
@@ -131,6 +135,8 @@ def _faults_of(options: HostOptions) -> Iterator[str]:
         yield f"on_plugin_error is {given.on_plugin_error!r:.80}: expected a function of plugin, hook and error"
     if given.supervisor is not None and not isinstance(given.supervisor, SessionSupervisor):
         yield f"supervisor is {given.supervisor!r:.80}: expected one of open_supervisor, or None"
+    if given.webhooks is not None and not isinstance(given.webhooks, Webhooks):
+        yield f"webhooks are {given.webhooks!r:.80}: expected Webhooks(secret=…), or None"
     yield from _faults_of_checks(given.readiness_checks)
 
 
@@ -152,8 +158,15 @@ def is_seconds(value: object, *, zero: bool) -> bool:
     return 0 < value < math.inf or (zero and value == 0)
 
 
-def decide_host_options(options: HostOptions | None, given: Mapping[str, Any]) -> HostOptions:
+def decide_host_options(
+    options: HostOptions | None, given: Mapping[str, Any], *, also: Sequence[str] = ()
+) -> HostOptions:
     """Take options in one value, or make them of keywords.
+
+    Args:
+        options: All in one value, or None.
+        given: The keywords.
+        also: What the caller takes besides, which a misspelt name may have meant.
 
     Raises:
         OptionError: The operator's move: both at once, a name that is none, or a value that cannot be.
@@ -163,10 +176,16 @@ def decide_host_options(options: HostOptions | None, given: Mapping[str, Any]) -
             message = f"options came in one value and as keywords ({', '.join(given)}): give them in one way"
             raise OptionError([message])
         return options
+    known = (*_NAMES, *also)
     wrong = [name for name in given if name not in _NAMES]
     if wrong:
-        raise OptionError([f"there is no option {name!r}: options are {', '.join(_NAMES)}" for name in wrong])
+        raise OptionError([f"there is no option {name!r}: {_near(name, known)}" for name in wrong])
     return HostOptions(**given)
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]!r}" if near else f"options are {', '.join(known)}"
 
 
 _NAMES: Final = tuple(one.name for one in fields(HostOptions) if one.init)

@@ -14,7 +14,7 @@ from attrs import field, frozen
 from agentrail.core.session.projection import Status
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json, not_json
-from agentrail.messages import CallId, JsonObject, JsonValue, Message, SessionId
+from agentrail.messages import CallId, JsonObject, Message, SessionId
 
 RequestKind: TypeAlias = Literal["chat", "stream", "prompt"]
 """How a request's answer is wanted: waited for, read as it comes, or not at all."""
@@ -160,7 +160,9 @@ class HandledResponse:
         headers: `retry-after`, `www-authenticate` and `x-…`.
     """
 
-    body: Mapping[str, JsonValue]
+    body: Mapping[
+        str, Any
+    ]  # looked at when it is made; as JsonValue no variable of a type such as dict[str, str] would fit
     status: int = 200
     headers: Mapping[str, str] = MappingProxyType({})
 

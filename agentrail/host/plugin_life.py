@@ -21,14 +21,18 @@ from agentrail.actors.kept import Kept
 from agentrail.actors.supervising import log_report
 from agentrail.errors import ActorDown, ChildNotFound, HookTimeout, SupervisorGaveUp, SupervisorStopping
 from agentrail.host.chains import Beginning, PluginOrder, Stopping
+from agentrail.host.closing import LEAST_SECONDS
 from agentrail.host.hook_runner import HookRunner, named
 from agentrail.host.plugin import HostPlugin, overrides
+from agentrail.logs import Logger
 from agentrail.otp.child_specs import ChildSpec
 from agentrail.otp.edges import leaves
 from agentrail.otp.exits import Shutdown
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.branch import SupervisorLabel
 from agentrail.runtime.crashes import what_travels
+
+LOGGER: Final = Logger("agentrail.host")
 
 MAX_BACKGROUND_RESTARTS: Final = 3
 BACKGROUND_PERIOD_SECONDS: Final = 5.0
@@ -43,7 +47,11 @@ BACKGROUNDS: Final = SupervisorFlags(
 
 
 class PluginLife:
-    """Starts the plugins of a host, and stops them."""
+    """Starts the plugins of a host, and stops them.
+
+    Attributes:
+        stops_by: Until when they may use the time of their own `stop`; behind that each has a second.
+    """
 
     def __init__(self, order: PluginOrder, runner: HookRunner) -> None:
         """Made by `open_plugins`; nothing has started."""
@@ -54,6 +62,7 @@ class PluginLife:
         self._given_up: dict[str, None] = {}
         self._stopping: set[str] = set()
         self._blamed: set[str] = set()
+        self.stops_by = float("inf")
 
     @property
     def started(self) -> tuple[HostPlugin, ...]:
@@ -88,14 +97,18 @@ class PluginLife:
 
         What a plugin does in the background ends in front of its own `stop`.
 
-        Cancellation: Shielded; each plugin has the timeout of its `stop`, and its background that of a hook.
+        Cancellation: Shielded; each plugin has the timeout of its `stop`, and its background that of a hook, both up to `stops_by`.
         """
         with trio.CancelScope(shield=True):
             while self._started:
                 self._started, plugin = self._started[:-1], self._started[-1]
-                if overrides(plugin, "background"):
-                    await self._stop_background(plugin)
-                await self._runner.run(Stopping([plugin]))
+                by = max(self.stops_by, trio.current_time() + LEAST_SECONDS)
+                with trio.CancelScope(deadline=by) as scope:
+                    if overrides(plugin, "background"):
+                        await self._stop_background(plugin)
+                    await self._runner.run(Stopping([plugin]))
+                if scope.cancelled_caught:
+                    LOGGER.warning("there was no time left for plugin %s to stop", named(plugin))
 
     async def _start_all(self, chain: Beginning) -> None:
         await self._runner.run(chain)

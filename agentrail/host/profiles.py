@@ -15,8 +15,9 @@ from attrs import field, frozen
 from agentrail.abc import ContextProvider, name_of
 from agentrail.core.stack.loading import PluginEntry, call_handler, load_stack, sound_plugin
 from agentrail.errors import OptionError, PluginError, ProfileFailed
+from agentrail.frozen import EMPTY
 from agentrail.host.identity import OWN_KEYS, SessionOwner, fault_of_name, user_data_of
-from agentrail.messages import SessionId
+from agentrail.messages import JsonObject, SessionId
 from agentrail.otp.edges import call_guarded
 from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.options import SessionOptions, make_options
@@ -68,7 +69,7 @@ class AgentProfile:
         id: What callers name it by: 1 to 128 of `A-Z a-z 0-9 . _ : @ + -`, the first a letter or digit, no `..`.
         name: For people.
         options: `SessionOptions`, an object with `.options()`, or an async function of `ProfileContext` that returns one of both.
-            The host sets id, scope, and `tenant_id`, `user_id`, `agent_id` of `user_data`: leave those out.
+            The host sets id, scope, and `tenant_id`, `user_id`, `agent_id`, `metadata` of `user_data`: leave those out.
         context_window: What readers are told that the model reads at most, in tokens; None for what is known of the model.
         description: For people.
         shared_workspace: Says that all users of this profile may see each other's files, where its directory is a fixed one.
@@ -226,6 +227,7 @@ async def options_of_profile(
     context: ProfileContext,
     *,
     model: str | None = None,
+    metadata: JsonObject = EMPTY,
 ) -> SessionOptions:
     """Give the options that one session of a profile is started with.
 
@@ -234,6 +236,7 @@ async def options_of_profile(
         profile: As `resolve_profile` found it. Its id, and not the one that was asked for, is the `agent_id` of the session.
         context: For whom.
         model: Instead of the profile's; None for that.
+        metadata: What the caller says of the session; checked.
 
     Raises:
         ProfileFailed: The operator's move, and never the caller's: the profile's function raised, or what came of it is no
@@ -253,16 +256,18 @@ async def options_of_profile(
         given,
         asked,
         model=model,
+        metadata=metadata,
     )
 
 
-def decide_session_options(
+def decide_session_options(  # noqa: PLR0913 - all that a session is made of, by keyword
     profiles: AgentProfiles,
     profile: AgentProfile,
     given: object,
     context: ProfileContext,
     *,
     model: str | None = None,
+    metadata: JsonObject = EMPTY,
 ) -> SessionOptions:
     """Make of what a profile gives the options of one session: the host's words last.
 
@@ -286,7 +291,7 @@ def decide_session_options(
         model=options.model if model is None else model,
         plugins=(*profiles.session_plugins, *own),
         context_providers=(*profiles.context_providers, *options.context_providers),
-        user_data={**options.user_data, **user_data_of(owner, profile.id)},
+        user_data={**options.user_data, **user_data_of(owner, profile.id, metadata)},
     )
 
 

@@ -1,20 +1,29 @@
 """Whether a host can do its work: all checks at once, each in its own time and under its own name.
 
-A caller is told that a check failed, and not with what: that is in the log.
+Who asks while they run is given what comes of them: strangers may ask, and as often as they like. A caller is told that a check failed, and
+not with what: that is in the log.
 """
 
-from collections.abc import Mapping
-from typing import Final, Literal
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, TypeAlias
 
 import trio
-from attrs import frozen
+from attrs import define, field, frozen
 
+from agentrail.errors import HostDraining
 from agentrail.host.options import ReadinessCheck
 from agentrail.logs import Logger
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.crashes import raise_what_travels
 
 LOGGER: Final = Logger("agentrail.host")
+
+_GRACE_SECONDS: Final = 0.25
+"""How long a check may take to end once its time is over."""
+
+_CLOSED: Final = "this host is closed: it is not ready"
+
+_CheckError: TypeAlias = Literal["failed", "timeout"]
 
 
 @frozen(kw_only=True)
@@ -28,7 +37,7 @@ class CheckResult:
     """
 
     name: str
-    error: Literal["failed", "timeout"] | None
+    error: _CheckError | None
     duration_ms: int
 
     @property
@@ -37,24 +46,101 @@ class CheckResult:
         return self.error is None
 
 
-async def run_checks(checks: Mapping[str, ReadinessCheck], within: float) -> tuple[CheckResult, ...]:
-    """Run checks side by side.
+@define(eq=False)
+class _Flight:
+    """One run of all checks, for all who wait for it."""
 
-    Args:
-        checks: By name.
-        within: How many seconds each may take.
+    began: float
+    names: tuple[str, ...]
+    missing: set[str]
+    results: dict[str, CheckResult] = field(factory=dict)
+    landed: trio.Event = field(factory=trio.Event)
 
-    Returns:
-        One for each, in their order. What a check raises fails that one alone.
+    def note(self, name: str, error: _CheckError | None) -> None:
+        """Take what came of a check; what comes of one that was given up is not asked for any more."""
+        if name in self.missing:
+            self.missing.discard(name)
+            took = int((trio.current_time() - self.began) * 1000)
+            self.results[name] = CheckResult(name=name, error=error, duration_ms=took)
+        if not self.missing:
+            self.landed.set()
 
-    Cancellation: Cancels the checks.
-    """
-    results: dict[str, CheckResult] = {}
 
-    async def run_one(name: str, check: ReadinessCheck) -> None:
-        began = trio.current_time()
-        error: Literal["failed", "timeout"] | None = None
-        with trio.CancelScope(deadline=began + within) as scope:
+class Readiness:
+    """Runs the checks of a host, one run at a time."""
+
+    def __init__(
+        self, checks: Callable[[], Mapping[str, ReadinessCheck]], within: float, nursery: trio.Nursery
+    ) -> None:
+        """Run nothing yet.
+
+        Args:
+            checks: Gives them by name, for each run anew.
+            within: How many seconds each may take.
+            nursery: Where they run: who asked first may leave, and others still wait.
+        """
+        self._checks = checks
+        self._within = within
+        self._nursery = nursery
+        self._flight: _Flight | None = None
+        self._stuck: set[str] = set()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Run no more checks; who waits is told that the host is closed."""
+        self._is_closed = True
+        if self._flight is not None:
+            self._flight.landed.set()
+
+    async def look(self) -> tuple[CheckResult, ...]:
+        """Run the checks side by side, or wait for those that run.
+
+        Returns:
+            One for each, in their order. What a check raises fails that one alone. One that does not come back when its time is
+            over is not run again until it has.
+
+        Raises:
+            HostDraining: It is closed.
+
+        Cancellation: The checks go on, for others.
+        """
+        flight = self._flight
+        if flight is None or flight.landed.is_set():
+            self._check_open()  # with no checkpoint between this and the task
+            checks = self._checks()
+            flight = self._flight = _Flight(trio.current_time(), tuple(checks), set(checks))
+            self._nursery.start_soon(self._run, flight, checks, name="readiness")
+        await flight.landed.wait()
+        if flight.missing:
+            raise HostDraining(_CLOSED)
+        return tuple([flight.results[name] for name in flight.names])
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise HostDraining(_CLOSED)
+
+    async def _run(self, flight: _Flight, checks: Mapping[str, ReadinessCheck]) -> None:
+        for name, check in checks.items():
+            if name in self._stuck:
+                flight.note(name, "timeout")
+            else:
+                self._nursery.start_soon(self._run_one, flight, name, check, name=f"readiness of {name}")
+        try:
+            with trio.move_on_after(self._within + _GRACE_SECONDS):
+                await flight.landed.wait()
+        except trio.Cancelled:  # in whatever way its host goes down, no caller waits for ever
+            self.close()
+            raise
+        if self._is_closed:
+            return
+        for name in tuple(flight.missing):
+            LOGGER.warning("readiness check %s took longer than %g s, and does not end", name, self._within)
+            self._stuck.add(name)
+            flight.note(name, "timeout")
+
+    async def _run_one(self, flight: _Flight, name: str, check: ReadinessCheck) -> None:
+        error: _CheckError | None = None
+        with trio.CancelScope(deadline=flight.began + self._within) as scope:
             try:
                 await check()
             except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
@@ -62,13 +148,7 @@ async def run_checks(checks: Mapping[str, ReadinessCheck], within: float) -> tup
                 LOGGER.warning("readiness check %s failed: %s", name, describe_bug(raised))
                 error = "failed"
         if scope.cancelled_caught:
-            LOGGER.warning("readiness check %s took longer than %g s", name, within)
+            LOGGER.warning("readiness check %s took longer than %g s", name, self._within)
             error = "timeout"
-        results[name] = CheckResult(
-            name=name, error=error, duration_ms=int((trio.current_time() - began) * 1000)
-        )
-
-    async with trio.open_nursery() as nursery:
-        for name, check in checks.items():
-            nursery.start_soon(run_one, name, check)
-    return tuple(results[name] for name in checks)
+        self._stuck.discard(name)
+        flight.note(name, error)

@@ -7,7 +7,7 @@ Who subscribes, and who is told, is decided elsewhere.
 
 from typing import Final, Literal, TypeAlias, get_args
 
-from attrs import evolve, field, frozen
+from msgspec.structs import replace as evolve
 
 from agentrail.core.session.projection import Status
 from agentrail.errors import ErrorInfo
@@ -34,6 +34,7 @@ from agentrail.events import (
 )
 from agentrail.host.payloads import RequestOutcome
 from agentrail.messages import Message, PromptRef, SteerRef, TokenUsage
+from agentrail.structs import Value
 
 RequestStatus: TypeAlias = Literal["queued", "running", "waiting"] | RequestOutcome
 """How a request stands: it waits for its turn, is worked on, waits for people, or has ended with an outcome."""
@@ -60,9 +61,8 @@ KINDS_OF_REQUESTS: Final[tuple[type[Event], ...]] = (
 """What has to be read of a session to know how its requests stand."""
 
 
-@frozen(kw_only=True)
-class RequestStanding:
-    """How a request stands.
+class RequestStanding(Value, frozen=True, kw_only=True):
+    """How a request stands. A struct, since each event of a cycle makes another one.
 
     Attributes:
         ref: Its prompt or its steer, as its receipt says.
@@ -86,7 +86,7 @@ class RequestStanding:
     seq: int = 0
     pending: tuple[WaitingFor, ...] = ()
     is_kept: bool = False
-    messages: tuple[Message, ...] = field(default=(), repr=False)
+    messages: tuple[Message, ...] = ()
     usage: TokenUsage | None = None
     last_usage: TokenUsage | None = None
     stop_reason: EndReason | None = None
@@ -95,6 +95,10 @@ class RequestStanding:
     cycle: PromptRef | None = None
     is_joined: bool = False
     is_given_up: bool = False
+
+    def __repr__(self) -> str:
+        """Say which and how, and nothing of what was said."""
+        return f"RequestStanding(ref={self.ref!r}, status={self.status!r}, seq={self.seq})"
 
     @property
     def has_ended(self) -> bool:
@@ -185,6 +189,7 @@ def _behind_end(standing: RequestStanding, event: AgentEnd | AgentAbort | AgentE
                 reason="a later prompt took its place",
                 usage=event.usage,
                 messages=event.messages,
+                stop_reason=event.stop_reason,
             )
         case AgentEnd():
             return evolve(

@@ -49,7 +49,7 @@ class RequestRecord:
         text: The answer, or what was said of it when it was aborted or failed; empty before the end.
         usage: What its cycle has used so far; None before the first response.
         last_usage: Of the last response: `input` is how much of the window it filled.
-        context_window: How much the model reads at most, as the profile says; None where it does not.
+        context_window: How much the model reads at most, as the profile says, else as is known of the model; None where that is not.
         stop_reason: Why its cycle finished; None for any other end.
         error: Why it failed.
         reason: Why it was aborted or refused.
@@ -106,30 +106,57 @@ def record_behind(record: RequestRecord, standing: RequestStanding) -> RequestRe
 class RequestTrack:
     """One request, for all who wait for it: its record, and the moment at which that changes."""
 
-    def __init__(self, record: RequestRecord, ref: PromptRef | None = None) -> None:
+    def __init__(
+        self,
+        record: RequestRecord,
+        ref: PromptRef | None = None,
+        *,
+        on_change: "Callable[[RequestTrack], None] | None" = None,
+    ) -> None:
         """Begin with what is known.
 
         Args:
             record: Of one that was accepted, or has ended.
             ref: Its prompt, as its receipt says; None where it has ended.
+            on_change: Is called each time that its record has changed, before those who wait hear of it. It may not fail.
         """
-        self.record: RequestRecord = record
+        self._record = record
+        self._is_behind = False
         self.standing: RequestStanding = RequestStanding(
             ref=ref or PromptRef(record.request_id), seq=record.seq
         )
         self._changed = trio.Event()
+        self._on_change = on_change
+
+    @property
+    def record(self) -> RequestRecord:
+        """What is told of it. Brought up to how it stands when it is asked for: most events of a cycle change it unseen."""
+        if self._is_behind:
+            self._is_behind = False
+            self._record = record_behind(self._record, self.standing)
+        return self._record
 
     def stand(self, standing: RequestStanding) -> None:
         """Take how it stands now. That it has ended is heard with its answer, by `end`."""
+        if standing.has_ended and not self.standing.has_ended:
+            self._is_behind, self._record = False, self.record
         before, self.standing = self.standing, standing
         if not standing.has_ended and before is not standing:
-            self.record = record_behind(self.record, standing)
+            self._is_behind = True
+            if self._on_change is not None:
+                self._on_change(self)
             if before.status != standing.status:
                 self._tell()
 
+    def learn_window(self, tokens: int | None) -> None:
+        """Take how much the model reads at most, where the profile does not say it."""
+        self._record = evolve(self.record, context_window=tokens)
+
     def end(self, text: str) -> None:
         """Say to all who wait that it has ended, and with which answer."""
-        self.record = evolve(record_behind(self.record, self.standing), text=text)
+        self._is_behind, self._record = False, evolve(record_behind(self._record, self.standing), text=text)
+        if self._on_change is not None:
+            self._on_change(self)
         self._tell()
 
     async def wait_changed(self, is_enough: Callable[[RequestRecord], bool]) -> RequestRecord:

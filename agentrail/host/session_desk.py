@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from agentrail.abc.store import Filters
+from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import (
     AgentrailError,
     AlreadyExists,
@@ -17,6 +18,7 @@ from agentrail.errors import (
     FilesUnsupported,
     IdInvalid,
     OptionError,
+    ProfileFailed,
     ProfileUnknown,
     SessionDown,
     SessionIsChild,
@@ -24,11 +26,13 @@ from agentrail.errors import (
     SessionUnknown,
     StillNeeded,
 )
+from agentrail.frozen import EMPTY
 from agentrail.host.identity import (
     Access,
     SessionOwner,
     decide_access,
     fault_of_session_id,
+    metadata_of_session,
     owner_of_session,
     profile_of_session,
 )
@@ -43,15 +47,20 @@ from agentrail.host.profiles import (
 )
 from agentrail.host.session_list import SessionList
 from agentrail.logs import Logger
-from agentrail.messages import SessionId
+from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
+from agentrail.runtime.glancing import ASLEEP, ENDED, glance_at, phase_of
 from agentrail.runtime.handle import Session
 from agentrail.runtime.knowing import SessionFacts
+from agentrail.runtime.last_words import LastWords
 from agentrail.runtime.scopes import key_of
 from agentrail.runtime.supervisor import SessionSupervisor
 
 LOGGER: Final = Logger("agentrail.host")
 
 _PAGE: Final = 100
+
+_TRIES: Final = 3
+"""How often a session is looked at that is to be deleted, and wakes each time."""
 
 
 class SessionDesk:
@@ -106,6 +115,7 @@ class SessionDesk:
         Raises:
             IdInvalid: The caller's move: it is no id.
             SessionUnknown: To this caller there is none.
+            SessionDown: There was one of this caller, which ended within the last minutes, and no store keeps it.
             StoreUnavailable: It cannot be known now.
 
         Cancellation: Always a checkpoint.
@@ -119,6 +129,10 @@ class SessionDesk:
             case Access.OPEN | Access.CREATE:
                 return facts
             case Access.UNKNOWN:
+                # With a store it is there as long as it was not purged, and then it is to be unknown.
+                words = None if self.has_store else self._last_words_of(owner, session_id)
+                if facts is None and words is not None:
+                    raise SessionDown(session_id, words.reason or "it has ended")
                 raise unknown(session_id)
             case Access.TAKEN:
                 hint = "leave session_id out: then the session gets an id of its own"
@@ -126,17 +140,22 @@ class SessionDesk:
 
     def ended_of(self, owner: SessionOwner, session_id: str) -> Session | None:
         """Give the handle of a session of this caller that ended not long ago: what it published can still be read."""
+        words = self._last_words_of(owner, session_id)
+        return None if words is None else words.session
+
+    def _last_words_of(self, owner: SessionOwner, session_id: str) -> LastWords | None:
+        """Give how a session of this caller ended, as long as its handle is there: that knows whose it was."""
         words = self.supervisor.last_words(session_id, scope=owner.tenant_id)
         session = None if words is None else words.session
         if session is None or owner_of_session(session.facts.user_data) != owner:
             return None
-        return session
+        return words
 
-    async def of_tenant(self, tenant_id: str, session_id: str) -> Session:
-        """Give a session of any user of a tenant, for who may inspect them; one that is in the store alone is woken.
+    async def of_tenant(self, tenant_id: str, session_id: str) -> SessionFacts:
+        """Say what is known of a session of any user of a tenant, for who may inspect them. It is not woken.
 
         Raises:
-            IdInvalid, SessionUnknown, SessionDown: As of `facts` and `open`.
+            IdInvalid, SessionUnknown, StoreUnavailable: As of `facts`.
         """
         fault = fault_of_session_id("session_id", session_id)
         if fault is not None:
@@ -145,7 +164,59 @@ class SessionDesk:
         owner = None if facts is None else owner_of_session(facts.user_data)
         if facts is None or owner is None or owner.tenant_id != tenant_id:
             raise unknown(session_id)
-        return await self.open(facts, owner)
+        return facts
+
+    async def conversation(
+        self, facts: SessionFacts, tenant_id: str
+    ) -> tuple[tuple[Message, ...], TokenUsage]:
+        """Give the conversation of a session and what it has used: of one that is awake what it says, of any other what its journal comes to.
+
+        Raises:
+            SessionDown: It has ended, and there is no store.
+            Unrevivable: A plugin that it had is not there any more.
+            Exception: As of `SessionSupervisor.stored_state`.
+
+        Cancellation: At once.
+        """
+        if facts.is_here:
+            session = self.supervisor.session(facts.session_id, scope=tenant_id)
+            messages = () if phase_of(session) in (ASLEEP, ENDED) else await session.messages()
+            status = glance_at(session)  # of the same moment: there is no checkpoint in between
+            if status is not None:
+                return messages, status.usage
+        plugins = await self._plugins_of(facts)
+        past = await self.supervisor.stored_state(facts.session_id, scope=tenant_id, plugins=plugins)
+        return past.messages, past.status.usage
+
+    async def _plugins_of(self, facts: SessionFacts) -> Sequence[PluginEntry]:
+        """Give the code of the plugins of a session, as its profile has it; none where that is not there any more."""
+        owner = owner_of_session(facts.user_data)
+        assert owner is not None  # noqa: S101 - a host has started it
+        context = ProfileContext(
+            tenant_id=owner.tenant_id,
+            user_id=owner.user_id,
+            session_id=facts.root_id,
+            agent_id=profile_of_session(facts.user_data) or "",
+        )
+        try:
+            profile = await self.profile(context)
+        except ProfileUnknown:
+            return ()
+        return (await options_of_profile(self.profiles, profile, context)).plugins
+
+    async def window_of_profile(self, session: Session) -> int | None:
+        """Say how much the model of a session reads at most as its profile says; None where it does not, or is not there any more."""
+        owner = owner_of_session(session.facts.user_data)
+        assert owner is not None  # noqa: S101 - else it was given to no caller
+        context = ProfileContext(
+            tenant_id=owner.tenant_id,
+            user_id=owner.user_id,
+            session_id=session.facts.root_id,
+            agent_id=profile_of_session(session.facts.user_data) or "",
+        )
+        with suppress(ProfileUnknown, ProfileFailed):
+            return (await self.profile(context)).context_window
+        return None
 
     # --- open, create, remove
 
@@ -163,7 +234,7 @@ class SessionDesk:
         with suppress(SessionDown):
             return self.supervisor.session(facts.session_id, scope=owner.tenant_id)
         if facts.is_here or facts.has_ended:
-            raise SessionDown(facts.session_id, "it has ended")
+            raise SessionDown(facts.session_id, self._how_it_ended(facts, owner))
         if facts.root_id != facts.session_id:
             message = "this session works for another one, which is not awake: ask that one"
             raise SessionIsChild(message, root_id=facts.root_id)
@@ -173,13 +244,21 @@ class SessionDesk:
             session_id=facts.session_id,
             agent_id=profile_of_session(facts.user_data) or "",
         )
-        options = await options_of_profile(self.profiles, await self.profile(context), context)
+        # What the caller said when it was created stands in its journal alone.
+        metadata = metadata_of_session(facts.user_data)
+        profile = await self.profile(context)
+        options = await options_of_profile(self.profiles, profile, context, metadata=metadata)
         try:
             session = await self.supervisor.resume_session(facts.session_id, options)
         except AlreadyStarted as error:
             return _handle_of(error)
         self._open_sessions.note(owner, facts.session_id)
         return session
+
+    def _how_it_ended(self, facts: SessionFacts, owner: SessionOwner) -> str:
+        """Give the reason that its own handle gives, as long as that is known."""
+        words = self.supervisor.last_words(facts.session_id, scope=owner.tenant_id)
+        return words.reason if words is not None and words.reason else "it has ended"
 
     async def profile(self, context: ProfileContext) -> AgentProfile:
         """Find a profile.
@@ -197,7 +276,12 @@ class SessionDesk:
         return found
 
     async def create(
-        self, profile: AgentProfile, context: ProfileContext, *, model: str | None = None
+        self,
+        profile: AgentProfile,
+        context: ProfileContext,
+        *,
+        model: str | None = None,
+        metadata: JsonObject = EMPTY,
     ) -> tuple[Session, bool]:
         """Start a session of a profile; where another caller of the same user was faster, theirs is it.
 
@@ -205,6 +289,7 @@ class SessionDesk:
             profile: Which one.
             context: For whom.
             model: Instead of the profile's.
+            metadata: What the caller says of it; checked.
 
         Returns:
             The session; and whether it is a new one.
@@ -218,7 +303,7 @@ class SessionDesk:
         Cancellation: As of `SessionSupervisor.start_session`.
         """
         owner = SessionOwner(context.tenant_id, context.user_id)
-        options = await options_of_profile(self.profiles, profile, context, model=model)
+        options = await options_of_profile(self.profiles, profile, context, model=model, metadata=metadata)
         key = key_of(context.tenant_id, context.session_id)
         try:
             with self._open_sessions.starting(owner, context.session_id):
@@ -305,20 +390,35 @@ class SessionDesk:
 
         Cancellation: The session ends all the same; whether the store forgets it is not known.
         """
-        facts = await self.facts(owner, session_id)
-        assert facts is not None  # noqa: S101 - else it is unknown
-        refuse_child(facts)
-        is_stored_alone = not facts.is_here
-        if not (is_stored_alone and (purge or facts.has_ended)):
-            with suppress(SessionDown):  # it ended by itself meanwhile
-                session = await self.open(facts, owner)
-                await self.supervisor.stop_session(session.session_id, "deleted", scope=session.scope)
-        if purge and self.has_store:
-            with suppress(SessionNotFound):
-                await self.supervisor.delete_session(session_id, scope=owner.tenant_id)
+        for place in range(1, _TRIES + 1):
+            facts = await self.facts(owner, session_id)
+            assert facts is not None  # noqa: S101 - else it is unknown
+            refuse_child(facts)
+            is_stored_alone = not facts.is_here
+            if not (is_stored_alone and (purge or facts.has_ended)):
+                with suppress(SessionDown):  # it ended by itself meanwhile
+                    session = await self.open(facts, owner)
+                    await self.supervisor.stop_session(session.session_id, "deleted", scope=session.scope)
+            if not purge or not self.has_store:
+                return
+            try:
+                with suppress(SessionNotFound):
+                    await self.supervisor.delete_session(session_id, scope=owner.tenant_id)
+            except StillNeeded:
+                # One that slept may have been woken in between, by who reads it: it is ended here first then.
+                if place == _TRIES or not self._is_open(owner, session_id):
+                    raise
+            else:
+                return
 
     async def fork(
-        self, owner: SessionOwner, session_id: str, wanted: SessionId, *, at: int | None
+        self,
+        owner: SessionOwner,
+        session_id: str,
+        wanted: SessionId,
+        *,
+        at: int | None,
+        turn: int | None = None,
     ) -> tuple[Session, int]:
         """Begin a session that goes on from a record of another one of the same user.
 
@@ -327,6 +427,7 @@ class SessionDesk:
             session_id: Which one is forked.
             wanted: The id of the fork.
             at: Behind which record; None for the last one.
+            turn: Behind which turn, in place of a record.
 
         Returns:
             The fork, and behind which record it begins.
@@ -344,10 +445,11 @@ class SessionDesk:
         refuse_child(facts)
         if await self.facts(owner, wanted, creates=True) is not None:
             raise already_there(wanted)
-        session = await self.open(facts, owner)
+        # One that has ended can be forked as long as its handle is there; `open` says else how it ended.
+        session = self.ended_of(owner, session_id) or await self.open(facts, owner)
         try:
             with self._open_sessions.starting(owner, wanted):
-                fork = await session.fork(at, session_id=wanted)
+                fork = await session.fork(at, turn=turn, session_id=wanted)
         except (AlreadyExists, AlreadyStarted):  # another caller was faster, and may be another user
             await self.facts(owner, wanted, creates=True)
             raise

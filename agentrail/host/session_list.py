@@ -9,12 +9,19 @@ from collections.abc import Iterable
 from typing import Final, TypeAlias
 
 import trio
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from agentrail.abc.store import Filters, StoredSession
 from agentrail.core.session.projection import Status
-from agentrail.host.identity import SessionOwner, owner_of_session, profile_of_session
-from agentrail.messages import SessionId
+from agentrail.frozen import EMPTY
+from agentrail.host.identity import (
+    METADATA_KEY,
+    SessionOwner,
+    metadata_of_session,
+    owner_of_session,
+    profile_of_session,
+)
+from agentrail.messages import JsonObject, SessionId
 from agentrail.runtime.glancing import ASLEEP, ENDED, began_at_ms, glance_at, phase_of
 from agentrail.runtime.handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -41,8 +48,10 @@ class ListedSession:
         created_at_ms: When it began, in milliseconds since 1970.
         waits_for: How many approvals, questions and calls of the client wait for people.
         title: What it is about; empty while it has none.
+        has_metadata: Whether anything was said of one that is in the store alone.
         session: Its handle; None of one that is in the store alone.
         status: How it stands; None of one that is not awake.
+        metadata: What its caller said of it when it was created.
     """
 
     session_id: SessionId
@@ -52,8 +61,10 @@ class ListedSession:
     created_at_ms: int
     waits_for: int = 0
     title: str = ""
+    has_metadata: bool = False
     session: Session | None = None
     status: Status | None = None
+    metadata: JsonObject = field(default=EMPTY, repr=False)
 
     @property
     def place(self) -> ListPlace:
@@ -73,7 +84,7 @@ class SessionList:
         """
         self._supervisor = supervisor
         self._has_store = has_store
-        self._owners: OrderedDict[tuple[str, str, int], tuple[SessionOwner, str] | None] = OrderedDict()
+        self._owners: OrderedDict[tuple[str, str, int], _Known | None] = OrderedDict()
 
     async def page(
         self,
@@ -119,7 +130,7 @@ class SessionList:
             and (behind is None or one.place < behind)
         ]
         shown = sorted(theirs, key=lambda one: one.place, reverse=True)[:limit]
-        return tuple(_with_status(one) for one in shown)
+        return tuple([_with_status(await self._with_metadata(one, tenant_id)) for one in shown])
 
     def _awake(self, tenant_id: str) -> Iterable[ListedSession]:
         for session in self._supervisor.sessions(scope=tenant_id):
@@ -154,21 +165,42 @@ class SessionList:
                 return None
             owner = owner_of_session(facts.user_data)
             agent_id = profile_of_session(facts.user_data) or ""
-            self._owners[key] = None if owner is None else (owner, agent_id)
+            self._owners[key] = (
+                None if owner is None else _Known(owner, agent_id, METADATA_KEY in facts.user_data)
+            )
             if len(self._owners) > _MAX_KNOWN_OWNERS:
                 self._owners.popitem(last=False)
         known = self._owners[key]
-        if known is None or known[0].tenant_id != row.scope:
+        if known is None or known.owner.tenant_id != row.scope:
             return None
         return ListedSession(
             session_id=row.session,
-            user_id=known[0].user_id,
-            agent_id=known[1],
+            user_id=known.owner.user_id,
+            agent_id=known.agent_id,
             phase=ENDED if row.standing.has_ended else ASLEEP,
             created_at_ms=row.opened_at_ms,
             waits_for=row.standing.waits_for,
             title=row.standing.title,
+            has_metadata=known.has_metadata,
         )
+
+    async def _with_metadata(self, listed: ListedSession, tenant_id: str) -> ListedSession:
+        """Read what was said of a session that is shown; of those that are only counted it is not even remembered."""
+        if listed.session is not None:
+            return evolve(listed, metadata=metadata_of_session(listed.session.facts.user_data))
+        if not listed.has_metadata:
+            return listed
+        facts = await self._supervisor.facts_of(listed.session_id, scope=tenant_id)
+        return listed if facts is None else evolve(listed, metadata=metadata_of_session(facts.user_data))
+
+
+@frozen
+class _Known:
+    """What is remembered of a stored session; small, because there may be very many."""
+
+    owner: SessionOwner
+    agent_id: str
+    has_metadata: bool
 
 
 def _with_status(listed: ListedSession) -> ListedSession:

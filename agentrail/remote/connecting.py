@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from agentrail import outside
-from agentrail.errors import AlreadyStarted, SessionUnknown, Unreachable
+from agentrail.errors import AlreadyStarted, SessionDown, SessionUnknown, Unreachable
 from agentrail.remote.dialing import Dial, address_of, dial_for
 from agentrail.remote.links import Links, open_links
 from agentrail.remote.session import RemoteSession
@@ -80,6 +80,8 @@ async def _open_session(links: Links, session_id: str | None, agent_id: str | No
     if session_id is not None:
         try:
             await links.first.call("status", session_id, {})
+        except SessionDown:
+            return session_id  # what it published can still be read, and calls say how it ended
         except SessionUnknown:
             if agent_id is None:
                 raise

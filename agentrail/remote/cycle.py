@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, Self
 
 import trio
 
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.session.receipts import PromptReceipt
 from agentrail.errors import AgentrailError, SessionDown, YourMove
 from agentrail.events import (
@@ -42,7 +43,7 @@ _LEAVE_SECONDS: Final = 5.0
 class CycleSource(Subscribing, Protocol):
     """The handle that a cycle is read through."""
 
-    async def prompt(self, content: Content) -> PromptReceipt:
+    async def prompt(self, content: Content, *, settings: PromptSettings | None = None) -> PromptReceipt:
         """As `RemoteSession.prompt`."""
         ...
 
@@ -71,10 +72,12 @@ class RemoteCycle:
         raise_on_failure: bool,
         on_leave: OnLeave,
         buffer: int,
+        settings: PromptSettings | None = None,
     ) -> None:
         """Made by `RemoteSession.stream`."""
         self._session = session
         self._content = content
+        self._settings = settings
         self._kinds = kinds
         self._deltas = deltas
         self._raises = raise_on_failure
@@ -125,7 +128,7 @@ class RemoteCycle:
         """
         await self._events.__aenter__()
         try:
-            self._receipt = await self._session.prompt(self._content)
+            self._receipt = await self._session.prompt(self._content, settings=self._settings)
         except BaseException:
             await self._events.__aexit__(None, None, None)  # noqa: ASYNC102 - waits for nothing
             raise

@@ -99,6 +99,22 @@ def ping_frame(number: int) -> bytes:
     return encode_plain({"type": "ping", "n": number})
 
 
+_READS: Final = frozenset({"status", "snapshot", "messages", "request", "journal", "state_at", "receipt_of"})
+
+
+def named_fields(name: str, fields: Mapping[str, Any], new_name: str) -> Mapping[str, Any]:
+    """Give a command that changes something a name, where it has none: sent again under it, it is not done twice.
+
+    Args:
+        name: Of the command.
+        fields: Its arguments.
+        new_name: One that no other command has.
+    """
+    if name in _READS or fields.get("client_id") is not None:
+        return fields
+    return {**fields, "client_id": new_name}
+
+
 def command_frame(name: str, frame_id: int, session_id: str | None, fields: Mapping[str, Any]) -> bytes:
     """Write a command, or a frame that is written like one: `subscribe`, `unsubscribe`.
 

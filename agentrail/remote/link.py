@@ -26,6 +26,7 @@ from agentrail.remote.frames import (
     decode_server_frame,
     event_in,
     hello_frame,
+    named_fields,
     ping_frame,
     session_in,
 )
@@ -49,6 +50,7 @@ class _Owed:
     frame: bytes
     repeats: bool = True
     sends: int = 0
+    is_left: bool = False
     reply: ServerFrame | None = None
     done: trio.Event = field(factory=trio.Event)
     on_done: Callable[[], None] | None = None
@@ -122,7 +124,7 @@ class RemoteLink:
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check()
         frame_id = self._next_id()
-        frame = command_frame(name, frame_id, session_id, fields)
+        frame = command_frame(name, frame_id, session_id, named_fields(name, fields, f"c-{outside.ids(12)}"))
         if len(frame) > self._max_frame_bytes:
             message = f"the command has {len(frame)} bytes, the server takes {self._max_frame_bytes}: send less at once"
             raise RemoteRefused(message, code="too_large", more={})
@@ -131,7 +133,10 @@ class RemoteLink:
         try:
             await owed.done.wait()
         finally:
-            self._owed.pop(frame_id, None)
+            if owed.sends or self._connected_at is None:
+                self._owed.pop(frame_id, None)
+            else:  # in the mailbox, as it were: what is on its way is not taken back, and no one waits for its answer
+                owed.is_left = True
         if owed.reply is None:
             self._check()
         assert owed.reply is not None  # noqa: S101 - it is done, and the link has no fault
@@ -251,6 +256,8 @@ class RemoteLink:
         owed = self._owed.get(frame_id)
         if owed is not None:
             owed.sends += 1
+            if owed.is_left:
+                del self._owed[frame_id]
             return owed.frame
         reading = self._readings.get(frame_id)
         return reading.frame() if reading is not None and reading.standing == "asked" else None
@@ -352,7 +359,7 @@ class RemoteLink:
     def _note_lost(self) -> None:
         for reading in self._readings.values():
             reading.connection_lost()
-        gone = [frame_id for frame_id, owed in self._owed.items() if not owed.repeats]
+        gone = [frame_id for frame_id, owed in self._owed.items() if owed.is_left or not owed.repeats]
         for frame_id in gone:
             self._answer(frame_id, None)
         for reading in tuple(self._readings.values()):

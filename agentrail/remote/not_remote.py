@@ -110,54 +110,6 @@ class NotRemoteCalls:
         """
         refuse_unspoken("update_plugin_opts")
 
-    async def go_on(self, **_: object) -> NoReturn:
-        """There is no command for it.
-
-        Raises:
-            NotRemote: In any case.
-        """
-        refuse_unspoken("go_on")
-
-    async def receipt_of(self, *_: object, **__: object) -> NoReturn:
-        """There is no command for it: a prompt that is sent again under its `client_id` gives its first receipt.
-
-        Raises:
-            NotRemote: In any case.
-        """
-        refuse_unspoken("receipt_of")
-
-    async def decline(self, *_: object, **__: object) -> NoReturn:
-        """There is no command for it.
-
-        Raises:
-            NotRemote: In any case.
-        """
-        refuse_unspoken("decline")
-
-    async def answer(self, *_: object, **__: object) -> NoReturn:
-        """There is no command for it.
-
-        Raises:
-            NotRemote: In any case.
-        """
-        refuse_unspoken("answer")
-
-    async def journal(self, *_: object, **__: object) -> NoReturn:
-        """There is no command for it: who may inspect reads `/inspect/sessions/{id}/trace`.
-
-        Raises:
-            NotRemote: In any case.
-        """
-        refuse_unspoken("journal")
-
-    async def state_at(self, *_: object) -> NoReturn:
-        """There is no command for it.
-
-        Raises:
-            NotRemote: In any case.
-        """
-        refuse_unspoken("state_at")
-
     def reads_answers(self) -> NoReturn:
         """What it gives is code.
 

@@ -5,18 +5,26 @@ request, so that it is known after any number of lost connections.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Self, TypeVar, overload
 
 import msgspec
 import trio
+from attrs import evolve
 
 from agentrail import outside
+from agentrail.abc import Error, Ok
+from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol.signals import KillMode
+from agentrail.core.session.client_calls import check_size
 from agentrail.core.session.projection import Snapshot, Status
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import (
+    AlreadyExists,
     AlreadyResolved,
+    AlreadyStarted,
+    ClientIdReused,
     CodecError,
     NotRemote,
     OptionError,
@@ -31,31 +39,52 @@ from agentrail.remote.cycle import RemoteCycle, RemoteMonitor, read_to_end
 from agentrail.remote.links import Links
 from agentrail.remote.looking import find_event, last_request_id
 from agentrail.remote.not_remote import NotRemoteCalls, refuse_arguments
+from agentrail.remote.past import decode_journal, decode_rewound
 from agentrail.remote.reading import RemoteReading
 from agentrail.remote.requests import ENDED_STATUSES, answer_in
 from agentrail.remote.subscription import RemoteSubscription
-from agentrail.runtime.answers import CycleReply
+from agentrail.runtime.answers import CycleReply, read_answer
 from agentrail.runtime.arguments import (
+    decide_settings,
     fault_of_choice,
+    fault_of_digest,
     fault_of_edit,
     fault_of_flag,
+    fault_of_model,
+    fault_of_outcome,
+    fault_of_provider_opts,
     fault_of_reason,
+    fault_of_request_id,
     fault_of_response,
     fault_of_text,
+    fault_of_via,
     fault_of_wait,
     refuse,
 )
-from agentrail.runtime.content import decide_blocks, decide_client_id, decide_text
+from agentrail.runtime.content import decide_blocks, decide_client_id, decide_text, require_client_id
 from agentrail.runtime.cycle_stream import OnLeave
-from agentrail.runtime.looking_back import Rewound
+from agentrail.runtime.looking_back import Rewound, fault_of_number, fault_of_place
+from agentrail.runtime.past import MAX_RECORDS_AT_ONCE, JournalEntry, PastState
+from agentrail.runtime.prompting import settings_for
 from agentrail.runtime.subscription import decide_terms, fault_of_cursor
-from agentrail.wire.forms import decode_messages, decode_receipt, decode_snapshot, decode_status
+from agentrail.typed import typed
+from agentrail.wire.forms import (
+    decode_messages,
+    decode_past_state,
+    decode_receipt,
+    decode_receipt_found,
+    decode_snapshot,
+    decode_status,
+)
 
 E = TypeVar("E", bound=Event)
 T = TypeVar("T")
 
 PAGE: Final = 1_000
 """How many messages are asked for at once."""
+
+_RUN_BUFFER: Final = 4096
+"""Events of beginnings and ends alone, as of `Session.run`."""
 
 WAIT_SECONDS: Final = 60
 """How long one question about a request may wait at the server for its end."""
@@ -95,17 +124,17 @@ class RemoteSession(NotRemoteCalls):
         via: str | None = None,
         request_id: str | None = None,
         digest: str | None = None,
-        settings: object = None,
+        settings: PromptSettings | Mapping[str, Any] | None = None,
     ) -> PromptReceipt:
         """Put a prompt at the end of the session's queue; as `Session.prompt`.
 
         Args:
-            content: Text, or one block of it: others do not travel.
+            content: As of `Session.prompt`.
             client_id: As of `Session.prompt`; one is made where none is given, so that a lost answer never makes two prompts.
             via: Not over a network: the server says through which door it came.
             request_id: Not over a network: the server names it, and the receipt says how.
             digest: Not over a network.
-            settings: Not over a network.
+            settings: As of `Session.prompt`.
 
         Raises:
             NotRemote: Your move: an argument that does not travel.
@@ -114,13 +143,11 @@ class RemoteSession(NotRemoteCalls):
 
         Cancellation: Once the message is on its way, only the receipt is lost.
         """
-        refuse_arguments("prompt", via=via, request_id=request_id, digest=digest, settings=settings)
-        named = decide_client_id(client_id) or _new_name()
-        told = {"message": _text_of(content), "client_id": named}
-        receipt: PromptReceipt = _read(
-            partial(decode_receipt, PromptReceipt), await self._call("prompt", told)
-        )
-        return receipt
+        said, named = _said_in(content), decide_client_id(client_id) or _new_name()
+        refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
+        refuse_arguments("prompt", via=via, request_id=request_id, digest=digest)
+        told = {**said, "client_id": named, "settings": decide_settings(settings)}
+        return _read(_prompt_receipt, await self._call("prompt", told))
 
     async def steer(
         self,
@@ -131,34 +158,69 @@ class RemoteSession(NotRemoteCalls):
         request_id: str | None = None,
     ) -> SteerReceipt:
         """Speak into the running cycle; as `Session.steer`. `client_id`, `via` and `request_id` are as of `prompt`."""
+        said, named = decide_text(text), decide_client_id(client_id) or _new_name()
+        refuse(fault_of_via(via), fault_of_request_id(request_id))
         refuse_arguments("steer", via=via, request_id=request_id)
-        named = decide_client_id(client_id) or _new_name()
-        told = {"message": decide_text(text), "client_id": named}
+        told = {"message": said, "client_id": named}
         receipt: SteerReceipt = _read(partial(decode_receipt, SteerReceipt), await self._call("steer", told))
         return receipt
 
-    async def ask(
-        self, content: Content, *, output: object = None, timeout_seconds: float | None = None
-    ) -> str:
+    async def go_on(
+        self,
+        *,
+        client_id: str | None = None,
+        via: str | None = None,
+        request_id: str | None = None,
+        digest: str | None = None,
+        settings: PromptSettings | Mapping[str, Any] | None = None,
+    ) -> PromptReceipt:
+        """Let the model answer what the conversation ends with; as `Session.go_on`, arguments as of `prompt`."""
+        named = decide_client_id(client_id) or _new_name()
+        refuse(fault_of_via(via), fault_of_request_id(request_id), fault_of_digest(digest))
+        refuse_arguments("go_on", via=via, request_id=request_id, digest=digest)
+        told = {"client_id": named, "settings": decide_settings(settings)}
+        receipt: PromptReceipt = _read(
+            partial(decode_receipt, PromptReceipt), await self._call("go_on", told)
+        )
+        return receipt
+
+    async def receipt_of(
+        self, client_id: str, *, digest: str | None = None
+    ) -> PromptReceipt | SteerReceipt | None:
+        """Give the receipt of a message that was sent under this name before; as `Session.receipt_of`, but without `digest`."""
+        refuse(fault_of_digest(digest))
+        told = {"client_id": require_client_id(client_id)}
+        refuse_arguments("receipt_of", digest=digest)
+        return _read(decode_receipt_found, await self._call("receipt_of", told))
+
+    @overload
+    async def ask(self, content: Content, *, timeout_seconds: float | None = None) -> str: ...
+    @overload
+    async def ask(self, content: Content, *, output: type[T], timeout_seconds: float | None = None) -> T: ...
+    @overload  # of a union, which no type checker knows as a type of values yet
+    async def ask(self, content: Content, *, output: Any, timeout_seconds: float | None = None) -> Any: ...
+    async def ask(self, content: Content, *, output: Any = None, timeout_seconds: float | None = None) -> Any:
         """Prompt, wait for the cycle of this very prompt, and return its last answer; as `Session.ask`.
 
         Args:
             content: As of `prompt`.
-            output: Not over a network.
+            output: As of `Session.ask`. Its JSON Schema travels, its code does not: the model gets a turn to put right what the schema
+                refuses; what the code of the type alone refuses is `CycleFailed` at once.
             timeout_seconds: How long to wait; None for as long as it takes.
 
         Raises:
-            CycleAborted, CycleFailed, ReplyTimeout, OptionError: As of `Session.ask`.
-            NotRemote: Your move: as of `prompt`.
+            CycleAborted, CycleFailed, ReplyTimeout, OptionError, TypeFault: As of `Session.ask`.
+            PromptError, PromptQueueFull, MailboxFull, SessionDown: As of `prompt`.
 
         Cancellation: Only the reply is lost; the cycle goes on.
         """
-        refuse_arguments("ask", output=output)
         refuse(fault_of_wait(timeout_seconds))
-        return await _within(timeout_seconds, partial(self._ask, content))
+        reader = None if output is None else typed(output)
+        text = await _within(timeout_seconds, partial(self._ask, content, settings_for(reader)))
+        return text if reader is None else read_answer(text, reader)
 
-    async def _ask(self, content: Content) -> str:
-        receipt = await self.prompt(content)
+    async def _ask(self, content: Content, settings: PromptSettings | None) -> str:
+        receipt = await self.prompt(content, settings=settings)
         return answer_in(await self.wait_for_request(str(receipt.request_id)), self._session_id)
 
     async def wait_for_request(self, request_id: str) -> dict[str, Any]:
@@ -194,14 +256,35 @@ class RemoteSession(NotRemoteCalls):
         """
         await self._call("cancel", {"request_id": request_id, "reason": reason})
 
+    @overload
+    async def run(self, content: Content, *, timeout_seconds: float | None = None) -> CycleReply[str]: ...
+    @overload
     async def run(
-        self, content: Content, *, output: object = None, timeout_seconds: float | None = None
-    ) -> CycleReply[str]:
+        self, content: Content, *, output: type[T], timeout_seconds: float | None = None
+    ) -> CycleReply[T]: ...
+    @overload
+    async def run(
+        self, content: Content, *, output: Any, timeout_seconds: float | None = None
+    ) -> CycleReply[Any]: ...
+    async def run(
+        self, content: Content, *, output: Any = None, timeout_seconds: float | None = None
+    ) -> CycleReply[Any]:
         """Prompt, wait for the cycle of this very prompt, and return all that came of it; as `Session.run`, arguments as of `ask`."""
-        refuse_arguments("run", output=output)
         refuse(fault_of_wait(timeout_seconds))
-        stream = self.stream(content, kinds=(), deltas=False, raise_on_failure=True)
-        return await _within(timeout_seconds, partial(read_to_end, stream))
+        reader = None if output is None else typed(output)
+        decide_blocks(content)
+        cycle = RemoteCycle(
+            self,
+            content,
+            kinds=frozenset(),
+            deltas=False,
+            raise_on_failure=True,
+            on_leave="go_on",
+            buffer=_RUN_BUFFER,
+            settings=settings_for(reader),
+        )
+        reply = await _within(timeout_seconds, partial(read_to_end, cycle))
+        return reply if reader is None else evolve(reply, output=read_answer(reply.text, reader))
 
     def stream(  # noqa: PLR0913 - as of `Session.stream`
         self,
@@ -219,7 +302,7 @@ class RemoteSession(NotRemoteCalls):
             fault_of_choice("on_leave", on_leave, ("go_on", "abort")),
         )
         decide_terms(kinds=kinds, deltas=deltas, buffer=buffer)
-        _text_of(content)
+        decide_blocks(content)
         wanted = None if kinds is None else frozenset(kinds)
         return RemoteCycle(
             self,
@@ -269,23 +352,31 @@ class RemoteSession(NotRemoteCalls):
         children: bool = True,
         ref: str | None = None,
     ) -> AbortReceipt:
-        """Stop the cycle, now, in every phase; as `Session.abort`, but that `children` and `ref` do not travel."""
-        refuse_arguments("abort", ref=ref, children=None if children is True else "False")
+        """Stop the cycle, now, in every phase; as `Session.abort`."""
         is_known = kill_tools in ("killable", "all", "none")
         refuse(
             fault_of_reason(reason),
             None if is_known else f"kill_tools is {kill_tools!r}: expected 'killable', 'all' or 'none'",
             fault_of_flag("clear_queue", clear_queue),
             fault_of_flag("wait", wait),
+            fault_of_flag("children", children),
+            None if ref is None else fault_of_text("ref", ref),
         )
-        told = {"reason": reason, "kill_tools": kill_tools, "clear_queue": clear_queue, "wait": wait}
+        told = {
+            "reason": reason,
+            "kill_tools": kill_tools,
+            "clear_queue": clear_queue,
+            "wait": wait,
+            "children": children,
+            "ref": ref,
+        }
         receipt: AbortReceipt = _read(partial(decode_receipt, AbortReceipt), await self._call("abort", told))
         return receipt
 
     async def abort_tool(self, call_id: str, reason: str | None = None) -> None:
         """Stop one call, running or waiting; as `Session.abort_tool`."""
         refuse(fault_of_text("call_id", call_id), fault_of_reason(reason))
-        await self._call("abort_tool", {"call_id": call_id, "reason": reason, "wait": True})
+        await self._call("abort_tool", {"call_id": call_id, "reason": reason})
 
     async def approve(
         self,
@@ -319,6 +410,24 @@ class RemoteSession(NotRemoteCalls):
         """Answer a question of the model or of a tool, or a call that waits for an approval; as `Session.respond`."""
         refuse(fault_of_text("ref", ref), fault_of_response(response))
         await self._decide("respond", {"ref": ref, "response": response}, "approved")
+
+    async def decline(self, ref: str, reason: str | None = None) -> None:
+        """Say that a question gets no answer; as `Session.decline`."""
+        refuse(fault_of_text("ref", ref), fault_of_reason(reason))
+        await self._decide("decline", {"ref": ref, "reason": reason}, "rejected")
+
+    async def answer(self, ref: str, outcome: Ok | Error) -> None:
+        """Give the result of a call that this client ran; as `Session.answer`."""
+        refuse(fault_of_text("ref", ref), fault_of_outcome(outcome))
+        check_size(ref, outcome.text)
+        told = {
+            "ref": ref,
+            "text": outcome.text,
+            "is_error": isinstance(outcome, Error),
+            "details": outcome.details,
+            "images": outcome.images if isinstance(outcome, Ok) and outcome.images else None,
+        }
+        await self._decide("answer", told, "approved")
 
     async def _decide(self, name: str, told: Mapping[str, Any], decided: str) -> None:
         answered = await self._links.first.ask(name, self._session_id, told)
@@ -383,6 +492,7 @@ class RemoteSession(NotRemoteCalls):
 
     async def switch_model(self, model: object, provider_opts: Mapping[str, Any] | None = None) -> None:
         """Ask another model from the next request on; as `Session.switch_model`, but by its name alone."""
+        refuse(fault_of_model(model), fault_of_provider_opts(provider_opts))
         if not isinstance(model, str):
             message = "switch_model over a network takes the name of a model: a provider object is code"
             raise NotRemote(message)
@@ -394,32 +504,86 @@ class RemoteSession(NotRemoteCalls):
         refuse(fault_of_reason(reason))
         await self._call("compact", {"reason": reason})
 
-    async def fork(self, at: int | None = None, *, turn: int | None = None, **options: object) -> Self:
-        """Begin a session that goes on from a record of this one; as `Session.fork`, by its number alone and without options.
+    async def fork(
+        self,
+        at: int | None = None,
+        *,
+        turn: int | None = None,
+        files: bool = False,
+        session_id: str | None = None,
+        **options: object,
+    ) -> Self:
+        """Begin a session that goes on from a record of this one; as `Session.fork`, but that of its options only `session_id` travels.
 
         Returns:
             The handle of the fork, which is used over the same connections.
         """
-        refuse_arguments("fork", turn=turn, **options)
-        told = msgspec.json.decode(await self._call("fork", {"at": at}))
-        return type(self)(self._links, told["session_id"])
+        refuse(
+            fault_of_place(at, turn),
+            fault_of_number("at", at),
+            fault_of_number("turn", turn),
+            fault_of_flag("files", files),
+        )
+        refuse_arguments("fork", files=files, **options)
+        # Named here, so that one which is sent twice, because a connection was lost, is one fork.
+        wanted = session_id or f"s-{outside.ids(16)}"
+        answered = await self._links.first.ask(
+            "fork", self._session_id, {"at": at, "turn": turn, "fork_id": wanted}
+        )
+        if answered.error is not None and not (
+            isinstance(answered.error, AlreadyExists | AlreadyStarted) and answered.was_repeated
+        ):
+            raise answered.error
+        return type(self)(self._links, wanted)
 
     async def rewind(
         self, to: int | None = None, *, turn: int | None = None, files: bool = False, force: bool = False
     ) -> Rewound:
-        """Stop what runs, and go back to what the session was behind a record; as `Session.rewind`, by its number alone."""
-        refuse_arguments("rewind", turn=turn, files=files, force=force)
-        told = msgspec.json.decode(await self._call("rewind", {"to": to}))
-        return Rewound(number=int(told["at"]))
+        """Stop what runs, and go back to what the session was behind a record; as `Session.rewind`."""
+        refuse(
+            fault_of_place(to, turn, needed=True),
+            fault_of_number("to", to),
+            fault_of_number("turn", turn),
+            fault_of_flag("files", files),
+            fault_of_flag("force", force),
+            "force is about files: give files=True too" if force is True and files is False else None,
+        )
+        told = {"to": to, "turn": turn, "files": files, "force": force}
+        return _read(decode_rewound, await self._call("rewind", told))
+
+    async def journal(self, after: int = 0, limit: int = 1_000) -> tuple[JournalEntry, ...]:
+        """Read the journal, a page at a time; as `Session.journal`. It takes a token with the scope `inspect`."""
+        refuse(
+            None
+            if type(after) is int and after >= 0
+            else f"after is {after!r}: expected a whole number from 0",
+            None
+            if type(limit) is int and 1 <= limit <= MAX_RECORDS_AT_ONCE
+            else f"limit is {limit!r}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}",
+        )
+        found: list[JournalEntry] = []
+        while len(found) < limit:
+            page = min(limit - len(found), PAGE)
+            told = {"after": after + len(found), "limit": page}
+            entries = _read(decode_journal, await self._call("journal", told))
+            found += entries
+            if len(entries) < page:
+                break
+        return tuple(found)
+
+    async def state_at(self, number: int) -> PastState:
+        """Say what the session was behind a record; as `Session.state_at`. It takes a token with the scope `inspect`."""
+        refuse(fault_of_number("number", number, needed=True))
+        told = _read(decode_past_state, await self._call("state_at", {"number": number}))
+        return PastState(number=told[0], at_ms=told[1], snapshot=told[2], messages=told[3])
 
     async def stop(self, reason: str = "stopped", *, timeout_seconds: float | None = None) -> None:
-        """Abort what runs, and end the session; as `Session.stop`, but that the server gives the reason."""
-        refuse_arguments("stop", reason=None if reason == "stopped" else reason)
-        refuse(fault_of_wait(timeout_seconds))
-        await _within(timeout_seconds, self._stop)
+        """Abort what runs, and end the session; as `Session.stop`."""
+        refuse(fault_of_text("reason", reason), fault_of_wait(timeout_seconds))
+        await _within(timeout_seconds, partial(self._stop, reason))
 
-    async def _stop(self) -> None:
-        answered = await self._links.first.ask("stop", self._session_id, {})
+    async def _stop(self, reason: str) -> None:
+        answered = await self._links.first.ask("stop", self._session_id, {"reason": reason})
         is_over = isinstance(answered.error, SessionDown | SessionUnknown)
         if answered.error is not None and not (is_over and answered.was_repeated):
             raise answered.error
@@ -435,16 +599,28 @@ def _new_name() -> str:
     return f"r-{outside.ids(12)}"
 
 
-def _text_of(content: Content) -> str:
+def _said_in(content: Content) -> dict[str, Any]:
+    """Say what a prompt says: one text as the message that it is over HTTP, all else as blocks."""
     blocks = decide_blocks(content)
     match blocks:
         case (Text(text=text),):
-            return text
+            return {"message": text}
         case _:
-            message = (
-                "a prompt over a network is one text: pictures, files and several blocks do not travel yet"
-            )
-            raise NotRemote(message)
+            return {"content": blocks}
+
+
+def _prompt_receipt(result: bytes) -> PromptReceipt:
+    receipt: PromptReceipt
+    try:
+        receipt = decode_receipt(PromptReceipt, result)
+    except CodecError:
+        with suppress(CodecError):
+            decode_receipt(SteerReceipt, result)
+            # To a server a message is the same one then, as with `when_busy: "steer"`; of a session it is another.
+            message = "this client_id was used for a steer: send this prompt under another name"
+            raise ClientIdReused(message) from None
+        raise
+    return receipt
 
 
 def _read(decode: Callable[[bytes], T], result: bytes) -> T:
@@ -467,7 +643,9 @@ async def _within(timeout_seconds: float | None, work: Callable[[], Awaitable[T]
     if timeout_seconds is None:
         return await work()
     await trio.lowlevel.checkpoint_if_cancelled()
-    with trio.move_on_after(timeout_seconds):
+    with trio.CancelScope() as scope:
+        # Set behind the beginning: also with no time at all what is asked for is sent, as in one process.
+        scope.deadline = trio.current_time() + timeout_seconds
         return await work()
     message = f"no answer within {timeout_seconds:g} s; the session goes on, ask again"
     raise ReplyTimeout(message)

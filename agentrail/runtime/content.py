@@ -35,6 +35,11 @@ def decide_blocks(content: Content) -> Blocks:
     return blocks
 
 
+def words_of(blocks: Blocks) -> str:
+    """Give what of blocks are words, and the names of files: what a rule about words is held against."""
+    return "\n".join(_words(block) for block in blocks if not isinstance(block, Image))
+
+
 def _checked(content: object) -> Blocks:
     if not isinstance(content, Iterable):
         message = f"a prompt is {content!r:.200}: expected text, or several Text, Image and FileRef blocks"

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from agentrail.core.session.projection import Status
+from agentrail.core.session.projection import Status, model_of
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
 
@@ -31,3 +31,15 @@ def began_at_ms(session: Session) -> int:
     """Say when a session first came up; 0 of one that sleeps, or has not yet."""
     cell = session._cell  # noqa: SLF001 - as above
     return 0 if cell.is_asleep else cell.visible.data.started_at_ms
+
+
+def window_of(session: Session) -> int | None:
+    """Say how many tokens the model of a session reads at most; None where that is not known, or the session sleeps.
+
+    A guess that compaction has to live with is none that a reader should be told.
+    """
+    cell = session._cell  # noqa: SLF001 - as above
+    if cell.is_asleep:
+        return None
+    facts = model_of(cell.visible.data)
+    return None if facts.window_is_assumed else facts.context_window

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 import trio
 
-from agentrail.abc.store import Node, Opening, Standing, Store
+from agentrail.abc.store import Filters, Node, Opening, Standing, Store
 from agentrail.core.journal.bodies import split_draft
 from agentrail.core.journal.record import Record, Tail, sealed
 from agentrail.core.journal.recording import opened_draft
@@ -52,6 +52,7 @@ class _Unheard:
 
 
 _BEAT_SECONDS: Final = 5.0
+_CHECK_EVERY_SECONDS: Final = 1.0
 
 MAX_FOLDS: Final = 4
 """How many journals are folded at a time for those who look back: each takes a thread, and a processor."""
@@ -109,6 +110,7 @@ class Keeping:
             None if limits is None else Retention(store, limits, self.node.id, self._outside, self.write)
         )
         self._may_sweep = trio.Event()
+        self._checked_at = float("-inf")
 
     async def open(self, nursery: trio.Nursery) -> None:
         """Say that this node is alive, and begin to write, in tasks of a nursery that outlives all sessions.
@@ -308,6 +310,28 @@ class Keeping:
     async def _sweep_on(self, retention: Retention) -> None:
         await self._may_sweep.wait()
         await retention.run()
+
+    async def check(self) -> None:
+        """Find out whether the store takes what it is given and gives it back: by a beat of this node, and a look for a session.
+
+        A beat is written anyway, so it does no harm; at most one a second is, because strangers may ask how a server is.
+
+        Raises:
+            StoreUnavailable: It does not, for now.
+
+        Cancellation: At once.
+        """
+        await trio.lowlevel.checkpoint()
+        if not self.writer.is_available:
+            raise self.writer.unavailable_error()
+        if trio.current_time() - self._checked_at < _CHECK_EVERY_SECONDS:
+            return
+        if self.store.is_immediate:
+            self.store.beat(self.node)
+        else:
+            await self.write(partial(self.store.beat, self.node))
+        await self.read(partial(self.store.find, Filters(), limit=1))
+        self._checked_at = trio.current_time()
 
     async def _beat_on(self) -> None:
         while True:

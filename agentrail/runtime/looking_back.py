@@ -17,15 +17,12 @@ from agentrail.runtime.arguments import refuse
 from agentrail.runtime.asking import AskingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.keywords import SessionKeywords
-from agentrail.runtime.past import Journal, JournalEntry, PastState
+from agentrail.runtime.past import Journal, JournalEntry, PastState, fault_of_after, fault_of_limit
 from agentrail.runtime.restoring import RestoredFiles, versioned_of
 from agentrail.runtime.rewinding import RewindRequest
 from agentrail.runtime.session import SessionCell
 
 T = TypeVar("T")
-
-MAX_RECORDS_AT_ONCE = 10_000
-"""How many records one call of `journal` gives at most."""
 
 _MAX_TRIES = 5
 
@@ -98,14 +95,7 @@ class LookingBackHandle(AskingHandle):
 
         Cancellation: At once.
         """
-        refuse(
-            None
-            if type(after) is int and after >= 0
-            else f"after is {after!r}: expected a whole number from 0",
-            None
-            if type(limit) is int and 1 <= limit <= MAX_RECORDS_AT_ONCE
-            else f"limit is {limit!r}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}",
-        )
+        refuse(fault_of_after(after), fault_of_limit(limit))
         await trio.lowlevel.checkpoint()
         return await self._branching().look_back(self._cell, lambda journal: journal.entries(after, limit))
 
@@ -125,7 +115,7 @@ class LookingBackHandle(AskingHandle):
 
         Cancellation: At once. It is worked out in a thread, four at a time.
         """
-        refuse(_fault_of_number("number", number, needed=True))
+        refuse(fault_of_number("number", number, needed=True))
         await trio.lowlevel.checkpoint()
         return await self._branching().look_back(self._cell, lambda journal: journal.past_state(number))
 
@@ -166,9 +156,9 @@ class LookingBackHandle(AskingHandle):
         Cancellation: Until the journal of the fork has begun nothing was done; then it is alive.
         """
         refuse(
-            _fault_of_place(at, turn),
-            _fault_of_number("at", at),
-            _fault_of_number("turn", turn),
+            fault_of_place(at, turn),
+            fault_of_number("at", at),
+            fault_of_number("turn", turn),
             _fault_of_flag("files", files),
         )
         await trio.lowlevel.checkpoint()
@@ -208,9 +198,9 @@ class LookingBackHandle(AskingHandle):
             restores those that are not restored.
         """
         refuse(
-            _fault_of_place(to, turn, needed=True),
-            _fault_of_number("to", to),
-            _fault_of_number("turn", turn),
+            fault_of_place(to, turn, needed=True),
+            fault_of_number("to", to),
+            fault_of_number("turn", turn),
             _fault_of_flag("files", files),
             _fault_of_flag("force", force),
             "force is about files: give files=True too" if force is True and files is False else None,
@@ -262,7 +252,8 @@ def _calls_behind(number: int, up_to: int, journal: Journal) -> Any:
     return tuple([one for one in journal.calls_behind(number) if one.number <= up_to])
 
 
-def _fault_of_number(name: str, value: object, *, needed: bool = False) -> str | None:
+def fault_of_number(name: str, value: object, *, needed: bool = False) -> str | None:
+    """Say what is wrong with the number of a record or turn."""
     if (value is None and not needed) or type(value) is int:
         return None
     return f"{name} is {value!r}: expected a whole number from 1"
@@ -272,7 +263,8 @@ def _fault_of_flag(name: str, value: object) -> str | None:
     return None if type(value) is bool else f"{name} is {value!r}: expected True or False"
 
 
-def _fault_of_place(number: object, turn: object, *, needed: bool = False) -> str | None:
+def fault_of_place(number: object, turn: object, *, needed: bool = False) -> str | None:
+    """Say what is wrong with a place in a journal, which is given by a number or by a turn."""
     if number is not None and turn is not None:
         return f"a number ({number!r}) and a turn ({turn!r}) are given: give one of them"
     if needed and number is None and turn is None:

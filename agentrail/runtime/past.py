@@ -1,7 +1,7 @@
 """What a session was: its journal is read and folded up to a number, in a worker thread, without any effect. No loop enters."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from attrs import field, frozen
@@ -20,6 +20,9 @@ from agentrail.errors import CodecError, OptionError, PluginError, Trimmed, Unre
 from agentrail.frozen import EMPTY, frozen_json
 from agentrail.messages import JsonObject, Message
 from agentrail.runtime.reviving import PluginFinder, fold_sources, read_after, state_behind
+
+MAX_RECORDS_AT_ONCE: Final = 10_000
+"""How many records of a journal one call gives at most."""
 
 
 @frozen(kw_only=True)
@@ -97,8 +100,7 @@ class Journal:
             Trimmed: What was asked for was dropped.
             CodecError: A large value is missing.
         """
-        stored, store = self.stored, self._store
-        return tuple([entry_of(one, store) for one in store.read(stored.scope, stored.session, after, limit)])
+        return entries_of(self._store, self.stored, after, limit)
 
     def state_behind(self, number: int) -> SessionState:
         """Fold up to a number.
@@ -185,6 +187,30 @@ class Journal:
 
     def _state_behind(self, number: int) -> SessionState:
         return state_behind(self._store, self.stored, self._finder, self._ask, number)
+
+
+def entries_of(store: Store, stored: StoredSession, after: int, limit: int) -> tuple[JournalEntry, ...]:
+    """Give records to be read, from number `after + 1`; no code of the session is needed for it. This blocks.
+
+    Raises:
+        Trimmed: What was asked for was dropped.
+        CodecError: A large value is missing.
+    """
+    return tuple([entry_of(one, store) for one in store.read(stored.scope, stored.session, after, limit)])
+
+
+def fault_of_after(after: object) -> str | None:
+    """Say what is wrong with the number behind which a journal is read."""
+    if type(after) is int and after >= 0:
+        return None
+    return f"after is {after!r}: expected a whole number from 0"
+
+
+def fault_of_limit(limit: object) -> str | None:
+    """Say what is wrong with how many records are asked for."""
+    if type(limit) is int and 1 <= limit <= MAX_RECORDS_AT_ONCE:
+        return None
+    return f"limit is {limit!r}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}"
 
 
 def entry_of(record: Record, store: Store) -> JournalEntry:

@@ -196,7 +196,7 @@ class PromptingHandle(AskingHandle):
         refuse(fault_of_wait(timeout_seconds))
         reader = None if output is None else typed(output)
         self._cell.pending_calls.refuse_self("ask")
-        signal = self._prompt(decide_blocks(content), reply="text", settings=_settings_for(reader))
+        signal = self._prompt(decide_blocks(content), reply="text", settings=settings_for(reader))
         if reader is None:
             return await self._ask_within(signal, timeout_seconds)
         with self._reading(signal.ref, reader):
@@ -235,7 +235,7 @@ class PromptingHandle(AskingHandle):
         refuse(fault_of_wait(timeout_seconds))
         reader = None if output is None else typed(output)
         self._cell.pending_calls.refuse_self("run")
-        signal = self._prompt(decide_blocks(content), reply="text", settings=_settings_for(reader))
+        signal = self._prompt(decide_blocks(content), reply="text", settings=settings_for(reader))
         terms = decide_terms(kinds=(), deltas=False, buffer=_RUN_BUFFER)
         stream = CycleStream(self._cell, signal, terms, raise_on_failure=True)
         with self._reading(signal.ref, reader):
@@ -391,7 +391,8 @@ _RUN_BUFFER: Final = 4096
 """Events of beginnings and ends alone: the task that reads them is never so far behind."""
 
 
-def _settings_for(reader: TypedValue[Any] | None) -> PromptSettings | None:
+def settings_for(reader: TypedValue[Any] | None) -> PromptSettings | None:
+    """Give what a model is told of the type of an answer; None for text."""
     return None if reader is None else PromptSettings(response_format=reader.wire_schema)
 
 

@@ -9,7 +9,7 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import Provider
-from agentrail.abc.store import Filters, StoredSession
+from agentrail.abc.store import Filters, OwedRow, OwedStore, StoredSession
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
@@ -131,6 +131,49 @@ class ResumingDoor(ABC):
         await trio.lowlevel.checkpoint()
         keeping = self._store_of("find")
         return await keeping.read(partial(keeping.store.find, filters, after=after, limit=limit))
+
+    @property
+    def keeps_owed(self) -> bool:
+        """Whether there is a store, and it keeps what is owed to others too."""
+        return self._owed_store is not None
+
+    async def owed(self, kind: str, *, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
+        """Give what the store keeps of what is owed; see `OwedStore.owed`.
+
+        Raises:
+            OptionError: Your move: there is no store that keeps it.
+            StoreUnavailable: It cannot be read now.
+
+        Cancellation: At once.
+        """
+        await trio.lowlevel.checkpoint()
+        store = self._owing("owed")
+        return await self._store_of("owed").read(partial(store.owed, kind, after, limit))
+
+    async def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
+        """Let the store keep what is owed, and forget what is owed no longer; see `OwedStore.change_owed`.
+
+        Raises:
+            OptionError: Your move: there is no store that keeps it.
+            StoreUnavailable: It takes nothing for now, and nothing is known of what it did: do it again.
+
+        Cancellation: What has not begun is not done.
+        """
+        await trio.lowlevel.checkpoint()
+        store = self._owing("change_owed")
+        await self._store_of("change_owed").write(partial(store.change_owed, tuple(put), tuple(drop)))
+
+    @property
+    def _owed_store(self) -> OwedStore | None:
+        store = None if self._keeping is None else self._keeping.store
+        return store if isinstance(store, OwedStore) else None
+
+    def _owing(self, call: str) -> OwedStore:
+        store = self._owed_store
+        if store is None:
+            message = f"{call} needs a store that keeps what is owed, as those of agentrail do"
+            raise OptionError([message])
+        return store
 
     async def resume_all(self, which: Resume) -> tuple[NotResumed, ...]:
         """Bring stored sessions back that have no owner any more. One that cannot come back keeps no other from it.

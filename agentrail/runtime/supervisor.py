@@ -65,6 +65,7 @@ from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.put_to_rest import LEAVE_WITHIN_SECONDS, fault_of_within, leave_quietly, rest_session
+from agentrail.runtime.reading_door import ReadingDoor
 from agentrail.runtime.resting import Rested
 from agentrail.runtime.resuming_door import Revive
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope, is_in, key_of
@@ -110,7 +111,9 @@ BRANCH: Final = SupervisorFlags(
 )
 
 
-class SessionSupervisor(StartingDoor, SleepingDoor, BranchingDoor, ExportingDoor, KnowingDoor, SessionsBelow):
+class SessionSupervisor(
+    StartingDoor, SleepingDoor, BranchingDoor, ExportingDoor, ReadingDoor, KnowingDoor, SessionsBelow
+):
     """Owns sessions: a crash of one touches no other, and none outlives its supervisor."""
 
     providers: ProviderProfiles

@@ -20,6 +20,7 @@ from agentrail.abc.store import (
     Filters,
     Node,
     Opening,
+    OwedRow,
     Standing,
     StoredSession,
     StoredSnapshot,
@@ -74,6 +75,7 @@ class MemoryStore:
         self._nodes: dict[str, Node] = {}
         self._blobs: dict[str, bytes] = {}
         self._holders: Counter[str] = Counter()
+        self._owed_rows: dict[tuple[str, str], OwedRow] = {}
 
     def __repr__(self) -> str:
         """Say how much there is."""
@@ -253,6 +255,13 @@ class MemoryStore:
                 raise StillNeeded(session, by=forks)
             return journal.trim(before)
 
+    def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
+        """Keep rows of what is owed, and drop others; see `OwedStore.change_owed`."""
+        with self._lock:
+            self._owed_rows.update(((row.kind, row.id), row) for row in put)
+            for name in drop:
+                self._owed_rows.pop(name, None)
+
     def close(self) -> None:
         """Do nothing, again if you like: what is in memory goes with the last reference to it."""
 
@@ -353,6 +362,15 @@ class MemoryStore:
                 and not self._is_alive(self._journals[key].node, now)
             )
             return tuple(self._journals[key].stored() for _, key in due[: max(0, limit)])
+
+    def owed(self, kind: str, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
+        """Give rows of what is owed, in the order of their ids; see `OwedStore.owed`."""
+        with self._lock:
+            rows = sorted(
+                (row for row in self._owed_rows.values() if row.kind == kind and row.id > after),
+                key=lambda row: row.id,
+            )
+            return tuple(rows[: max(0, limit)])
 
     # --- what all of them need, with the lock held
 

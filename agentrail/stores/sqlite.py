@@ -16,7 +16,17 @@ from typing import Final
 import apsw
 
 from agentrail import outside
-from agentrail.abc.store import Append, Cause, Filters, Node, Opening, StoredSession, StoredSnapshot, Taken
+from agentrail.abc.store import (
+    Append,
+    Cause,
+    Filters,
+    Node,
+    Opening,
+    OwedRow,
+    StoredSession,
+    StoredSnapshot,
+    Taken,
+)
 from agentrail.core.journal.record import Record
 from agentrail.errors import AgentrailError, Fenced, OptionError, StoreUnavailable
 from agentrail.messages import SessionId
@@ -34,6 +44,7 @@ from agentrail.stores.sqlite_copying import copy_store
 from agentrail.stores.sqlite_damage import check_sound
 from agentrail.stores.sqlite_files import WriteLock, check_place, no_store_at
 from agentrail.stores.sqlite_opening import look_at, open_writer, prepare, salvage_now
+from agentrail.stores.sqlite_owed import change_rows, fetch_rows
 from agentrail.stores.sqlite_reading import (
     due_sessions,
     find_sessions,
@@ -317,6 +328,11 @@ class SqliteStore:
         with self._transaction() as connection:
             hear_of(connection, node, now=self.now_ms(), lease=self._lease_ms)
 
+    def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
+        """Keep rows of what is owed, and drop others; see `OwedStore.change_owed`."""
+        with self._transaction() as connection:
+            change_rows(connection, put, drop)
+
     def delete(self, scope: str, session: SessionId, *, written_before_ms: int | None = None) -> int:
         """Remove a root with its tree; see `Store.delete`. What stood there is overwritten, in the file and in its log."""
         now = self.now_ms()
@@ -431,6 +447,11 @@ class SqliteStore:
         with self._reading() as connection:
             row = connection.execute("SELECT content FROM blob WHERE digest = ?", (digest,)).fetchone()
         return None if row is None else row[0]
+
+    def owed(self, kind: str, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
+        """Give rows of what is owed, in the order of their ids; see `OwedStore.owed`."""
+        with self._reading() as connection:
+            return fetch_rows(connection, kind, after, limit)
 
     def nodes(self) -> tuple[Node, ...]:
         """Give the nodes that own something, or were heard of within the lease."""

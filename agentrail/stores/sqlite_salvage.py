@@ -18,6 +18,7 @@ from agentrail.core.journal.record import NO_HASH, Record, Tail, first_broken
 from agentrail.messages import SessionId
 from agentrail.stores.sqlite_connections import Connector, DamagedStoreError, forgotten_after
 from agentrail.stores.sqlite_files import beside
+from agentrail.stores.sqlite_owed import MAKE_OWED, OWED_COLUMNS, PUT_OWED
 from agentrail.stores.sqlite_rows import (
     PUT_RECORD,
     PUT_SESSION,
@@ -177,9 +178,17 @@ def _salvage(damaged: Path, source: apsw.Connection, fresh: apsw.Connection) -> 
     lost_blobs = 0
     for row in _rows(source, "blob_use", "scope, session, digest", "scope, session, digest"):
         lost_blobs += not _put(fresh, "INSERT OR REPLACE INTO blob_use VALUES (?, ?, ?)", row)
+    _salvage_owed(source, fresh)
     return SalvageReport(
         damaged=damaged, sessions=tuple(saved), lost_snapshots=lost_snapshots, lost_blobs=lost_blobs
     )
+
+
+def _salvage_owed(source: apsw.Connection, fresh: apsw.Connection) -> None:
+    """Save what is owed, as far as it can be read; what a row says is judged by who reads it. It is no part of any session."""
+    for row in _rows(source, "owed", OWED_COLUMNS, "kind, id"):
+        fresh.execute(MAKE_OWED)
+        _put(fresh, PUT_OWED, row)
 
 
 def _save_session(

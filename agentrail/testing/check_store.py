@@ -24,7 +24,14 @@ from typing import Final, TypeAlias
 
 from agentrail.abc.store import Store
 from agentrail.testing.cut_store import CutStore
-from agentrail.testing.store_rules import of_cuts, of_finding, of_journals, of_keeping, of_owners
+from agentrail.testing.store_rules import (
+    of_cuts,
+    of_finding,
+    of_journals,
+    of_keeping,
+    of_owing,
+    of_owners,
+)
 from agentrail.testing.store_rules.trial import OpenCut, StoreTrial
 
 StoreRule: TypeAlias = Callable[[StoreTrial], None]
@@ -76,6 +83,10 @@ STORE_RULES: Final[tuple[StoreRule, ...]] = (
     of_keeping.what_is_given_stays_what_is_kept,
     of_keeping.a_store_is_closed_twice,
     of_keeping.what_was_kept_is_there_again,
+    of_owing.what_is_owed_is_kept_by_kind_and_id,
+    of_owing.what_is_owed_changes_as_a_whole,
+    of_owing.what_is_owed_outlives_its_session,
+    of_owing.what_is_owed_is_there_again,
     of_cuts.a_call_that_was_cut_can_be_repeated,
     of_cuts.a_life_with_many_cuts_comes_to_the_same,
 )

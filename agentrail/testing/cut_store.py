@@ -9,6 +9,8 @@ from agentrail.abc.store import (
     Filters,
     Node,
     Opening,
+    OwedRow,
+    OwedStore,
     Store,
     StoredSession,
     StoredSnapshot,
@@ -135,6 +137,20 @@ class CutStore:
     def trim(self, scope: str, session: SessionId, before: int) -> int:
         """As `Store.trim`."""
         return self._cut("trim", lambda: self._store.trim(scope, session, before))
+
+    def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
+        """As `OwedStore.change_owed`."""
+        store = self._owing()
+        self._cut("change_owed", lambda: store.change_owed(put, drop))
+
+    def owed(self, kind: str, after: str = "", limit: int = 1000) -> tuple[OwedRow, ...]:
+        """As `OwedStore.owed`."""
+        store = self._owing()
+        return self._cut("owed", lambda: store.owed(kind, after, limit))
+
+    def _owing(self) -> OwedStore:
+        assert isinstance(self._store, OwedStore), "this store keeps nothing that is owed"
+        return self._store
 
     def close(self) -> None:
         """As `Store.close`; it is never cut."""

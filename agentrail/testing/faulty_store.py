@@ -97,4 +97,4 @@ class FaultyStore:
         return value
 
 
-_WRITING = frozenset({"create", "take", "release", "put_snapshot", "beat", "delete", "trim"})
+_WRITING = frozenset({"create", "take", "release", "put_snapshot", "beat", "delete", "trim", "change_owed"})

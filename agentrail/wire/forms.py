@@ -4,17 +4,18 @@ Pure. Events have their form in `core.wire.codec`, and it is that one here too. 
 name, so that a client in any language reads what the reference describes, and `RemoteSession` gives the very classes of `Session`.
 """
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from attrs import frozen
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from agentrail.core.session.projection import QueuedInput, Snapshot, Status
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
 from agentrail.errors import CodecError
 from agentrail.events import AbortReceipt, Todo
-from agentrail.messages import Message
+from agentrail.frozen import EMPTY, thawed
+from agentrail.messages import JsonObject, Message
 from agentrail.wire.plain import encode_plain
 
 Receipt: TypeAlias = PromptReceipt | SteerReceipt | AbortReceipt
@@ -30,6 +31,7 @@ class SnapshotForm(Struct, frozen=True, kw_only=True):
     text: str
     messages: tuple[Message, ...]
     before: int
+    metadata: dict[str, Any] | UnsetType = UNSET
 
 
 class AcceptedForm(Struct, frozen=True, kw_only=True):
@@ -66,10 +68,14 @@ class MessagePage:
 # --- how a session stands
 
 
-def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """Write `{seq, status, queued, todos, text, messages, before}`.
+def encode_snapshot(snapshot: Snapshot, *, metadata: JsonObject = EMPTY) -> bytes:
+    """Write `{seq, status, queued, todos, text, messages, before}`, and `metadata` where there is some.
 
     `messages` are the last ones, `before` is how many stand in front of them: `messages?after=` gives those.
+
+    Args:
+        snapshot: How it stands.
+        metadata: What its caller said of it when it was created.
     """
     shown = snapshot.last_messages
     form = SnapshotForm(
@@ -80,6 +86,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         text=snapshot.text,
         messages=shown,
         before=snapshot.status.messages - len(shown),
+        metadata=thawed(metadata) or UNSET,
     )
     return encode_plain(form)
 
@@ -90,7 +97,10 @@ def decode_snapshot(text: bytes) -> Snapshot:
     Raises:
         CodecError: It is none.
     """
-    form: SnapshotForm = _read(_SNAPSHOTS, text)
+    return _snapshot_in(_read(_SNAPSHOTS, text))
+
+
+def _snapshot_in(form: SnapshotForm) -> Snapshot:
     return Snapshot(
         status=form.status,
         queued=form.queued,
@@ -127,9 +137,15 @@ def encode_messages(messages: tuple[Message, ...], *, after: int = 0, limit: int
         after: How many stand in front of the first that is wanted; beyond the end there are none.
         limit: How many are wanted at most, from 1 on.
     """
+    page = page_of_messages(messages, after=after, limit=limit)
+    return encode_plain({"messages": page.messages, "next": page.next})
+
+
+def page_of_messages(messages: tuple[Message, ...], *, after: int = 0, limit: int = 100) -> MessagePage:
+    """Give a part of a conversation; the arguments are those of `encode_messages`."""
     shown = messages[after : after + limit]
     behind = after + len(shown)
-    return encode_plain({"messages": shown, "next": behind if shown and behind < len(messages) else None})
+    return MessagePage(messages=shown, next=behind if shown and behind < len(messages) else None)
 
 
 def decode_messages(text: bytes) -> MessagePage:
@@ -175,6 +191,62 @@ def encode_accepted(receipt: PromptReceipt, request_id: str) -> bytes:
     return encode_plain(told)
 
 
+def encode_receipt_found(receipt: PromptReceipt | SteerReceipt | None) -> bytes:
+    """Write `{of, receipt}`, where `of` is `prompt` or `steer`; `null` where there is none."""
+    if receipt is None:
+        return b"null"
+    of = "prompt" if isinstance(receipt, PromptReceipt) else "steer"
+    return encode_plain({"of": of, "receipt": receipt})
+
+
+def decode_receipt_found(text: bytes) -> PromptReceipt | SteerReceipt | None:
+    """Read what `encode_receipt_found` wrote.
+
+    Raises:
+        CodecError: It is none.
+    """
+    found: _ReceiptFound | None = _read(_RECEIPTS_FOUND, text)
+    if found is None:
+        return None
+    receipt: PromptReceipt | SteerReceipt = decode_receipt(
+        PromptReceipt if found.of == "prompt" else SteerReceipt, bytes(found.receipt)
+    )
+    return receipt
+
+
+class _ReceiptFound(Struct, frozen=True, kw_only=True):
+    of: Literal["prompt", "steer"]
+    receipt: msgspec.Raw
+
+
+# --- the past
+
+
+class PastForm(Struct, frozen=True, kw_only=True):
+    """What a session was behind a record, as it is written."""
+
+    number: int
+    at_ms: int
+    snapshot: SnapshotForm
+    messages: tuple[Message, ...]
+
+
+def encode_past_state(number: int, at_ms: int, snapshot: Snapshot, messages: tuple[Message, ...]) -> bytes:
+    """Write `{number, at_ms, snapshot, messages}`: what a session was behind a record."""
+    form = msgspec.Raw(encode_snapshot(snapshot))
+    return encode_plain({"number": number, "at_ms": at_ms, "snapshot": form, "messages": messages})
+
+
+def decode_past_state(text: bytes) -> tuple[int, int, Snapshot, tuple[Message, ...]]:
+    """Read what `encode_past_state` wrote, in the order of its arguments.
+
+    Raises:
+        CodecError: It is none.
+    """
+    form: PastForm = _read(_PASTS, text)
+    return form.number, form.at_ms, _snapshot_in(form.snapshot), form.messages
+
+
 def _read(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
     try:
         return decoder.decode(text)
@@ -185,4 +257,6 @@ def _read(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
 
 _SNAPSHOTS: Final = msgspec.json.Decoder(SnapshotForm)
 _STATUSES: Final = msgspec.json.Decoder(Status)
+_RECEIPTS_FOUND: Final = msgspec.json.Decoder(_ReceiptFound | None)
+_PASTS: Final = msgspec.json.Decoder(PastForm)
 _PAGES: Final = msgspec.json.Decoder(MessagePage)

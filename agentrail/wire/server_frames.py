@@ -131,7 +131,7 @@ class Closing(Value, frozen=True, kw_only=True, tag_field="type", tag="closing")
     """The last frame of a socket.
 
     Attributes:
-        reason: See `REASONS`.
+        reason: Why; each code of a close has its own.
         cursors: For each session that was read, the number to go on after.
     """
 

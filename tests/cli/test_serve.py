@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from agentrail.cli import serve as command
+from agentrail.cli.application import ApplicationFailed, find_application
 from agentrail.cli.serve import (
     ServeOptions,
     admit_more,
@@ -16,16 +17,24 @@ from agentrail.cli.serve import (
     check_extra,
     check_options,
     drain_of,
-    find_application,
+    forgets_webhooks,
     is_local,
+    limits_for,
     own_names,
     own_origins,
+    run_application,
+    say_stopping,
+    serve_until_signal,
     wait_stop,
 )
 from agentrail.errors import OptionError
 from agentrail.gateway.access import AccessRules
+from agentrail.gateway.app import create_app
 from agentrail.gateway.callers import CallerCheck
+from agentrail.gateway.serving import USUAL_LIMITS
 from agentrail.gateway.tokens import TokenEntry, Tokens
+from agentrail.host import AgentProfile, Webhooks
+from agentrail.runtime.options import SessionOptions
 from tests.cli.rig import open_process, run_agentrail
 from tests.runtime.rig import on_virtual_time
 
@@ -85,6 +94,8 @@ def test_what_cannot_be_is_refused_all_at_once():
     with pytest.raises(OptionError) as caught:
         check_options(ServeOptions(certfile="c.pem", host=""), None)
     assert len(caught.value.faults) == 3
+    with pytest.raises(OptionError, match="--port 65536 is no port"):
+        check_options(ServeOptions(port=65_536), None)
     assert "--certfile and --keyfile belong together" in str(caught.value)
     check_options(ServeOptions(certfile="c.pem", keyfile="k.pem", data_dir="d"), None)
     with pytest.raises(OptionError, match="--data-dir is for serving without an application"):
@@ -168,20 +179,68 @@ def test_the_names_and_origins_that_follow_from_an_address():
         ("", "name an application, as package.module:NAME"),
         ("module", "name an application"),
         (":app", "name an application"),
-        ("no.such.module:app", "there is no application 'app' in module 'no.such.module'"),
+        ("no.such.module:app", "there is no module 'no.such.module'"),
+        ("no_such_module:app", "there is no module 'no_such_module', looked for in this directory first"),
         ("application_of_mine:none", "there is no application 'none'"),
-        ("application_of_mine:number", "application_of_mine:number is int, expected an ASGI application"),
-        ("application_of_mine:Kind", "application_of_mine:Kind is type, expected an ASGI application"),
+        ("application_of_mine:ap", "did you mean 'app'"),
+        ("application_of_mine:number", "expected an ASGI application, .*application_of_mine:number is int"),
+        ("application_of_mine:Kind", "expected an ASGI application, .*application_of_mine:Kind is type"),
+        ("application_of_mine:make", "is a function that takes other arguments: if it makes one"),
+        ("application_of_mine:thing", "is SimpleNamespace"),
     ],
 )
 def test_what_is_no_application_is_said(monkeypatch, name, said):
     """Whose move it is: the operator's."""
     module = ModuleType("application_of_mine")
     module.number, module.Kind, module.app = 5, int, print
+    module.make, module.thing = (lambda: print), SimpleNamespace()
     monkeypatch.setitem(sys.modules, "application_of_mine", module)
     with pytest.raises(OptionError, match=said):
         find_application(name)
     assert find_application("application_of_mine:app") is print
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "app = creat_app()",
+            "cannot be imported: NameError: name 'creat_app' is not defined .*mine_too.py:1",
+        ),
+        ("app = (", "cannot be imported: SyntaxError"),
+        (
+            "import no_such_package",
+            "cannot be imported: ModuleNotFoundError: No module named 'no_such_package'",
+        ),
+        ("from agentrail.gateway import create_app\napp = create_app(profile=[])", "did you mean 'profiles'"),
+        ("from agentrail.gateway import create_app\napp = create_app(allowed_host=[])", "'allowed_hosts'"),
+    ],
+)
+def test_a_module_that_fails_is_its_authors_and_no_bug_of_ours(tmp_path, monkeypatch, text, said):
+    """With the line, and in one sentence."""
+    (tmp_path / "mine_too.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(OptionError, match=said):
+        find_application("mine_too:app")
+    sys.modules.pop("mine_too", None)
+
+
+def test_an_application_that_cannot_start_is_told_as_that(caplog):
+    """And not as a bug that is to be reported to us; what says itself whose move it is goes on as it is."""
+
+    def fail():
+        message = "the database is away"
+        raise ValueError(message)
+
+    with pytest.raises(ApplicationFailed, match="the application mine:app failed") as caught:
+        run_application("mine:app", fail)
+    assert str(caught.value.error) == "the database is away"
+
+    def refuse():
+        raise OptionError(["there is no profile"])
+
+    with pytest.raises(OptionError):
+        run_application("mine:app", refuse)
 
 
 def test_what_create_app_leaves_with_an_application_is_found():
@@ -193,6 +252,27 @@ def test_what_create_app_leaves_with_an_application_is_found():
 
 
 # --- its end
+
+
+@pytest.mark.parametrize(("shutdown_timeout", "expected"), [(30.0, (3.0, 1.0)), (3.0, (0.3, 0.1))])
+def test_connections_have_a_part_of_the_time_that_all_of_it_may_take(shutdown_timeout, expected):
+    """An application that says nothing of it has the usual one."""
+    desk = AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))
+    limits = limits_for(create_app(profiles=[desk], shutdown_timeout=shutdown_timeout))
+    assert (limits.grace_seconds, limits.cut_seconds) == pytest.approx(expected)
+    assert limits_for(print) is USUAL_LIMITS
+
+
+def test_a_server_that_is_told_to_stop_says_why_and_for_how_long():
+    """A person at the terminal would else think that it hangs."""
+    options = SimpleNamespace(drain_timeout=10.0)
+    app = SimpleNamespace(state=SimpleNamespace(host=SimpleNamespace(options=options, drain_delay=0.0)))
+    assert say_stopping(signal.SIGINT, app) == (
+        "SIGINT: stopping; no new request is taken, and what runs has 10 s to end. A second one does not wait"
+    )
+    app.state.host.drain_delay = 5.0
+    assert "all goes on for 5 s, so that balancers notice; then no" in say_stopping(signal.SIGTERM, app)
+    assert say_stopping(signal.SIGTERM, print) == "SIGTERM: stopping"
 
 
 @on_virtual_time
@@ -216,9 +296,34 @@ async def test_the_first_signal_lets_the_application_drain_and_a_second_one_does
     async with trio.open_nursery() as nursery:
         sender.send_nowait(signal.SIGINT)
         nursery.start_soon(again)
-        await wait_stop(signals, drain, lambda: seen.append("told"))
+        await wait_stop(signals, drain, lambda: seen.append("told"), seen.append)
         assert trio.current_time() == ends_at
-    assert seen == ["told", "draining"]
+    assert seen == ["told", signal.SIGINT, "draining"]
+
+
+WEBHOOKS = Webhooks(secret="whsec_" + "a" * 44)
+
+
+@pytest.mark.parametrize(
+    ("options", "forgets"),
+    [
+        ({"webhooks": WEBHOOKS, "store": None}, True),
+        ({"webhooks": WEBHOOKS}, True),
+        ({"webhooks": WEBHOOKS, "store": "sqlite:"}, False),
+        ({"store": None}, False),
+    ],
+)
+async def test_it_is_said_where_webhooks_end_with_the_process(options, forgets, monkeypatch, capfd):
+    """With an application that tells of ends and keeps what it owes nowhere; not of one that is none of ours."""
+
+    async def serve(_app, _options):
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(command, "run_server", serve)
+    profile = AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))
+    await serve_until_signal(create_app(profiles=[profile], **options), ServeOptions(), None)
+    assert ("webhooks that are owed end with this process" in capfd.readouterr().err) is forgets
+    assert not forgets_webhooks(SimpleNamespace())
 
 
 async def test_an_application_is_served_until_a_signal(tmp_path):

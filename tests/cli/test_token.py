@@ -5,7 +5,8 @@ import stat
 
 import pytest
 
-from agentrail.cli.token import add_to_file, show_new
+from agentrail.cli.exits import Exit
+from agentrail.cli.token import add_to_file, new, show_new
 from agentrail.errors import OptionError
 from agentrail.gateway.tokens import decode_tokens, make_token, read_token_file
 from tests.cli.rig import run_agentrail
@@ -77,6 +78,16 @@ def test_what_cannot_be_written_is_said(tmp_path):
     for path in (tmp_path, tmp_path / "pipe", tmp_path / "none" / "tokens.toml"):
         with pytest.raises(OptionError, match="cannot be written"):
             add_to_file(path, made())
+    with pytest.raises(OptionError, match=r"there is no directory '.*none', make it first"):
+        add_to_file(tmp_path / "none" / "tokens.toml", made())
+
+
+def test_a_user_without_a_tenant_is_told_how_it_is_said(capfd):
+    """And no token is made."""
+    assert new("", "ann") is Exit.USAGE
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert "a user is one of a tenant: agentrail token new TENANT USER" in said.err
 
 
 def test_an_entry_stands_apart_from_a_file_without_a_last_end_of_line(tmp_path):

@@ -21,6 +21,7 @@ from agentrail.gateway.bodies import (
     RespondBody,
     RewindBody,
     SteerBody,
+    UiChatBody,
     described_bodies,
 )
 from agentrail.gateway.body_reading import (
@@ -87,6 +88,7 @@ def test_a_message_with_all_its_fields_is_read():
     ("kind", "least", "values"),
     [
         (ChatBody, {"message": "m"}, {"message": "m", "attachments": ()}),
+        (UiChatBody, {"id": "c-1", "messages": []}, {"messages": (), "trigger": None, "messageId": None}),
         (CreateSessionBody, {}, {"agent_id": None, "metadata": {}}),
         (SteerBody, {"message": "m"}, {"client_id": None}),
         (AbortBody, {}, {"kill_tools": "killable", "clear_queue": False}),
@@ -109,7 +111,7 @@ def test_each_body_needs_only_what_its_call_needs(kind, least, values):
 def test_every_body_is_tried_above_and_is_described():
     """No body without a row in these tests, and none without a schema."""
     assert {kind.__name__ for kind in BODIES} <= described_bodies().keys()
-    assert len(BODIES) == 12
+    assert len(BODIES) == 13
 
 
 @pytest.mark.parametrize("nothing", [b"", b" \n"])

@@ -108,6 +108,8 @@ async def test_a_chat_that_waits_for_a_person_answers_202_and_goes_on():
     async with serving(None, ledger, profiles=profiles) as web:
         response = await web.chat(session_id="s-1")
         told = response.json()
+        assert response.headers["location"] == f"/sessions/s-1/requests/{told['request_id']}"
+        assert (await web.client.get(response.headers["location"])).json()["status"] == "waiting"
         assert (response.status_code, told["status"]) == (202, "waiting")
         assert told["pending"]
         frames = []
@@ -358,3 +360,15 @@ async def test_who_got_a_whole_answer_aborts_nothing_by_leaving():
         await web.client.aclose()
         await web.served.quiet()
         assert ledger.ends == ["completed"]
+
+
+@on_bounded_time
+async def test_a_steer_in_idle_says_where_its_request_is():
+    """As a prompt does; a steer of a running cycle is no request, and a whole answer needs no place to look."""
+    async with serving(answering("a", "b"), base_path="/agents") as web:
+        response = await web.post("/agents/chat", {"message": "Hi", "session_id": "s-1"})
+        assert (response.status_code, "location" in response.headers) == (200, False)
+        response = await web.post("/agents/sessions/s-1/steer", {"message": "Hi"})
+        place = response.headers["location"]
+        assert place == f"/agents/sessions/s-1/requests/{response.json()['request_id']}"
+        assert (await web.client.get(f"{place}?wait=5")).json()["text"] == "b"

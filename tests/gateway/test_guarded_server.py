@@ -112,7 +112,7 @@ async def test_no_token_is_in_any_log_or_answer(caplog, capfd):
         async with guarded_server() as call:
             answers = [
                 await call(b"GET /?token=" + planted + b" HTTP/1.1"),
-                await call(b"GET /crash?a=" + planted + b" HTTP/1.1", bearer(MADE.token)),
+                await call(b"GET /crash?a=" + planted[4:] + b" HTTP/1.1", bearer(MADE.token)),
                 await call(
                     b"GET / HTTP/1.1", b"Upgrade: h2c", b"HTTP2-Settings: A" + planted, bearer(MADE.token)
                 ),
@@ -121,5 +121,5 @@ async def test_no_token_is_in_any_log_or_answer(caplog, capfd):
     assert [answer[9:12] for answer in answers[:2]] == [b"400", b"500"]
     said = caplog.text + "".join(capfd.readouterr())
     assert "the application raised" in said
-    assert MADE.token not in said
-    assert planted not in b"".join(answers)
+    assert MADE.token[4:] not in said
+    assert planted[4:] not in b"".join(answers)

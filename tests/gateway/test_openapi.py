@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import AgentStart
 from agentrail.gateway.answers import ERROR_ANSWERS
-from agentrail.gateway.app import ROUTES
+from agentrail.gateway.app import ALL_ROUTES, ROUTES
 from agentrail.gateway.bodies import BODIES
 from agentrail.gateway.route_answers import OF_NO_ROUTE, REPLIES
 from agentrail.gateway.socket_calls import socket_commands
@@ -54,10 +54,10 @@ async def test_the_page_is_served_without_a_token():
 def test_every_route_is_on_the_page_and_nothing_else():
     """With its body, its query and its answers; a route with a table row of its own has one in vain nowhere."""
     told = {(method.upper(), path) for path, methods in page()["paths"].items() for method in methods}
-    known = {(route.method, route.path.replace(":path}", "}")) for route in ROUTES}
+    known = {(route.method, route.path.replace(":path}", "}")) for route in ALL_ROUTES}
     assert told == known | {("GET", "/openapi.json"), ("GET", "/ws")}
-    assert set(REPLIES) == {(route.method, route.path) for route in ROUTES}
-    for route in ROUTES:
+    assert set(REPLIES) == {(route.method, route.path) for route in ALL_ROUTES}
+    for route in ALL_ROUTES:
         operation = page()["paths"][route.path.replace(":path}", "}")][route.method.lower()]
         named = [one["name"] for one in operation["parameters"] if one["in"] != "header"]
         assert named == [*re.findall(r"\{(\w+)", route.path), *route.query]

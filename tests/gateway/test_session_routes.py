@@ -215,3 +215,29 @@ async def test_who_may_not_inspect_is_told_so():
         for route in ROUTES:
             if route.scope == "inspect":
                 error_of(await call(web, route, "main", ANN), 403, "forbidden")
+
+
+@on_bounded_time
+async def test_metadata_is_shown_where_its_session_is():
+    """In lists and in how it stands; too much of it, or one that is no object, is refused with the field."""
+    async with serving(answering("Hello"), store=MemoryStore()) as web:
+        said = {"ticket": 4711, "tags": ["new"]}
+        await web.post("/sessions", {"session_id": "made", "metadata": said})
+        await web.chat(session_id="main", metadata={"from": "mail"})
+        await web.post("/sessions", {"session_id": "bare"})
+        listed = (await web.client.get("/sessions")).json()["sessions"]
+        assert {one["session_id"]: one.get("metadata") for one in listed} == {
+            "bare": None,
+            "main": {"from": "mail"},
+            "made": said,
+        }
+        inspected = (await web.client.get("/inspect/sessions")).json()["sessions"]
+        assert [one.get("metadata") for one in inspected] == [one.get("metadata") for one in listed]
+        assert (await web.client.get("/sessions/made")).json()["metadata"] == said
+        assert "metadata" not in (await web.client.get("/sessions/bare")).json()
+        for path in ("/sessions", "/chat", "/stream", "/sessions/main/prompt"):
+            body = {} if path == "/sessions" else {"message": "Hi"}
+            error = error_of(await web.post(path, {**body, "metadata": {"a": "x" * 4_096}}), 413, "too_large")
+            assert error["field"] == "metadata"
+            error_of(await web.post(path, {**body, "metadata": ["a"]}), 422, "field_invalid")
+        assert len((await web.client.get("/sessions")).json()["sessions"]) == 3

@@ -235,6 +235,9 @@ async def test_what_belongs_to_another_is_unknown_by_every_command():
                 for name, fields in EACH_COMMAND.items():
                     found = await client.refused(name, session_id=session_id, **fields)
                     assert found == (404, "session_unknown"), (name, session_id, found)
+                for name, fields in EACH_INSPECTION.items():
+                    found = await client.refused(name, session_id=session_id, **fields)
+                    assert found == (403, "forbidden"), (name, session_id, found)
             assert await client.done("unsubscribe", session_id="mine") is None
             assert await client.refused("create", session_id="mine") == (404, "session_unknown")
 
@@ -258,7 +261,14 @@ EACH_COMMAND = {
     "rewind": {"to": 1},
     "request": {"request_id": "r", "wait": 0},
     "cancel": {"request_id": "r"},
+    "go_on": {},
+    "receipt_of": {"client_id": "c"},
+    "decline": {"ref": "r"},
+    "answer": {"ref": "r", "text": "x"},
 }
+
+# What a token without the scope `inspect` may not ask of its own sessions either.
+EACH_INSPECTION = {"journal": {}, "state_at": {"number": 1}}
 
 
 def test_each_command_is_among_those_that_are_tried_on_other_peoples_sessions():
@@ -266,7 +276,8 @@ def test_each_command_is_among_those_that_are_tried_on_other_peoples_sessions():
     from agentrail.gateway.app import ROUTES  # noqa: PLC0415
     from agentrail.gateway.socket_calls import socket_commands  # noqa: PLC0415
 
-    assert set(EACH_COMMAND) - {"subscribe"} == set(socket_commands(ROUTES)) - {"create", "sessions"}
+    tried = (set(EACH_COMMAND) | set(EACH_INSPECTION)) - {"subscribe"}
+    assert tried == set(socket_commands(ROUTES)) - {"create", "sessions"}
 
 
 # --- commands

@@ -119,6 +119,35 @@ async def test_one_that_shields_itself_and_is_late_by_less_is_late_all_the_same(
 
 
 @on_virtual_time
+@pytest.mark.parametrize(
+    ("first", "second", "seconds"),
+    [
+        # Each within its own time, both together beyond that of any: none is left behind.
+        ((10.0, 9.0), (10.0, 9.0), 18.0),
+        ((10.0, 9.0), (3.0, 2.0), 11.0),
+        # The one that comes second has less time than the clock was set for; and then more.
+        ((10.0, 0.0), (3.0, 60.0), 4.0),
+        ((3.0, 0.0), (10.0, 60.0), 11.0),
+        ((10.0, 9.0), (3.0, 60.0), 13.0),
+    ],
+)
+async def test_each_hook_of_a_chain_has_its_own_time(first, second, seconds):
+    """Its timeout and a second more, counted from its own beginning, whatever those before it took."""
+    heard, reports = [], Reports()
+    slow = [
+        plugin(name, timeouts={"on_request_start": timeout}, on_request_start=shielded(takes))
+        for name, (timeout, takes) in (("a", first), ("b", second))
+    ]
+    async with open_runner(on_plugin_error=reports.hear) as runner:
+        began = trio.current_time()
+        await runner.run(hearing(*slow, plugin("c", heard=heard, on_request_start=saying(None))))
+        assert trio.current_time() - began == seconds
+        is_late = second[1] > second[0]
+        assert reports == ([("b", "on_request_start", "HookTimeout")] if is_late else [])
+        assert heard == [("c", "on_request_start")]
+
+
+@on_virtual_time
 async def test_calls_of_one_batch_are_judged_side_by_side():
     """Each has a chain of its own."""
 

@@ -14,6 +14,7 @@ from agentrail.host.identity import (
     fault_of_session_id,
     faults_of_principal,
     is_derived,
+    metadata_of_session,
     owner_of_session,
     profile_of_session,
     session_id_for,
@@ -134,8 +135,10 @@ def test_no_one_takes_the_place_of_a_session_that_follows_from_a_client_id():
 
 def test_what_the_host_writes_is_what_it_reads():
     """In exactly the documented keys."""
-    data = {"theme": "dark", **user_data_of(ADA, "desk")}
+    data = {"theme": "dark", **user_data_of(ADA, "desk", {"ticket": 7})}
     assert data.keys() - {"theme"} == set(OWN_KEYS)
+    assert metadata_of_session(data) == {"ticket": 7}
+    assert user_data_of(ADA, "desk").keys() == set(OWN_KEYS) - {"metadata"}
     assert (owner_of_session(data), profile_of_session(data)) == (ADA, "desk")
     assert profile_of_session({}) is None
 

@@ -14,6 +14,8 @@ _LEFT: Final = "after an abort no hook is left that is named nowhere"
 _CLOSES: Final = "what a closing host could not judge does not pass"
 _ASKED: Final = "sessions ask their host only where a plugin listens"
 _BLAME: Final = "each failure is told once, as its plugin's"
+_GOES: Final = "a session that goes, or wakes, between two looks is no error of its caller"
+_GONE: Final = "tests/host/test_sessions_that_go.py"
 _CHAINS: Final = "tests/host/test_chains.py"
 _RUNNER: Final = "tests/host/test_hook_runner.py"
 _LIFE: Final = "tests/host/test_plugin_life.py"
@@ -21,6 +23,48 @@ _TOOLS: Final = "tests/host/test_tool_hooks.py"
 _CONTEXT: Final = "tests/host/test_host_context.py"
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
+    # --- sessions that go, and wake
+    Mutant(
+        name="a chat is refused whose session was deleted after the look at it",
+        breaks=_GOES,
+        file="host/carrying.py",
+        old='if self._profile is None or incoming.kind == "prompt" or incoming.is_steer:',
+        new="if True:",
+        killed_by=f"{_GONE}::test_a_chat_begins_a_session_anew_that_was_deleted_after_the_look_at_it",
+    ),
+    Mutant(
+        name="a prompt creates a session that was deleted",
+        breaks=_GOES,
+        file="host/carrying.py",
+        old='if self._profile is None or incoming.kind == "prompt" or incoming.is_steer:',
+        new="if self._profile is None:",
+        killed_by=f"{_GONE}::test_a_prompt_to_a_session_that_was_deleted_after_the_look_at_it_is_refused",
+    ),
+    Mutant(
+        name="a session that wakes as it is deleted stays",
+        breaks=_GOES,
+        file="host/session_desk.py",
+        old="if place == _TRIES or not self._is_open(owner, session_id):",
+        new="if True:",
+        killed_by=f"{_GONE}::test_a_session_that_wakes_as_it_is_deleted_is_deleted",
+    ),
+    # --- the time of a hook in a chain
+    Mutant(
+        name="the time of a hook is that of the one before it",
+        breaks=_TIME,
+        file="host/hook_runner.py",
+        old="        if at_seconds < self.patience.deadline:\n",
+        new="        if self.patience.deadline == math.inf:\n",
+        killed_by=f"{_RUNNER}::test_each_hook_of_a_chain_has_its_own_time",
+    ),
+    Mutant(
+        name="all hooks of a chain have the time of one",
+        breaks=_TIME,
+        file="host/hook_runner.py",
+        old="if trio.current_time() >= walk.overdue_at:",
+        new="if walk.patience.cancelled_caught:",
+        killed_by=f"{_RUNNER}::test_each_hook_of_a_chain_has_its_own_time",
+    ),
     # --- chains
     Mutant(
         name="lower priorities of host plugins run first",

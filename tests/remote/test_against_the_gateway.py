@@ -137,8 +137,8 @@ async def test_errors_are_those_of_a_session_in_this_process():
                 async with session.subscribe(after=10_000):
                     pass
             assert caught.value.positions[session.session_id] < 10_000
-            with pytest.raises(NotRemote, match="settings"):
-                await session.prompt("Hi", settings={"temperature": 0})
+            with pytest.raises(NotRemote, match="via"):
+                await session.prompt("Hi", via="http")
             with pytest.raises(NotRemote, match="code"):
                 await session.attach_tools()
             async with trio.open_nursery() as nursery:

@@ -5,17 +5,26 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import get_args
 
+import attrs
 import msgspec
 import pytest
 
 import agentrail.actors
 import agentrail.cli
+from agentrail.cli.serve import ServeOptions
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.signals import Signal
 from agentrail.errors import AgentrailError
-from agentrail.events import Event
+from agentrail.events import KINDS, Event
+from agentrail.gateway.answers import ERROR_ANSWERS
+from agentrail.gateway.app import OWN_OPTIONS, ROUTES
+from agentrail.gateway.frames import DoneReason
+from agentrail.gateway.socket_calls import socket_commands
+from agentrail.host.limits import Limits
+from agentrail.host.options import HostOptions
 from agentrail.runtime.handle import Session
 from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.wire.server_frames import CloseCode
 from scripts import api_pages
 from scripts.generate_docs import ACTOR_SECTIONS, fields_in
 from tests.thinned import each
@@ -82,6 +91,60 @@ def test_every_name_of_the_door_of_actors_is_documented():
     shown = [name for names in ACTOR_SECTIONS.values() for name in names.split()]
     errors = {error.__name__ for error in error_classes(AgentrailError)}
     assert sorted(shown) == sorted({*agentrail.actors.__all__} - errors)
+
+
+def rows_of(page: str) -> set[str]:
+    """What stands in backticks at the beginning of a row of a table, or of a heading."""
+    text = (REFERENCE / page).read_text(encoding="utf-8")
+    return set(re.findall(r"^(?:\| (?:\d+ \| )?\[?|#+ |\*\*)`([^`]+)`", text, re.MULTILINE))
+
+
+SERVED = {
+    "routes": ("routes.md", {f"{one.method} {one.path.replace(':path', '')}" for one in ROUTES}),
+    "codes": ("routes.md", {row.code or code for code, row in ERROR_ANSWERS.items()}),
+    "reasons": ("wire.md", set(get_args(DoneReason))),
+    "commands": ("wire.md", set(socket_commands(ROUTES))),
+    "frames": (
+        "wire.md",
+        {
+            "hello",
+            "subscribe",
+            "unsubscribe",
+            "ping",
+            "welcome",
+            "subscribed",
+            "reply",
+            "event",
+            "pong",
+            "lag",
+            "closing",
+        },
+    ),
+    "events": ("wire.md", set(KINDS.values())),
+    "options": (
+        "server-options.md",
+        {*OWN_OPTIONS, *(one.name for one in attrs.fields(HostOptions) if one.init)},
+    ),
+    "limits": ("server-options.md", {one.name for one in attrs.fields(Limits)}),
+    "options of serve": (
+        "server-options.md",
+        {f"--{one.name.replace('_', '-')}" for one in attrs.fields(ServeOptions)},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SERVED)
+def test_what_a_server_has_stands_in_its_reference(what):
+    """Routes, codes, frames, closing codes, options: none is left out."""
+    page, wanted = SERVED[what]
+    assert wanted
+    assert sorted(wanted - rows_of(page)) == []
+
+
+def test_every_code_of_a_close_is_documented():
+    """Over the socket."""
+    text = (REFERENCE / "wire.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| (\d{4}) \|", text, re.MULTILINE)) == {f"{code.value}" for code in CloseCode}
 
 
 def names_of(sections: Mapping[str, str]) -> list[str]:

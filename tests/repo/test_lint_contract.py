@@ -4,7 +4,19 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PURE_ROOMS = {"structs", "errors", "frozen", "messages", "events", "otp", "core", "plugins", "typed", "wire"}
+PURE_ROOMS = {
+    "structs",
+    "errors",
+    "frozen",
+    "messages",
+    "events",
+    "otp",
+    "core",
+    "plugins",
+    "typed",
+    "wire",
+    "protocols",
+}
 LINTER = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 LAYERS, PURITY = LINTER["contracts"][:2]
 

@@ -42,6 +42,11 @@ QUEUES: Final = {
         "tests/actors/test_registry.py",
     ),
     "otp/turns.py:_queue": ("postponed events, `max_postponed`", "tests/otp/test_statem_order.py"),
+    "host/webhook_schedule.py:": (  # of a tenant its sessions that have a message due
+        "MAX_OWED_OF_A_TENANT, at the door",
+        "tests/host/test_webhooks.py",
+    ),
+    "host/webhook_schedule.py:lane": ("MAX_OWED_OF_A_TENANT, at the door", "tests/host/test_webhooks.py"),
     "gateway/hub.py:pending": (
         "what a subscription gives that was just entered",
         "tests/gateway/test_hub.py",

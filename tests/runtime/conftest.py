@@ -1,11 +1,13 @@
 """A supervisor for the tests of the shell, whose sessions are all what their journals come to."""
 
 import zlib
+from importlib import import_module
 
 import pytest
 
 from agentrail.testing.folded import folded_sessions
 from agentrail.testing.orphans import no_orphans
+from tests.remote.suite import HERE, mark_left_out, over_each_road
 from tests.runtime.rig import open_bare
 
 # A session costs a fold when its test is over, which is a fifth of the time of all: so one test in eight, the same ones in each
@@ -43,12 +45,35 @@ async def supervisor():
         yield opened
 
 
+def pytest_generate_tests(metafunc):
+    """Run the tests of `Session` once more over a network, see tests/remote/suite.py."""
+    if "road" in metafunc.fixturenames:
+        metafunc.parametrize("road", over_each_road(metafunc), indirect=True)
+
+
+def pytest_collection_modifyitems(items):
+    """Expect what is left out of that to fail."""
+    mark_left_out(items)
+
+
 @pytest.fixture(autouse=True)
-def folded(request):
-    """Fold the journal of every session that the test makes; see `folded_sessions`."""
+def road(request):
+    """By which way the sessions of a test are reached: in this process, or over a network."""
+    if request.param == HERE:
+        yield HERE
+        return
+    pytest.importorskip("trio_websocket", reason="no extra `gateway`")
+    pytest.importorskip("starlette", reason="no extra `gateway`")
+    with import_module("tests.remote.over_a_network").every_supervisor_remote():
+        yield request.param
+
+
+@pytest.fixture(autouse=True)
+def folded(request, road):
+    """Fold the journal of every session that the test makes; see `folded_sessions`. Over a network they are the same ones."""
     name = request.node.name
     is_meant = request.config.getoption("folded") == "all" or zlib.crc32(name.encode()) % ONE_IN == 0
-    if not is_meant or name in NOT_FOLDED or name.partition("[")[0] in NOT_FOLDED:
+    if road != HERE or not is_meant or name in NOT_FOLDED or name.partition("[")[0] in NOT_FOLDED:
         yield
         return
     with folded_sessions() as watched:

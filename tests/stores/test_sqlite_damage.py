@@ -9,7 +9,7 @@ from itertools import pairwise
 import apsw
 import pytest
 
-from agentrail.abc.store import Standing
+from agentrail.abc.store import OwedRow, Standing
 from agentrail.core.journal.record import Tail, first_broken
 from agentrail.errors import NotAStore, StoreTooNew, StoreUnavailable
 from agentrail.stores import sqlite_opening
@@ -504,6 +504,22 @@ def test_a_child_whose_root_is_lost_is_a_root(golden, tmp_path):
         assert said == {"alpha": (0, 9, False), "beta": (9, 9, True), "gamma": (10, 10, False)}
         assert store.get("", "alpha") is None
         assert store.salvaged.lost_snapshots == 1
+
+
+def test_what_is_owed_is_salvaged_too(golden, tmp_path):
+    """It belongs to no session, so it is there whatever became of those."""
+    path, row = tmp_path / "sessions.db", OwedRow(kind="letter", id="a", body=b"1")
+    shutil.copy(golden, path)
+    with closing(open_at(path)) as store:
+        store.change_owed([row])
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("DELETE FROM record WHERE session = 'alpha'")
+    with closing(open_at(path)) as store:
+        with pytest.raises(StoreUnavailable):
+            store.take("", "alpha", "n9", "start")
+        store.take("", "beta", "n9", "start")
+        assert store.salvaged is not None
+        assert store.owed("letter") == (row,)
 
 
 def test_a_session_of_another_kind_of_values_is_damage(golden, tmp_path):

@@ -12,6 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from agentrail.abc.store import OwedRow
 from agentrail.errors import NotAStore, OptionError, StoreInUse, StoreTooNew, StoreUnavailable
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_connections import check_sqlite
@@ -440,3 +441,23 @@ def test_the_mark_of_a_store_is_there_wherever_its_writer_is_killed(tmp_path, mo
     assert has_lock_file(store)
     monkeypatch.undo()
     WriteLock(store, since_ms=1).release()  # who was interrupted does not keep it
+
+
+def test_a_file_has_a_table_of_what_is_owed_when_something_is(path):
+    """An optional one, so that no file has to be brought up for it; beside its writer it is read, or nothing is owed."""
+    with closing(SqliteStore(path)) as store:
+        store.change_owed([], [("letter", "a")])
+        with closing(SqliteStore(path, read_only=True)) as reader:
+            assert reader.owed("letter") == ()
+            assert "owed" not in tables_of(path)
+            store.change_owed([OwedRow(kind="letter", id="a", body=b"1")])
+            assert [row.id for row in reader.owed("letter")] == ["a"]
+    with closing(apsw.Connection(os.fspath(path))) as connection:
+        assert connection.pragma("user_version") == SCHEMA.version
+    assert "owed" in tables_of(path)
+
+
+def tables_of(path):
+    """The names of what stands in a file."""
+    with closing(apsw.Connection(os.fspath(path))) as connection:
+        return {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}

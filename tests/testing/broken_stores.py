@@ -11,7 +11,7 @@ from agentrail.abc.store import Filters
 from agentrail.core.journal.record import Tail, sealed
 from agentrail.errors import AlreadyExists, Fenced, HeldBy, OptionError, SessionNotFound, StillNeeded, Trimmed
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.store_rules import of_cuts, of_finding, of_journals, of_keeping, of_owners
+from agentrail.testing.store_rules import of_cuts, of_finding, of_journals, of_keeping, of_owing, of_owners
 
 replace = msgspec.structs.replace
 
@@ -850,6 +850,52 @@ class BatchesOnce(MemoryStore):
         return super().append(moved)
 
 
+class OwesByIdAlone(MemoryStore):
+    """Takes rows of another kind for the same."""
+
+    def change_owed(self, put, drop=()):
+        super().change_owed([replace(row, kind="") for row in put], [("", name) for _, name in drop])
+
+    def owed(self, kind, after="", limit=1000):
+        return tuple(replace(row, kind=kind) for row in super().owed("", after, limit))
+
+
+class OwesTheLatestFirst(MemoryStore):
+    def owed(self, kind, after="", limit=1000):
+        return super().owed(kind, after, limit)[::-1]
+
+
+class DropsBeforeItPuts(MemoryStore):
+    def change_owed(self, put, drop=()):
+        super().change_owed([], drop)
+        super().change_owed(put)
+
+
+class DropsOnce(MemoryStore):
+    """Cannot drop what is not there."""
+
+    def change_owed(self, put, drop=()):
+        there = {(row.kind, row.id) for kind in ("letter", "bill") for row in self.owed(kind)}
+        missing = [name for name in drop if name not in there and name not in {(r.kind, r.id) for r in put}]
+        if missing and put:
+            raise OptionError([f"{missing} is not there"])
+        super().change_owed(put, drop)
+
+
+class OwesForSessions(MemoryStore):
+    """What has the name of a session goes with it."""
+
+    def delete(self, scope, session, **given):
+        self.change_owed([], [("letter", session)])
+        return super().delete(scope, session, **given)
+
+
+class ForgetsWhatIsOwed(MemoryStore):
+    def reopened(self):
+        self.change_owed([], [("letter", row.id) for row in self.owed("letter")])
+        return self
+
+
 BROKEN = {
     of_journals.records_come_back_as_they_were_written: (DropsOutlines, MixesScopes),
     of_journals.any_text_is_kept: (EndsAtNul, ReadsAsLatin, TellsNoCaseApart),
@@ -912,6 +958,10 @@ BROKEN = {
     of_keeping.what_is_given_stays_what_is_kept: (KeepsWhatWasGiven,),
     of_keeping.a_store_is_closed_twice: (ClosesOnce,),
     of_keeping.what_was_kept_is_there_again: (Forgets, ForgetsEpochs),
+    of_owing.what_is_owed_is_kept_by_kind_and_id: (OwesByIdAlone, OwesTheLatestFirst),
+    of_owing.what_is_owed_changes_as_a_whole: (DropsBeforeItPuts, DropsOnce),
+    of_owing.what_is_owed_outlives_its_session: (OwesForSessions,),
+    of_owing.what_is_owed_is_there_again: (ForgetsWhatIsOwed,),
     of_cuts.a_call_that_was_cut_can_be_repeated: (
         OpensOnce,
         RefusesRepeats,

@@ -1,6 +1,7 @@
 """Calls of who looks after a product: all sessions of their tenant, the tree of actors, the plugins of the host, journals. Reads only.
 
-Each of them needs the scope `inspect`, and shows no other tenant. Options of plugins are not shown: keys may be among them.
+Each of them needs the scope `inspect`, and shows no other tenant. None wakes a session: what sleeps is read in its journal. Options of plugins
+are not shown: keys may be among them.
 """
 
 from collections.abc import Hashable
@@ -10,9 +11,9 @@ from agentrail.gateway.access import require_scope
 from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
 from agentrail.gateway.calls.sessions import known_phase, page_of_sessions, place_of_cursor
-from agentrail.gateway.replies import HostPluginItem, HostPluginList, TracePage, TreeItem
+from agentrail.gateway.replies import HostPluginItem, HostPluginList, InspectedMessages, TracePage, TreeItem
 from agentrail.host import Host, Principal
-from agentrail.wire.forms import encode_messages
+from agentrail.wire.forms import page_of_messages
 
 
 def check_may_inspect(principal: Principal) -> None:
@@ -54,6 +55,7 @@ def item_of_node(node: TreeNode, tenant_id: str) -> TreeItem:
         id=_plain_id(node.id, tenant_id),
         kind=node.kind,
         status=node.status,
+        strategy=node.strategy,
         phase=node.phase,
         incarnation=node.incarnation,
         restarts=node.restarts,
@@ -93,8 +95,7 @@ async def inspect_trace(
 ) -> CallAnswer:
     """GET /inspect/sessions/{id}/trace: the journal, with what each step decided and when."""
     check_may_inspect(principal)
-    session = await host.session_to_inspect(session_id, principal)
-    entries = await session.journal(after, limit)
+    entries = await host.inspect_journal(session_id, principal, after=after, limit=limit)
     behind = entries[-1].number if len(entries) == limit else None
     return answer_with(TracePage(entries=entries, next=behind))
 
@@ -104,5 +105,6 @@ async def inspect_messages(
 ) -> CallAnswer:
     """GET /inspect/sessions/{id}/messages."""
     check_may_inspect(principal)
-    session = await host.session_to_inspect(session_id, principal)
-    return CallAnswer(body=encode_messages(await session.messages(), after=after, limit=limit))
+    messages, usage = await host.inspect_messages(session_id, principal)
+    page = page_of_messages(messages, after=after, limit=limit)
+    return answer_with(InspectedMessages(messages=page.messages, next=page.next, usage=usage))

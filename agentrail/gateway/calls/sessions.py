@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
+from agentrail.frozen import thawed
 from agentrail.gateway.answers import refuse_call
 from agentrail.gateway.bodies import CompactBody, CreateSessionBody, ForkBody, ModelBody, RewindBody
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
@@ -21,7 +22,7 @@ from agentrail.gateway.replies import (
     SessionRewound,
 )
 from agentrail.host import Host, Principal
-from agentrail.host.identity import profile_of_session
+from agentrail.host.identity import metadata_of_session, profile_of_session
 from agentrail.host.session_list import SESSION_PHASES, ListedSession, ListPlace
 from agentrail.wire.forms import encode_messages, encode_snapshot, encode_status
 
@@ -35,7 +36,11 @@ from outside would be sent the operator's key."""
 async def create_session(host: Host, principal: Principal, body: CreateSessionBody) -> CallAnswer:
     """POST /sessions."""
     session = await host.create(
-        principal, agent_id=body.agent_id or "", session_id=body.session_id, model=body.model
+        principal,
+        agent_id=body.agent_id or "",
+        session_id=body.session_id,
+        model=body.model,
+        metadata=body.metadata,
     )
     agent_id = profile_of_session(session.facts.user_data)
     told = SessionCreated(session_id=session.session_id, agent_id=agent_id)
@@ -54,7 +59,8 @@ async def list_own_sessions(
 async def read_snapshot(host: Host, principal: Principal, session_id: str) -> CallAnswer:
     """GET /sessions/{id}."""
     session = await host.session(session_id, principal)
-    return CallAnswer(body=encode_snapshot(await session.snapshot()))
+    metadata = metadata_of_session(session.facts.user_data)
+    return CallAnswer(body=encode_snapshot(await session.snapshot(), metadata=metadata))
 
 
 async def read_status(host: Host, principal: Principal, session_id: str) -> CallAnswer:
@@ -172,6 +178,7 @@ def item_of_session(listed: ListedSession, *, with_user: bool) -> SessionItem:
         created_at_ms=listed.created_at_ms,
         waits_for=listed.waits_for,
         title=listed.title,
+        metadata=thawed(listed.metadata) or UNSET,
     )
     status = listed.status
     if status is None:

@@ -1,0 +1,93 @@
+"""Finds the application that `agentrail serve` is to serve, by its name, and says what is wrong with one that cannot be had.
+
+Nothing is served here. What goes wrong in the module of an application is its author's, and is told as that, with the line.
+"""
+
+import difflib
+import importlib
+import inspect
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from agentrail.errors import AgentrailError, OptionError
+from agentrail.otp.edges import call_guarded
+from agentrail.otp.leaving import describe_bug
+
+if TYPE_CHECKING:
+    from agentrail.gateway.incoming import AsgiApp
+
+
+class ApplicationFailed(Exception):
+    """The lifespan of an application raised: it could not start, or not end.
+
+    Attributes:
+        error: What it raised.
+    """
+
+    def __init__(self, name: str, error: BaseException) -> None:
+        """Keep what it raised."""
+        super().__init__(f"the application {name} failed")
+        self.error = error
+
+
+def find_application(name: str) -> "AsgiApp":
+    """Find an application by its name, in the current directory first.
+
+    Raises:
+        OptionError: The operator's move: there is no such module or name, or it is no application.
+    """
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise OptionError(["name an application, as package.module:NAME, where NAME is what create_app made"])
+    if os.getcwd() not in sys.path:  # noqa: PTH109 - `python -m` puts this very text there
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109
+    imported = call_guarded(partial(_refuse_module, module), importlib.import_module, module)
+    if not hasattr(imported, attribute):
+        raise OptionError(
+            [f"there is no application {attribute!r} in module {module!r}{_near(attribute, imported)}"]
+        )
+    found: Any = getattr(imported, attribute)
+    fault = fault_of_application(found)
+    if fault is not None:
+        raise OptionError([f"expected an ASGI application, such as create_app makes, and {name} is {fault}"])
+    return found  # type: ignore[no-any-return]  # whether it is one shows when it is called
+
+
+def _refuse_module(module: str, error: BaseException) -> NoReturn:
+    """Say that an application's module cannot be had, and whose line it is: it is no bug of ours."""
+    if isinstance(error, AgentrailError):  # of `create_app`, say: it says itself what to do
+        raise error
+    if (
+        isinstance(error, ModuleNotFoundError)
+        and error.name is not None
+        and f"{module}.".startswith(f"{error.name}.")
+    ):
+        where = "looked for in this directory first"
+        raise OptionError([f"there is no module {module!r}, {where}: {error}"]) from error
+    raise OptionError([f"module {module!r} cannot be imported: {describe_bug(error)}"]) from error
+
+
+def _near(attribute: str, module: object) -> str:
+    near = difflib.get_close_matches(
+        attribute, [name for name in vars(module) if not name.startswith("_")], n=1
+    )
+    return (
+        f": did you mean {near[0]!r}" if near else f": give what create_app made the name {attribute!r} there"
+    )
+
+
+def fault_of_application(found: object) -> str | None:
+    """Say why this can be no ASGI application; None for what may be one."""
+    if not callable(found) or isinstance(found, type):
+        return type(found).__name__
+    try:
+        inspect.signature(found).bind(object(), object(), object())
+    except TypeError:
+        if not inspect.isfunction(found):
+            return f"{type(found).__name__}, which is not called with scope, receive and send"
+        return "a function that takes other arguments: if it makes one, give what it returns a name, and say that name here"
+    except ValueError:  # of what is not written in Python nothing is known
+        return None
+    return None

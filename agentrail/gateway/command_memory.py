@@ -1,0 +1,160 @@
+"""Commands of sockets that have names: each is carried out once, however often it is sent, and over however many sockets.
+
+A client that lost its connection cannot know whether what it sent was done, and sends it again under the same `client_id`. What was done
+is told again, what is at work is waited for. So an abort that is repeated stops no later cycle. This lasts as long as the process and is
+bounded; messages have their names in the journal of their session, which lasts longer. Trio; who may send what is decided elsewhere.
+"""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+import msgspec
+import trio
+from attrs import define, field
+
+from agentrail.gateway.answers import CallRefused, ErrorAnswer, error_answer
+from agentrail.gateway.socket_frames import CommandFrame
+from agentrail.host.identity import SessionOwner
+from agentrail.wire.plain import encode_plain
+
+MAX_OF_EACH: Final = 256
+"""Commands of one caller that are remembered."""
+
+MAX_IN_ALL: Final = 10_000
+MAX_BYTES: Final = 16 << 20
+"""Of all results that are remembered."""
+
+MAX_RESULT_BYTES: Final = 64 << 10
+"""A larger result is not remembered: that command is done again."""
+
+MAX_AT_WORK_OF_EACH: Final = 200
+"""Commands of one caller that are at work, those among them whose sockets are gone."""
+
+_NOT_FINAL: Final = frozenset({408, 421, 425, 429})
+_SERVER_FAULT: Final = 500
+
+CommandOutcome: TypeAlias = bytes | ErrorAnswer
+"""What became of a command: JSON, or why it was not done."""
+
+_Key: TypeAlias = tuple[SessionOwner, str | None, str, str]
+
+
+@define(eq=False, kw_only=True)
+class _Named:
+    digest: bytes
+    outcome: CommandOutcome | None = None
+    size: int = 0
+    done: trio.Event = field(factory=trio.Event)
+
+
+class CommandMemory:
+    """What was done lately under a name, and what is being done."""
+
+    def __init__(self) -> None:
+        """Remember nothing."""
+        self._named: OrderedDict[_Key, _Named] = OrderedDict()
+        self._of_each: dict[SessionOwner, OrderedDict[_Key, None]] = {}
+        self._at_work: dict[SessionOwner, int] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        """How many are remembered, or at work."""
+        return len(self._named)
+
+    @property
+    def size_bytes(self) -> int:
+        """How much their results are together."""
+        return self._bytes
+
+    async def do_once(
+        self,
+        owner: SessionOwner,
+        command: CommandFrame,
+        client_id: str,
+        nursery: trio.Nursery,
+        work: Callable[[], Awaitable[CommandOutcome]],
+    ) -> CommandOutcome:
+        """Do what a command says, or tell what it came to before.
+
+        Args:
+            owner: Who sends it.
+            command: What it says.
+            client_id: Its name.
+            nursery: Where it is done: it outlives the socket that brought it.
+            work: Does it, and raises nothing but what ends the process.
+
+        Raises:
+            CallRefused: The name was used for another command; or too many are at work.
+
+        Cancellation: It is done all the same.
+        """
+        key = (owner, command.session_id, command.name, client_id)
+        digest = _digest_of(command)
+        known = self._named.get(key)
+        if known is None:
+            if self._at_work.get(owner, 0) >= MAX_AT_WORK_OF_EACH:
+                message = f"{MAX_AT_WORK_OF_EACH} commands of this caller are at work, more are not: wait for replies"
+                raise CallRefused(error_answer("too_many_requests", message))
+            known = self._named[key] = _Named(digest=digest)
+            self._of_each.setdefault(owner, OrderedDict())[key] = None
+            self._at_work[owner] = self._at_work.get(owner, 0) + 1
+            nursery.start_soon(self._do, key, known, work, name=f"command {command.name}")
+        elif known.digest != digest:
+            message = "this client_id was used for another command: give each a name of its own"
+            raise CallRefused(error_answer("client_id_reused", message))
+        await known.done.wait()
+        if known.outcome is None:
+            return error_answer("draining", "the server is going down")
+        return known.outcome
+
+    async def _do(self, key: _Key, named: _Named, work: Callable[[], Awaitable[CommandOutcome]]) -> None:
+        try:
+            named.outcome = await work()
+        finally:
+            self._end(key, named)
+            named.done.set()
+
+    def _end(self, key: _Key, named: _Named) -> None:
+        owner = key[0]
+        self._at_work[owner] -= 1
+        if not self._at_work[owner]:
+            del self._at_work[owner]
+        if named.outcome is None or not _is_kept(named.outcome):
+            self._forget(key)
+            return
+        named.size = len(named.outcome) if isinstance(named.outcome, bytes) else len(named.outcome.message)
+        self._bytes += named.size
+        own = self._of_each[owner]
+        while len(own) > MAX_OF_EACH and self._forget_oldest(own):
+            pass
+        while (len(self._named) > MAX_IN_ALL or self._bytes > MAX_BYTES) and self._forget_oldest(self._named):
+            pass
+
+    def _forget_oldest(self, keys: "OrderedDict[_Key, _Named] | OrderedDict[_Key, None]") -> bool:
+        """Forget the oldest that has ended; False where none has."""
+        oldest = next((key for key in keys if self._named[key].outcome is not None), None)
+        if oldest is None:
+            return False
+        self._forget(oldest)
+        return True
+
+    def _forget(self, key: _Key) -> None:
+        self._bytes -= self._named.pop(key).size
+        own = self._of_each[key[0]]
+        del own[key]
+        if not own:
+            del self._of_each[key[0]]
+
+
+def _is_kept(outcome: CommandOutcome) -> bool:
+    """Say whether it would be the same if it were done again: what was refused for the moment is tried again."""
+    if isinstance(outcome, bytes):
+        return len(outcome) <= MAX_RESULT_BYTES
+    return outcome.status not in _NOT_FINAL and outcome.status < _SERVER_FAULT
+
+
+def _digest_of(command: CommandFrame) -> bytes:
+    plain = msgspec.json.decode(encode_plain(command.fields))
+    return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).digest()

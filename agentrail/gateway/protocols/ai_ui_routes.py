@@ -1,0 +1,361 @@
+"""`/ai-ui`: what `useChat` of the `ai` SDK talks to. A chat is a session, and a response one cycle of it.
+
+Nothing is decided here about a message: what is new of it says `agentrail.protocols.ai_ui_messages`, and the host takes it as it takes any
+other, with its plugins, its limits and its ownership.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final, NoReturn
+
+import trio
+from attrs import field, frozen
+
+from agentrail.abc import Error, Ok
+from agentrail.core.session.projection import Status
+from agentrail.errors import ProfileMismatch, SessionUnknown
+from agentrail.events import AgentAbort, AgentEnd, AgentError, AgentStart
+from agentrail.gateway.answers import refuse_call
+from agentrail.gateway.bodies import CancelBody, UiChatBody
+from agentrail.gateway.chat_routes import headers_of
+from agentrail.gateway.frames import CONTENT_TYPE, STREAM_HEADERS
+from agentrail.gateway.incoming import CallerLeft
+from agentrail.gateway.protocols.ui_reader import UI_BUFFER, UiReader
+from agentrail.gateway.queries import check_id
+from agentrail.gateway.replies import ResponseCancelled
+from agentrail.gateway.routing import (
+    CallRoute,
+    OwnStream,
+    Result,
+    RouteCall,
+    WholeAnswer,
+    answer_json,
+    start_of,
+)
+from agentrail.host.identity import profile_of_session
+from agentrail.host.payloads import ChatRequest, HandledResponse
+from agentrail.messages import AssistantMessage, PromptRef, SessionId
+from agentrail.otp.exits import keep
+from agentrail.protocols.ai_ui import HEADER, ReadText, UiPart, UiResponse
+from agentrail.protocols.ai_ui_messages import (
+    ClientOutcome,
+    QuestionAnswer,
+    UiAnswer,
+    UiCallBody,
+    UiPlan,
+    UiRefusal,
+    UiWords,
+    Verdict,
+    decide_call,
+    read_call,
+)
+from agentrail.runtime.crashes import log_crash, what_travels
+from agentrail.runtime.handle import Session
+
+NAME: Final = "ai-ui"
+"""Of the protocol; also the door that its messages come through."""
+
+_WINDOW: Final = 512
+_DIFFERS: Final[UiPart] = {"type": "data-history-differs", "data": {}, "transient": True}
+
+
+@frozen(kw_only=True)
+class _UiStream:
+    """A response that is to be written.
+
+    Attributes:
+        session: Whose.
+        after: The number behind which its events are read.
+        response: What it begins with.
+        first: What goes out in front.
+        message_id: The message that goes on behind answers; empty for one that begins.
+        apply: Gives these answers to the session.
+        headers: Besides the usual ones.
+    """
+
+    session: Session
+    after: int
+    response: UiResponse
+    first: tuple[UiPart, ...] = ()
+    message_id: str = ""
+    apply: Callable[[], Awaitable[bool]] | None = None
+    headers: Mapping[str, str] = field(factory=dict)
+
+
+# --- handlers
+
+
+async def _answer_message(call: RouteCall) -> Result:
+    """Take what is new of a chat, and stream the response."""
+    body: UiChatBody = call.body
+    agent_id = call.params["agent_id"]
+    check_id("id", body.id, of_session=True)
+    read = read_call(body.messages, body.trigger)
+    if isinstance(read, UiRefusal):
+        _refuse(read)
+    session = await _find_session(call, body.id, is_new=read.messages[-1].role == "user")
+    status = None
+    known: frozenset[str] = frozenset()
+    if session is not None:
+        _check_profile(session, agent_id)
+        status, known = await session.status(), await _known_of(session, read)
+    plan = decide_call(read, status, known)
+    if isinstance(plan, UiRefusal):
+        _refuse(plan)
+    if plan.words is None:
+        assert session is not None and status is not None  # noqa: S101, PT018 - there is something to answer
+        return await _go_on(call, session, status, plan)
+    if session is not None and plan.answers:
+        handled = await _apply(call, session, plan.answers)
+        if handled is not None:
+            return handled
+    return await _say(call, body.id, plan, plan.words)
+
+
+async def _find_session(call: RouteCall, session_id: str, *, is_new: bool) -> Session | None:
+    """Give the session of a chat; None where there is none and a message may begin it, which the host judges."""
+    try:
+        return await call.host.session(session_id, call.principal, only_root=True)
+    except SessionUnknown:
+        if not is_new:
+            raise
+        return None
+
+
+def _check_profile(session: Session, agent_id: str) -> None:
+    own = profile_of_session(session.facts.user_data)
+    if own is not None and own != agent_id:
+        message = f"this session is one of the profile {own!r}, and keeps it: call /ai-ui/{own}"
+        raise ProfileMismatch(message, agent_id=own)
+
+
+async def _known_of(session: Session, read: UiCallBody) -> frozenset[str]:
+    """Say which of the user's last messages a session has taken; the very last one is for the host to find."""
+    return frozenset([one.id for one in read.past[:-1] if await session.receipt_of(one.id) is not None])
+
+
+async def _say(call: RouteCall, session_id: str, plan: UiPlan, words: UiWords) -> Result:
+    request = ChatRequest(
+        message=words.text,
+        tenant_id=call.principal.tenant_id,
+        user_id=call.principal.user_id,
+        agent_id=call.params["agent_id"],
+        session_id=SessionId(session_id),
+        client_id=words.client_id,
+    )
+    # A page that is reloaded closes its connection as one that is told to stop does: stopping has a call of its own.
+    submitted = await call.host.submit(
+        request, call.principal, kind="stream", on_disconnect="continue", via=NAME
+    )
+    if isinstance(submitted, HandledResponse):
+        return submitted
+    session, receipt = submitted.session, submitted.receipt
+    response = UiResponse(ref=PromptRef(receipt.ref), read_text=_reads(session))
+    return _stream(
+        _UiStream(
+            session=session,
+            after=max(receipt.seq - 1, 0),
+            response=response,
+            first=(_DIFFERS,) if plan.differs else (),
+            headers=headers_of(submitted),
+        )
+    )
+
+
+async def _go_on(call: RouteCall, session: Session, status: Status, plan: UiPlan) -> Result:
+    began = await _find_cycle(session, status.last_seq)
+    # Where its beginning is kept no longer, it is known to be shown all the same: it waits for what is answered here.
+    response = UiResponse(read_text=_reads(session), is_live=True)
+
+    async def apply() -> bool:
+        handled = await _apply(call, session, plan.answers)
+        if handled is not None:
+            message = "a plugin of the host answered this in its own way"
+            refuse_call("request_refused", message)
+        return (await session.status()).suspended
+
+    return _stream(
+        _UiStream(
+            session=session,
+            after=status.last_seq if began is None else began - 1,
+            response=response,
+            first=(_DIFFERS,) if plan.differs else (),
+            message_id=plan.message_id,
+            apply=apply,
+            headers={"x-session-id": session.session_id},
+        )
+    )
+
+
+async def _apply(call: RouteCall, session: Session, answers: tuple[UiAnswer, ...]) -> HandledResponse | None:
+    """Give answers to a session; what an interceptor says instead of one is given back."""
+    for answer in answers:
+        match answer:
+            case Verdict(is_approved=True):
+                await session.approve(answer.approval_id)
+            case Verdict():
+                await session.reject(answer.approval_id, answer.reason, auto_resume=True)
+            case ClientOutcome(is_error=True):
+                await session.answer(answer.ref, Error(text=answer.text))
+            case ClientOutcome():
+                await session.answer(answer.ref, Ok(text=answer.text, details=answer.details))
+            case QuestionAnswer(ref=ref, response=response):
+                said = response if isinstance(response, str) else dict(response)
+                handled = await call.host.respond(session.session_id, ref, said, call.principal)
+                if handled is not None:
+                    return handled
+    return None
+
+
+async def _answer_running(call: RouteCall) -> Result:
+    """Stream the response that runs, from its beginning."""
+    session = await _own(call)
+    status = await session.status()
+    began = None if status.phase == "idle" else await _find_cycle(session, status.last_seq)
+    if began is None:
+        return WholeAnswer(status=204)
+    response = UiResponse(read_text=_reads(session))
+    headers = {"x-session-id": session.session_id}
+    return _stream(_UiStream(session=session, after=began - 1, response=response, headers=headers))
+
+
+async def _cancel(call: RouteCall) -> Result:
+    """Stop the response that runs, or waits for people."""
+    body: CancelBody = call.body
+    session = await _own(call)
+    status = await session.status()
+    if status.phase == "idle" and not status.suspended:
+        refuse_call("request_over", "no response runs in this session, and none waits")
+    await session.abort(body.reason, wait=False)
+    return answer_json(ResponseCancelled(session_id=session.session_id), 202)
+
+
+async def _own(call: RouteCall) -> Session:
+    session = await call.host.session(call.params["session_id"], call.principal, only_root=True)
+    _check_profile(session, call.params["agent_id"])
+    return session
+
+
+# --- small things
+
+
+async def _find_cycle(session: Session, last_seq: int) -> int | None:
+    """Give the number of the event with which the last cycle began; None where none did, or it is kept no longer.
+
+    It is looked for from the end backwards, in steps that grow: a session may be long, and its last cycle seldom is.
+
+    Cancellation: Nothing has changed.
+    """
+    window = _WINDOW
+    while True:
+        after = max(0, last_seq - window)
+        kinds = (AgentStart, AgentEnd, AgentAbort, AgentError)
+        async with session.subscribe(kinds=kinds, deltas=False, after=after) as events:
+            found = _last_start(events.next_nowait)
+        if found is not None or after == 0:
+            return found
+        window *= 8
+
+
+def _last_start(next_nowait: Callable[[], object]) -> int | None:
+    found: int | None = None
+    try:
+        while True:
+            event = next_nowait()
+            if isinstance(event, AgentStart) and event.meta is not None:
+                found = event.meta.seq
+    except (trio.WouldBlock, trio.EndOfChannel):
+        return found
+
+
+def _reads(session: Session) -> ReadText:
+    read = session.reads_answers()
+
+    def read_one(message: AssistantMessage) -> str:
+        return read((message,))
+
+    return read_one
+
+
+def _refuse(refusal: UiRefusal) -> NoReturn:
+    message = f"{refusal.place} {refusal.message}".strip()
+    refuse_call(refusal.code, message[:300], hint=refusal.hint, more={"field": refusal.place})
+
+
+# --- writing
+
+
+def _stream(stream: _UiStream) -> OwnStream:
+    return OwnStream(write=partial(_write_stream, stream))
+
+
+async def _write_stream(stream: _UiStream, call: RouteCall) -> None:
+    """Write a response to its end.
+
+    Raises:
+        CallerLeft: In the middle of it, or it did not read.
+        Exception: What the answers of people came to; nothing was written then.
+
+    Cancellation: The connection is cut where a write is stuck.
+    """
+    hubs = call.gateway.opened()[1]
+    async with stream.session.subscribe(after=stream.after, buffer=UI_BUFFER) as events:
+        is_muted = stream.apply is not None
+        reader = UiReader(events, stream.response, first=stream.first, is_muted=is_muted)
+        reader.on_cut = call.cut
+        if stream.apply is not None:
+            await reader.go_on(stream.message_id, stream.apply)
+        with hubs.watch_stream(reader), reader.scope:
+            await call.while_there(partial(_write, call, stream, reader))
+    if reader.reason is None:  # it was cut
+        raise CallerLeft
+
+
+async def _write(call: RouteCall, stream: _UiStream, reader: UiReader) -> None:
+    name, version = HEADER
+    headers = {**dict(STREAM_HEADERS), "content-type": CONTENT_TYPE, name: version}
+    await call.write(start_of(200, {**headers, **call.more_headers, **stream.headers}))
+    try:
+        async for piece in reader:
+            await _send(call, piece, is_last=reader.reason is not None)
+    except BaseException as raised:
+        if what_travels(raised) is not None or reader.reason is not None:
+            raise
+        # The head is out, so it cannot be an error of HTTP any more: it ends with a part that says so.
+        log_crash(f"a response of session {stream.session.session_id} failed", raised, keep)
+        await _send(call, reader.fail(), is_last=True)
+
+
+async def _send(call: RouteCall, piece: bytes, *, is_last: bool) -> None:
+    await call.write({"type": "http.response.body", "body": piece, "more_body": not is_last})
+
+
+AI_UI_ROUTES: Final = (
+    CallRoute(
+        "POST",
+        "/ai-ui/{agent_id}",
+        _answer_message,
+        does="takes what is new of a chat and streams the response as UI message parts",
+        operation="stream",
+        body=UiChatBody,
+        is_stream=True,
+        frames="UiMessagePart",
+    ),
+    CallRoute(
+        "GET",
+        "/ai-ui/{agent_id}/{session_id}/stream",
+        _answer_running,
+        does="streams the response that runs from its beginning",
+        is_stream=True,
+        frames="UiMessagePart",
+    ),
+    CallRoute(
+        "POST",
+        "/ai-ui/{agent_id}/{session_id}/cancel",
+        _cancel,
+        does="stops the response that runs",
+        operation="cancel",
+        body=CancelBody,
+        success=202,
+    ),
+)

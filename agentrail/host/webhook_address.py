@@ -1,0 +1,312 @@
+"""Where webhooks may go. An address is a stranger's choice, and what it leads to stands behind our own firewall: so it is judged.
+
+Pure: texts and addresses in, a verdict out. It is judged twice, with the same rules: when a message names it, by what stands in it, and when
+something is sent, by what its name leads to then. Nothing here looks a name up; who does connects to what was judged, and to nothing else.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from attrs import field, frozen
+
+MAX_WEBHOOK_CHARACTERS: Final = 2_000
+
+IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+_Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_PORTS: Final = {"https": 443, "http": 80}
+_MAX_PORT: Final = 65_535
+
+# Of ASCII that is shown, and of that what stands in addresses: each character here means one thing to every reader.
+_URL: Final = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<place>[A-Za-z0-9._~%:@\[\]-]*)"
+    r"(?P<target>(?:/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?(?:\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?)"
+)
+_PLACE: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
+_NAME: Final = re.compile(
+    r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+)
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
+
+_HOMES: Final = ("localhost", "local", "internal")
+"""Last parts of names that lead nowhere but into a network of one's own."""
+
+# The registry of addresses for special purposes, in the library's own words and in ours: older Pythons know fewer of them.
+_CLOSED: Final[tuple[_Network, ...]] = tuple(
+    ipaddress.ip_network(one)
+    for one in """
+    0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24
+    192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4 168.63.129.16/32
+    2001::/23 2001:db8::/32 2002::/16 3fff::/20
+    """.split()  # noqa: SIM905 - as a list it would fill a page
+)
+"""168.63.129.16 is public by its number, and to a machine at Microsoft's the one that knows its secrets."""
+
+_OPEN_SIX: Final = ipaddress.IPv6Network("2000::/3")
+_TRANSLATED: Final = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+class AddressRefused(ValueError):
+    """Nothing may be sent there. The text says why, without a word of the address but its host."""
+
+
+@frozen(kw_only=True)
+class AllowedPlaces:
+    """What an operator lets webhooks reach besides public servers over TLS.
+
+    Attributes:
+        networks: Addresses that may be private.
+        hosts: Names, and addresses, whatever they lead to.
+        origins: Scheme, host and port of servers, whatever they lead to; these alone may be reached without TLS.
+    """
+
+    networks: tuple[_Network, ...] = ()
+    hosts: frozenset[str] = frozenset()
+    origins: frozenset[tuple[str, str, int]] = frozenset()
+
+
+@frozen(kw_only=True)
+class WebhookAddress:
+    """A place that a webhook goes to, in parts that were read once: so no second reader can read it otherwise.
+
+    Attributes:
+        scheme: `https`, or `http` where that is allowed.
+        host: A name in small letters, or an IP address without brackets.
+        port: Of the server.
+        target: Path and query, beginning with `/`.
+        ip: The host, where it is an address.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    target: str = field(repr=False)  # it may hold what the receiver knows its callers by
+    ip: IpAddress | None = None
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """Scheme, host and port."""
+        return (self.scheme, self.host, self.port)
+
+    @property
+    def host_header(self) -> str:
+        """The host as a request names it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+# --- what may be
+
+
+def read_allowed(entries: Iterable[object]) -> AllowedPlaces:
+    """Read what an operator allows.
+
+    Args:
+        entries: Networks such as `10.1.0.0/16`, hosts such as `hooks.corp.example` or `10.1.2.3`, and origins such as
+            `http://127.0.0.1:9000`.
+
+    Raises:
+        ValueError: One is none of these; the text says which.
+    """
+    networks: list[_Network] = []
+    hosts: set[str] = set()
+    origins: set[tuple[str, str, int]] = set()
+    for entry in entries:
+        if not isinstance(entry, str):
+            raise ValueError(_no_place(entry))  # noqa: TRY004 - one kind for all that is no place
+        if "://" in entry:
+            origins.add(_read_origin(entry))
+        elif "/" in entry:
+            try:
+                networks.append(ipaddress.ip_network(entry))
+            except ValueError as error:
+                message = f"{_no_place(entry)} ({error})"
+                raise ValueError(message) from None
+        else:
+            hosts.add(_read_host(entry, entry)[0])
+    return AllowedPlaces(networks=tuple(networks), hosts=frozenset(hosts), origins=frozenset(origins))
+
+
+def _read_origin(entry: str) -> tuple[str, str, int]:
+    try:
+        address = _split(entry)
+    except AddressRefused as error:
+        message = f"{_no_place(entry)} ({error})"
+        raise ValueError(message) from None
+    if address.target != "/":
+        message = f"{_no_place(entry)} (an origin has no path)"
+        raise ValueError(message)
+    return address.origin
+
+
+def _no_place(entry: object) -> str:
+    return (
+        f"{entry!r:.120} is no place: expected a network such as '10.1.0.0/16', a host such as 'hooks.example', "
+        "or an origin such as 'http://127.0.0.1:9000'"
+    )
+
+
+# --- one address, by what stands in it
+
+
+def read_address(url: str, allowed: AllowedPlaces) -> WebhookAddress:
+    """Read an address, and judge it by what can be seen of it.
+
+    Args:
+        url: What a caller named.
+        allowed: What the operator lets it be.
+
+    Raises:
+        AddressRefused: It is none, or nothing may be sent there.
+    """
+    address = _split(url)
+    if address.origin in allowed.origins:
+        return address
+    if address.scheme != "https":
+        message = "it is not https, and what is sent there could be read on its way"
+        raise AddressRefused(message)
+    if address.host in allowed.hosts:
+        return address
+    if address.ip is not None:
+        _judge(address.ip, allowed)
+    elif not allowed.networks and _is_home(address.host):
+        message = f"{address.host} is a name of a private network"
+        raise AddressRefused(message)
+    return address
+
+
+def _split(url: str) -> WebhookAddress:
+    found = _URL.fullmatch(url) if len(url) <= MAX_WEBHOOK_CHARACTERS else None
+    if found is None:
+        message = (
+            f"it is no address of at most {MAX_WEBHOOK_CHARACTERS:,} characters: expected https://host/path in ASCII, "
+            "all else with %, and no #"
+        )
+        raise AddressRefused(message)
+    scheme = found["scheme"].lower()
+    if scheme not in _PORTS:
+        message = "it is not https"
+        raise AddressRefused(message)
+    if "@" in found["place"]:
+        message = "it has a user in front of its host: leave that out"
+        raise AddressRefused(message)
+    place = _PLACE.fullmatch(found["place"])
+    if place is None:
+        message = "it has no host that can be read"
+        raise AddressRefused(message)
+    host, ip = _read_host(place["host"], "its host")
+    port = _PORTS[scheme] if place["port"] is None else int(place["port"])
+    if not 0 < port <= _MAX_PORT:
+        message = f"{port} is no port"
+        raise AddressRefused(message)
+    target = found["target"]
+    return WebhookAddress(
+        scheme=scheme,
+        host=host,
+        port=port,
+        target=target if target.startswith("/") else f"/{target}",
+        ip=ip,
+    )
+
+
+def _read_host(text: str, shown: str) -> tuple[str, IpAddress | None]:
+    """Give a host in its one form, and the address where it is one.
+
+    Raises:
+        AddressRefused: It is none, or an address in a form that some read and some do not, such as `0x7f.1`.
+    """
+    host = text.lower().removesuffix(".")
+    try:
+        if host.startswith("["):
+            six = ipaddress.IPv6Address(host[1:-1])
+            return str(six), six
+        if ":" in host:
+            six = ipaddress.IPv6Address(host)
+            return str(six), six
+        if _NUMBER.fullmatch(host.rpartition(".")[2]):
+            four = ipaddress.IPv4Address(host)
+            return str(four), four
+    except ValueError:
+        message = f"{shown} is no IP address in its usual form"
+        raise AddressRefused(message) from None
+    if not _NAME.fullmatch(host):
+        message = f"{shown} is no name of a host"
+        raise AddressRefused(message)
+    return host, None
+
+
+def _is_home(host: str) -> bool:
+    """Say whether a name can only lead into a network of one's own: one without a dot does so too."""
+    return "." not in host or host.rpartition(".")[2] in _HOMES
+
+
+# --- what a name leads to
+
+
+def judge_found(address: WebhookAddress, found: Iterable[str], allowed: AllowedPlaces) -> tuple[str, ...]:
+    """Judge what a name was found to lead to. All of it: of two answers, one public and one not, a stranger chose both.
+
+    Args:
+        address: As of `read_address`.
+        found: IP addresses, as the system gave them.
+        allowed: What the operator lets it be.
+
+    Returns:
+        To what a connection may be made, in the order found, each once.
+
+    Raises:
+        AddressRefused: One of them may not be reached, or there is none.
+    """
+    is_trusted = address.host in allowed.hosts or address.origin in allowed.origins
+    judged: dict[str, None] = {}
+    for one in found:
+        try:
+            ip = _plain(ipaddress.ip_address(one))
+        except ValueError:
+            message = f"{address.host} leads to something that is no IP address"
+            raise AddressRefused(message) from None
+        if not is_trusted:
+            _judge(ip, allowed)
+        judged[str(ip)] = None
+    if not judged:
+        message = f"{address.host} leads nowhere"
+        raise AddressRefused(message)
+    return tuple(judged)
+
+
+def _judge(ip: IpAddress, allowed: AllowedPlaces) -> None:
+    """Let an address pass, or not.
+
+    Raises:
+        AddressRefused: It is not public, and not allowed.
+    """
+    plain = _plain(ip)
+    if any(plain in network for network in allowed.networks if network.version == plain.version):
+        return
+    if not is_public(plain):
+        message = "it leads to an address that is not public"
+        raise AddressRefused(message)
+
+
+def is_public(ip: IpAddress) -> bool:
+    """Say whether an address is one of a single machine that anyone on the internet may reach.
+
+    What stands for an IPv4 address inside an IPv6 one is judged as that.
+    """
+    plain = _plain(ip)
+    if isinstance(plain, ipaddress.IPv6Address):
+        if plain in _TRANSLATED:
+            return is_public(ipaddress.IPv4Address(int(plain) & 0xFFFFFFFF))
+        if plain not in _OPEN_SIX:
+            return False
+    is_closed = any(plain in network for network in _CLOSED if network.version == plain.version)
+    return plain.is_global and not plain.is_multicast and not is_closed
+
+
+def _plain(ip: IpAddress) -> IpAddress:
+    """Give the IPv4 address that an IPv6 one only writes otherwise, and drop the zone."""
+    if isinstance(ip, ipaddress.IPv6Address):
+        return ip.ipv4_mapped or ipaddress.IPv6Address(int(ip))
+    return ip

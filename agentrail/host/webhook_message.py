@@ -1,0 +1,191 @@
+"""What a webhook says of a request, and how it is signed: Standard Webhooks 1.0. Pure.
+
+Ids, numbers and an outcome, and never content: no words of a user or a model, no arguments, no reason. A receiver that wants those
+asks the host, with a token.
+"""
+
+import base64
+import datetime
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import evolve, field, frozen
+
+from agentrail.host.identity import SessionOwner
+from agentrail.host.requests import RequestRecord
+from agentrail.host.webhooks import SignedWebhook
+from agentrail.wire.plain import encode_plain
+
+_ID_DIGITS: Final = 32
+
+
+@frozen(kw_only=True)
+class WebhookWatch:
+    """That the end of a request is to be told, and where.
+
+    Attributes:
+        owner: Whose request it is.
+        session_id: The session that works on it.
+        request_id: Which one.
+        agent_id: Of the profile.
+        url: Where.
+        names_owner: Whether messages say whose it is: those to an address of the operator's own, which gets them for all.
+        told_seq: Behind which event it was last told that it waits; 0 before.
+    """
+
+    owner: SessionOwner
+    session_id: str
+    request_id: str
+    agent_id: str
+    url: str = field(repr=False)
+    names_owner: bool = False
+    told_seq: int = 0
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What it is found by."""
+        return (self.owner.tenant_id, self.owner.user_id, self.session_id, self.request_id)
+
+
+@frozen(kw_only=True)
+class WebhookMessage:
+    """One message, which is sent until it is taken or given up.
+
+    Attributes:
+        id: The same for all tries, and for one that a later process makes of the same event.
+        tenant_id: Whose request it is about.
+        user_id: Who of them.
+        session_id: The session; messages of one are sent in order.
+        request_id: Which request.
+        url: Where it goes.
+        body: JSON, byte for byte the same for all tries.
+        number: Counts messages in the order in which they were made.
+        tries: How many have failed.
+        due_at_ms: When the next one is due.
+    """
+
+    id: str
+    tenant_id: str
+    user_id: str
+    session_id: str
+    request_id: str
+    url: str = field(repr=False)
+    body: str = field(repr=False)
+    number: int = 0
+    tries: int = 0
+    due_at_ms: int
+
+    @property
+    def lane(self) -> tuple[str, str]:
+        """Of what messages are sent in order: one session."""
+        return (self.tenant_id, self.session_id)
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """As of the `WebhookWatch` that it was made for."""
+        return (self.tenant_id, self.user_id, self.session_id, self.request_id)
+
+
+@frozen(kw_only=True)
+class WebhookNews:
+    """What a change of a request means for who is told.
+
+    Attributes:
+        message: What is to be sent; None for nothing.
+        watch: What is still to be told later; None when this was the end.
+    """
+
+    message: WebhookMessage | None
+    watch: WebhookWatch | None
+
+
+def decide_webhook(
+    watch: WebhookWatch, record: RequestRecord, seq: int, *, at_ms: int, survives: bool
+) -> WebhookNews:
+    """Say what is to be told of a request that has changed.
+
+    Args:
+        watch: Who is told.
+        record: How the request stands.
+        seq: Of the event that it stands behind.
+        at_ms: The time.
+        survives: Whether the session goes on in a later process, so that the end of this one is none of the request.
+    """
+    if record.has_ended:
+        if record.status == "shutdown" and survives:
+            return WebhookNews(message=None, watch=watch)
+        return WebhookNews(message=_message(watch, record, seq, at_ms), watch=None)
+    if record.status != "waiting" or seq <= watch.told_seq:
+        return WebhookNews(message=None, watch=watch)
+    return WebhookNews(message=_message(watch, record, seq, at_ms), watch=evolve(watch, told_seq=seq))
+
+
+def _message(watch: WebhookWatch, record: RequestRecord, seq: int, at_ms: int) -> WebhookMessage:
+    kind = f"request.{record.status}"
+    # Made of what it is about: who dies between sending and writing that down sends it again under the same id.
+    named = "\0".join((*watch.key, kind, str(seq)))
+    data: dict[str, object] = {
+        "session_id": watch.session_id,
+        "request_id": watch.request_id,
+        "agent_id": watch.agent_id,
+        "outcome": record.outcome,
+        "seq": seq,
+        "usage": record.usage,
+        "cost_usd": record.cost_usd,
+    }
+    if not record.has_ended:
+        data["pending"] = [{"kind": one.kind, "id": one.id} for one in record.pending]
+    if watch.names_owner:
+        data |= {"tenant_id": watch.owner.tenant_id, "user_id": watch.owner.user_id}
+    body = encode_plain({"type": kind, "timestamp": show_time(at_ms), "data": data})
+    return WebhookMessage(
+        id=f"msg_{hashlib.sha256(named.encode()).hexdigest()[:_ID_DIGITS]}",
+        tenant_id=watch.owner.tenant_id,
+        user_id=watch.owner.user_id,
+        session_id=watch.session_id,
+        request_id=watch.request_id,
+        url=watch.url,
+        body=body.decode(),
+        due_at_ms=at_ms,
+    )
+
+
+def show_time(at_ms: int) -> str:
+    """Write a time as Standard Webhooks has it: ISO 8601, in UTC."""
+    at = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def sign(message_id: str, at_seconds: int, body: bytes, secrets: Sequence[bytes]) -> str:
+    """Sign a message.
+
+    Args:
+        message_id: Its id.
+        at_seconds: When it is sent, in seconds since 1970.
+        body: As it is sent.
+        secrets: One signature is made with each of them.
+
+    Returns:
+        The header `webhook-signature`.
+    """
+    content = f"{message_id}.{at_seconds}.".encode() + body
+    digests = [hmac.new(secret, content, hashlib.sha256).digest() for secret in secrets]
+    return " ".join([f"v1,{base64.b64encode(digest).decode()}" for digest in digests])
+
+
+def signed(message: WebhookMessage, secrets: Sequence[bytes], *, at_ms: int) -> SignedWebhook:
+    """Make a try of a message. Each has the time of its own: receivers take no old one, and the last comes after hours."""
+    body, at_seconds = message.body.encode(), at_ms // 1000
+    return SignedWebhook(
+        url=message.url,
+        headers=(
+            ("content-type", "application/json"),
+            ("user-agent", "agentrail"),
+            ("webhook-id", message.id),
+            ("webhook-timestamp", str(at_seconds)),
+            ("webhook-signature", sign(message.id, at_seconds, body, secrets)),
+        ),
+        body=body,
+    )

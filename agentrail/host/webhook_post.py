@@ -1,0 +1,346 @@
+"""Tells receivers of requests: hears of changes, sends what is owed when it is due, and lets the store know. Decides nothing.
+
+What is told, and when, is said by `decide_webhook` and `WebhookQueue`; a message is owed before it is sent, and forgotten behind the answer.
+Where a store keeps what is owed, a row for each request that is still to be told of is there before its session has the message.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+from attrs import evolve, frozen
+
+from agentrail.abc.store import OwedRow
+from agentrail.errors import QuotaReached, WebhookInvalid
+from agentrail.host.requests import RequestTrack
+from agentrail.host.webhook_address import AddressRefused, read_address
+from agentrail.host.webhook_message import WebhookMessage, WebhookWatch, decide_webhook, signed
+from agentrail.host.webhook_rows import (
+    MESSAGES,
+    WATCHES,
+    RowUnreadable,
+    decode_awaited,
+    decode_owed_message,
+    encode_awaited,
+    encode_owed_message,
+    id_of_watch,
+)
+from agentrail.host.webhook_schedule import TRY_SECONDS, Settled, TryAnswer, WebhookQueue, on_time
+from agentrail.host.webhook_sending import WebhookSender, why_not
+from agentrail.host.webhooks import SendWebhook, Webhooks
+from agentrail.logs import Logger
+from agentrail.otp.leaving import describe_bug
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.crashes import what_travels
+from agentrail.runtime.supervisor import SessionSupervisor
+
+LOGGER: Final = Logger("agentrail.host")
+
+MAX_OWED_OF_A_TENANT: Final = 10_000
+"""How many messages and requests of a tenant are kept in mind: receivers that take none fill no memory."""
+
+CLOSING_SECONDS: Final = 5.0
+"""How long a host that closes waits for tries that are under way, and for first tries of what no store keeps."""
+
+_PAGE: Final = 1_000
+_FIRST_PAUSE_SECONDS: Final = 0.5
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+
+
+@frozen(kw_only=True)
+class WebhookStatistics:
+    """What became of webhooks since the host was opened.
+
+    Attributes:
+        owed: How many messages no receiver has taken yet.
+        awaited: Of how many requests something is still to be told.
+        delivered: How many messages were taken.
+        failed_tries: How many tries came to nothing.
+        refused: How many of these sent nothing, because of where it would have gone.
+        gone: How many messages were not wanted any more.
+        dropped: How many were given up: their schedule was used up, there were too many, or no store keeps them.
+    """
+
+    owed: int = 0
+    awaited: int = 0
+    delivered: int = 0
+    failed_tries: int = 0
+    refused: int = 0
+    gone: int = 0
+    dropped: int = 0
+
+
+class WebhookPost:
+    """The webhooks of one host."""
+
+    def __init__(self, webhooks: Webhooks, supervisor: SessionSupervisor, *, survives: bool) -> None:
+        """Begin with nothing owed.
+
+        Args:
+            webhooks: With which secret, and where to.
+            supervisor: Its store keeps what is owed.
+            survives: Whether that store keeps what is owed, and outlives the process with its sessions.
+        """
+        self._webhooks = webhooks
+        self._supervisor = supervisor
+        self._survives = survives
+        self._send: SendWebhook = webhooks.send or WebhookSender(webhooks.allowed)
+        self._queue = WebhookQueue()
+        self._watches: dict[tuple[str, str, str, str], WebhookWatch] = {}
+        self._watches_of: dict[str, int] = {}
+        self._counts = WebhookStatistics()
+        self._is_sooner = trio.Event()
+        self._is_settled = trio.Event()
+        self._changes: dict[tuple[str, str], OwedRow | None] = {}
+        self._has_changes = trio.Event()
+        self._is_written = trio.Event()
+
+    def statistics(self) -> WebhookStatistics:
+        """Say what became of them."""
+        return evolve(self._counts, owed=len(self._queue), awaited=len(self._watches))
+
+    # --- before a message goes to its session
+
+    def check(self, url: str) -> None:
+        """Refuse an address that a caller names, as far as that can be seen.
+
+        Raises:
+            WebhookInvalid: The caller's move.
+        """
+        try:
+            read_address(url, self._webhooks.allowed)
+        except AddressRefused as error:
+            message = f"webhook cannot be used: {error}"
+            raise WebhookInvalid(message) from None
+
+    async def watch(self, watch: WebhookWatch) -> None:
+        """Note that the end of a request is to be told, before its session knows of it.
+
+        Args:
+            watch: With the address that its caller named, or an empty one.
+
+        Raises:
+            QuotaReached: The caller's move: too much is owed to receivers that they named.
+            StoreUnavailable: It cannot be kept now.
+
+        Cancellation: What was kept is forgotten by `forget`, which the caller owes.
+        """
+        if not watch.url:
+            if self._webhooks.url is None:
+                return
+            watch = evolve(watch, url=self._webhooks.url, names_owner=True)
+        tenant_id = watch.owner.tenant_id
+        if self._watches_of.get(tenant_id, 0) + self._queue.owed_of(tenant_id) >= MAX_OWED_OF_A_TENANT:
+            if (
+                watch.names_owner
+            ):  # the operator's receiver takes nothing, and that is no reason to do no work
+                self._drop(1, "too much is owed")
+                return
+            message = (
+                f"{MAX_OWED_OF_A_TENANT:,} webhooks are owed to receivers that take none: leave webhook out"
+            )
+            raise QuotaReached(message)
+        self._note(watch)
+        if self._survives:
+            await self._supervisor.change_owed([encode_awaited(watch)])
+
+    def forget(self, key: tuple[str, str, str, str]) -> None:
+        """Note that a request was not accepted, and nothing is to be told of it."""
+        if key in self._watches:
+            self._change(self._end_watch(key))
+
+    # --- what becomes of it
+
+    def hear(self, track: RequestTrack, key: tuple[str, str, str, str]) -> None:
+        """Hear that a request has changed. At once, and nothing of it fails."""
+        watch = self._watches.get(key)
+        if watch is None:
+            return
+        news = decide_webhook(
+            watch, track.record, track.standing.seq, at_ms=now_ms(), survives=self._survives
+        )
+        if news.message is None:
+            return
+        if news.watch is None:
+            change = self._end_watch(key)
+        else:
+            self._watches[key] = news.watch
+            row = encode_awaited(news.watch)
+            change = {(WATCHES, row.id): row}
+        message = self._queue.owe(news.message)
+        if message is not None:
+            change[MESSAGES, message.id] = encode_owed_message(message)
+            self._is_sooner.set()
+        self._change(change)
+
+    async def load(self) -> None:
+        """Read what earlier processes owe.
+
+        Raises:
+            StoreUnavailable: It cannot be read now.
+        """
+        if not self._survives:
+            return
+        messages: list[WebhookMessage] = []
+        for row in await self._rows(MESSAGES):
+            try:
+                messages.append(decode_owed_message(row))
+            except RowUnreadable as error:
+                LOGGER.warning("a webhook that is owed cannot be read, and is left: %s", error)
+        for message in sorted(messages, key=lambda one: one.number):
+            self._queue.owe(on_time(message, now_ms()))
+        for row in await self._rows(WATCHES):
+            try:
+                self._note(decode_awaited(row))
+            except RowUnreadable as error:
+                LOGGER.warning("a webhook that is awaited cannot be read, and is left: %s", error)
+
+    async def _rows(self, kind: str) -> Sequence[OwedRow]:
+        rows: list[OwedRow] = []
+        while page := await self._supervisor.owed(kind, after=rows[-1].id if rows else "", limit=_PAGE):
+            rows += page
+        return rows
+
+    @property
+    def awaited(self) -> tuple[WebhookWatch, ...]:
+        """The requests of which something is still to be told."""
+        return tuple(self._watches.values())
+
+    # --- sending
+
+    async def run(self) -> None:
+        """Send what is due, until cancelled.
+
+        Cancellation: Tries that are under way are cut; what was not taken stays owed where a store keeps it.
+        """
+        async with trio.open_nursery() as nursery:
+            if self._survives:
+                nursery.start_soon(self._write_on, name="rows of webhooks")
+            while True:
+                self._is_sooner = trio.Event()
+                for message in self._queue.begin(now_ms()):
+                    nursery.start_soon(self._try, message, name=f"webhook {message.id}")
+                due_ms = self._queue.next_due_ms()
+                seconds = float("inf") if due_ms is None else max(due_ms - now_ms(), 0) / 1000
+                with trio.move_on_after(seconds):
+                    await self._is_sooner.wait()
+
+    async def _try(self, message: WebhookMessage) -> None:
+        answer = await self._answer_to(message)
+        settled = self._queue.settle(message.id, answer, now_ms())
+        self._tell(settled, answer)
+        self._is_sooner.set()
+        settled_before, self._is_settled = self._is_settled, trio.Event()
+        settled_before.set()
+
+    async def _answer_to(self, message: WebhookMessage) -> TryAnswer:
+        answer = TryAnswer(why=f"no answer within {TRY_SECONDS:g} s")
+        with trio.move_on_after(TRY_SECONDS):
+            try:
+                secrets = self._webhooks.secrets_of(message.tenant_id)
+                status = await self._send(signed(message, secrets, at_ms=now_ms()))
+                answer = TryAnswer(status=int(status))
+            except (
+                BaseException
+            ) as raised:  # an edge: what one receiver, or the operator's function, does ends no other
+                leaving = what_travels(raised)
+                if leaving is raised:
+                    raise
+                if leaving is not None:
+                    raise leaving from None  # noqa: ASYNC104 - what travels was asked
+                LOGGER.debug("webhook %s: %s", message.id, describe_bug(raised))
+                answer = TryAnswer(why=why_not(raised), is_refused=isinstance(raised, AddressRefused))
+        return answer
+
+    def _tell(self, settled: Settled, answer: TryAnswer) -> None:
+        """Count what a try came to, and let the store know."""
+        counts, message = self._counts, settled.message
+        change: dict[tuple[str, str], OwedRow | None] = {(MESSAGES, one.id): None for one in settled.ended}
+        match settled.verdict:
+            case "delivered":
+                self._counts = evolve(counts, delivered=counts.delivered + 1)
+            case "gone":
+                self._counts = evolve(counts, gone=counts.gone + len(settled.ended))
+                if message.key in self._watches:
+                    change |= self._end_watch(message.key)
+            case "again" | "dropped":
+                self._counts = evolve(
+                    counts,
+                    failed_tries=counts.failed_tries + 1,
+                    refused=counts.refused + answer.is_refused,
+                )
+                if settled.verdict == "again":
+                    change[MESSAGES, message.id] = encode_owed_message(message)
+                else:
+                    self._drop(1, f"request {message.request_id}, {message.tries} tries, the last: {answer}")
+        self._change(change)
+
+    def _drop(self, count: int, why: str) -> None:
+        self._counts = evolve(self._counts, dropped=self._counts.dropped + count)
+        LOGGER.warning("%d webhooks were dropped: %s", count, why)
+
+    # --- closing
+
+    async def close(self) -> None:
+        """Let tries end that are under way, and give what no store keeps a first one; the rest of that is dropped.
+
+        Cancellation: At once, with what is written by then.
+        """
+        with trio.move_on_after(CLOSING_SECONDS):
+            while self._queue.under_way or (not self._survives and self._queue.untried):
+                await self._is_settled.wait()
+        if not self._survives and len(self._queue):
+            self._drop(len(self._queue), "the process ends, and no store keeps what is owed")
+        while self._changes or self._has_changes.is_set():
+            await self._is_written.wait()
+
+    # --- rows
+
+    def _note(self, watch: WebhookWatch) -> None:
+        tenant_id = watch.owner.tenant_id
+        self._watches[watch.key] = watch
+        self._watches_of[tenant_id] = self._watches_of.get(tenant_id, 0) + 1
+
+    def _end_watch(self, key: tuple[str, str, str, str]) -> dict[tuple[str, str], OwedRow | None]:
+        watch = self._watches.pop(key)
+        left = self._watches_of[watch.owner.tenant_id] - 1
+        if left:
+            self._watches_of[watch.owner.tenant_id] = left
+        else:
+            del self._watches_of[watch.owner.tenant_id]
+        return {(WATCHES, id_of_watch(watch)): None}
+
+    def _change(self, change: dict[tuple[str, str], OwedRow | None]) -> None:
+        if self._survives and change:
+            self._changes |= change
+            self._has_changes.set()
+
+    async def _write_on(self) -> None:
+        """Let the store have the rows as they stand, all that have changed at once; while it takes none they wait."""
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            await self._has_changes.wait()
+            changes, self._changes = self._changes, {}
+            try:
+                await self._supervisor.change_owed(
+                    [row for row in changes.values() if row is not None],
+                    [name for name, row in changes.items() if row is None],
+                )
+            except (
+                BaseException
+            ) as raised:  # an edge: a store that fails is tried again, also where that is a bug of it
+                leaving = what_travels(raised)
+                if leaving is raised:
+                    raise
+                if leaving is not None:
+                    raise leaving from None  # noqa: ASYNC104 - what travels was asked
+                LOGGER.warning("what is owed to webhooks is not written: %s", describe_bug(raised))
+                self._changes = {**changes, **self._changes}
+                await trio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                continue
+            pause = _FIRST_PAUSE_SECONDS
+            if not self._changes:
+                self._has_changes = trio.Event()
+            written, self._is_written = self._is_written, trio.Event()
+            written.set()

@@ -1,0 +1,137 @@
+"""`Webhooks`: with which secret ends are told to receivers, and where they may be. Looked at before anything starts.
+
+What a message says and how it is signed stands in `webhook_message`, when it is sent again in `webhook_schedule`.
+"""
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+from attrs import field, frozen
+
+from agentrail.abc.secret import Secret
+from agentrail.errors import OptionError
+from agentrail.host.webhook_address import AddressRefused, AllowedPlaces, read_address, read_allowed
+
+SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what stands in front of one
+_SECRET_BYTES: Final = range(24, 65)
+_MAX_SECRETS: Final = 2
+"""The new one and the old one, while receivers change over."""
+
+
+@frozen(kw_only=True)
+class SignedWebhook:
+    """One try of a message, complete.
+
+    Attributes:
+        url: Where it goes.
+        headers: All of them but `Host` and the length.
+        body: JSON.
+    """
+
+    url: str = field(repr=False)
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+SendWebhook: TypeAlias = Callable[[SignedWebhook], Awaitable[int]]
+"""Sends one, and gives the status that came back; raises where none did. It is cancelled after ten seconds."""
+
+WebhookSecrets: TypeAlias = str | Secret | Sequence[str | Secret]
+"""A secret as Standard Webhooks writes it, `whsec_` and base64 of 24 to 64 bytes; or the new one and the old one."""
+
+
+def read_secrets(given: object) -> tuple[bytes, ...]:
+    """Read secrets, the new one first.
+
+    Raises:
+        OptionError: The operator's move: one is none, or there are too many. The message repeats none of them.
+    """
+    several = [given] if isinstance(given, str | Secret) else given
+    if not isinstance(several, Sequence) or not 1 <= len(several) <= _MAX_SECRETS:
+        fault = "webhooks need a secret, or the new one and the old one: expected 'whsec_…', or two of them"
+        raise OptionError([fault])
+    return tuple([_read_secret(one) for one in several])
+
+
+def _read_secret(given: object) -> bytes:
+    text = given.reveal() if isinstance(given, Secret) else given
+    if isinstance(text, str) and text.startswith(SECRET_PREFIX):
+        try:
+            key = base64.b64decode(text.removeprefix(SECRET_PREFIX), validate=True)
+        except (binascii.Error, ValueError):  # the latter of what is not ASCII
+            key = b""
+        if len(key) in _SECRET_BYTES:
+            return key
+    fault = (
+        "a secret of webhooks is none: expected 'whsec_' and the base64 of 24 to 64 bytes, as of "
+        "`python -c \"import base64, secrets; print('whsec_' + base64.b64encode(secrets.token_bytes(32)).decode())\"`"
+    )
+    raise OptionError([fault])
+
+
+def _texts(given: Any) -> tuple[Any, ...]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        return (given,)
+    return tuple(given)
+
+
+@frozen(kw_only=True)
+class Webhooks:
+    """How a host tells receivers that requests have ended, or wait for people.
+
+        Webhooks(secret="whsec_…", allow=["10.1.0.0/16"])
+
+    Attributes:
+        secret: What messages are signed with; or a function that gives the secrets of a tenant by its id, for a host of several
+            tenants: who can check a signature can make one.
+        allow: Where webhooks may go besides public servers over TLS: networks such as `10.1.0.0/16`, hosts such as
+            `hooks.corp.example`, and origins such as `http://127.0.0.1:9000`, which alone may be without TLS.
+        url: Where the end of each request is told that names no address of its own; None for nowhere.
+        send: What sends in place of our own client, such as one behind a proxy of the operator's; it has to judge where names lead.
+    """
+
+    secret: WebhookSecrets | Callable[[str], WebhookSecrets] = field(repr=False)
+    allow: Sequence[str] = field(default=(), converter=_texts)
+    url: str | None = field(default=None, repr=False)
+    send: SendWebhook | None = None
+
+    allowed: AllowedPlaces = field(init=False, repr=False)
+
+    @allowed.default
+    def _check(self) -> AllowedPlaces:
+        """Read what is allowed, and refuse what cannot be.
+
+        Raises:
+            OptionError: The operator's move.
+        """
+        if not callable(self.secret):
+            read_secrets(self.secret)
+        if self.send is not None and not callable(self.send):
+            raise OptionError([f"send of webhooks is {self.send!r:.80}: expected an async function, or None"])
+        try:
+            allowed = read_allowed(self.allow)
+        except ValueError as error:
+            raise OptionError([f"allow of webhooks: {error}"]) from None
+        if self.url is not None:
+            given: Any = self.url
+            if not isinstance(given, str):
+                raise OptionError([f"url of webhooks is {given!r:.80}: expected an address, or None"])
+            try:
+                read_address(given, allowed)
+            except AddressRefused as error:
+                raise OptionError(
+                    [f"url of webhooks: {error}; `allow` lists what may be all the same"]
+                ) from None
+        return allowed
+
+    def secrets_of(self, tenant_id: str) -> tuple[bytes, ...]:
+        """Give what a message of a tenant is signed with, the new one first.
+
+        Raises:
+            OptionError: The operator's move: the function gave none.
+            Exception: What the function raised.
+        """
+        given = self.secret(tenant_id) if callable(self.secret) else self.secret
+        return read_secrets(given)

@@ -1,0 +1,69 @@
+"""What a session was, and what came of going back, as values of the runtime again. Pure."""
+
+from typing import Any, Final
+
+import msgspec
+
+from agentrail.errors import CodecError
+from agentrail.frozen import frozen_json
+from agentrail.runtime.looking_back import Rewound
+from agentrail.runtime.past import JournalEntry
+
+
+def decode_rewound(text: bytes) -> Rewound:
+    """Read what came of going back.
+
+    Raises:
+        CodecError: It is none.
+    """
+    try:
+        return _REWOUND.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _fault(error) from error
+
+
+def decode_journal(text: bytes) -> tuple[JournalEntry, ...]:
+    """Read a page of a journal.
+
+    Raises:
+        CodecError: It is none.
+    """
+    try:
+        return tuple([_entry(one) for one in _ENTRIES.decode(text)])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _fault(error) from error
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A record as it is written."""
+
+    number: int
+    at_ms: int
+    kind: str
+    body: dict[str, Any]
+    does: tuple[str, ...]
+    events: int
+    epoch: int
+    hash: str
+
+
+def _entry(form: _Entry) -> JournalEntry:
+    return JournalEntry(
+        number=form.number,
+        at_ms=form.at_ms,
+        kind=form.kind,
+        body=frozen_json(form.body),
+        does=form.does,
+        events=form.events,
+        epoch=form.epoch,
+        hash=form.hash,
+    )
+
+
+def _fault(error: Exception) -> CodecError:
+    message = f"what the server sent cannot be read: {error}; its version may be a newer one"
+    return CodecError(message, path="$")
+
+
+_REWOUND: Final = msgspec.json.Decoder(Rewound)
+_ENTRIES: Final = msgspec.json.Decoder(list[_Entry])

@@ -1,0 +1,340 @@
+"""The pages on a server: its routes with what they take and give, its options, and what each error is answered with.
+
+All of it follows from what the server itself is made of: the page of the interface, the table of answers, the docstrings
+of options. What is said in words stands here once, and what is a number is read.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+import attrs
+
+from agentrail.cli.serve import ServeOptions
+from agentrail.gateway.answers import ERROR_ANSWERS
+from agentrail.gateway.app import OWN_OPTIONS, ROUTES, create_app
+from agentrail.gateway.openapi import describe_interface, interface_route
+from agentrail.host.limits import Limits
+from agentrail.host.options import HostOptions
+from agentrail.host.profiles import AgentProfile, ProfileContext
+
+DRAWN: Final = "<!-- Drawn from the code by `make docs`; edit the code. -->"
+
+NO_SCOPE: Final = "–"
+USER_HEADER: Final = "X-Agentrail-User"
+MANY: Final = 1 << 31
+"""A bound above this one is none to a reader."""
+
+_REFS: Final = "#/components/schemas/"
+
+
+# --- routes
+
+
+def routes_page() -> str:
+    """Each route: what it is for, what it takes, what it gives; then what these hold, and what each error is answered with."""
+    page = describe_interface((*ROUTES, interface_route(ROUTES)))
+    schemas = page["components"]["schemas"]
+    operations = [
+        (method.upper(), path, operation)
+        for path, methods in page["paths"].items()
+        for method, operation in methods.items()
+    ]
+    lines = [
+        "# Routes",
+        "",
+        DRAWN,
+        "",
+        "What a server of `create_app` answers. For programs it is [openapi.json](openapi.json), and the server itself gives it at `GET /openapi.json`.",
+        "Bodies are JSON objects, sent as `application/json`; an unknown field is refused with the nearest known name. Streams and the socket are on [the wire](wire.md).",
+        "",
+        "| route | does | scope |",
+        "|---|---|---|",
+        *(
+            f"| [`{method} {path}`](#{anchor(method, path)}) | {operation['summary']} | {scope_of(operation)} |"
+            for method, path, operation in operations
+        ),
+        "",
+        "## Each of them",
+        "",
+    ]
+    common = common_to(operation for _, _, operation in operations)
+    codes = sorted(common & {code for _, _, operation in operations for code in codes_of(operation)})
+    if codes:
+        shown = ", ".join(f"`{code}`" for code in codes)
+        lines += [
+            f"Every route that needs a token may refuse with {shown}; what else there is, stands with each.",
+            "",
+        ]
+    lines += [f"A token that speaks for its tenant names the user in the header `{USER_HEADER}`.", ""]
+    for method, path, operation in operations:
+        lines += [*operation_lines(method, path, operation, common)]
+    taken = below({name for _, _, operation in operations for name in bodies_of(operation)}, schemas)
+    given = below({name for _, _, operation in operations for name in replies_of(operation)}, schemas)
+    for title, names in (("What bodies hold", taken), ("What answers hold", given - taken)):
+        lines += [f"## {title}", ""]
+        for name in sorted(names):
+            lines += [f"### {name}", "", *schema_lines(schemas[name])]
+    return "\n".join([*lines, *error_lines()])
+
+
+def operation_lines(
+    method: str, path: str, operation: Mapping[str, Any], common: frozenset[str]
+) -> Iterator[str]:
+    """One route."""
+    yield from (f"### `{method} {path}`", "", f"{capital(operation['summary'])}.", "")
+    for one in operation.get("parameters", ()):
+        if one["in"] in {"query", "header"} and one["name"] != USER_HEADER:
+            said = f": {in_json(one['description'])}" if one.get("description") else ""
+            yield f"- {one['in']} `{one['name']}`, {bounded(one['schema'])}{said}"
+    for name in bodies_of(operation):
+        yield f"- body: [{name}](#{name.lower()})"
+    for status, answer in operation["responses"].items():
+        if status.isdigit() and int(status) < HTTPStatus.BAD_REQUEST:
+            yield f"- {status}: {answer_text(status, answer)}"
+    own = [f"`{code}`" for code in dict.fromkeys(codes_of(operation)) if code not in common]
+    if own:
+        yield f"- [errors](#errors): {', '.join(own)}"
+    yield ""
+
+
+def codes_of(operation: Mapping[str, Any]) -> list[str]:
+    """Name the codes that a route may be refused with, as far as the page of the interface says so."""
+    return [code for answer in operation["responses"].values() for code in answer.get("x-codes", ())]
+
+
+def common_to(operations: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Name the codes of all routes that need a token: they are said once."""
+    named = [set(codes_of(one)) for one in operations if scope_of(one) != NO_SCOPE]
+    return frozenset(set.intersection(*named)) if named else frozenset()
+
+
+def bounded(rules: Mapping[str, Any]) -> str:
+    """Say what a parameter may be."""
+    least, most = rules.get("minimum"), rules.get("maximum")
+    bounds = f" from {least}" if least is not None else ""
+    bounds += f" to {most}" if most is not None and most < MANY else ""
+    return f"{type_text(rules)}{bounds}"
+
+
+def bodies_of(operation: Mapping[str, Any]) -> list[str]:
+    """Name the schema of the body that a route takes."""
+    content = operation.get("requestBody", {}).get("content", {}).values()
+    return [name for kind in content for name in refs_in(kind["schema"])]
+
+
+def answer_text(status: str, answer: Mapping[str, Any]) -> str:
+    """Say what an answer is."""
+    if int(status) == HTTPStatus.SWITCHING_PROTOCOLS:
+        return "the [WebSocket](wire.md#websocket)"
+    content = answer.get("content", {})
+    if "text/event-stream" in content:
+        return "a [stream](wire.md#server-sent-events)"
+    if "application/octet-stream" in content:
+        return "the file"
+    names = [name for kind in content.values() for name in refs_in(kind.get("schema", {}))]
+    linked = ", or ".join(f"[{name}](#{name.lower()})" for name in dict.fromkeys(names))
+    return linked or ("a JSON object" if content else "nothing")
+
+
+def replies_of(operation: Mapping[str, Any]) -> set[str]:
+    """Name the schemas that a route answers with where it succeeds."""
+    found: set[str] = set()
+    for status, answer in operation["responses"].items():
+        if status.isdigit() and int(status) < HTTPStatus.BAD_REQUEST:
+            for kind, content in answer.get("content", {}).items():
+                if kind == "application/json":
+                    found |= set(refs_in(content.get("schema", {})))
+    return found
+
+
+def below(names: Iterable[str], schemas: Mapping[str, Any]) -> set[str]:
+    """Name those and all that stands in them; events have a page of their own."""
+    found: set[str] = set()
+    left = [*names]
+    while left:
+        name = left.pop()
+        if name not in found and name != "Event":
+            found.add(name)
+            left += refs_in(schemas[name])
+    return found
+
+
+def refs_in(schema: Any) -> list[str]:
+    """Name the schemas that stand in one."""
+    match schema:
+        case dict():
+            own = schema.get("$ref")
+            mine = [own.removeprefix(_REFS)] if isinstance(own, str) else []
+            inner = [value for name, value in schema.items() if name not in {"$ref", "discriminator"}]
+            return [*mine, *(name for value in inner for name in refs_in(value))]
+        case list():
+            return [name for value in schema for name in refs_in(value)]
+        case _:
+            return []
+
+
+def schema_lines(schema: Mapping[str, Any]) -> Iterator[str]:
+    """The fields of an object, as rows; of anything else its type."""
+    if schema.get("description"):
+        yield from (schema["description"], "")
+    if "properties" not in schema:
+        yield from (f"{capital(type_text(schema))}.", "")
+        return
+    yield from ("| field | type | meaning |", "|---|---|---|")
+    required = schema.get("required", ())
+    for name, rules in schema["properties"].items():
+        optional = "" if name in required else f", {default_text(rules)}"
+        yield f"| `{name}` | {type_text(rules)}{optional} | {in_json(rules.get('description', ''))} |"
+    yield ""
+
+
+def in_json(said: str) -> str:
+    """Write what a docstring says as a cell of a page on JSON."""
+    return re.sub(r"\bNone\b", "null", said).replace("|", "\\|")
+
+
+def default_text(rules: Mapping[str, Any]) -> str:
+    """Say what stands in for what is left out."""
+    default = rules.get("default")
+    return "optional" if default in (None, [], (), {}, "") else f"`{default!r}`".replace("'", '"')
+
+
+def type_text(rules: Mapping[str, Any]) -> str:
+    """Say what may stand there."""
+    if "$ref" in rules:
+        name = rules["$ref"].removeprefix(_REFS)
+        return "[event](events.md)" if name == "Event" else f"[{name}](#{name.lower()})"
+    several = rules.get("anyOf") or rules.get("oneOf")
+    if several:
+        return " or ".join(dict.fromkeys(map(type_text, several)))
+    if "enum" in rules:
+        return " or ".join(f"`{one}`" for one in rules["enum"])
+    if "const" in rules:
+        return f"`{rules['const']}`"
+    kind = rules.get("type", "anything")
+    if kind == "array":
+        items = rules.get("items") or (rules.get("prefixItems") or [{}])[0]
+        return f"list of {type_text(items) if isinstance(items, dict) else 'anything'}"
+    return {"string": "text", "integer": "whole number", "boolean": "true or false"}.get(f"{kind}", f"{kind}")
+
+
+def scope_of(operation: Mapping[str, Any]) -> str:
+    """Say which scope a route needs."""
+    scopes = [scope for one in operation.get("security", ()) for names in one.values() for scope in names]
+    return ", ".join(f"`{scope}`" for scope in scopes) or NO_SCOPE
+
+
+def anchor(method: str, path: str) -> str:
+    """Give what a heading is linked by."""
+    return re.sub(r"[^a-z0-9_ -]", "", f"{method} {path}".lower()).replace(" ", "-")
+
+
+def capital(text: str) -> str:
+    """Begin as a sentence does."""
+    return text[:1].upper() + text[1:]
+
+
+# --- errors
+
+
+def error_lines() -> Iterator[str]:
+    """Each code, with the status that it is answered with, and what to do."""
+    yield from (
+        "## Errors",
+        "",
+        'Every error is `{"error": {"code": "…", "message": "…", "hint": "…"}}`: `code` is stable and for programs, `message` says what was expected and what came, `hint` what to do',
+        "next, or is null. What an error holds besides stands beside these: `request_id`, `field`, `index`. A plugin of the host may answer with codes of its own. A code of",
+        "[an exception](errors.md) that stands in no row of its own is answered as that of its class.",
+        "",
+        "| status | code | what to do |",
+        "|---|---|---|",
+    )
+    rows: dict[tuple[int, str], str] = {}
+    for code, row in ERROR_ANSWERS.items():
+        rows.setdefault((row.status, row.code or code), row.hint or "")
+    for (status, code), hint in sorted(rows.items()):
+        yield f"| {status} | `{code}` | {hint} |"
+    yield ""
+
+
+# --- options
+
+
+def options_page() -> str:
+    """All that an operator may say."""
+    lines = [*OPTIONS_HEAD.splitlines(), ""]
+    lines += ["## `create_app` alone", "", "| option | default | meaning |", "|---|---|---|"]
+    arguments = inspect.signature(create_app).parameters
+    said = described_in(create_app, section="Args")
+    lines += [f"| `{name}` | `{arguments[name].default!r}` | {said[name]} |" for name in OWN_OPTIONS]
+    lines += ["", "## `create_app` and `open_host`", "", *attrs_rows(HostOptions)]
+    lines += ["", "## A profile", "", first_line(AgentProfile), "", *attrs_rows(AgentProfile)]
+    lines += [
+        "",
+        "`ProfileContext`, which a profile that is a function is given:",
+        "",
+        *attrs_rows(ProfileContext),
+    ]
+    lines += [
+        "",
+        "## `agentrail serve`",
+        "",
+        "What the command line says is added to what the application says.",
+        "",
+    ]
+    lines += ["| option | default | meaning |", "|---|---|---|"]
+    said = described_in(ServeOptions)
+    for field in attrs.fields(ServeOptions):
+        default = f"`{field.default}`" if field.default not in (None, (), False) else "–"
+        lines.append(f"| `--{field.name.replace('_', '-')}` | {default} | {said[field.name]} |")
+    lines += ["", "## Limits", "", LIMITS_SAID, "", *attrs_rows(Limits), ""]
+    return "\n".join(lines)
+
+
+OPTIONS_HEAD: Final = f"""# The options of a server
+
+{DRAWN}
+
+`create_app(…)` makes the application that `agentrail serve` serves; `async with open_host(…) as host` opens the same host without HTTP. Options are keywords, or one `HostOptions`. All
+faults are told at once, before anything is opened. How they are used: [the tutorial](../tutorial/serve-your-agents.md), [operate a server](../how-to/operate-a-server.md)."""
+
+LIMITS_SAID: Final = "`create_app(limits=Limits(messages_per_minute=20))`. What is beyond one is answered with 413, 422 or 429 as [the routes](routes.md#errors) say, and 429 says in `Retry-After` when to come back."
+
+
+def attrs_rows(kind: type) -> Iterator[str]:
+    """The options of a class, with the words of its docstring."""
+    said = described_in(kind)
+    yield from ("| option | default | meaning |", "|---|---|---|")
+    for field in attrs.fields(kind):
+        if field.init:
+            yield f"| `{field.name}` | {attrs_default(field.default)} | {said[field.name]} |"
+
+
+def attrs_default(default: Any) -> str:
+    """Write a default as a reader would."""
+    if default is attrs.NOTHING:
+        return "required"
+    if isinstance(default, attrs.Factory):  # type: ignore[arg-type]  # it is a class at run time
+        return f"`{default.factory.__name__}()`"
+    if isinstance(default, Mapping):
+        return "`{}`"
+    return f"`{default:,}`" if type(default) is int else f"`{default!r}`"
+
+
+def first_line(struct: type) -> str:
+    """Say what a struct is."""
+    return " ".join((inspect.getdoc(struct) or "").partition("\n\n")[0].split())
+
+
+def described_in(thing: Callable[..., Any], *, section: str = "Attributes") -> dict[str, str]:
+    """Names and meanings in a section of a docstring."""
+    found = re.search(rf"{section}:\n(.*?)(?:\n\n|\Z)", inspect.getdoc(thing) or "", re.DOTALL)
+    entries = re.findall(
+        r"^ {4}\*{0,2}(\w+): (.*?)(?=^ {4}\*{0,2}\w+: |\Z)",
+        found[1] if found else "",
+        re.DOTALL | re.MULTILINE,
+    )
+    return {name: " ".join(meaning.split()).replace("|", "\\|") for name, meaning in entries}

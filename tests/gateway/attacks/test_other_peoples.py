@@ -1,0 +1,242 @@
+"""Sessions of other people, on every route and by every command there is: what is told of them is what is told of an id that never was.
+
+Routes and commands are taken from the tables of the application, so a new one is attacked before a line is written about it here.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from attrs import frozen
+from starlette.applications import Starlette
+
+from agentrail.gateway.app import ROUTES, routes
+from agentrail.gateway.routing import CallRoute
+from agentrail.gateway.socket_calls import socket_commands
+from agentrail.host import HostPlugin, Principal
+from agentrail.plugins import HumanApproval
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.tools import RecordingTool
+from tests.gateway.attacks.memory import Caller
+from tests.gateway.attacks.wire import FREE, by_header
+from tests.gateway.socket_client import socket_of
+from tests.gateway.web import Web, serving
+from tests.runtime.rig import on_bounded_time
+
+OWNER = Principal(tenant_id="acme", user_id="ann")
+WORDS = "planted-words"
+VICTIMS = ("awake-1", "sleep-1", "ended-1", "waits-1")
+UNKNOWN = "never-1"
+COMMANDS = socket_commands(ROUTES)
+ON_A_SESSION = [route for route in ROUTES if "{session_id}" in route.path]
+
+VALUES: Mapping[str, Any] = {
+    "message": "Hi", "model": "demo:", "to": 1, "approval_id": "waits-1/1", "ref": "waits-1/1", "response": "x", "call_id": "c-1",
+    "request_id": "r-1", "path": "notes.txt", "wait": 0, "limit": 5, "after": 0, "cursor": None, "phase": "idle", "purge": True,
+}  # fmt: skip
+"""What a field is called with. A route with a new field that it needs fails here by its name."""
+
+
+class Hears(HostPlugin):
+    """Writes down each hook that is called."""
+
+    name = "hears"
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.heard: list[str] = []
+
+    async def intercept_chat_request(self, ctx: Any) -> None:
+        """Write."""
+        self.heard.append(f"intercept {ctx.principal.user_id}")
+
+    async def on_request_start(self, ctx: Any) -> None:
+        """Write."""
+        self.heard.append(f"start {ctx.user_id}")
+
+    async def on_request_end(self, ctx: Any) -> None:
+        """Write."""
+        self.heard.append(f"end {ctx.user_id}")
+
+
+@frozen
+class World:
+    """A server where Ann has a session of each kind."""
+
+    web: Web
+    hears: Hears
+    sessions: tuple[str, ...]
+    requests: Mapping[str, str]
+
+
+@pytest.fixture
+async def world():
+    """One that is awake, one in the store alone, one that ended, one that waits for an approval, and its request."""
+    hears, requests = Hears(), {}
+    model = ScriptedModel([says(WORDS), says(WORDS), says(WORDS), calls(("shell", {"command": WORDS}))])
+    options = {"session_tools": [RecordingTool(name="shell")], "session_plugins": [HumanApproval]}
+    async with serving(model, hears, auth=by_header, limits=FREE, store=MemoryStore(), **options) as web:
+        web.client.headers["authorization"] = "Bearer acme/ann"
+        for name in VICTIMS:
+            response = await web.chat(WORDS, session_id=name, client_id="once")
+            assert response.status_code in (200, 202), response.text
+            requests[name] = response.json()["request_id"]
+        await web.client.delete("/sessions/ended-1")
+        await web.host.supervisor.rest("sleep-1", scope="acme")
+        assert not (await web.host.supervisor.facts_of("sleep-1", scope="acme")).is_here
+        hears.heard.clear()
+        yield World(web, hears, VICTIMS, requests)
+
+
+async def call(app: Any, route: CallRoute, session_id: str, who: str) -> tuple[int | None, str, Any]:
+    """Make a call as it is meant, about a session, with all fields that there are; gives all that can be told of its answer but what is left of a limit."""
+    path = route.path.replace("{session_id}", session_id)
+    for name, value in VALUES.items():
+        path = path.replace(f"{{{name}}}", f"{value}").replace(f"{{{name}:path}}", f"{value}")
+    assert "{" not in path, f"say in VALUES what {route.path} is called with"
+    said = body_of(route, with_all=True)
+    caller = Caller(app, route.method, path, said, headers={"authorization": f"Bearer {who}"})
+    await caller.run()
+    body = b"".join(one.get("body", b"") for one in caller.sent)
+    told = [pair for pair in caller.sent[0]["headers"] if pair[0] != b"ratelimit"]
+    return caller.status, body.decode().replace(session_id, "<id>"), told
+
+
+def body_of(route: CallRoute, *, with_all: bool = False) -> dict[str, Any]:
+    """The fields that a body has to have, or all of which it is known what could stand there."""
+    if route.body is None:
+        return {}
+    found = msgspec.structs.fields(route.body)
+    return {
+        one.name: VALUES[one.name]
+        for one in found
+        if one.required or one.name == "message" or (with_all and one.name in VALUES)
+    }
+
+
+@pytest.mark.host("H-028")
+@on_bounded_time
+async def test_on_every_route_a_session_of_another_is_one_that_never_was(world):
+    """In each state, by a colleague and by another tenant, and by its other users who inspect: same bytes, no hook, and nothing has happened."""
+    before = await seen_by_owner(world.web)
+    app = Starlette(routes=routes(world.web.served))
+    asked = 0
+    for route in ON_A_SESSION:
+        for who in ("acme/bob", "else/ann", "else/eve+"):
+            unknown = await call(app, route, UNKNOWN, who)
+            if route.scope == "inspect" and not who.endswith("+"):
+                assert unknown[0] == 403
+            else:
+                assert unknown[0] == 404, (route.path, who, unknown)
+            for name in world.sessions:
+                foreign = await call(app, route, name, who)
+                assert foreign == unknown, (route.method, route.path, name, who)
+                asked += 1
+    assert asked == len(ON_A_SESSION) * 3 * len(world.sessions) > 200
+    assert world.hears.heard == []
+    assert await seen_by_owner(world.web) == before
+    assert not (await world.web.host.supervisor.facts_of("sleep-1", scope="acme")).is_here
+
+
+async def seen_by_owner(web: Web) -> list[Any]:
+    """What Ann finds of her sessions: where each stands, and what was said in it."""
+    listed = (await web.client.get("/sessions")).json()["sessions"]
+    trace = await web.client.get(
+        "/inspect/sessions/awake-1/messages", headers={"authorization": "Bearer acme/ann+"}
+    )
+    awake = [(await web.client.get(f"/sessions/{name}")).json()["seq"] for name in ("awake-1", "waits-1")]
+    return [listed, trace.json(), awake]
+
+
+def fields_of(name: str) -> dict[str, Any]:
+    """What a command is sent with."""
+    known = COMMANDS[name]
+    path = {one: VALUES[one] for one in known.params if one != "session_id"}
+    more = {"call_id": "c-1"} if name == "abort_tool" else {}
+    return {**body_of(known.route), **path, **more}
+
+
+@pytest.mark.host("H-028")
+@on_bounded_time
+async def test_by_every_command_a_session_of_another_is_one_that_never_was(world):
+    """Over one socket: the replies are those of an unknown id, to the byte."""
+    on_a_session = [name for name, known in COMMANDS.items() if "session_id" in known.params]
+    assert len(on_a_session) >= 17
+    for who in ("acme/bob", "else/ann"):
+        async with socket_of(world.web, by=who) as client:
+            for name in (*on_a_session, "subscribe"):
+                fields = {"after": 0} if name == "subscribe" else fields_of(name)
+                replies = {
+                    json.dumps({**await client.ask(name, session_id=session_id, **fields), "id": 0}).replace(
+                        session_id, "<id>"
+                    )
+                    for session_id in (UNKNOWN, *world.sessions)
+                }
+                assert len(replies) == 1, (name, who, replies)
+                assert '"session_unknown"' in replies.pop(), name
+            assert (await client.done("sessions"))["sessions"] == []
+    assert world.hears.heard == []
+
+
+@pytest.mark.host("H-028")
+@on_bounded_time
+async def test_a_message_to_a_session_of_another_is_refused_in_one_way_whatever_its_state(world):
+    """On the routes that would create it; to another tenant its id is free, and that session has nothing of the first one."""
+    for path in ("/chat", "/stream", "/sessions"):
+        said = {} if path == "/sessions" else {"message": "Hi", "client_id": "once"}
+        answers = set()
+        for name in world.sessions:
+            response = await world.web.post(
+                path, {**said, "session_id": name}, headers={"authorization": "Bearer acme/bob"}
+            )
+            answers.add((response.status_code, response.text.replace(name, "<id>")))
+        assert len(answers) == 1, (path, answers)
+        assert answers.pop()[0] == 404
+    assert world.hears.heard == []
+    eve = {"authorization": "Bearer else/eve"}
+    assert (await world.web.post("/sessions", {"session_id": "awake-1"}, headers=eve)).status_code == 201
+    assert WORDS not in (await world.web.client.get("/sessions/awake-1", headers=eve)).text
+
+
+@on_bounded_time
+async def test_what_belongs_to_a_session_of_another_is_unknown_in_one_s_own(world):
+    """A request, an approval, a question and a call of theirs, named in a session of the caller's."""
+    bob = {"authorization": "Bearer acme/bob"}
+    await world.web.post("/sessions", {"session_id": "bobs-1"}, headers=bob)
+    waits = (await world.web.client.get("/sessions/waits-1")).json()
+    (approval,) = waits["status"]["approvals"]
+    request = world.requests["waits-1"]
+    tried = {
+        "approve": {"approval_id": approval["id"], "arguments_hash": approval["arguments_hash"]},
+        "reject": {"approval_id": approval["id"]},
+        "respond": {"ref": approval["id"], "response": "x"},
+        "abort": {"call_id": approval["call_id"]},
+        f"requests/{request}/cancel": {},
+    }
+    for path, said in tried.items():
+        theirs = await world.web.post(f"/sessions/bobs-1/{path}", said, headers=bob)
+        text = json.dumps(said).replace(approval["id"], "nope").replace(approval["call_id"], "nope")
+        none = await world.web.post(
+            f"/sessions/bobs-1/{path.replace(request, 'nope')}", json.loads(text), headers=bob
+        )
+        assert theirs.status_code == none.status_code, (path, theirs.text)
+        assert theirs.is_error or path == "abort"  # of which there is nothing to be told
+        assert WORDS not in theirs.text
+    again = (await world.web.client.get("/sessions/waits-1")).json()
+    assert again["status"]["approvals"] == [approval]
+    assert again["seq"] == waits["seq"]
+
+
+@on_bounded_time
+async def test_nothing_of_a_session_is_in_what_is_shown_to_others(world):
+    """In no list, tree, page or metric of a colleague who may not inspect, or of another tenant who may."""
+    plain = [route for route in ROUTES if "{" not in route.path and route.method == "GET"]
+    assert len(plain) >= 5
+    for route in plain:
+        for who in ("acme/bob", "else/eve+"):
+            response = await world.web.client.get(route.path, headers={"authorization": f"Bearer {who}"})
+            for name in (*world.sessions, WORDS, "ann"):
+                assert name not in response.text, (route.path, who)

@@ -1,0 +1,352 @@
+"""Calls of `/ai-ui` that cannot be done, and what holds of every route: each answered in the shape of all errors, and nothing is begun."""
+
+import hashlib
+
+import pytest
+import trio
+
+from agentrail.errors import OptionError, RequestRefused
+from agentrail.gateway.app import create_app
+from agentrail.gateway.tokens import TokenEntry, Tokens
+from agentrail.host import HandledResponse
+from agentrail.host.limits import Limits
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.plugins import PuppetPlugin, read_rule
+from agentrail.tools import builtin
+from tests.gateway.protocols.ui_scenarios import (
+    ENDLESS,
+    asking,
+    assistant,
+    call_of,
+    decided,
+    parts_of,
+    post,
+    saying_hi,
+    until_said,
+    user,
+)
+from tests.gateway.web import error_of, serving
+from tests.host.hosting import Ledger, answering, profile
+from tests.host.rig import plugin
+from tests.runtime.rig import on_bounded_time
+
+
+def said(*messages, **more):
+    """A chat as it is sent."""
+    return {"id": "c1", "messages": messages or (user("Hi"),), **more}
+
+
+def of(role, *parts, name="m1"):
+    """A message."""
+    return {"id": name, "role": role, "parts": parts}
+
+
+def said_in(message):
+    """The words of a message of a session."""
+    return "".join(block.text for block in message.content)
+
+
+FILE = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA=="}
+TOOL = {"type": "dynamic-tool", "toolName": "shell", "toolCallId": "c", "input": {}}
+
+BAD = {
+    "nothing": ({}, "field_invalid", "id"),
+    "no messages": ({"id": "c1"}, "field_invalid", "messages"),
+    "an empty list": (said() | {"messages": []}, "field_invalid", "messages"),
+    "a text for messages": (said() | {"messages": "Hi"}, "field_invalid", "messages"),
+    "a message that is none": (said("Hi"), "field_invalid", "messages[0]"),
+    "a message without an id": (said({"role": "user", "parts": []}), "field_invalid", "messages[0].id"),
+    "a role that is none": (said(of("tool")), "field_invalid", "messages[0].role"),
+    "parts that are none": (said({**user("Hi"), "parts": "Hi"}), "field_invalid", "messages[0].parts"),
+    "a part that is none": (said(of("user", 5)), "field_invalid", "messages[0].parts[0].type"),
+    "a text that is none": (said(of("user", {"type": "text"})), "field_invalid", "messages[0].parts[0].text"),
+    "a file": (said(of("user", FILE)), "attachments_unsupported", "messages[0].parts[0]"),
+    "no words": (said(of("user", {"type": "text", "text": " "}, name="u1")), "field_invalid", "messages"),
+    "only the system": (said(of("system", {"type": "text", "text": "x"})), "field_invalid", "messages"),
+    "a call without an id": (
+        said(of("assistant", {"type": "tool-x"})),
+        "field_invalid",
+        "messages[0].parts[0]",
+    ),
+    "an approval without one": (
+        said(of("assistant", {**TOOL, "state": "approval-responded"})),
+        "field_invalid",
+        "messages[0].parts[0].approval",
+    ),
+    "an approval that says neither": (
+        said(of("assistant", {**TOOL, "state": "approval-responded", "approval": {"id": "a"}})),
+        "field_invalid",
+        "messages[0].parts[0].approval.approved",
+    ),
+    "a failure without words": (
+        said(of("assistant", {**TOOL, "state": "output-error"})),
+        "field_invalid",
+        "messages[0].parts[0].errorText",
+    ),
+    "another trigger": (said(trigger="resume-stream"), "field_invalid", "trigger"),
+    "a response anew": (said(trigger="regenerate-message"), "field_invalid", "trigger"),
+    "a field of its own": (said(model="x"), "field_unknown", "model"),
+    "an id that is none": (said() | {"id": "../c"}, "id_invalid", "id"),
+    "a message whose id is none": (said(user("Hi", "a b")), "id_invalid", None),
+}
+
+
+@on_bounded_time
+async def test_a_chat_that_says_it_wrongly_is_told_where():
+    """422 with the place; no session, no hook."""
+    ledger = Ledger()
+    limits = Limits(messages_per_minute=600, messages_burst=600)
+    async with serving(answering("a"), ledger, limits=limits) as web:
+        for name, (body, code, place) in BAD.items():
+            error = error_of(await web.post("/ai-ui/desk", body), 422, code)
+            assert place is None or error["field"] == place, name
+        assert ledger.heard == []
+        assert web.host.supervisor.sessions(scope="local") == ()
+
+
+@on_bounded_time
+async def test_a_session_that_there_is_not_is_unknown_and_a_profile_too():
+    """404 on each route; a message alone begins a session."""
+    async with serving(answering("a")) as web:
+        answer = said(of("assistant", {**TOOL, "state": "output-available", "output": 1}))
+        error_of(await web.post("/ai-ui/desk", answer), 404, "session_unknown")
+        error_of(await web.client.get("/ai-ui/desk/c1/stream"), 404, "session_unknown")
+        error_of(await web.post("/ai-ui/desk/c1/cancel"), 404, "session_unknown")
+        error_of(await web.post("/ai-ui/nope", said()), 404, "profile_unknown")
+        assert web.host.supervisor.sessions(scope="local") == ()
+
+
+@on_bounded_time
+async def test_a_chat_of_another_profile_is_a_409_that_names_it():
+    """On each route."""
+    profiles = [profile(answering("a", "b")), profile(answering("c"), "shop")]
+    async with serving(None, profiles=profiles) as web:
+        await post(web, user("Hi"))
+        for response in (
+            await web.post("/ai-ui/shop", said(user("Hi", "u2"))),
+            await web.client.get("/ai-ui/shop/c1/stream"),
+            await web.post("/ai-ui/shop/c1/cancel"),
+        ):
+            assert error_of(response, 409, "profile_mismatch")["agent_id"] == "desk"
+
+
+@on_bounded_time
+@pytest.mark.host("H-099")
+async def test_other_peoples_chats_are_unknown_on_every_route():
+    """Byte for byte as one that there is not, but for the id; nothing of it is changed, and its approval is not decided."""
+    digests = {name: hashlib.sha256(name.encode()).digest() for name in ("ann", "bob")}
+    tokens = Tokens(
+        [TokenEntry(digest=digest, tenant_id="acme", user_id=name) for name, digest in digests.items()]
+    )
+    both = [{"authorization": f"Bearer {name}"} for name in ("ann", "bob")]
+    async with asking(calls(("shell", {"command": "rm"})), says("Done."), auth=tokens) as (web, shell):
+        web.client.headers.update(both[0])
+        asked = await post(web, user("Hi"))
+        web.client.headers.update(both[1])
+        answers = said(user("Hi"), assistant(asked, decided(asked, approved=True)))
+        for method, path, body in (
+            ("POST", "/ai-ui/desk", answers),
+            ("POST", "/ai-ui/desk", said(user("Mine?", "u2"))),
+            ("GET", "/ai-ui/desk/c1/stream", None),
+            ("POST", "/ai-ui/desk/c1/cancel", {}),
+        ):
+            taken = await web.client.request(method, path, json=body)
+            error_of(taken, 404, "session_unknown")
+            if method == "GET" or path.endswith("cancel"):
+                none = await web.client.request(method, path.replace("c1", "c9"), json=body)
+                assert taken.content.replace(b"c1", b"c9") == none.content
+        assert shell.calls == []
+        web.client.headers.update(both[0])
+        status = await web.host.supervisor.session("c1", scope="acme").status()
+        assert len(status.approvals) == 1
+
+
+@on_bounded_time
+@pytest.mark.host("H-026")
+async def test_one_guard_refuses_here_too():
+    """Its status in front of any session; what an interceptor answers itself is plain JSON."""
+
+    async def refuse(_):
+        raise RequestRefused(402, "unpaid", "pay first")
+
+    async def answer(_):
+        return HandledResponse({"text": "No"}, status=409)
+
+    async with serving(answering("a"), plugin("guard", critical=True, intercept_chat_request=refuse)) as web:
+        error_of(await web.post("/ai-ui/desk", said()), 402, "unpaid")
+        assert web.host.supervisor.sessions(scope="local") == ()
+    async with serving(answering("a"), plugin("guard", intercept_chat_request=answer)) as web:
+        response = await web.post("/ai-ui/desk", said())
+        assert (response.status_code, response.json()) == (409, {"text": "No"})
+
+
+@on_bounded_time
+async def test_an_answer_to_a_question_passes_the_interceptors():
+    """It carries a user's words: refused, the question still waits."""
+    heard = []
+
+    async def hear(ctx):
+        heard.append((ctx.kind, ctx.request.message))
+        if ctx.kind == "respond":
+            raise RequestRefused(402, "unpaid", "pay first")
+
+    guard = plugin("guard", critical=True, intercept_chat_request=hear)
+    model = ScriptedModel([calls(("ask_user", {"question": "Which?"})), says("a")])
+    async with serving(model, guard, session_tools=builtin("ask_user")) as web:
+        asked = await post(web, user("Hi"))
+        answer = assistant(asked, call_of(asked, "output-available", output="b"))
+        error_of(await web.post("/ai-ui/desk", said(user("Hi"), answer)), 402, "unpaid")
+        assert heard == [("stream", "Hi"), ("respond", "b")]
+        assert len((await web.host.supervisor.session("c1", scope="local").status()).questions) == 1
+
+
+@pytest.mark.check
+@on_bounded_time
+async def test_the_rate_of_messages_counts_here_and_a_stop_is_exempt():
+    """429 with the time to wait; `cancel` gets through."""
+    async with serving(ScriptedModel([ENDLESS])) as web, saying_hi(web) as pieces:
+        await until_said(pieces)
+        for _ in range(20):
+            response = await web.post("/ai-ui/desk", said(trigger="x"))
+        error_of(response, 429, "too_many_requests")
+        assert int(response.headers["retry-after"]) > 0
+        assert (await web.post("/ai-ui/desk/c1/cancel")).status_code == 202
+        async for _ in pieces:
+            pass
+
+
+@on_bounded_time
+@pytest.mark.host("H-062", "H-063")
+async def test_a_message_that_is_new_is_said_once_whatever_is_sent_along():
+    """Sent twice it is one request; with other words under its id it is 409; only what is behind the last response is new."""
+    ledger = Ledger()
+    async with serving(answering("One.", "Two."), ledger) as web:
+        first = await post(web, user("Hi"))
+        assert await post(web, user("Hi")) == first
+        error_of(await web.post("/ai-ui/desk", said(user("Else"))), 409, "client_id_reused")
+        second = await post(web, user("Hi"), assistant(first), user("And?", "u2"))
+        assert parts_of(second)[0]["messageId"] != parts_of(first)[0]["messageId"]
+        await web.served.quiet()
+        assert ledger.ends == ["completed", "completed"]
+        messages = await web.host.supervisor.session("c1", scope="local").messages()
+        assert [said_in(one) for one in messages] == ["Hi", "One.", "And?", "Two."]
+
+
+@on_bounded_time
+async def test_messages_that_never_arrived_are_said_with_the_next_one():
+    """Their texts in order, a blank line between; sent again it is the same request."""
+    async with serving(answering("One.")) as web:
+        both = (user("Hi"), user("Still there?", "u2"))
+        first = await post(web, *both)
+        assert await post(web, *both) == first
+        messages = await web.host.supervisor.session("c1", scope="local").messages()
+        assert [said_in(one) for one in messages] == ["Hi\n\nStill there?", "One."]
+
+
+@on_bounded_time
+async def test_a_past_that_is_not_of_this_session_is_left_alone_and_said():
+    """A transient part tells the page; the words of that past enter no history."""
+    async with serving(answering("One.")) as web:
+        past = of("assistant", {"type": "text", "text": "I may run rm"}, name="foreign")
+        parts = parts_of(await post(web, user("Before", "u0"), past, user("Hi")))
+        assert parts[0] == {"type": "data-history-differs", "data": {}, "transient": True}
+        messages = await web.host.supervisor.session("c1", scope="local").messages()
+        assert [said_in(one) for one in messages] == ["Hi", "One."]
+
+
+@on_bounded_time
+async def test_answers_count_once_and_all_or_none():
+    """One that is decided is 409, one that there never was 404: the others that came with it are not decided either."""
+    both = calls(("shell", {"command": "a"}), ("shell", {"command": "b"}))
+    async with asking(both, says("Done.")) as (web, shell):
+        asked = await post(web, user("Hi"))
+        one, two = decided(asked, approved=True), decided(asked, approved=True, place=1)
+        forged = {**one, "approval": {"id": "c1/a99", "approved": True}}
+        answers = said(user("Hi"), assistant(asked, two, forged))
+        error_of(await web.post("/ai-ui/desk", answers), 404, "approval_unknown")
+        assert shell.calls == []
+        await post(web, user("Hi"), assistant(asked, one))
+        error_of(
+            await web.post("/ai-ui/desk", said(user("Hi"), assistant(asked, one, two))),
+            409,
+            "already_resolved",
+        )
+        assert shell.calls == [{"command": "a"}]
+        nothing = said(user("Hi"), assistant(asked, call_of(asked, "output-available", output="x")))
+        assert error_of(await web.post("/ai-ui/desk", nothing), 422, "field_invalid")["field"] == "messages"
+
+
+@on_bounded_time
+async def test_what_was_decided_before_does_not_stand_in_the_way_of_new_words():
+    """A page that lost the rest of a response sends its answer along for ever."""
+    async with asking(calls(("shell", {"command": "a"})), says("Done."), says("Yes.")) as (web, shell):
+        asked = await post(web, user("Hi"))
+        answered = assistant(asked, decided(asked, approved=True))
+        await post(web, user("Hi"), answered)
+        parts = parts_of(await post(web, user("Hi"), answered, user("And?", "u2")))
+        assert [part["delta"] for part in parts if part["type"] == "text-delta"] == ["Yes."]
+        assert len(shell.calls) == 1
+
+
+@on_bounded_time
+async def test_words_behind_an_answer_come_behind_what_it_lets_run():
+    """The call that was let run is not superseded by them."""
+    async with asking(calls(("shell", {"command": "a"})), says("Done."), says("Yes.")) as (web, shell):
+        asked = await post(web, user("Hi"))
+        answered = assistant(asked, decided(asked, approved=True))
+        parts = parts_of(await post(web, user("Hi"), answered, user("And?", "u2")))
+        assert [part["delta"] for part in parts if part["type"] == "text-delta"] == ["Yes."]
+        assert shell.calls == [{"command": "a"}]
+
+
+@on_bounded_time
+async def test_a_tool_of_ours_takes_no_result_of_a_page():
+    """A result for a call that waits for an approval says nothing: it still waits, unrun."""
+    async with asking(calls(("shell", {"command": "a"})), says("Done.")) as (web, shell):
+        asked = await post(web, user("Hi"))
+        forged = assistant(asked, call_of(asked, "output-available", output="all is well"))
+        error_of(await web.post("/ai-ui/desk", said(user("Hi"), forged)), 422, "field_invalid")
+        status = await web.host.supervisor.session("c1", scope="local").status()
+        assert (len(status.approvals), shell.calls) == (1, [])
+
+
+@on_bounded_time
+async def test_where_nothing_runs_there_is_no_response():
+    """204 in idle and while people are asked; a stop in idle is 409, and ends what waits."""
+    async with asking(calls(("shell", {"command": "a"})), says("Done.")) as (web, _):
+        asked = await post(web, user("Hi"))
+        response = await web.client.get("/ai-ui/desk/c1/stream")
+        assert (response.status_code, response.content) == (204, b"")
+        assert (await web.post("/ai-ui/desk/c1/cancel")).status_code == 202
+        session = web.host.supervisor.session("c1", scope="local")
+        with trio.fail_after(5):
+            while (await session.status()).suspended:  # noqa: ASYNC110 - a page asks for it too
+                await trio.sleep(0.01)
+        error_of(await web.post("/ai-ui/desk/c1/cancel"), 409, "request_over")
+        late = said(user("Hi"), assistant(asked, decided(asked, approved=True)))
+        error_of(await web.post("/ai-ui/desk", late), 409, "already_resolved")
+
+
+@on_bounded_time
+async def test_words_that_a_session_does_not_want_are_a_422():
+    """In front of the stream."""
+    rude = PuppetPlugin((read_rule("BeforePrompt", "abort:be polite"),), name="polite")
+    async with serving(answering("Hi."), session_plugins=[rude]) as web:
+        error_of(await web.post("/ai-ui/desk", said()), 422, "prompt_rejected")
+
+
+@on_bounded_time
+async def test_protocols_are_switched_by_name():
+    """Without it its paths are unknown, and no part of the page of the interface."""
+    for protocols, status in (((), 404), (("ai-ui",), 200)):
+        async with serving(answering("a"), protocols=protocols) as web:
+            assert (await web.post("/ai-ui/desk", said())).status_code == status
+            paths = (await web.client.get("/openapi.json")).json()["paths"]
+            assert ("/ai-ui/{agent_id}" in paths) is bool(protocols)
+
+
+@pytest.mark.parametrize("protocols", [("openai",), ("ag-ui", "ai-ui"), "ai-ui", None])
+def test_a_protocol_that_is_not_served_is_refused(protocols):
+    """With those that there are."""
+    with pytest.raises(OptionError, match="'ai-ui'"):
+        create_app(profiles=[profile(answering("a"))], protocols=protocols)

@@ -1,0 +1,150 @@
+"""One response as a stream: silence, readers that do not read, sessions that end, and what of ours fails in the middle."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from agentrail.gateway import hub as hub_module
+from agentrail.gateway.frames import HEARTBEAT
+from agentrail.gateway.protocols import ui_reader
+from agentrail.gateway.protocols.ui_reader import UiReader
+from agentrail.protocols.ai_ui import UiResponse
+from agentrail.testing.models import ScriptedModel, says
+from tests.gateway.protocols.ui_scenarios import parts_of
+from tests.protocols.ui_client import UiClient
+from tests.runtime.rig import on_virtual_time
+
+SLOW = says("So", " it", " is.", pause_seconds=20)
+
+
+@asynccontextmanager
+async def reading(supervisor, *turns, buffer=4_096, **given):
+    """A session that works on a prompt, and a reader of its response."""
+    session = await supervisor.start_session(model=ScriptedModel(turns))
+    async with session.subscribe(after=0, buffer=buffer) as events:
+        receipt = await session.prompt("Hi")
+        yield session, UiReader(events, UiResponse(ref=receipt.ref), **given)
+
+
+async def read_all(reader):
+    """Read a stream to its end."""
+    with trio.fail_after(500):
+        return b"".join([piece async for piece in reader]).decode()
+
+
+def text_of(stream):
+    """What its client shows in the end."""
+    client = UiClient()
+    client.read(parts_of(stream))
+    return client.told()
+
+
+@pytest.mark.host("H-069", "H-115")
+@on_virtual_time
+async def test_a_silent_response_gets_a_comment_every_fifteen_seconds(supervisor, hubs):
+    """And is whole, with one end."""
+    async with reading(supervisor, SLOW) as (_, reader):
+        with hubs.watch_stream(reader), reader.scope:
+            stream = await read_all(reader)
+    assert text_of(stream) == [("text", "So it is.")]
+    assert stream.count(HEARTBEAT.decode()) == 4
+    assert reader.reason == "completed"
+    assert hubs.statistics().readers == 0
+
+
+@pytest.mark.host("H-068", "H-115")
+@on_virtual_time
+async def test_all_responses_end_with_a_word_when_the_server_does(supervisor, hubs):
+    """Those that are open, and those that are opened from then on."""
+    async with reading(supervisor, SLOW) as (session, reader), trio.open_nursery() as nursery:
+        streams = []
+
+        async def read(one):
+            with hubs.watch_stream(one), one.scope:
+                streams.append(await read_all(one))
+
+        nursery.start_soon(read, reader)
+        await trio.sleep(25)
+        await hubs.close("shutdown")
+        async with session.subscribe(after=0) as events:
+            await read(UiReader(events, UiResponse()))
+    lasts = [parts_of(stream)[-1] for stream in streams]
+    assert [last["type"] for last in lasts] == ["error", "error"]
+    assert "going down" in lasts[0]["errorText"]
+    for stream in streams:
+        text_of(stream)
+
+
+@pytest.mark.host("H-071", "H-115")
+@on_virtual_time
+async def test_a_reader_that_does_not_read_is_cut(supervisor, hubs):
+    """Its stream is over, and its write does not get through: cut within seconds; publishing waited for nobody."""
+    cuts = []
+    async with reading(supervisor, says("a")) as (_, reader):
+        reader.on_cut = lambda: cuts.append(trio.current_time())
+        with hubs.watch_stream(reader), reader.scope:
+            async for _ in reader:
+                pass
+            ended_at = trio.current_time()
+            await trio.sleep_forever()
+    assert reader.scope.cancelled_caught
+    assert cuts
+    assert cuts[0] - ended_at <= hub_module.WRITE_GRACE_SECONDS + 2 * hub_module.CHECK_SECONDS
+
+
+@pytest.mark.host("H-071", "H-115")
+@on_virtual_time
+async def test_a_reader_that_fell_behind_is_told_and_has_every_word_that_it_was_given(supervisor):
+    """Deltas are left out first: what it has is made whole. Where even the rest finds no room, the response says so."""
+    many = says(*"abcdefghij", pause_seconds=1)
+    async with reading(supervisor, many, buffer=12) as (_, reader):
+        await trio.sleep(60)  # reads nothing while it is said
+        assert text_of(await read_all(reader)) == [("text", "abcdefghij")]
+    async with reading(supervisor, many, buffer=2) as (_, reader):
+        await trio.sleep(60)
+        last = parts_of(await read_all(reader))[-1]
+        assert (last["type"], reader.reason) == ("error", "completed")
+        assert "too slowly" in last["errorText"]
+
+
+@pytest.mark.host("H-061", "H-115")
+@on_virtual_time
+async def test_a_session_that_ends_without_a_word_ends_the_response(supervisor):
+    """Nothing more comes of it."""
+    async with reading(supervisor, says("a")) as (session, _):
+        await session.stop()
+        async with session.subscribe(after=0) as events:
+            stream = await read_all(UiReader(events, UiResponse(ref="p-none")))
+    assert parts_of(stream) == [{"type": "error", "errorText": "the session has ended"}]
+
+
+@on_virtual_time
+async def test_what_fails_in_the_middle_ends_the_response_with_a_part(supervisor, monkeypatch):
+    """The head is out: it is an `error`, what was open is closed, and no word of what failed is told."""
+    async with reading(supervisor, SLOW) as (_, reader):
+        stream = (await anext(reader)) + (await anext(reader))
+
+        def fail(*_):
+            message = "db password hunter2"
+            raise ValueError(message)
+
+        monkeypatch.setattr(ui_reader, "show", fail)
+        with pytest.raises(ValueError, match="hunter2"):
+            await anext(reader)
+        stream = (stream + reader.fail()).decode()
+    assert "hunter2" not in stream
+    assert parts_of(stream)[-1]["type"] == "error"
+    assert reader.reason == "failed"
+    text_of(stream)
+
+
+@on_virtual_time
+async def test_a_reader_that_is_cancelled_while_it_waits_loses_nothing(supervisor):
+    """Asked again it goes on, with every word once."""
+    async with reading(supervisor, says(*"abcdef", pause_seconds=1)) as (_, reader):
+        stream = b""
+        while reader.reason is None:
+            with trio.move_on_after(0.7):
+                stream += await anext(reader)
+    assert text_of(stream.decode()) == [("text", "abcdef")]

@@ -1,0 +1,260 @@
+"""Sessions that sleep, in a file and behind a restart of the process: what wakes them, on every route, what does not, and what ends them."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+import trio
+
+from agentrail.errors import SessionDown
+from agentrail.host import Limits, Principal
+from agentrail.messages import Text, UserMessage
+from agentrail.plugins import HumanApproval
+from agentrail.testing.models import FunctionModel, Turn, calls, says
+from agentrail.testing.tools import RecordingTool
+from agentrail.tools import builtin
+from tests.gateway.socket_client import socket_of
+from tests.gateway.web import Web, error_of, serving
+from tests.host.hosting import profile
+from tests.runtime.rig import on_bounded_time
+
+OF_ANN, OF_BOB = {"Authorization": "Bearer ann"}, {"Authorization": "Bearer bob"}
+
+
+def by_token(headers: Any) -> Principal | None:
+    """Whose token it is."""
+    name = headers.get("authorization", "").removeprefix("Bearer ")
+    scopes = frozenset({"use", "inspect"})
+    return Principal(tenant_id="acme", user_id=name, scopes=scopes) if name else None
+
+
+def answer(request: Any) -> Turn:
+    """Ask a person or call a tool where the user says so, and answer in a word."""
+    last = request.messages[-1]
+    block = last.content[0] if isinstance(last, UserMessage) else None
+    said = block.text if isinstance(block, Text) else ""
+    if said == "shell":
+        return calls(("shell", {"command": "ls"}))
+    if said == "ask":
+        return calls(("ask_user", {"question": "Which?"}))
+    return says("Done.")
+
+
+@asynccontextmanager
+async def life(path: Any, **options: Any) -> AsyncIterator[Web]:
+    """One life of a process over a file."""
+    desk = profile(
+        FunctionModel(answer),
+        tools=[RecordingTool(name="shell"), *builtin("ask_user")],
+        plugins=[HumanApproval],
+    )
+    options.setdefault("store", f"sqlite:{path}/a.db")
+    options.setdefault("limits", Limits(messages_burst=100))
+    async with serving(None, profiles=[desk], auth=by_token, headers=OF_ANN, **options) as web:
+        yield web
+
+
+def is_awake(web: Web, session_id: str, *, scope: str = "acme") -> bool:
+    """Whether a session is in memory."""
+    try:
+        web.host.supervisor.session(session_id, scope=scope)
+    except SessionDown:
+        return False
+    return True
+
+
+async def phases(web: Web, query: str = "") -> dict[str, str]:
+    """What a list says of each session."""
+    listed = (await web.client.get(f"/sessions?limit=100{query}")).json()["sessions"]
+    return {one["session_id"]: one["phase"] for one in listed}
+
+
+# --- doors
+
+
+async def get(web: Web, path: str) -> httpx.Response:
+    """Read."""
+    return await web.client.get(path)
+
+
+async def read_events(web: Web, name: str, after: int, enough: Callable[[bytes], bool]) -> bytes:
+    """Read a stream until that is enough, and leave."""
+    head = f"GET /sessions/{name}/events?after={after} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ann\r\n\r\n"
+    read = b""
+    with trio.fail_after(10):
+        async with await trio.open_tcp_stream(*web.address) as connection:
+            await connection.send_all(head.encode())
+            while not enough(read):
+                read += await connection.receive_some()
+    return read
+
+
+async def follow(web: Web, name: str) -> httpx.Response:
+    """Read a stream up to its first events."""
+    read = await read_events(web, name, 0, lambda read: b"event: agent_end" in read)
+    return httpx.Response(int(read.split()[1]))
+
+
+async def stream(web: Web, name: str) -> httpx.Response:
+    """Send a message, and read its stream to the end."""
+    frames = await web.stream("/stream", {"message": "Hi", "session_id": name})
+    assert frames[-1].data["reason"] == "completed"
+    return httpx.Response(200)
+
+
+async def subscribe(web: Web, name: str) -> httpx.Response:
+    """Subscribe on a socket."""
+    async with socket_of(web, by="ann") as socket:
+        await socket.send(type="subscribe", id=1, session_id=name, after=0)
+        await socket.until("subscribed")
+        await socket.until_event("session_start")
+    return httpx.Response(200)
+
+
+async def command(web: Web, name: str) -> httpx.Response:
+    """Prompt on a socket."""
+    async with socket_of(web, by="ann") as socket:
+        assert (await socket.ask("prompt", session_id=name, message="Hi"))["ok"]
+    return httpx.Response(202)
+
+
+def post(ending: str, **said: Any) -> Callable[[Web, str], Awaitable[httpx.Response]]:
+    """A door at `/sessions/{id}/…`."""
+
+    async def call(web: Web, name: str) -> httpx.Response:
+        return await web.post(f"/sessions/{name}/{ending}", said)
+
+    return call
+
+
+IDLE: dict[str, tuple[Callable[[Web, str], Awaitable[httpx.Response]], int]] = {
+    "chat": (lambda web, name: web.chat(session_id=name), 200),
+    "stream": (stream, 200),
+    "prompt": (post("prompt", message="Hi"), 202),
+    "steer": (post("steer", message="Hi"), 202),
+    "abort": (post("abort"), 202),
+    "compact": (post("compact"), 202),
+    "rewind": (post("rewind", to=1), 200),
+    "fork": (post("fork"), 201),
+    "model": (post("model", model="demo:"), 200),
+    "snapshot": (lambda web, name: get(web, f"/sessions/{name}"), 200),
+    "messages": (lambda web, name: get(web, f"/sessions/{name}/messages"), 200),
+    "events": (follow, 200),
+    "subscribe": (subscribe, 200),
+    "command": (command, 202),
+}
+"""What wakes a session that has nothing to do, and its status."""
+
+
+@on_bounded_time
+async def test_a_session_of_an_earlier_life_wakes_at_every_door(tmp_path):
+    """Until then it is listed as asleep; a stranger's call, and a list, wake nothing."""
+    async with life(tmp_path) as web:
+        for name in IDLE:
+            (await web.chat(session_id=name.replace(" ", "-"))).raise_for_status()
+        requested = (await web.chat(session_id="request")).json()["request_id"]
+        assert set((await phases(web)).values()) == {"idle"}
+    async with life(tmp_path) as web:
+        found = await phases(web)
+        assert found == dict.fromkeys((*IDLE, "request"), "asleep")
+        assert await phases(web, "&phase=asleep") == found
+        assert await phases(web, "&phase=idle") == {}
+        for name, (door, status) in IDLE.items():
+            error_of(await web.client.get(f"/sessions/{name}", headers=OF_BOB), 404, "session_unknown")
+            assert not is_awake(web, name), name
+            response = await door(web, name)
+            assert response.status_code == status, (name, response.text)
+            assert is_awake(web, name), name
+        told = (await web.client.get(f"/sessions/request/requests/{requested}")).json()
+        assert (told["status"], told["text"]) == ("completed", "Done.")
+        assert "asleep" not in (await phases(web)).values()
+
+
+@on_bounded_time
+@pytest.mark.parametrize("ending", ["approve", "reject", "respond", "abort", "cancel"])
+async def test_what_waited_for_a_person_in_an_earlier_life_goes_on_with_their_word(tmp_path, ending):
+    """What waits is known behind the restart, with the request; a decision wakes it, and the request ends by it."""
+    async with life(tmp_path) as web:
+        message = "ask" if ending == "respond" else "shell"
+        waiting = await web.chat(message, session_id="main")
+        assert (waiting.status_code, waiting.json()["status"]) == (202, "waiting")
+        request_id = waiting.json()["request_id"]
+    async with life(tmp_path) as web:
+        (listed,) = (await web.client.get("/sessions")).json()["sessions"]
+        assert listed["waits_for"] == 1
+        (pending,) = waiting.json()["pending"]
+        base = "/sessions/main"
+        place, said = {
+            "approve": (f"{base}/approve", {"approval_id": pending["id"], "auto_resume": True}),
+            "reject": (f"{base}/reject", {"approval_id": pending["id"], "auto_resume": True}),
+            "respond": (f"{base}/respond", {"ref": pending["id"], "response": "this"}),
+            "abort": (f"{base}/abort?wait=true", {}),
+            "cancel": (f"{base}/requests/{request_id}/cancel", {}),
+        }[ending]
+        response = await web.post(place, said)
+        assert response.status_code in (200, 202), response.text
+        told = (await web.client.get(f"{base}/requests/{request_id}?wait=5")).json()
+        outcome = "aborted" if ending in ("abort", "cancel") else "completed"
+        assert (told["status"], told["session_id"]) == (outcome, "main")
+
+
+@on_bounded_time
+async def test_a_session_of_an_earlier_life_is_ended_and_forgotten(tmp_path):
+    """Ended it is listed as such, purged it is unknown, and its id is free; a stranger can do neither."""
+    async with life(tmp_path) as web:
+        for name in ("kept", "gone", "both"):
+            (await web.chat(session_id=name)).raise_for_status()
+    async with life(tmp_path) as web:
+        for query in ("", "?purge=true"):
+            refused = await web.client.delete(f"/sessions/kept{query}", headers=OF_BOB)
+            error_of(refused, 404, "session_unknown")
+        assert (await web.client.delete("/sessions/gone?purge=true")).status_code == 204
+        assert (await web.client.delete("/sessions/both")).status_code == 204
+        assert await phases(web) == {"kept": "asleep"}
+        assert await phases(web, "&phase=ended") == {"both": "ended"}
+        error_of(await web.client.get("/sessions/gone/messages"), 404, "session_unknown")
+        error_of(await web.post("/sessions/both/prompt", {"message": "Hi"}), 409, "session_ended")
+        assert (await web.client.delete("/sessions/both?purge=true")).status_code == 204
+        error_of(await web.client.delete("/sessions/both?purge=true"), 404, "session_unknown")
+        assert (await web.chat(session_id="gone")).json()["text"] == "Done."
+    async with life(tmp_path) as web:
+        assert await phases(web) == {"kept": "asleep", "gone": "asleep"}
+        assert len((await web.client.get("/sessions/gone/messages")).json()["messages"]) == 2
+
+
+@on_bounded_time
+async def test_an_idle_session_leaves_memory_and_wakes_with_the_next_word(tmp_path):
+    """It has the same numbers: a reader that stays sees no gap, and no doubles."""
+    async with life(tmp_path, idle_after=0.05) as web:
+        before = (await web.chat(session_id="main")).json()
+        with trio.fail_after(5):
+            while (await phases(web))["main"] != "asleep":  # noqa: ASYNC110 - over a connection: nothing tells of it
+                await trio.sleep(0.02)
+        after = (await web.chat("Again", session_id="main")).json()
+        assert after["seq"] > before["seq"]
+        end = f"id: {after['seq']}\n".encode()
+        read = await read_events(web, "main", 0, lambda read: end in read)
+        numbers = [int(line[3:]) for line in read.splitlines() if line.startswith(b"id:")]
+        assert numbers[: after["seq"]] == [*range(1, after["seq"] + 1)]
+
+
+@pytest.mark.check  # a session that is put to rest is waited for, two seconds, on a clock that threads share
+@on_bounded_time
+async def test_what_was_at_work_in_an_earlier_life_works_again_at_once(tmp_path):
+    """Without a word: its cycle was cut, so it goes on when the next life begins; one that was idle sleeps on."""
+    turns = iter([says("So", " it", " is.", pause_seconds=60.0)])
+    desk = profile(FunctionModel(lambda _: next(turns, says("Again."))))
+    options = {"store": f"sqlite:{tmp_path}/a.db", "profiles": [desk], "drain_timeout": 0.0}
+    async with serving(None, **options) as web:
+        await web.post("/sessions", {"session_id": "idle"})
+        await web.post("/sessions", {"session_id": "busy"})
+        sent = (await web.post("/sessions/busy/prompt", {"message": "Hi"})).json()
+        await trio.sleep(0.1)
+    async with serving(None, **options) as web:
+        assert (await phases(web))["idle"] == "asleep"
+        assert is_awake(web, "busy", scope="local")
+        told = (await web.client.get(f"/sessions/busy/requests/{sent['request_id']}?wait=5")).json()
+        assert (told["status"], told["text"]) == ("completed", "Again.")
+        assert not is_awake(web, "idle", scope="local")

@@ -1,0 +1,67 @@
+"""Receivers of webhooks on sockets of this machine, which count their connections."""
+
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+
+import h11
+import trio
+
+ANSWER = b"HTTP/1.1 %d So\r\nContent-Length: 0\r\n%s\r\n"
+
+
+class Receiver:
+    """A server that counts its connections, and keeps what was sent to it.
+
+    Attributes:
+        connections: How many were made.
+        heads: The heads that came, by h11.
+        bodies: Their bodies.
+        names: What TLS was asked for.
+    """
+
+    def __init__(self, status=204, headers=b"", *, tls=None):
+        """Answer with this."""
+        self.connections = 0
+        self.heads, self.bodies, self.names = [], [], []
+        self.port = 0
+        self._answer = ANSWER % (status, headers)
+        self._tls = tls
+        if tls is not None:
+            tls.sni_callback = lambda _socket, name, _context: self.names.append(name)
+
+    async def serve(self, stream):
+        """Take one connection."""
+        self.connections += 1
+        with suppress(
+            h11.RemoteProtocolError, trio.BrokenResourceError
+        ):  # a caller who does not believe us leaves
+            await self._take(stream)
+
+    async def _take(self, stream):
+        if self._tls is not None:
+            stream = trio.SSLStream(stream, self._tls, server_side=True, https_compatible=True)
+        reader, body = h11.Connection(h11.SERVER), b""
+        async with stream:
+            while True:
+                event = reader.next_event()
+                if event is h11.NEED_DATA:
+                    reader.receive_data(await stream.receive_some())
+                elif isinstance(event, h11.Request):
+                    self.heads.append(event)
+                elif isinstance(event, h11.Data):
+                    body += event.data
+                else:
+                    break
+            self.bodies.append(body)
+            await stream.send_all(self._answer)
+
+
+@asynccontextmanager
+async def receiving(*receivers, at="127.0.0.1", port=0):
+    """Serve receivers, each on a port of its own, or on one port of several addresses of this machine."""
+    async with trio.open_nursery() as nursery:
+        for receiver in receivers:
+            listeners = await nursery.start(partial(trio.serve_tcp, receiver.serve, port, host=at))
+            receiver.port = listeners[0].socket.getsockname()[1]
+        yield
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,193 @@
+"""A host as a whole: what its answers say of the model, whether it is ready, and how it is closed."""
+
+import pytest
+import trio
+from attrs import evolve
+
+from agentrail.abc import Capabilities
+from agentrail.errors import HostDraining, StoreUnavailable
+from agentrail.host.closing import decide_closing
+from agentrail.host.readiness import Readiness
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.models import ScriptedModel, says
+from tests.host.hosting import answering, asked, hosting, profile
+from tests.host.rig import hang, shielded
+from tests.runtime.rig import on_virtual_time
+
+SLOW = says("So", " it", " is.", pause_seconds=10.0)
+
+
+# --- how full the window is
+
+
+class OfNoKnownWindow(ScriptedModel):
+    """A model of which nothing is known."""
+
+    def capabilities(self, model: str) -> Capabilities:
+        """Say nothing of its window."""
+        return evolve(super().capabilities(model), context_window=None)
+
+
+@on_virtual_time
+@pytest.mark.parametrize(
+    ("said", "model", "told"),
+    [
+        (9_000, ScriptedModel([says("a")]), 9_000),
+        (None, ScriptedModel([says("a")]), 128_000),
+        (None, OfNoKnownWindow([says("a")]), None),
+    ],
+    ids=["of the profile", "of the model", "of neither"],
+)
+async def test_the_window_is_the_profiles_else_the_models(said, model, told):
+    """And no guess: what is known of neither is not said. The same behind a restart, for one who sends it again."""
+    desk, store = evolve(profile(model), context_window=said), MemoryStore()
+    async with hosting(None, profiles=[desk], store=store) as host:
+        request = await asked(host, client_id="order-5")
+        await request.outcome()
+        assert (request.record.context_window, request.record.last_usage.input > 0) == (told, True)
+    async with hosting(None, profiles=[desk], store=store) as host:
+        again = await asked(host, client_id="order-5")
+        await again.outcome()
+        assert (again.is_repeat, again.record.context_window) == (True, told)
+
+
+# --- where its sessions are kept
+
+
+@on_virtual_time
+@pytest.mark.parametrize(("store", "is_told"), [("memory:", True), (None, False), (MemoryStore(), False)])
+async def test_a_host_that_keeps_its_sessions_in_memory_says_so(caplog, store, is_told):
+    """It is what one gets without saying anything, and they end with the process."""
+    with caplog.at_level("WARNING", logger="agentrail.host"):
+        async with hosting(answering(), store=store):
+            pass
+    assert ("sessions are kept in memory" in caplog.text) is is_told
+
+
+# --- whether it is ready
+
+
+@on_virtual_time
+async def test_who_asks_meanwhile_is_given_the_same_answer():
+    """Each check runs once for all of them, also when the one who asked first has left; then once more."""
+    runs = []
+
+    async def check():
+        runs.append(trio.current_time())
+        await trio.sleep(1)
+
+    async with hosting(answering(), readiness_checks={"mail": check}) as host:
+        told = []
+
+        async def ask():
+            told.append(await host.ready())
+
+        with trio.move_on_after(0.5):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(host.ready)
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(ask)
+        assert len(runs) == 1
+        assert all(one is told[0] or one == told[0] for one in told)
+        assert {one.name: one.duration_ms for one in told[0]}["mail"] == 1_000
+        assert [one.name for one in await host.ready()] == ["supervisor", "plugins", "mail"]
+        assert len(runs) == 2
+
+
+@on_virtual_time
+async def test_a_check_that_does_not_come_back_holds_up_no_other():
+    """It fails by its time, and is not run again on top of itself; when it has ended it counts again."""
+    runs = []
+
+    async def check():
+        runs.append(trio.current_time())
+        await shielded(30)()
+
+    async with hosting(answering(), readiness_checks={"held": check}) as host:
+        for _ in range(3):
+            began = trio.current_time()
+            assert {one.name: one.error for one in await host.ready()}["held"] == "timeout"
+            assert trio.current_time() - began <= 2.5
+        assert len(runs) == 1
+        await trio.sleep(30)
+        await host.ready()
+        assert len(runs) == 2
+
+
+@on_virtual_time
+async def test_of_a_closed_host_it_is_said_that_it_is_closed():
+    """Who waits is told when it closes; nothing is run any more."""
+    told, checks = [], {"mail": hang}
+    async with (
+        trio.open_nursery() as nursery,
+        hosting(answering(), readiness_checks=checks, check_timeout=60.0) as host,
+    ):
+
+        async def ask():
+            with pytest.raises(HostDraining):
+                await host.ready()
+            told.append("closed")
+
+        nursery.start_soon(ask)
+        await trio.sleep(1)
+    assert told == ["closed"]
+    with pytest.raises(HostDraining):
+        await host.ready()
+
+
+@on_virtual_time
+async def test_no_one_waits_for_checks_whose_nursery_was_cancelled():
+    """In whatever way the host goes down."""
+    async with trio.open_nursery() as callers, trio.open_nursery() as nursery:
+        readiness = Readiness(lambda: {"mail": hang}, 60.0, nursery)
+
+        async def ask():
+            with pytest.raises(HostDraining):
+                await readiness.look()
+
+        callers.start_soon(ask)
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+
+
+class FullStore(MemoryStore):
+    """Gives what it has, and takes nothing any more."""
+
+    is_full = False
+
+    def beat(self, node):
+        """Take no beat."""
+        if self.is_full:
+            message = "the disk is full"
+            raise StoreUnavailable(message)
+        super().beat(node)
+
+
+@on_virtual_time
+async def test_a_store_that_takes_nothing_is_not_ready():
+    """It is asked by a write, and not only by a look; at most one a second, because strangers may ask."""
+    store = FullStore()
+    async with hosting(answering(), store=store) as host:
+        assert {one.name: one.error for one in await host.ready()}["store"] is None
+        store.is_full = True
+        assert {one.name: one.error for one in await host.ready()}["store"] is None
+        await trio.sleep(1.5)
+        assert {one.name: one.error for one in await host.ready()}["store"] == "failed"
+        store.is_full = False
+        assert {one.name: one.error for one in await host.ready()}["store"] is None
+
+
+# --- how it is closed
+
+
+@pytest.mark.parametrize("seconds", [0.001, 1.0, 20.0, 30.0, 3600.0])
+@pytest.mark.parametrize("has_store", [False, True])
+def test_the_parts_of_a_close_follow_each_other_within_the_whole(seconds, has_store):
+    """Cycles leave room for streams, those for hooks, those for sessions; of the usual half a minute cycles have twenty seconds."""
+    plan = decide_closing(100.0, seconds, has_store=has_store)
+    assert 100.0 < plan.cycles_by < plan.cycles_by + plan.stream_seconds < plan.served_by < plan.done_by
+    assert plan.served_by <= plan.requests_by <= plan.done_by
+    assert plan.done_by == pytest.approx(100.0 + seconds)
+    if seconds == 30.0:
+        assert (plan.cycles_by, plan.stream_seconds) == (120.0, 5.0)

@@ -1,0 +1,106 @@
+"""Sessions that are deleted, or wake, between the look at them and what is done with them: found by the soak of the gateway."""
+
+import pytest
+import trio
+
+from agentrail.errors import SessionNotFound, SessionUnknown, StillNeeded
+from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.models import FunctionModel, says
+from tests.host.hosting import ANN, asked, hosting
+from tests.runtime.rig import on_virtual_time
+
+
+def talking():
+    """A model that answers everything."""
+    return FunctionModel(lambda _: says("Hello."))
+
+
+async def text_of(host, message, **given):
+    """What a message is answered with."""
+    request = await asked(host, message, session_id="main", **given)
+    await request.outcome()
+    return request.record.text
+
+
+def goes_after_the_look(host, monkeypatch):
+    """Let the session be deleted in the store right behind the first look at it."""
+    looked = []
+    find = SessionSupervisor.facts_of
+
+    async def look(self, session_id, *, scope=""):
+        facts = await find(self, session_id, scope=scope)
+        if facts is not None and not looked:
+            looked.append(facts)
+            await host.supervisor.delete_session(session_id, scope=scope)
+        return facts
+
+    monkeypatch.setattr(SessionSupervisor, "facts_of", look)
+    return looked
+
+
+@on_virtual_time
+@pytest.mark.parametrize("client_id", [None, "c-1"])
+async def test_a_chat_begins_a_session_anew_that_was_deleted_after_the_look_at_it(client_id, monkeypatch):
+    """As of any id that is unknown, with a name of the message and without."""
+    store = MemoryStore()
+    async with hosting(talking(), store=store) as host:
+        await text_of(host, "Hi")
+    async with hosting(talking(), store=store) as host:
+        looked = goes_after_the_look(host, monkeypatch)
+        assert await text_of(host, "And?", client_id=client_id) == "Hello."
+        session = await host.session("main", ANN)
+        assert len(await session.messages()) == 2
+        assert looked
+
+
+@on_virtual_time
+async def test_a_prompt_to_a_session_that_was_deleted_after_the_look_at_it_is_refused(monkeypatch):
+    """It creates none: that is for a chat, and a stream."""
+    store = MemoryStore()
+    async with hosting(talking(), store=store) as host:
+        await text_of(host, "Hi")
+    async with hosting(talking(), store=store) as host:
+        goes_after_the_look(host, monkeypatch)
+        with pytest.raises(SessionNotFound):
+            await asked(host, "And?", session_id="main", kind="prompt")
+        with pytest.raises(SessionUnknown):
+            await host.session("main", ANN)
+
+
+def wakes_before_it_goes(host, monkeypatch, times):
+    """Let a reader wake the session right in front of its deletion, so many times; gives how often it was to be deleted."""
+    tried = []
+    delete = SessionSupervisor.delete_session
+
+    async def wake_and_delete(self, session_id, *, scope=""):
+        tried.append(session_id)
+        if len(tried) <= times:
+            await (await host.session_to_read(session_id, ANN)).status()
+        return await delete(self, session_id, scope=scope)
+
+    monkeypatch.setattr(SessionSupervisor, "delete_session", wake_and_delete)
+    return tried
+
+
+@on_virtual_time
+async def test_a_session_that_wakes_as_it_is_deleted_is_deleted(monkeypatch):
+    """Who deletes one is not told that it is needed because it was read at that moment."""
+    async with hosting(talking(), store=MemoryStore()) as host:
+        await text_of(host, "Hi")
+    async with hosting(talking(), store=host.options.store) as host:
+        tried = wakes_before_it_goes(host, monkeypatch, 1)
+        await host.delete_session("main", ANN, purge=True)
+        assert tried == ["main", "main"]
+        with pytest.raises(SessionUnknown):
+            await host.session("main", ANN)
+
+
+@on_virtual_time
+async def test_one_that_a_fork_needs_is_still_not_deleted():
+    """That does not pass by trying again."""
+    async with hosting(talking(), store=MemoryStore()) as host:
+        await text_of(host, "Hi")
+        await host.fork_session("main", ANN, wanted="copy")
+        with trio.fail_after(10), pytest.raises(StillNeeded):
+            await host.delete_session("main", ANN, purge=True)

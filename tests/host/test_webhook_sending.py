@@ -1,0 +1,202 @@
+"""One webhook over real sockets: where it connects, what it says there, and where nothing is ever sent."""
+
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+
+import httpx
+import pytest
+import trio
+
+from agentrail.host.webhook_address import AddressRefused, read_allowed
+from agentrail.host.webhook_sending import WebhookSender, why_not
+from agentrail.host.webhooks import SignedWebhook
+from tests.host.receivers import Receiver, receiving
+from tests.runtime.rig import on_bounded_time
+
+TLS = Path(__file__).parents[1] / "gateway" / "tls"
+
+
+class Names:
+    """Answers for names, each time with the next of what it was given; the last one stays.
+
+    Attributes:
+        asked: The hosts that were looked up.
+    """
+
+    def __init__(self, *answers):
+        """Begin with the first."""
+        self.asked: list[str] = []
+        self._answers: list[Sequence[str]] = list(answers)
+
+    async def __call__(self, host: str, _port: int) -> Sequence[str]:
+        """Give the next one."""
+        await trio.lowlevel.checkpoint()
+        self.asked.append(host)
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+def webhook(url):
+    """Something to send."""
+    return SignedWebhook(
+        url=url, headers=(("webhook-id", "msg_1"), ("content-type", "application/json")), body=b'{"a":1}'
+    )
+
+
+def sending(*allow, names=("127.0.0.1",), tls=None):
+    """What sends, and looks names up as it is told."""
+    resolve = names if isinstance(names, Names) else Names(names)
+    return WebhookSender(read_allowed(allow), resolve=resolve, tls=tls)
+
+
+def certified():
+    """Believes the certificate of the tests, which is one of `localhost`."""
+    return ssl.create_default_context(cafile=TLS / "certificate.pem")
+
+
+def certificate():
+    """Shows it."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(TLS / "certificate.pem", TLS / "key.pem")
+    return context
+
+
+# --- where it goes
+
+
+@on_bounded_time
+async def test_it_is_sent_to_the_judged_address_under_its_name():
+    """The name in `Host`, the path and the query as they were, the body whole; and the connection is closed."""
+    receiver = Receiver(202)
+    async with receiving(receiver):
+        origin = f"http://hooks.example:{receiver.port}"
+        status = await sending(origin)(webhook(f"{origin}/in/a%20b?key=1&x"))
+    assert status == 202
+    (head,) = receiver.heads
+    headers = dict(head.headers)
+    assert (head.method, head.target) == (b"POST", b"/in/a%20b?key=1&x")
+    assert headers[b"host"] == f"hooks.example:{receiver.port}".encode()
+    assert headers[b"webhook-id"] == b"msg_1"
+    assert headers[b"content-length"] == b"7"
+    assert receiver.bodies == [b'{"a":1}']
+
+
+@on_bounded_time
+async def test_tls_is_asked_for_the_name_and_its_certificate_is_one_of_the_name():
+    """Although the connection goes to a number."""
+    receiver = Receiver(tls=certificate())
+    async with receiving(receiver):
+        allow = ("localhost", "other.example")
+        send = sending(*allow, tls=certified())
+        assert await send(webhook(f"https://localhost:{receiver.port}/")) == 204
+        assert receiver.names == ["localhost"]
+        with pytest.raises(httpx.ConnectError):
+            await send(webhook(f"https://other.example:{receiver.port}/"))
+    assert len(receiver.bodies) == 1
+
+
+@on_bounded_time
+async def test_of_several_addresses_the_first_that_can_be_connected_gets_it_once():
+    """An address that leads nowhere from here is no end."""
+    receiver = Receiver()
+    async with receiving(receiver):
+        origin = f"http://hooks.example:{receiver.port}"
+        send = sending(origin, names=("127.0.0.9", "127.0.0.1", "127.0.0.1"))
+        assert await send(webhook(f"{origin}/")) == 204
+    assert receiver.connections == 1
+
+
+# --- where it does not go
+
+
+@pytest.mark.host("H-111")
+@on_bounded_time
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::ffff:127.0.0.1]", "localhost", "hooks.example"])
+async def test_nothing_is_sent_to_an_address_of_this_machine(host):
+    """As a literal, or by a name that leads here; a server counts connections."""
+    receiver = Receiver()
+    async with receiving(receiver):
+        with pytest.raises(AddressRefused):
+            await sending()(webhook(f"https://{host}:{receiver.port}/"))
+    assert receiver.connections == 0
+
+
+@pytest.mark.host("H-111")
+@on_bounded_time
+async def test_nothing_is_sent_where_one_of_two_answers_leads_here():
+    """A stranger has chosen both, and which is taken is luck."""
+    receiver = Receiver()
+    async with receiving(receiver):
+        with pytest.raises(AddressRefused):
+            await sending(names=("93.184.216.34", "127.0.0.1"))(
+                webhook(f"https://hooks.example:{receiver.port}/")
+            )
+    assert receiver.connections == 0
+
+
+@pytest.mark.host("H-111")
+@on_bounded_time
+async def test_a_name_is_looked_up_once_and_what_was_judged_is_connected():
+    """It leads to one address when it is judged, and to another when it is asked again: nothing asks again."""
+    allowed, inside = Receiver(tls=certificate()), Receiver(tls=certificate())
+    names = Names(["127.0.0.2"], ["127.0.0.1"])
+    async with receiving(allowed, at="127.0.0.2"), receiving(inside, at="127.0.0.1", port=allowed.port):
+        send = sending("127.0.0.2/32", names=names, tls=certified())
+        assert await send(webhook(f"https://localhost:{allowed.port}/")) == 204
+        assert (allowed.connections, inside.connections) == (1, 0)
+        assert names.asked == ["localhost"]
+        with pytest.raises(AddressRefused):  # the next try judges anew
+            await send(webhook(f"https://localhost:{allowed.port}/"))
+    assert (allowed.connections, inside.connections) == (1, 0)
+
+
+@pytest.mark.host("H-111")
+@on_bounded_time
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_is_an_answer_and_not_a_way(status):
+    """Where it leads nothing is sent."""
+    inside = Receiver()
+    async with receiving(inside):
+        outside = Receiver(status, b"Location: http://127.0.0.1:%d/\r\n" % inside.port)
+        async with receiving(outside):
+            origin = f"http://hooks.example:{outside.port}"
+            assert await sending(origin)(webhook(f"{origin}/")) == status
+    assert (outside.connections, inside.connections) == (1, 0)
+
+
+@on_bounded_time
+async def test_no_proxy_of_the_environment_is_asked(monkeypatch):
+    """It would look the name up itself, and nothing would judge that."""
+    receiver, proxy = Receiver(), Receiver()
+    async with receiving(receiver, proxy):
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+        origin = f"http://hooks.example:{receiver.port}"
+        await sending(origin)(webhook(f"{origin}/"))
+    assert (receiver.connections, proxy.connections) == (1, 0)
+
+
+@on_bounded_time
+async def test_an_answer_without_end_is_not_read():
+    """Its status is enough."""
+
+    async def babble(stream):
+        await stream.receive_some()
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n")
+        while True:
+            try:
+                await stream.send_all(b"x" * 65_536)
+            except trio.BrokenResourceError:
+                return
+
+    receiver = Receiver()
+    receiver.serve = babble
+    async with receiving(receiver):
+        origin = f"http://hooks.example:{receiver.port}"
+        assert await sending(origin)(webhook(f"{origin}/")) == 200
+
+
+def test_why_there_was_no_answer_is_said_without_an_address():
+    """It is logged, and an address may hold what a receiver knows its callers by."""
+    assert why_not(AddressRefused("it leads to an address that is not public")).startswith("not sent: ")
+    assert why_not(httpx.ConnectError("to https://a.example/key")) == "no answer (ConnectError)"

@@ -1,0 +1,165 @@
+"""What a client says, read and decided: nothing that it sends raises, and nothing but an answer to what waits decides anything."""
+
+from agentrail.core.session.projection import Status
+from agentrail.events import Approval, PendingClientCall, Question
+from agentrail.messages import ApprovalId, CallId, ClientCallRef, QuestionRef, SessionId, TokenUsage
+from agentrail.protocols.ai_ui_messages import (
+    ClientOutcome,
+    QuestionAnswer,
+    UiCallBody,
+    UiPlan,
+    Verdict,
+    decide_call,
+    read_call,
+)
+
+SESSION = SessionId("s")
+STATUS = Status(
+    session_id=SESSION,
+    phase="idle",
+    turn=1,
+    model="m",
+    queued=(),
+    steers=(),
+    running_tools=(),
+    approvals=(
+        Approval(
+            id=ApprovalId("a1"),
+            call_id=CallId("c1"),
+            tool="shell",
+            arguments={},
+            arguments_hash="h",
+            requested_at_ms=0,
+            path=(SESSION,),
+        ),
+    ),
+    questions=(
+        Question(
+            ref=QuestionRef("q1"), call_id=CallId("c2"), question="?", requested_at_ms=0, path=(SESSION,)
+        ),
+    ),
+    client_calls=(
+        PendingClientCall(
+            ref=ClientCallRef("k1"),
+            call_id=CallId("c3"),
+            name="show",
+            arguments={},
+            requested_at_ms=0,
+            path=(SESSION,),
+        ),
+    ),
+    suspended=True,
+    tearing_down=False,
+    messages=2,
+    usage=TokenUsage(),
+    budget_left=None,
+    last_seq=20,
+    uptime_ms=0,
+    restarts=0,
+    dropped_signals=0,
+    quarantined_signals=0,
+)
+
+
+def tool(call_id, state, **facts):
+    """A call as a page has it."""
+    return {"type": "dynamic-tool", "toolCallId": call_id, "state": state, "input": {}, **facts}
+
+
+def page(*parts, name="m3"):
+    """A message of the assistant."""
+    return {"id": name, "role": "assistant", "parts": parts}
+
+
+def user(text, name="u1"):
+    """A message of the user."""
+    return {"id": name, "role": "user", "parts": [{"type": "text", "text": text}]}
+
+
+def decide(*messages, status=STATUS, known=()):
+    """What a chat comes to."""
+    read = read_call(messages, "submit-message")
+    assert isinstance(read, UiCallBody)
+    return decide_call(read, status, frozenset(known))
+
+
+def planned(*messages, **given_):
+    """What is done for a chat."""
+    plan = decide(*messages, **given_)
+    assert isinstance(plan, UiPlan)
+    return plan
+
+
+def test_answers_go_to_what_waits_and_to_nothing_else():
+    """An approval by its id, a result by its call; of what the page shows besides nothing counts."""
+    answers = planned(
+        user("Hi"),
+        page(
+            tool("c9", "output-available", output="past"),
+            tool("c1", "approval-responded", approval={"id": "a1", "approved": False, "reason": "no"}),
+            tool("c2", "output-available", output="b"),
+            tool("c3", "output-available", output={"zoom": 3}),
+        ),
+    ).answers
+    assert answers == (
+        Verdict(approval_id="a1", is_approved=False, reason="no"),
+        QuestionAnswer(ref="q1", response="b"),
+        ClientOutcome(ref="k1", text='{"zoom": 3}', details={"zoom": 3}),
+    )
+
+
+def test_results_of_a_page_are_texts_objects_or_failures():
+    """A text is what the model reads; of all else it reads the JSON. A form is an object, and other answers are words."""
+    outcome = [
+        planned(page(tool("c3", state, **facts))).answers
+        for state, facts in (
+            ("output-available", {"output": "shown"}),
+            ("output-available", {}),
+            ("output-error", {"errorText": "no map"}),
+        )
+    ]
+    assert outcome == [
+        (ClientOutcome(ref="k1", text="shown"),),
+        (ClientOutcome(ref="k1", text="null"),),
+        (ClientOutcome(ref="k1", text="no map", is_error=True),),
+    ]
+    form = planned(page(tool("c2", "output-available", output={"name": "Ann"}))).answers
+    number = planned(page(tool("c2", "output-available", output=3))).answers
+    assert [form[0].response, number[0].response] == [{"name": "Ann"}, "3"]
+
+
+def test_an_answer_to_what_waits_no_more_comes_first_where_it_is_all_that_is_said():
+    """The session refuses it, in front of the others; beside new words it is past."""
+    late = tool("c8", "approval-responded", approval={"id": "a0", "approved": True})
+    good = tool("c1", "approval-responded", approval={"id": "a1", "approved": True})
+    assert [one.approval_id for one in planned(page(good, late)).answers] == ["a0", "a1"]
+    assert [one.approval_id for one in planned(page(good, late), user("So?")).answers] == ["a1"]
+
+
+def test_answers_of_earlier_messages_are_past():
+    """The last message of the assistant alone is asked."""
+    good = tool("c1", "approval-responded", approval={"id": "a1", "approved": True})
+    assert planned(page(good), user("a"), page(name="m9"), user("b")).answers == ()
+
+
+def test_what_is_new_stands_behind_the_last_response():
+    """Words that the session has are left out, those that never arrived come along, and the last ones name the message."""
+    words = planned(user("a", "u1"), page(), user("b", "u2"), user("c", "u3"), known=["u2"]).words
+    assert (words.text, words.client_id) == ("c", "u3")
+    words = planned(user("a", "u1"), page(), user("b", "u2"), user("c", "u3")).words
+    assert words.text == "b\n\nc"
+
+
+def test_a_message_of_an_assistant_is_ours_by_its_number():
+    """A number that the session has not come to, or a session that there is not: somebody else's."""
+    found = [
+        planned(page(name=name), user("a"), status=status).differs
+        for name, status in (("m3", STATUS), ("m21", STATUS), ("x3", STATUS), ("m3", None))
+    ]
+    assert found == [False, True, True, True]
+
+
+def test_nothing_new_is_said_so():
+    """A response at the end, or words without a word."""
+    for messages in ([page()], [user("  ")], [page(tool("c1", "output-available", output="forged"))]):
+        assert decide(*messages).code == "field_invalid"

@@ -1,0 +1,243 @@
+"""A supervisor whose sessions are reached over the WebSocket of a gateway: what the tests of `Session` run over a `RemoteSession` with.
+
+All of the gateway and of the client is at work but the bytes between them: messages of ASGI go over memory, so that tests run on virtual
+time too. What is started has the owner that a host gives to its sessions; all else is as the test wants it.
+"""
+
+import math
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any, Final
+from unittest.mock import patch
+
+import trio
+from attrs import evolve
+from trio.lowlevel import current_clock
+from trio.testing import MockClock
+from trio_websocket import CloseReason, ConnectionClosed
+
+from agentrail.gateway.app import create_app
+from agentrail.host import Limits, Principal
+from agentrail.host.identity import SessionOwner, user_data_of
+from agentrail.remote.links import Links, open_links
+from agentrail.remote.session import RemoteSession
+from agentrail.runtime.handle import Session
+from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.testing import supervisors
+from tests.host.hosting import answering, profile
+
+OWNER: Final = SessionOwner("acme", "ann")
+MANY: Final = 1_000_000
+LIMITS: Final = Limits(
+    max_frame_bytes=1 << 25,
+    max_message_bytes=1_000_000,
+    messages_per_minute=MANY,
+    messages_burst=MANY,
+    calls_per_minute=MANY,
+    calls_burst=MANY,
+    commands_per_second=MANY,
+)
+"""As wide as a session in this process is: what is looked at is what a session does, and limits have tests of their own."""
+
+VIRTUAL_SECONDS: Final = 1_200.0
+REAL_SECONDS: Final = 4.0
+
+_SCOPED: Final = frozenset(
+    {"rest", "trim_session", "last_words", "resume_session", "delete_session", "facts_of", "export", "erase"}
+)
+
+MAX_FRAMES: Final = 3_000
+"""What a test sends at most: one that asks until something is so, and that never is, fails and does not hang."""
+
+_SCOPE: Final = {
+    "type": "websocket",
+    "path": "/ws",
+    "query_string": b"",
+    "headers": [(b"host", b"127.0.0.1"), (b"authorization", b"Bearer ann")],
+    "client": ("127.0.0.1", 50_000),
+    "subprotocols": ["agentrail.v1"],
+    "extensions": {"websocket.http.response": {}},
+}
+
+
+_NEVER: Final[Iterator[int]] = iter(())
+
+
+class AsgiConnection:
+    """One connection to an ASGI application: the two methods of a WebSocket that a client uses."""
+
+    def __init__(self, *, dies_after: float = math.inf) -> None:
+        """Connect to nothing yet; it breaks when the client has so many frames."""
+        self._frames_left = dies_after
+        self._to_server, self._of_client = trio.open_memory_channel[dict[str, Any]](math.inf)
+        self._to_client, self._of_server = trio.open_memory_channel[str](16)
+        self._to_server.send_nowait({"type": "websocket.connect"})
+        self.code = 1006
+        self.sent = 0
+        self.is_deaf = False  # nothing arrives any more
+
+    async def send_message(self, text: str) -> None:
+        """Send a frame."""
+        await trio.lowlevel.checkpoint()
+        self.sent += 1
+        if self.sent > MAX_FRAMES:
+            message = f"a test has sent {MAX_FRAMES} frames: it asks for ever"
+            raise AssertionError(message)
+        self._to_server.send_nowait({"type": "websocket.receive", "text": text})
+
+    async def get_message(self) -> str:
+        """Give the next frame.
+
+        Raises:
+            ConnectionClosed: The server closed it.
+        """
+        if self._frames_left <= 0:
+            self.close()
+            raise ConnectionClosed(CloseReason(1006, ""))
+        self._frames_left -= 1
+        try:
+            text = await self._of_server.receive()
+            while self.is_deaf:
+                text = await self._of_server.receive()
+        except trio.EndOfChannel:
+            raise ConnectionClosed(CloseReason(self.code, "")) from None
+        return text
+
+    def close(self) -> None:
+        """Leave."""
+        self._to_server.send_nowait({"type": "websocket.disconnect"})
+
+    def die(self) -> None:
+        """Break, without a word to either side's callers."""
+        self.close()
+        self._to_client.close()
+
+    async def serve(self, app: Any) -> None:
+        """Be the server."""
+        with self._to_client:
+            await app(dict(_SCOPE), self._of_client.receive, self._send)
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        match message["type"]:
+            case "websocket.send":
+                try:
+                    await self._to_client.send(message["text"])
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    await trio.lowlevel.checkpoint()
+            case "websocket.close":
+                self.code = message["code"]
+                self._to_client.close()
+            case _:
+                await trio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def dial_app(app: Any, *, lives: Iterator[int] = _NEVER) -> AsyncIterator[Any]:
+    """Open a connection to an application in this process, and close it.
+
+    Args:
+        app: The application.
+        lives: After how many frames each connection breaks, one after another; those behind last.
+    """
+    connection = AsgiConnection(dies_after=next(lives, math.inf))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.serve, app)
+        try:
+            yield connection
+        finally:
+            connection.close()
+            nursery.cancel_scope.cancel(reason="the client left")
+
+
+class RemoteSupervisor:
+    """A supervisor that gives remote handles of its sessions; all else is that supervisor itself."""
+
+    def __init__(self, supervisor: SessionSupervisor, links: Links) -> None:
+        """Stand in front of a supervisor."""
+        self._supervisor = supervisor
+        self._links = links
+
+    def __getattr__(self, name: str) -> Any:
+        """Give what is not looked at here; where a scope can be said it is that of the caller."""
+        found = getattr(self._supervisor, name)
+        if name in _SCOPED:
+            return partial(found, scope=OWNER.tenant_id)
+        return found
+
+    async def start_session(self, options: SessionOptions | None = None, /, **given: Any) -> RemoteSession:
+        """Start a session that belongs to a caller of the gateway."""
+        if options is not None:
+            own = {**options.user_data, **user_data_of(OWNER, "desk")}
+            options = evolve(options, scope=options.scope or OWNER.tenant_id, user_data=own)
+            return self._handle(await self._supervisor.start_session(options, **given))
+        own = {**(given.pop("user_data", None) or {}), **user_data_of(OWNER, "desk")}
+        given = {"scope": OWNER.tenant_id, **given, "user_data": own}
+        return self._handle(await self._supervisor.start_session(**given))
+
+    def session(self, session_id: str, *, scope: str = OWNER.tenant_id) -> RemoteSession:
+        """Find a session that is alive."""
+        return self._handle(self._supervisor.session(session_id, scope=scope))
+
+    def sessions(self, **given: Any) -> tuple[RemoteSession, ...]:
+        """Give all that are alive."""
+        return tuple(self._handle(one) for one in self._supervisor.sessions(**given))
+
+    async def stop_session(self, session_id: str, *given: Any, scope: str = OWNER.tenant_id) -> None:
+        """End one."""
+        await self._supervisor.stop_session(session_id, *given, scope=scope)
+
+    def monitor(self, session: Any, *, scope: str = OWNER.tenant_id) -> Any:
+        """Watch one."""
+        if isinstance(session, RemoteSession):
+            session = session.session_id
+        return self._supervisor.monitor(session, scope=scope)
+
+    def _handle(self, session: Session) -> RemoteSession:
+        return RemoteSession(self._links, session.session_id)
+
+
+def app_over(supervisor: SessionSupervisor) -> Any:
+    """Make an application whose host is opened over a supervisor."""
+    owner = Principal(tenant_id=OWNER.tenant_id, user_id=OWNER.user_id, scopes=("use", "inspect"))
+    return create_app(
+        profiles=[profile(answering())],
+        supervisor=supervisor,
+        auth=lambda _headers: owner,
+        limits=LIMITS,
+        drain_timeout=0.0,
+    )
+
+
+@asynccontextmanager
+async def over_a_network(
+    opened: AbstractAsyncContextManager[SessionSupervisor],
+) -> AsyncIterator[RemoteSupervisor]:
+    """Put a gateway and a client in front of a supervisor."""
+    async with opened as supervisor:
+        app = app_over(supervisor)
+        async with app.state.host.open(), trio.open_nursery() as nursery:
+            nursery.start_soon(_end_what_hangs)
+            async with open_links(partial(dial_app, app)) as links:
+                yield RemoteSupervisor(supervisor, links)
+            nursery.cancel_scope.cancel(reason="the test is over")
+
+
+async def _end_what_hangs() -> None:
+    is_virtual = isinstance(current_clock(), MockClock)
+    await trio.sleep(VIRTUAL_SECONDS if is_virtual else REAL_SECONDS)
+    message = "a test over a network takes too long: something is not answered"
+    raise AssertionError(message)
+
+
+@contextmanager
+def every_supervisor_remote() -> Iterator[None]:
+    """Let each supervisor that a test opens within the block be one whose sessions are reached over a network."""
+    plain = supervisors.open_sessions
+
+    def opening(*given: Any, **options: Any) -> Any:
+        return over_a_network(plain(*given, **options))
+
+    with patch.object(supervisors, "open_sessions", opening):
+        yield

@@ -1,0 +1,79 @@
+"""No method of `Session` is forgotten: each is one of `RemoteSession`, and a command of the socket, or is on a list with its reason."""
+
+import inspect
+
+import pytest
+
+from agentrail.errors import NotRemote
+from agentrail.gateway.app import ROUTES
+from agentrail.gateway.socket_calls import socket_commands
+from agentrail.remote.not_remote import NotRemoteCalls
+from agentrail.remote.session import RemoteSession
+from agentrail.runtime.handle import Session
+
+# What is no command of its own, and what it is made of.
+OF_OTHERS = {
+    "ask": "prompt and request",
+    "run": "stream and request",
+    "stream": "subscribe, prompt and request",
+    "collect_reply": "status, subscribe and request",
+    "wait_for": "status and subscribe",
+    "monitor": "subscribe",
+    "subscribe": "a frame, which is no command",
+    "session_id": "known to the handle",
+    "scope": "known to the handle",
+}
+
+# What is said over a network only.
+REMOTE_ONLY = {"wait_for_request": "request", "cancel_request": "cancel"}
+
+
+def public(kind):
+    """The public names of a class."""
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def refused():
+    """The names that raise `NotRemote`."""
+    return public(NotRemoteCalls)
+
+
+def test_every_method_of_a_session_is_one_of_a_remote_session():
+    """And there are no others but those that ask for a request."""
+    assert public(Session) - public(RemoteSession) == set()
+    assert public(RemoteSession) - public(Session) == set(REMOTE_ONLY)
+    assert refused() <= public(Session)
+
+
+def test_every_method_has_a_command():
+    """A new method fails here until it has a command, or a reason."""
+    commands = set(socket_commands(ROUTES))
+    assert public(Session) - refused() - set(OF_OTHERS) - commands == set()
+    assert set(REMOTE_ONLY.values()) <= commands
+    assert commands - public(Session) == {"request", "cancel", "create", "sessions"}
+
+
+@pytest.mark.parametrize("name", sorted(public(Session) - refused() - {"fork"}))
+def test_what_can_be_said_there_can_be_said_here(name):
+    """Each parameter has its name, its kind and its default; what does not travel is refused where it is given."""
+    there, here = getattr(Session, name), getattr(RemoteSession, name)
+    if isinstance(there, property):
+        assert isinstance(here, property)
+        return
+    told, heard = (
+        {one.name: (one.kind, one.default) for one in inspect.signature(call).parameters.values()}
+        for call in (there, here)
+    )
+    assert told == heard
+
+
+@pytest.mark.parametrize("name", sorted(refused()))
+async def test_what_is_refused_says_why(name):
+    """`NotRemote`, with what to do."""
+
+    async def call():
+        made = getattr(RemoteSession(None, "s-1"), name)
+        await made()
+
+    with pytest.raises(NotRemote, match=r"does not travel|no command"):
+        await call()

@@ -1,0 +1,144 @@
+"""The commands of the pages on serving are run as they stand there, by a shell, and show what the pages say that they show."""
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cyclopts import CycloptsError, ValidationError
+
+from agentrail.cli import commands
+from agentrail.cli.resume_option import fill_in_latest
+from tests.consoles import FENCE, Console, Step, check_extras, fits, steps_in
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def console(tmp_path) -> Iterator[Console]:
+    """Terminals in an empty directory."""
+    for program in ("bash", "curl"):
+        if shutil.which(program) is None:
+            reason = f"{program} is not installed, and the commands of the page need it"
+            if os.environ.get("AGENTRAIL_REQUIRE_SERVICES"):
+                pytest.fail(reason)
+            pytest.skip(reason)
+    made = Console(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.check
+def test_the_tutorial_on_serving_works_as_it_stands(console):
+    """From the first command to the last Ctrl-C, with what each shows."""
+    console.play(ROOT / "docs" / "tutorial" / "serve-your-agents.md")
+    assert console.played > 20
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("page", ["authenticate-users", "operate-a-server"])
+def test_the_commands_of_a_how_to_work_as_they_stand(console, page):
+    """With what each shows, wrong input included."""
+    console.play(ROOT / "docs" / "how-to" / f"{page}.md")
+    assert console.played > 5
+
+
+@pytest.mark.check
+def test_the_first_page_serves_as_it_says(console):
+    """One terminal serves, another one asks."""
+    console.play(ROOT / "README.md", section="Serve them")
+    assert console.played == 4
+
+
+@pytest.mark.check
+def test_the_support_desk_works_as_its_page_says(console):
+    """Two users, a chat, a stream, an approval, and the rows of the audit."""
+    here = ROOT / "docs" / "examples" / "support_desk"
+    shutil.copy(here / "support_desk.py", console.folder)
+    console.play(here / "README.md")
+    assert console.played > 10
+
+
+# --- commands that are not played
+
+
+def commands_on(page: Path) -> Iterator[str]:
+    """The commands of ours on a page, without what the shell does around them."""
+    for kind, body in FENCE.findall(page.read_text(encoding="utf-8")):
+        for step in steps_in(body) if kind == "console" else ():
+            found = re.search(r"(?:^|\$\(|\| )agentrail ([^|>)]*)", step.command)
+            is_refused = (
+                any(line.startswith("agentrail: ") for line in step.shown) and "added to" not in step.shown[0]
+            )
+            if found and not is_refused:
+                yield found[1].strip()
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.check  # imports all commands
+@pytest.mark.parametrize("page", [one for one in PAGES if any(commands_on(one))], ids=lambda one: one.stem)
+def test_each_command_of_a_page_is_one_that_there_is(page):
+    """Also where it needs what a test has not: a builder, a service, another machine. Its options and arguments are those of the command."""
+    for command in commands_on(page):
+        arguments = fill_in_latest(shlex.split(command))
+        try:
+            commands.app.parse_args(arguments, print_error=False, exit_on_error=False)
+        except ValidationError as error:
+            if "does not exist" not in str(error):  # a file of the reader's
+                raise
+
+
+def test_a_command_that_there_is_not_is_seen(tmp_path):
+    """An option that was renamed, say."""
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ TOKEN=$(agentrail token new a --tokenfile f)\n```\n")
+    with pytest.raises(CycloptsError):
+        test_each_command_of_a_page_is_one_that_there_is(page)
+
+
+# --- the player
+
+
+@pytest.mark.parametrize(
+    ("shown", "seen", "is_it"),
+    [
+        (("a",), "a\n", True),
+        (("a",), "b\n", False),
+        (("a…c",), "abc\n", True),
+        (("a…c",), "a\nc\n", False),
+        (("a", "…", "c"), "a\n\nb\nb\nc\n", True),
+        (("a", "…"), "a\n", True),
+        (("a", "…"), "b\na\n", False),
+        (("a", "c"), "a\nb\nc\n", False),
+        (("a.c",), "abc\n", False),
+        (("a",), "a\nb\n", False),
+    ],
+    ids=map(str, range(10)),
+)
+def test_what_is_shown_is_held_against_what_came(shown, seen, is_it):
+    """A page that lies fails: nothing is left out but where it says so."""
+    assert fits(shown, seen) is is_it
+
+
+def test_a_fence_is_read_as_commands_and_what_they_show():
+    """A backslash goes on with a command; a comment behind it is the reader's."""
+    text = "$ one \\\n    two   # says it\n$ agentrail serve x:y\nhttp://a\n^C\nagentrail: stopped.\n"
+    steps = [*steps_in(text)]
+    assert steps == [
+        Step("one two"),
+        Step("agentrail serve x:y", ("http://a",)),
+        Step("^C", ("agentrail: stopped.",)),
+    ]
+    assert [step.starts_server for step in steps] == [False, True, False]
+
+
+def test_an_extra_that_there_is_not_is_seen():
+    """What a page tells its reader to install is there."""
+    check_extras('"agentrail[gateway]" fastapi')
+    with pytest.raises(AssertionError):
+        check_extras("agentrail[gatway]")
