@@ -171,8 +171,8 @@ async def test_the_address_that_is_printed_says_what_is_there():
 
 
 def test_no_option_does_nothing():
-    """The console and the protocols of other vendors are not built: who asks for them is told, and not left to wonder."""
-    for name in ("console", "protocols", "webhook"):
+    """The console is not built: who asks for it is told, and not left to wonder."""
+    for name in ("console", "webhook"):
         with pytest.raises(OptionError, match=f"there is no option '{name}'"):
             create_app(profiles=[profile(answering())], **{name: True})
 

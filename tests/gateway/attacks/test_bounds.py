@@ -245,7 +245,9 @@ async def test_a_body_that_is_shorter_than_it_says_is_none():
                 with trio.fail_after(3):
                     await read_all(stream)
         assert web.host.sessions_of(ANN) == []
-        assert web.served.gateway.bodies.held_bytes == 0
+        with trio.fail_after(3):
+            while web.served.gateway.bodies.held_bytes:  # the connection is gone in front of its call
+                await trio.sleep(0.01)
 
 
 # --- what takes long is done aside
