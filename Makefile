@@ -34,7 +34,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run test property check bench bench-quick bench-peers soak soak-gateway crash lint lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check coverage coverage-of-spec mutants compiled-test compiled-build test-minimum examples longest install litellm peers clean
+.PHONY: help run test property check bench bench-quick bench-peers soak soak-gateway crash lint lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check coverage coverage-of-spec mutants compiled-test compiled-build test-minimum examples longest install litellm peers clients clean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -147,9 +147,12 @@ litellm: $(DEV) peers  ## the wire tests through the LiteLLM proxy, which is ins
 	@PYTHON=$(PYTHON) bash scripts/install_litellm.sh
 	$(BIN)/python -m pytest -rs tests/providers/test_litellm.py
 
-peers:  # servers that we did not write, for the provider tests
+peers:  # programs that we did not write, for the tests of wires
 	@bash scripts/install_peers.sh
 	@bash scripts/install_ai_sdk.sh
+
+clients:  ## what judges the interface over HTTP from outside: Schemathesis, and a generator of clients
+	@PYTHON=$(PYTHON) bash scripts/install_clients.sh
 
 # Keeps .hypothesis: the examples that once failed are tried first for ever after.
 clean:  ## remove what the other targets made

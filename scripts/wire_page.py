@@ -225,7 +225,7 @@ SNAPSHOT: Final[Mapping[str, str]] = {
     "text": "what the running response has said so far",
     "messages": "the last 50 messages",
     "before": "how many stand in front of them: `GET /sessions/{id}/messages` gives those",
-    "metadata": "what its creator said of it, where there is any; on `GET /sessions/{id}`",
+    "metadata": "what its caller said of it when it was created; left out where that is nothing",
 }
 
 

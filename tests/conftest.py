@@ -1,16 +1,36 @@
 """The services that some tests need: who has them not skips those tests, and CI fails them."""
 
 import os
+import shutil
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 ROOT: Final = Path(__file__).parent.parent
+
+
+def _program(name: str) -> Path:
+    return Path(shutil.which(name) or f"/nowhere/{name}")
+
+
 SERVICES: Final = {
     "aimock": ROOT / ".peers" / "node_modules" / ".bin" / "llmock",
     "litellm": ROOT / ".peers" / "litellm" / "bin" / "litellm",
+    "schemathesis": ROOT / ".peers" / "clients" / "bin" / "st",
+    "openapi-python-client": ROOT / ".peers" / "clients" / "bin" / "openapi-python-client",
+    "ws": ROOT / ".peers" / "node_modules" / "ws" / "package.json",
     "ai": ROOT / ".peers" / "ai" / "node_modules" / "ai" / "dist" / "index.mjs",
+    "node": _program("node"),
+    "chromium": _program("chromium"),
+    "curl": _program("curl"),
+}
+_REMEDIES: Final = {
+    "schemathesis": "run `make clients`, which needs pip and a package index",
+    "openapi-python-client": "run `make clients`, which needs pip and a package index",
+    "node": "install Node 20 or newer",
+    "chromium": "scripts/install_chromium.sh does it",
+    "curl": "install it with your package manager",
 }
 # Installed by a target of its own, and so never missing.
 OPTIONAL: Final = {"litellm": "run `make litellm`, which needs pip and a package index"}
@@ -44,7 +64,7 @@ def _need_service(name: str) -> None:
     command = SERVICES[name]
     if command.exists():
         return
-    remedy = OPTIONAL.get(name, "run `make peers`, which needs npm")
+    remedy = {**_REMEDIES, **OPTIONAL}.get(name, "run `make peers`, which needs npm")
     reason = f"{name} is not installed: {remedy}"
     if os.environ.get("AGENTRAIL_REQUIRE_SERVICES") and name not in OPTIONAL:
         pytest.fail(reason, pytrace=False)

@@ -44,7 +44,7 @@ MAX_SENTENCE_CHARACTERS: Final = 2_000
 
 B = TypeVar("B", bound=msgspec.Struct)
 
-_IDS: Final[Mapping[str, bool]] = {
+ID_FIELDS: Final[Mapping[str, bool]] = {
     "session_id": True,
     "agent_id": False,
     "client_id": False,
@@ -54,7 +54,7 @@ _IDS: Final[Mapping[str, bool]] = {
 }
 """The fields that are ids, and whether by the narrower rule, that of sessions."""
 
-_WORDS: Final[Mapping[str, int]] = {
+WORD_FIELDS: Final[Mapping[str, int]] = {
     "mode": MAX_WORD_CHARACTERS,
     "model": MAX_WORD_CHARACTERS,
     "approval_id": MAX_WORD_CHARACTERS,
@@ -272,10 +272,10 @@ def _check_values(body: msgspec.Struct, limits: Limits) -> None:
         value = getattr(body, name)
         if value is None:
             continue
-        if name in _IDS:
-            check_id(name, value, of_session=_IDS[name])
-        elif name in _WORDS:
-            _check_word(name, value, _WORDS[name])
+        if name in ID_FIELDS:
+            check_id(name, value, of_session=ID_FIELDS[name])
+        elif name in WORD_FIELDS:
+            _check_word(name, value, WORD_FIELDS[name])
         elif name in ("at", "to") and isinstance(body, ForkBody | RewindBody) and value < 0:
             refuse_field(name, f"is {value}: expected a whole number from 0")
     if isinstance(body, ChatBody | SteerBody):

@@ -23,6 +23,7 @@ from agentrail.gateway.answers import (
 from agentrail.gateway.bodies import ChatBody, SteerBody
 from agentrail.gateway.body_reading import decode_files
 from agentrail.gateway.queries import check_same_session, named_by_client
+from agentrail.gateway.replies import ChatReply, ChatWaiting, SteerReply
 from agentrail.gateway.routing import (
     CallRoute,
     Gateway,
@@ -141,27 +142,29 @@ def answer_to_record(record: RequestRecord) -> WholeAnswer | ErrorAnswer:
     Returns:
         200 with the answer, 202 where there is none yet; and an error for every other end, never with empty text as if it were one.
     """
-    named = {"session_id": record.session_id, "request_id": record.request_id}
     match record.outcome:
         case "completed":
-            told: dict[str, object] = {
-                **named,
-                "text": record.text,
-                "usage": record.usage,
-                "cost_usd": record.cost_usd,
-                "stop_reason": record.stop_reason,
-                "seq": record.end_seq,
-                "context": context_use_of(record),
-            }
+            told = ChatReply(
+                session_id=record.session_id,
+                request_id=record.request_id,
+                text=record.text,
+                usage=record.usage,
+                cost_usd=record.cost_usd,
+                stop_reason=record.stop_reason,
+                seq=record.end_seq,
+                context=context_use_of(record),
+            )
             return answer_json(told)
         case None:
-            told = {
-                **named,
-                "status": record.status,
-                "pending": record.pending,
-                "after": max(record.seq - 1, 0),
-            }
-            return answer_json(told, 202)
+            status: Any = record.status  # one of the three that are no outcome
+            waiting = ChatWaiting(
+                session_id=record.session_id,
+                request_id=record.request_id,
+                status=status,
+                pending=record.pending,
+                after=max(record.seq - 1, 0),
+            )
+            return answer_json(waiting, 202)
         case "failed" if record.error is not None:
             return answer_to_failure(record.error, record.text)
         case "aborted":
@@ -256,12 +259,13 @@ async def answer_steer(call: RouteCall) -> Result:
             if steered.status == "rejected_by_plugin":
                 reason = "it does not let this session be steered"
                 raise PromptRefused(reason)
-            return answer_json({"ref": steered.ref, "status": steered.status, "seq": steered.seq}, 202)
+            told = SteerReply(ref=steered.ref, status=steered.status, seq=steered.seq)
+            return answer_json(told, 202)
 
 
-def _steered(receipt: MessageReceipt, request: HostRequest) -> dict[str, object]:
+def _steered(receipt: MessageReceipt, request: HostRequest) -> SteerReply:
     status = receipt.status if isinstance(receipt, SteerReceipt) else "became_prompt"
-    return {"ref": receipt.ref, "status": status, "seq": receipt.seq, "request_id": request.request_id}
+    return SteerReply(ref=receipt.ref, status=status, seq=receipt.seq, request_id=request.request_id)
 
 
 CHAT_ROUTES: Final = (

@@ -7,6 +7,7 @@ import math
 from typing import Final
 
 from agentrail.gateway.queries import check_id, cursor_of
+from agentrail.gateway.replies import CheckReply, HealthReply, ReadyReply, as_given
 from agentrail.gateway.routing import CallRoute, Result, RouteCall, StreamAnswer, WholeAnswer, answer_json
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import finish_with
@@ -49,27 +50,27 @@ async def answer_root(call: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the h
 
 async def answer_health(_: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
     """Say that the process answers."""
-    return answer_json({"status": "ok"})
+    return answer_json(HealthReply(status="ok"))
 
 
 async def answer_ready(call: RouteCall) -> WholeAnswer:
     """Run all checks, and say which of them failed; why stands in the log alone."""
     host = call.gateway.host
     if host is None:
-        return answer_json({"status": "not_started", "checks": []}, _NOT_READY)
+        return answer_json(ReadyReply(status="not_started", checks=()), _NOT_READY)
     results = await host.ready()
     is_ready = all(one.is_ready for one in results)
-    told = {"status": "ready" if is_ready else "not_ready", "checks": [_told(one) for one in results]}
+    told = ReadyReply(status="ready" if is_ready else "not_ready", checks=tuple(map(_told, results)))
     return answer_json(told, 200 if is_ready else _NOT_READY)
 
 
-def _told(result: CheckResult) -> dict[str, object]:
-    told: dict[str, object] = {
-        "name": result.name,
-        "status": "ready" if result.is_ready else "not_ready",
-        "duration_ms": result.duration_ms,
-    }
-    return told if result.error is None else {**told, "error": result.error}
+def _told(result: CheckResult) -> CheckReply:
+    return CheckReply(
+        name=result.name,
+        status="ready" if result.is_ready else "not_ready",
+        duration_ms=result.duration_ms,
+        error=as_given(result.error),
+    )
 
 
 EVENT_ROUTES: Final = (

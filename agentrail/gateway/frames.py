@@ -24,11 +24,12 @@ STREAM_HEADERS: Final[tuple[tuple[str, str], ...]] = (
 )
 """So that nothing on the way keeps a stream, or waits until there is more of it."""
 
-RETRY: Final = b"retry: 1000\n\n"
-"""The first of all frames: after how many milliseconds a browser comes back."""
+RETRY: Final = b"retry: 1000\n"
+"""The first of all lines: after how many milliseconds a browser comes back. It belongs to the frame behind it."""
 
-HEARTBEAT: Final = b":\n\n"
-"""A comment, which every reader skips."""
+HEARTBEAT: Final = b":\n"
+"""A comment, which every reader skips. No empty line stands behind it: some readers, httpx-sse among them, take one for the end of an event
+whether it has data or not, and would give an empty one for each heartbeat."""
 
 DoneReason: TypeAlias = Literal[
     "completed",

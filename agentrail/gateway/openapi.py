@@ -1,6 +1,7 @@
 """`/openapi.json`: the page of the interface for programs, made of the routes themselves and of the very structs that are read and written.
 
-Pure, but for the route. What a route answers with stands in one table here, and a test holds it against the routes and what they write.
+Pure, but for the route. What a route answers with stands in `route_answers`, and what streams and sockets consist of in `interface_frames`;
+the suite of the gateway holds every call against this page.
 """
 
 import inspect
@@ -13,28 +14,34 @@ import msgspec
 
 from agentrail import outside
 from agentrail.core.wire import codec
-from agentrail.events import AbortReceipt
 from agentrail.gateway.bodies import BODIES
-from agentrail.gateway.replies import (
-    ApprovalDecided,
-    CallStopped,
-    CancelReply,
-    CompactionAsked,
-    FilePage,
-    HostPluginList,
-    InspectedMessages,
-    ModelReply,
-    QuestionAnswered,
-    RequestReply,
-    SessionCreated,
-    SessionForked,
-    SessionPage,
-    SessionRewound,
-    TracePage,
-    TreeItem,
+from agentrail.gateway.body_reading import ID_FIELDS, WORD_FIELDS
+from agentrail.gateway.calls.decisions import MAX_WAIT_SECONDS
+from agentrail.gateway.calls.sessions import CURSOR
+from agentrail.gateway.interface_frames import FRAME_STRUCTS, REFS, add_frames, ref, replies_of_commands
+from agentrail.gateway.queries import MAX_CURSOR
+from agentrail.gateway.replies import ErrorReply
+from agentrail.gateway.route_answers import (
+    ASKS_PLUGINS,
+    COMMAND_REPLIES,
+    PLUGIN_STATUSES,
+    REPLIES,
+    SOCKET_REFUSALS,
+    Reply,
+    key_of,
+    refusals_of,
+    statuses_of,
 )
 from agentrail.gateway.routing import CallRoute, RouteCall, WholeAnswer
-from agentrail.wire.forms import MessagePage, SnapshotForm
+from agentrail.gateway.session_routes import (
+    MAX_FILES_OF_A_PAGE,
+    MAX_MESSAGES_OF_A_PAGE,
+    MAX_RECORDS_OF_A_PAGE,
+    MAX_SESSIONS_OF_A_PAGE,
+)
+from agentrail.gateway.socket_calls import SocketCommand, socket_commands
+from agentrail.gateway.socket_methods import METHOD_ROUTES
+from agentrail.host.session_list import SESSION_PHASES
 from agentrail.wire.plain import encode_plain
 
 VERSION: Final = "1"
@@ -42,57 +49,44 @@ VERSION: Final = "1"
 
 PATH: Final = "/openapi.json"
 
-_EMPTY: Final = 204
-"""The status of an answer without a body, as of HTTP."""
+_SOCKET_PATH: Final = "/ws"
+_REFUSED_FROM: Final = 400
+_REPLIED: Final = 200
 
-_REFS: Final = "#/components/schemas/"
-
-REPLIES: Final[Mapping[tuple[str, str], type | tuple[type, ...]]] = {
-    ("POST", "/sessions"): SessionCreated,
-    ("GET", "/sessions"): SessionPage,
-    ("GET", "/sessions/{session_id}"): SnapshotForm,
-    ("GET", "/sessions/{session_id}/messages"): MessagePage,
-    ("POST", "/sessions/{session_id}/model"): ModelReply,
-    ("POST", "/sessions/{session_id}/fork"): SessionForked,
-    ("POST", "/sessions/{session_id}/rewind"): SessionRewound,
-    ("POST", "/sessions/{session_id}/compact"): CompactionAsked,
-    ("POST", "/sessions/{session_id}/abort"): (AbortReceipt, CallStopped),
-    ("POST", "/sessions/{session_id}/approve"): ApprovalDecided,
-    ("POST", "/sessions/{session_id}/reject"): ApprovalDecided,
-    ("POST", "/sessions/{session_id}/respond"): QuestionAnswered,
-    ("GET", "/sessions/{session_id}/requests/{request_id}"): RequestReply,
-    ("POST", "/sessions/{session_id}/requests/{request_id}/cancel"): CancelReply,
-    ("GET", "/sessions/{session_id}/files"): FilePage,
-    ("GET", "/inspect/sessions"): SessionPage,
-    ("GET", "/inspect/tree"): TreeItem,
-    ("GET", "/inspect/plugins"): HostPluginList,
-    ("GET", "/inspect/sessions/{session_id}/trace"): TracePage,
-    ("GET", "/inspect/sessions/{session_id}/messages"): InspectedMessages,
+_MAX_ID_CHARACTERS: Final = 128
+_SESSION_ID: Final[dict[str, Any]] = {
+    "type": "string",
+    "pattern": r"^[A-Za-z0-9](\.?[A-Za-z0-9_:-])*\.?$",
+    "maxLength": _MAX_ID_CHARACTERS,
 }
-"""What a route answers with where it succeeds, by method and path; of others it is a JSON object."""
+_NAME: Final = {**_SESSION_ID, "pattern": r"^[A-Za-z0-9](\.?[A-Za-z0-9_:@+-])*\.?$"}
+_NOT_BLANK: Final = r"\S"
+_EXAMPLE: Final = "What is left to do today?"
+_FLAG: Final[dict[str, Any]] = {"type": "boolean", "default": False}
 
-_ALSO: Final[Mapping[tuple[str, str], int]] = {
-    ("POST", "/sessions/{session_id}/abort"): 200,
-    ("POST", "/chat"): 202,
-    ("GET", "/ai-ui/{agent_id}/{session_id}/stream"): 204,
+_PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "session_id": _SESSION_ID,
+    "agent_id": _NAME,
+    "request_id": _NAME,
+    "path": {"type": "string"},
+    "after": {"type": "integer", "minimum": 0, "maximum": MAX_CURSOR},
+    "cursor": {"type": "string", "pattern": f"^{CURSOR.pattern}$"},
+    "phase": {"type": "string", "enum": [*SESSION_PHASES]},
+    "purge": _FLAG,
 }
-"""Routes that succeed in two ways, and the other status."""
+"""How what stands in a path or a query is read, by its name."""
 
-_ERROR: Final[dict[str, Any]] = {
+_LIMITS: Final[Mapping[str, int]] = {
+    "sessions": MAX_SESSIONS_OF_A_PAGE,
+    "messages": MAX_MESSAGES_OF_A_PAGE,
+    "trace": MAX_RECORDS_OF_A_PAGE,
+    "files": MAX_FILES_OF_A_PAGE,
+}
+"""How much a page may hold, by what its path ends with."""
+
+_PLUGIN_ANSWER: Final[dict[str, Any]] = {
     "type": "object",
-    "description": "Why a call was refused, or failed.",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["code", "message", "hint"],
-            "properties": {
-                "code": {"type": "string", "description": "Stable, for programs."},
-                "message": {"type": "string", "description": "What was expected, what came."},
-                "hint": {"type": ["string", "null"], "description": "What to do next."},
-            },
-        }
-    },
+    "description": "What a plugin of the host has answered in place of the session: any JSON object.",
 }
 
 
@@ -101,6 +95,7 @@ _UI_PART: Final[dict[str, Any]] = {
     "description": "A part of a UI message stream, as of `uiMessageChunkSchema` of the `ai` SDK. The last frame is `[DONE]`.",
     "required": ["type"],
     "properties": {"type": {"type": "string"}},
+    "additionalProperties": True,
 }
 
 
@@ -111,103 +106,240 @@ def describe_interface(routes: Iterable[CallRoute], *, base_path: str = "") -> d
         routes: All that there are.
         base_path: Below which path they stand.
     """
-    schemas = described_schemas()
+    shown = tuple(routes)
+    commands = socket_commands(shown)
     paths: dict[str, dict[str, Any]] = {}
-    for route in routes:
+    for route in shown:
         path = f"{base_path}{route.path.replace(':path}', '}')}"
         paths.setdefault(path, {})[route.method.lower()] = _operation(route)
+    paths[f"{base_path}{_SOCKET_PATH}"] = {"get": _socket_operation(commands)}
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "agentrail",
             "version": VERSION,
-            "description": "Sessions of agents behind HTTP. Bodies are JSON objects; unknown fields are refused.",
+            "description": "Sessions of agents behind HTTP. Bodies are JSON objects; unknown fields are refused. Fields may be"
+            " added to answers. `x-codes` are the codes of the errors that a status stands for; `x-item-schema` is the schema of"
+            " one frame of a stream.",
         },
         "paths": paths,
         "components": {
-            "schemas": dict(sorted(schemas.items())),
+            "schemas": dict(sorted(described_schemas(commands).items())),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
-def described_schemas() -> dict[str, Any]:
-    """Give the schema of each struct by its name, those of events among them."""
-    structs: set[type] = {*BODIES}
-    for kinds in REPLIES.values():
-        structs |= set(kinds if isinstance(kinds, tuple) else (kinds,))
+# --- schemas
+
+
+def described_schemas(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
+    """Give the schema of each struct by its name, those of events and frames among them."""
+    structs: set[type] = {*BODIES, *FRAME_STRUCTS, ErrorReply}
+    structs |= {one.route.body for one in commands.values() if one.route.body is not None}
+    for replies in (*REPLIES.values(), COMMAND_REPLIES):
+        for reply in replies.values():
+            structs |= set(_kinds(reply))
     in_order = sorted(structs, key=lambda kind: kind.__name__)
-    _, schemas = msgspec.json.schema_components(in_order, ref_template=f"{_REFS}{{name}}")
+    _, schemas = msgspec.json.schema_components(in_order, ref_template=f"{REFS}{{name}}")
     events = _with_refs(codec.event_schema())
     definitions: dict[str, Any] = events.pop("$defs")
-    definitions["SubagentEvent"]["properties"]["event"] = {"$ref": f"{_REFS}Event"}
-    schemas = {**definitions, **schemas, "Event": events, "Error": _ERROR, "UiMessagePart": _UI_PART}
-    for kind in in_order:
+    definitions["SubagentEvent"]["properties"]["event"] = ref("Event")
+    schemas = {**definitions, **schemas, "Event": events}
+    schemas |= {"PluginAnswer": _PLUGIN_ANSWER, "UiMessagePart": _UI_PART}
+    schemas = {name: _plainer(schema) for name, schema in schemas.items()}
+    for kind in (*in_order, *_inner(in_order)):
         _describe(kind, schemas.get(kind.__name__))
+    for kind in structs & {*BODIES, *(one.route.body for one in commands.values())}:
+        _bind_fields(schemas[kind.__name__])
+    add_frames(schemas, commands, _parameter_of_command)
     for schema in schemas.values():
         if "Attributes:" in schema.get("description", ""):
             schema["description"] = _first(schema["description"])
     return schemas
 
 
+def _inner(kinds: Iterable[type]) -> Iterable[type]:
+    """Find the structs in the fields of replies, so that their words are taken over too."""
+    for kind in kinds:
+        for one in msgspec.inspect.multi_type_info([kind]):
+            for field in getattr(one, "fields", ()):
+                yield from _classes(field.type)
+
+
+def _classes(info: Any) -> Iterable[type]:
+    for one in (info, *getattr(info, "types", ()), getattr(info, "item_type", None)):
+        cls = getattr(one, "cls", None)
+        if cls is not None:
+            yield cls
+
+
+def _bind_fields(schema: dict[str, Any]) -> None:
+    """Say of ids and words in a body what may be in them; of null it says nothing."""
+    for name, rules in schema["properties"].items():
+        if name in ID_FIELDS:
+            bound: Mapping[str, Any] = _SESSION_ID if ID_FIELDS[name] else _NAME
+        elif name in WORD_FIELDS:
+            bound = {"pattern": _NOT_BLANK, "maxLength": WORD_FIELDS[name]}
+        elif name == "message":
+            # Of a body with attachments it may be empty, which no short schema says; none is the usual one all the same.
+            rules.pop("default", None)
+            bound = (
+                {"examples": [_EXAMPLE]} if "attachments" in schema["properties"] else {"pattern": _NOT_BLANK}
+            )
+        elif name in ("at", "to"):
+            bound = {"minimum": 0, "maximum": MAX_CURSOR}
+        else:
+            continue
+        of = "integer" if "minimum" in bound else "string"
+        for part in rules.get("anyOf", [rules]):
+            if part.get("type") == of:
+                part.update(bound)
+
+
+def _kinds(reply: Reply) -> tuple[type, ...]:
+    return reply if isinstance(reply, tuple) else (reply,)
+
+
+def _schema_of(reply: Reply, *more: str) -> dict[str, Any]:
+    refs = [*(ref(kind.__name__) for kind in _kinds(reply)), *map(ref, more)]
+    return refs[0] if len(refs) == 1 else {"anyOf": refs}
+
+
+# --- operations
+
+
 def _operation(route: CallRoute) -> dict[str, Any]:
-    key = (route.method, route.path)
-    content = _content_of(route, _schema_of(REPLIES.get(key)))
-    answers: dict[str, Any] = {f"{route.success}": _answered("As asked.", content)}
-    if key in _ALSO:
-        also = _ALSO[key]
-        answers[f"{also}"] = _answered("As asked, in the other way.", {} if also == _EMPTY else content)
-    error = {"application/json": {"schema": {"$ref": f"{_REFS}Error"}}}
     operation: dict[str, Any] = {
         "operationId": name_of_operation(route),
         "summary": route.does,
         "parameters": [*_parameters(route)],
-        "responses": {**answers, "default": _answered("Refused, or failed.", error)},
+        "responses": _responses(route),
     }
     if route.body is not None:
-        schema = {"$ref": f"{_REFS}{route.body.__name__}"}
+        schema = ref(route.body.__name__)
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     if route.scope is not None:
         operation["security"] = [{"token": [route.scope]}]
     return operation
 
 
-def _schema_of(kinds: type | tuple[type, ...] | None) -> dict[str, Any]:
-    match kinds:
-        case None:
-            return {"type": "object"}
-        case tuple():
-            return {"anyOf": [_schema_of(kind) for kind in kinds]}
-        case _:
-            return {"$ref": f"{_REFS}{kinds.__name__}"}
+def _responses(route: CallRoute) -> dict[str, Any]:
+    key = key_of(route)
+    asks_plugins = key in ASKS_PLUGINS
+    more = ("PluginAnswer",) if asks_plugins else ()
+    told: dict[int, dict[str, Any]] = {}
+    for status, codes in refusals_of(route).items():
+        told[status] = _refused(codes, more)
+    if asks_plugins:
+        for status in sorted(PLUGIN_STATUSES - told.keys()):
+            schema = ref("PluginAnswer") if status < _REFUSED_FROM else _schema_of(ErrorReply, *more)
+            told[status] = _answered("Answered by a plugin of the host.", _as_json(schema))
+    replies = REPLIES.get(key, {})
+    for status in sorted({route.success, *replies}):
+        words = "As asked." if status == route.success else "As asked, in the other way."
+        told[status] = _answered(words, _content_of(route, replies.get(status), more))
+    return {f"{status}": told[status] for status in sorted(told)}
+
+
+def _refused(codes: Sequence[str], more: Sequence[str] = ()) -> dict[str, Any]:
+    told = _answered(f"Refused, or failed: {', '.join(codes)}.", _as_json(_schema_of(ErrorReply, *more)))
+    return {**told, "x-codes": [*codes]}
 
 
 def _answered(what: str, content: Mapping[str, Any]) -> dict[str, Any]:
     return {"description": what, "content": content} if content else {"description": what}
 
 
-def _content_of(route: CallRoute, schema: Mapping[str, Any]) -> dict[str, Any]:
-    if route.success == _EMPTY:
-        return {}
-    if route.is_stream:
-        event = {"$ref": f"{_REFS}{route.frames}"}
-        return {"text/event-stream": {"schema": {"type": "string", "contentSchema": event}}}
-    if route.path.endswith(":path}"):
-        return {"application/octet-stream": {}}
+def _as_json(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
 
 
-def _parameters(route: CallRoute) -> Iterable[dict[str, Any]]:
-    for name in re.findall(r"\{(\w+)(?::path)?\}", route.path):
-        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-    for name in route.query:
-        yield {"name": name, "in": "query", "schema": {"type": "string"}}
+def _content_of(route: CallRoute, reply: Reply | None, more: Sequence[str]) -> dict[str, Any]:
+    if reply == ():
+        return {}
+    if reply is not None:
+        return _as_json(_schema_of(reply, *more))
+    if route.success == 204:  # noqa: PLR2004 - as it stands in HTTP
+        return {}
+    if route.is_stream:
+        # Of the whole stream no schema can be said in 3.1; 3.2 will have `itemSchema` for this.
+        frames = {
+            "schema": {},
+            "x-item-schema": ref("StreamFrame" if route.frames == "Event" else route.frames),
+        }
+        also = _as_json(ref("PluginAnswer")) if more else {}
+        return {"text/event-stream": frames, **also}
+    if route.path.endswith(":path}"):
+        return {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+    return _as_json({"type": "object"})
+
+
+def _socket_operation(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
+    def replies(command: SocketCommand) -> list[dict[str, Any]]:
+        given = REPLIES.get(key_of(command.route))
+        if command.name in METHOD_ROUTES:
+            reply = COMMAND_REPLIES.get(command.name)
+            given = None if reply is None else {_REPLIED: reply}
+        if given is None:
+            return [{}]
+        told = [ref(kind.__name__) for one in given.values() for kind in _kinds(one)]
+        told += [ref("PluginAnswer")] if key_of(command.route) in ASKS_PLUGINS else []
+        return [one for place, one in enumerate(told) if one not in told[:place]]
+
+    return {
+        "operationId": "get_ws",
+        "summary": "opens a WebSocket for many sessions, subprotocol agentrail.v1",
+        "parameters": [],
+        "responses": {
+            "101": {"description": "The protocol is switched."},
+            **{f"{status}": _refused(codes) for status, codes in statuses_of(SOCKET_REFUSALS).items()},
+        },
+        "security": [{"token": ["use"]}, {}],  # a token may also come in `hello`
+        "x-frames": {"client": ref("ClientFrame"), "server": ref("ServerFrame")},
+        "x-replies": replies_of_commands(commands, replies),
+    }
 
 
 def name_of_operation(route: CallRoute) -> str:
     """Name an operation for programs: the method, and the words of the path."""
     words = re.findall(r"\w+", re.sub(r"\{(\w+?)(?:_id)?(?::path)?\}", r"\1", route.path))
     return "_".join([route.method.lower(), *words])
+
+
+# --- parameters
+
+
+def _parameters(route: CallRoute) -> Iterable[dict[str, Any]]:
+    for name in re.findall(r"\{(\w+)(?::path)?\}", route.path):
+        yield {"name": name, "in": "path", "required": True, "schema": parameter_of(route, name)}
+    for name in route.query:
+        yield {"name": name, "in": "query", "schema": parameter_of(route, name)}
+    if route.body is not None and "client_id" in route.body.__struct_fields__:
+        words = "As `client_id` of the body."
+        yield {"name": "Idempotency-Key", "in": "header", "description": words, "schema": dict(_NAME)}
+    if route.is_stream and route.method == "GET":
+        words = "The number of the last event that the reader has; it goes before `after`."
+        rules = dict(_PARAMETERS["after"])
+        yield {"name": "Last-Event-ID", "in": "header", "description": words, "schema": rules}
+    if route.scope is not None and route.needs_user:
+        words = "The user, for a token that speaks for its tenant."
+        yield {"name": "X-Agentrail-User", "in": "header", "description": words, "schema": dict(_NAME)}
+
+
+def parameter_of(route: CallRoute, name: str) -> dict[str, Any]:
+    """Say how one name in the path or query of a route is read."""
+    if name == "limit":
+        most = _LIMITS.get(route.path.rpartition("/")[2], MAX_RECORDS_OF_A_PAGE)  # of a journal over a socket
+        return {"type": "integer", "minimum": 1, "maximum": most}
+    if name == "wait":
+        seconds = {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS, "default": 0}
+        return dict(_FLAG) if route.path.endswith("/abort") else seconds
+    return dict(_PARAMETERS[name])
+
+
+def _parameter_of_command(command: SocketCommand, name: str) -> dict[str, Any]:
+    return parameter_of(command.route, name)
 
 
 # --- words
@@ -227,17 +359,34 @@ def _first(words: str) -> str:
     return " ".join(words.partition("\n\n")[0].split())
 
 
+_JSON_TYPES: Final = frozenset({"string", "integer", "number", "boolean", "array", "object", "null"})
+
+
+def _plainer(schema: Any) -> Any:
+    """Say any JSON as `{}`: generators of clients trip over a union of all that there is, and over arrays of nothing said."""
+    match schema:
+        case {"anyOf": [*members], **rest} if {one.get("type") for one in members} >= _JSON_TYPES:
+            return rest
+        case dict():
+            made = {name: _plainer(value) for name, value in schema.items()}
+            return {**made, "items": {}} if made == {"type": "array"} else made
+        case list():
+            return [_plainer(one) for one in schema]
+        case _:
+            return schema
+
+
 def _with_refs(schema: Any) -> Any:
     match schema:
         case dict():
             return {
-                name: value.replace("#/$defs/", _REFS) if name == "$ref" else _with_refs(value)
+                name: value.replace("#/$defs/", REFS) if name == "$ref" else _with_refs(value)
                 for name, value in schema.items()
             }
         case list():
             return [_with_refs(one) for one in schema]
         case str() if schema.startswith("#/$defs/"):  # of a discriminator
-            return schema.replace("#/$defs/", _REFS)
+            return schema.replace("#/$defs/", REFS)
         case _:
             return schema
 

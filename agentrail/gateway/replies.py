@@ -3,13 +3,14 @@
 Pure values. A field that stands as `UNSET` is left out of the answer. How a snapshot, messages and receipts look, `wire` says.
 """
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
 from agentrail.core.journal.branches import CallBehind
 from agentrail.errors import ErrorInfo
 from agentrail.events import EndReason, WaitingFor
+from agentrail.gateway.frames import ContextUse
 from agentrail.host.payloads import RequestKind
 from agentrail.host.request_end import RequestStatus
 from agentrail.host.workspace_files import WorkspaceEntry
@@ -22,6 +23,162 @@ _Number: TypeAlias = int | UnsetType
 
 class CallReply(Struct, frozen=True, kw_only=True):
     """What a call answers with."""
+
+
+class ErrorDetail(CallReply, frozen=True, kw_only=True):
+    """Why a call was refused, or failed. Behind the first three stands what one code or another tells besides.
+
+    Attributes:
+        code: Stable, for programs.
+        message: What was expected, what came.
+        hint: What to do next; None where the message says it.
+        field: Which field of the body, or name of the query.
+        index: Of the attachment, from 0.
+        status: How an approval or a question was decided; of another error in a socket its status over HTTP.
+        by: Who decided it.
+        last_seq: The number of the last event that there is.
+        agent_id: The profile that the session has.
+        root_id: The session that this one works for.
+        node: Which node has the session.
+        address: Where that one can be called.
+        resume_after: The number to go on after.
+        names: The tools that there are.
+        cause: The code of what failed in the cycle.
+        text: What the model had said until then.
+        reason: Why the cycle was aborted.
+        session_id: Which session.
+        request_id: Which request; of a fault of ours what the operator finds it by in the log.
+        body: What a plugin of the host answered in place of the session; in a socket alone.
+        retry_after: The header of this name; in a socket alone.
+    """
+
+    code: str
+    message: str
+    hint: str | None
+    field: _Text = UNSET
+    index: _Number = UNSET
+    status: str | int | UnsetType = UNSET
+    by: str | UnsetType | None = UNSET
+    last_seq: _Number = UNSET
+    agent_id: str | UnsetType | None = UNSET
+    root_id: _Text = UNSET
+    node: str | UnsetType | None = UNSET
+    address: str | UnsetType | None = UNSET
+    resume_after: int | UnsetType | None = UNSET
+    names: tuple[str, ...] | UnsetType = UNSET
+    cause: _Text = UNSET
+    text: _Text = UNSET
+    reason: str | UnsetType | None = UNSET
+    session_id: _Text = UNSET
+    request_id: _Text = UNSET
+    body: dict[str, Any] | UnsetType = UNSET
+    retry_after: _Text = UNSET
+
+
+class ErrorReply(CallReply, frozen=True, kw_only=True):
+    """The answer to a call that was refused, or failed.
+
+    Attributes:
+        error: Why.
+    """
+
+    error: ErrorDetail
+
+
+class ChatReply(CallReply, frozen=True, kw_only=True):
+    """What the cycle of a message came to.
+
+    Attributes:
+        session_id: The session that worked on it.
+        request_id: Of the request.
+        text: The answer.
+        usage: Of the cycle; None where no model was asked.
+        cost_usd: What that cost; None where a price is not known.
+        stop_reason: Why the cycle finished.
+        seq: The number of the event that ended it.
+        context: How full the model's window is.
+    """
+
+    session_id: str
+    request_id: str
+    text: str
+    usage: TokenUsage | None
+    cost_usd: float | None
+    stop_reason: EndReason | None
+    seq: int | None
+    context: ContextUse
+
+
+class ChatWaiting(CallReply, frozen=True, kw_only=True):
+    """A message whose cycle goes on: it waits for people, or takes longer than a call may wait.
+
+    Attributes:
+        session_id: The session that works on it.
+        request_id: Of the request: ask for it later.
+        status: `queued`, `running` or `waiting`.
+        pending: What it waits for.
+        after: The number to read events after, to see all of the cycle.
+    """
+
+    session_id: str
+    request_id: str
+    status: Literal["queued", "running", "waiting"]
+    pending: tuple[WaitingFor, ...]
+    after: int
+
+
+class SteerReply(CallReply, frozen=True, kw_only=True):
+    """Words that were spoken into the running cycle.
+
+    Attributes:
+        ref: The name of the words.
+        status: What became of them; `became_prompt` in idle.
+        seq: The number of the event that says so.
+        request_id: Of the request that they are, where they are one.
+    """
+
+    ref: str
+    status: str
+    seq: int
+    request_id: _Text = UNSET
+
+
+class HealthReply(CallReply, frozen=True, kw_only=True):
+    """The process answers.
+
+    Attributes:
+        status: `ok`.
+    """
+
+    status: Literal["ok"]
+
+
+class CheckReply(CallReply, frozen=True, kw_only=True):
+    """What came of one check.
+
+    Attributes:
+        name: Which one.
+        status: Whether it passed.
+        duration_ms: How long it took.
+        error: How it failed; why, the log says.
+    """
+
+    name: str
+    status: Literal["ready", "not_ready"]
+    duration_ms: int
+    error: Literal["failed", "timeout"] | UnsetType = UNSET
+
+
+class ReadyReply(CallReply, frozen=True, kw_only=True):
+    """Whether the server can do its work.
+
+    Attributes:
+        status: `ready` where each check passed.
+        checks: Each of them.
+    """
+
+    status: Literal["ready", "not_ready", "not_started"]
+    checks: tuple[CheckReply, ...]
 
 
 class SessionCreated(CallReply, frozen=True, kw_only=True):
@@ -210,6 +367,18 @@ class CancelReply(CallReply, frozen=True, kw_only=True):
     """
 
     request_id: str
+
+
+class ResponseCancelled(CallReply, frozen=True, kw_only=True):
+    """The response of a chat that is being stopped.
+
+    Attributes:
+        session_id: The chat.
+        status: What it is at.
+    """
+
+    session_id: str
+    status: Literal["cancelling"] = "cancelling"
 
 
 class FilePage(CallReply, frozen=True, kw_only=True):

@@ -34,6 +34,24 @@ class SnapshotForm(Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] | UnsetType = UNSET
 
 
+class AcceptedForm(Struct, frozen=True, kw_only=True):
+    """What a prompt is answered with: its receipt, and the request that it is.
+
+    Attributes:
+        request_id: Of the request.
+        ref: The name of the prompt, which its events have too.
+        seq: The number of the event that says that it was taken.
+        queued: Whether it waits for its turn.
+        position: In the queue, 0 is next.
+    """
+
+    request_id: str
+    ref: str
+    seq: int
+    queued: bool
+    position: int
+
+
 @frozen(kw_only=True)
 class MessagePage:
     """A part of a conversation.
@@ -163,13 +181,13 @@ def decode_receipt(kind: type[Struct], text: bytes) -> Any:
 
 def encode_accepted(receipt: PromptReceipt, request_id: str) -> bytes:
     """Write what a prompt is answered with: `{request_id, ref, seq, queued, position}`."""
-    told = {
-        "request_id": request_id,
-        "ref": receipt.ref,
-        "seq": receipt.seq,
-        "queued": receipt.queued,
-        "position": receipt.position,
-    }
+    told = AcceptedForm(
+        request_id=request_id,
+        ref=receipt.ref,
+        seq=receipt.seq,
+        queued=receipt.queued,
+        position=receipt.position,
+    )
     return encode_plain(told)
 
 

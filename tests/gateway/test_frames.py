@@ -2,6 +2,8 @@
 
 import json
 
+import httpx
+import httpx_sse
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -104,6 +106,15 @@ def test_a_heartbeat_is_no_event():
     """Every reader skips it."""
     assert parse(HEARTBEAT + RETRY) == []
     assert comments(HEARTBEAT * 3) == 3
+
+
+def test_a_reader_that_ends_an_event_at_each_empty_line_sees_none_without_data():
+    """httpx-sse gives one also for a line `retry:`, and for a comment behind an id, where an empty line follows: here none does."""
+    stream = RETRY + HEARTBEAT + b"".join([event_frame(prompt("a", seq)) + HEARTBEAT for seq in (1, 2)])
+    response = httpx.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
+    events = list(httpx_sse.EventSource(response).iter_sse())
+    assert [(one.id, one.retry) for one in events] == [("1", 1000), ("2", None)]
+    assert all(json.loads(one.data)["kind"] == "prompt_received" for one in events)
 
 
 def test_the_end_of_a_stream_says_why_and_where_to_go_on():

@@ -59,7 +59,7 @@ async def test_a_stream_has_a_retry_a_snapshot_and_what_is_live(supervisor, hubs
         await session.ask("And?")
         await session.stop()
         stream = await read_all(reader)
-    assert stream.startswith(b"retry: 1000\n\n")
+    assert stream.startswith(b"retry: 1000\nevent: ")
     frames = parse(stream)
     assert (frames[0].event, frames[0].data["seq"]) == ("snapshot", last)
     assert frames[0].data["messages"][-1]["content"][0]["text"] == "a"
@@ -516,7 +516,7 @@ async def test_a_silent_stream_sends_a_comment_every_15_seconds(supervisor, hubs
             began = trio.current_time()
             async for piece in reader:
                 if comments(piece):
-                    assert piece == b":\n\n"
+                    assert piece == b":\n"
                     beats[delay].append(round(trio.current_time() - began, 3))
 
     async with trio.open_nursery() as nursery:

@@ -16,7 +16,6 @@ from agentrail.runtime.glancing import phase_of
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls as model_calls, says
 from agentrail.testing.tools import RecordingTool
-from tests.gateway.interface import hold_against_the_page
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import ANN, BOB, answering, asked, hosting, profile
 from tests.runtime.rig import on_bounded_time, on_virtual_time
@@ -148,7 +147,6 @@ async def test_an_inspector_that_is_off_is_as_unknown_as_any_path():
     paths = [route.path.replace("{session_id}", "main") for route in ROUTES if route.scope == "inspect"]
     assert len(paths) == 5
     async with serving(answering("a"), inspector=False) as web:
-        hold_against_the_page(web)
         await web.post("/sessions", {"session_id": "main"})
         for path in paths:
             error_of(await web.client.get(path), 404, "route_unknown")

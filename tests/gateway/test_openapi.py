@@ -6,20 +6,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
+from hypothesis import given, strategies as st
 from jsonschema import Draft202012Validator, ValidationError
 
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import AgentStart
-from agentrail.gateway.app import ALL_ROUTES
+from agentrail.gateway.answers import ERROR_ANSWERS
+from agentrail.gateway.app import ALL_ROUTES, ROUTES
 from agentrail.gateway.bodies import BODIES
-from agentrail.gateway.openapi import REPLIES
+from agentrail.gateway.route_answers import OF_NO_ROUTE, REPLIES
+from agentrail.gateway.socket_calls import socket_commands
+from agentrail.host.identity import fault_of_name, fault_of_session_id
+from agentrail.host.limits import Limits
 from agentrail.messages import PromptRef
-from tests.gateway.interface import page, validator_for
+from tests.gateway.interface import PageCheck, page, validator_for
 from tests.gateway.web import serving
 from tests.host.hosting import answering
 from tests.runtime.rig import on_bounded_time
 
+SSE = "text/event-stream"
+PLENTY = Limits(calls_per_minute=100_000, calls_burst=100_000)
 GOLDEN = Path(__file__).parents[2] / "docs" / "reference" / "openapi.json"
+
+
+def _sse(event: str, data: Any) -> bytes:
+    return f"retry: 1000\nevent: {event}\ndata: {json.dumps(data)}\n\n".encode()
 
 
 @pytest.mark.host("H-113")
@@ -43,12 +55,13 @@ def test_every_route_is_on_the_page_and_nothing_else():
     """With its body, its query and its answers; a route with a table row of its own has one in vain nowhere."""
     told = {(method.upper(), path) for path, methods in page()["paths"].items() for method in methods}
     known = {(route.method, route.path.replace(":path}", "}")) for route in ALL_ROUTES}
-    assert told == known | {("GET", "/openapi.json")}
-    assert set(REPLIES) <= {(route.method, route.path) for route in ALL_ROUTES}
+    assert told == known | {("GET", "/openapi.json"), ("GET", "/ws")}
+    assert set(REPLIES) == {(route.method, route.path) for route in ALL_ROUTES}
     for route in ALL_ROUTES:
         operation = page()["paths"][route.path.replace(":path}", "}")][route.method.lower()]
-        named = [one["name"] for one in operation["parameters"]]
+        named = [one["name"] for one in operation["parameters"] if one["in"] != "header"]
         assert named == [*re.findall(r"\{(\w+)", route.path), *route.query]
+        assert f"{route.success}" in operation["responses"]
         assert ("requestBody" in operation) == (route.body is not None)
         assert ("security" in operation) == (route.scope is not None)
 
@@ -68,13 +81,171 @@ def test_every_schema_is_one_and_is_there():
         assert all("description" in one for one in schema["properties"].values()), body
 
 
+def test_each_code_of_the_table_is_one_of_some_route():
+    """What a caller can be told stands with its status; what is ours is `internal` everywhere; and no row is named that is none."""
+    told = {
+        (int(status), code)
+        for methods in page()["paths"].values()
+        for operation in methods.values()
+        for status, answer in operation["responses"].items()
+        for code in answer.get("x-codes", ())
+    }
+    known = {(row.status, row.code or code) for code, row in ERROR_ANSWERS.items()}
+    assert {code for _, code in known - told} <= OF_NO_ROUTE
+    assert told - known == {(409, "cycle_failed")}  # a budget that was spent
+    assert set(ERROR_ANSWERS) >= OF_NO_ROUTE
+
+
+_IDS = st.text(alphabet="aZ0._:-@+ /\n", max_size=8) | st.sampled_from(
+    ["a" * 128, "a" * 129, "a..b", "a.", ".a"]
+)
+
+
+@given(_IDS)
+def test_an_id_is_one_on_the_page_just_where_it_is_one_here(name: str):
+    """The pattern says in one expression what the rules say in two; of sessions and of all other names."""
+    body = page()["components"]["schemas"]["ChatBody"]["properties"]
+    for field, fault_of in (("session_id", fault_of_session_id), ("agent_id", fault_of_name)):
+        is_one = validator_for(body[field]).is_valid(name)
+        assert is_one == (fault_of(field, name) is None) or name.endswith(
+            "\n"
+        )  # `$` of Python's, not of the standard's
+
+
+@on_bounded_time
+async def test_what_stands_in_a_query_is_read_as_the_page_says():
+    """At both ends of each range, and with each word; what is beyond is refused."""
+    async with serving(answering(*["Hi"] * 9), limits=PLENTY) as web:
+        await web.chat(session_id="main")
+        tried = 0
+        for path, methods in page()["paths"].items():
+            for one in methods.get("get", {"parameters": []})["parameters"]:
+                if one["in"] != "query" or path.endswith(("/requests/{request_id}", "/events", "/trace")):
+                    continue
+                good, bad = _edges(one["schema"])
+                for value, is_good in (
+                    *((value, True) for value in good),
+                    *((value, False) for value in bad),
+                ):
+                    response = await web.client.get(
+                        path.replace("{session_id}", "main"), params={one["name"]: value}
+                    )
+                    assert (response.status_code < 400) == is_good, (path, one, value, response.text)
+                    tried += 1
+        assert tried > 50
+
+
+def _edges(schema: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    """Values that just pass, and values that just do not."""
+    match schema:
+        case {"type": "integer", "minimum": least, "maximum": most}:
+            return [least, most], [least - 1, most + 1, "x", "1.5"]
+        case {"enum": words}:
+            return words, ["dreaming", ""]
+        case {"pattern": _}:
+            return ["0~a"], ["a", "~", "1~"]
+        case _:
+            return [""], []
+
+
+def test_each_command_of_a_socket_is_on_the_page_with_its_reply():
+    """With a schema that takes the fields of its route, and refuses others."""
+    told = page()["paths"]["/ws"]["get"]
+    commands = socket_commands(ROUTES)
+    assert set(told["x-replies"]) == set(commands)
+    schemas = page()["components"]["schemas"]
+    known = set(schemas["ClientFrame"]["discriminator"]["mapping"])
+    assert known == {*commands, "hello", "subscribe", "unsubscribe", "ping"}
+    client = validator_for(told["x-frames"]["client"])
+    client.validate(
+        {"type": "messages", "id": 1, "session_id": "s", "after": 0, "limit": 5, "client_id": "c"}
+    )
+    for wrong in (
+        {"type": "messages", "id": 1, "session_id": "s", "before": 0},
+        {"type": "messages", "session_id": "s"},
+        {"type": "abort_tool", "id": 1, "session_id": "s"},
+        {"type": "dance", "id": 1},
+    ):
+        assert not client.is_valid(wrong), wrong
+
+
+# --- what looks on
+
+
+def app_that_answers(status: int, body: Any, kind: str = "application/json") -> Any:
+    """An application that always says the same."""
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        headers = [(b"content-type", kind.encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        text = body if isinstance(body, bytes) else json.dumps(body).encode()
+        await send({"type": "http.response.body", "body": text})
+
+    return app
+
+
+OK = {"status": "ok"}
+NO_SESSIONS: dict[str, Any] = {"sessions": [], "next_cursor": None}
+REFUSED = {"error": {"code": "unauthorized", "message": "m", "hint": None}}
+DONE = {"reason": "completed", "session_id": "s", "seq": 1}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "said", "answer", "fault"),
+    [
+        ("GET", "/health", {}, (200, OK), ""),
+        ("GET", "/health", {}, (200, OK | {"more": 1}), "'more' was unexpected"),
+        ("GET", "/health", {}, (200, {}), "'status' is a required property"),
+        ("GET", "/health", {}, (204, OK), "is not on the page"),
+        ("GET", "/health", {}, (200, b"ok", "text/plain"), "comes as text/plain"),
+        ("GET", "/nowhere", {}, (200, OK), "is not on the page"),
+        ("GET", "/sessions", {}, (401, REFUSED), ""),
+        ("GET", "/sessions", {}, (403, REFUSED), "has the code unauthorized"),
+        ("GET", "/sessions", {}, (401, {"error": {**REFUSED["error"], "why": 1}}), "'why' was unexpected"),
+        ("GET", "/sessions?limit=1", {}, (200, NO_SESSIONS), ""),
+        ("GET", "/sessions?limit=0", {}, (200, NO_SESSIONS), "0 is less than the minimum"),
+        ("GET", "/sessions?why=1", {}, (200, NO_SESSIONS), "takes why, which is not on the page"),
+        ("POST", "/chat", {"message": "Hi"}, (200, OK), "'session_id' is a required property"),
+        ("POST", "/sessions/s/compact", {"why": 1}, (202, {"session_id": "s"}), "'why' was unexpected"),
+        ("POST", "/stream", {}, (200, _sse("done", DONE), SSE), ""),
+        ("POST", "/stream", {}, (200, _sse("done", DONE | {"seqs": 1}), SSE), "'seqs' was unexpected"),
+        ("POST", "/stream", {}, (200, _sse("dreamt", {"kind": "dreamt"}), SSE), "is not valid under"),
+    ],
+)  # fmt: skip
+async def test_what_looks_on_finds_what_is_not_as_the_page_says(
+    method: str, path: str, said: Any, answer: Any, fault: str
+):
+    """A field, a status, a code, a type of content, a query and a body that were taken, and a frame."""
+    check = PageCheck(app_that_answers(*answer))
+    asked = [{"type": "http.request", "body": json.dumps(said).encode()}]
+
+    async def receive() -> Any:
+        return asked.pop()
+
+    async def send(_: Any) -> None:
+        await trio.lowlevel.checkpoint()
+
+    path, _, query = path.partition("?")
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": query.encode(),
+        "headers": [],
+    }
+    await check(scope, receive, send)
+    assert check.seen or fault
+    assert [fault in one for one in check.faults] == ([True] if fault else []), check.faults
+
+
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
         ("AbortBody", {"reason": None}, {"reasons": "x"}),
         ("ApproveBody", {"approval_id": "a"}, {"approval_id": 1}),
         ("RespondBody", {"ref": "q", "response": 1}, {"ref": "q"}),
-        ("Error", {"error": {"code": "a", "message": "b", "hint": None}}, {"error": {"code": "a"}}),
+        ("ErrorReply", {"error": {"code": "a", "message": "b", "hint": None}}, {"error": {"code": "a"}}),
         ("Event", json.loads(encode_event(AgentStart(ref=PromptRef("p")))), {"kind": "dreamt"}),
     ],
 )

@@ -1,7 +1,5 @@
 """The routes of sessions over a socket: what they take, what they answer, and that they tell no one of another's sessions."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -16,19 +14,9 @@ from agentrail.runtime.session_files import open_files
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
-from tests.gateway.interface import hold_against_the_page
-from tests.gateway.web import Web, error_of, serving as plainly_serving
+from tests.gateway.web import Web, error_of, serving
 from tests.host.hosting import answering
 from tests.runtime.rig import on_bounded_time
-
-
-@asynccontextmanager
-async def serving(model: Any, **options: Any) -> AsyncIterator[Web]:
-    """Serve, and hold every call against the page of the interface."""
-    async with plainly_serving(model, **options) as web:
-        hold_against_the_page(web)
-        yield web
-
 
 ALL = frozenset({"use", "inspect"})
 
@@ -233,7 +221,6 @@ async def test_who_may_not_inspect_is_told_so():
 async def test_metadata_is_shown_where_its_session_is():
     """In lists and in how it stands; too much of it, or one that is no object, is refused with the field."""
     async with serving(answering("Hello"), store=MemoryStore()) as web:
-        hold_against_the_page(web)
         said = {"ticket": 4711, "tags": ["new"]}
         await web.post("/sessions", {"session_id": "made", "metadata": said})
         await web.chat(session_id="main", metadata={"from": "mail"})

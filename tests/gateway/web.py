@@ -12,6 +12,7 @@ from attrs import define
 from agentrail.gateway.app import ServedHost, create_app
 from agentrail.gateway.serving import ConnectionLimits, addresses_of, open_listeners, serve_app
 from agentrail.host import Host, HostPlugin
+from tests.gateway.interface import PageCheck
 from tests.gateway.sse import Frame, parse
 from tests.host.hosting import profile
 
@@ -26,6 +27,7 @@ class Web:
     served: ServedHost
     address: tuple[str, int]
     stop: trio.Event
+    check: PageCheck
 
     @property
     def host(self) -> Host:
@@ -63,6 +65,7 @@ async def serving(model: Any = None, *plugins: HostPlugin, **options: Any) -> As
     if "profiles" not in options:
         options["profiles"] = [profile(model, **session)]
     app = create_app(plugins=plugins, **options)
+    check = PageCheck(app, options.get("base_path", ""), lambda: _may_answer(app.state.host.gateway.host))
     listeners = await open_listeners("127.0.0.1", 0)
     (address,) = addresses_of(listeners)
     stop = trio.Event()
@@ -76,9 +79,14 @@ async def serving(model: Any = None, *plugins: HostPlugin, **options: Any) -> As
         httpx.AsyncClient(base_url=base, verify=False, timeout=10, headers=headers) as client,  # noqa: S501 - no TLS here
         trio.open_nursery() as nursery,
     ):
-        await nursery.start(partial(serve_app, app, listeners, wait_stop, limits=HURRY))
-        yield Web(client, app.state.host, address, stop)
+        await nursery.start(partial(serve_app, check, listeners, wait_stop, limits=HURRY))
+        yield Web(client, app.state.host, address, stop, check)
         stop.set()
+    check.check()
+
+
+def _may_answer(host: Host | None) -> bool:
+    return host is not None and bool(host.plugins.having["intercept_chat_request"])
 
 
 def error_of(response: httpx.Response, status: int, code: str) -> dict[str, Any]:

@@ -124,7 +124,8 @@ async def compact_session(host: Host, principal: Principal, session_id: str, bod
 
 # --- pages of sessions
 
-_CURSOR: Final = re.compile(r"([0-9]{1,16})~([A-Za-z0-9._:-]{1,128})")
+CURSOR: Final = re.compile(r"([0-9]{1,16})~([A-Za-z0-9._:-]{1,128})")
+"""What a cursor looks like: when a session was created, and which one it is."""
 
 
 def place_of_cursor(cursor: str | None) -> ListPlace | None:
@@ -135,7 +136,7 @@ def place_of_cursor(cursor: str | None) -> ListPlace | None:
     """
     if cursor is None:
         return None
-    found = _CURSOR.fullmatch(cursor)
+    found = CURSOR.fullmatch(cursor)
     if found is None:
         refuse_call("cursor_invalid", "cursor is none: expected `next_cursor` of the page before")
     return int(found[1]), found[2]

@@ -22,6 +22,7 @@ from agentrail.gateway.frames import CONTENT_TYPE, STREAM_HEADERS
 from agentrail.gateway.incoming import CallerLeft
 from agentrail.gateway.protocols.ui_reader import UI_BUFFER, UiReader
 from agentrail.gateway.queries import check_id
+from agentrail.gateway.replies import ResponseCancelled
 from agentrail.gateway.routing import (
     CallRoute,
     OwnStream,
@@ -226,7 +227,7 @@ async def _cancel(call: RouteCall) -> Result:
     if status.phase == "idle" and not status.suspended:
         refuse_call("request_over", "no response runs in this session, and none waits")
     await session.abort(body.reason, wait=False)
-    return answer_json({"session_id": session.session_id, "status": "cancelling"}, 202)
+    return answer_json(ResponseCancelled(session_id=session.session_id), 202)
 
 
 async def _own(call: RouteCall) -> Session:

@@ -1,0 +1,260 @@
+"""Programs that we did not write against a served host: what the standards promise them holds, a stream that broke goes on where it was."""
+
+import json
+import os
+import signal
+from contextlib import suppress
+from functools import partial
+from urllib.parse import quote
+
+import httpx
+import httpx_sse
+import pytest
+import trio
+
+from agentrail.events import KINDS
+from agentrail.gateway.serving import addresses_of, open_listeners, serve_app
+from agentrail.host.payloads import Principal
+from agentrail.messages import UserMessage
+from agentrail.testing.models import FunctionModel, calls, says
+from agentrail.testing.tools import RecordingTool
+from tests.conftest import SERVICES
+from tests.gateway.interface import page
+from tests.gateway.programs import HERE, base_of, run_program
+from tests.gateway.sse import parse
+from tests.gateway.web import HURRY, serving
+from tests.host.hosting import answering
+from tests.runtime.rig import on_bounded_time
+
+
+def auth(headers):
+    """Know one token."""
+    is_ann = headers.get("authorization") == "Bearer ann"
+    return Principal(tenant_id="acme", user_id="ann") if is_ann else None
+
+
+class HalfWay:
+    """A model that calls a tool where it is told to wait, and then says nothing until the test lets it."""
+
+    def __init__(self):
+        self.gate = trio.Event()
+        self.is_half = trio.Event()
+        self.model = FunctionModel(self.answer)
+
+    async def answer(self, request):
+        """By what stands last: words, or the result of the tool."""
+        last = request.messages[-1]
+        if isinstance(last, UserMessage):
+            return calls(("look", {})) if "wait" in repr(last.content) else says("Hello.")
+        self.is_half.set()
+        await self.gate.wait()
+        return says("So", " it", " is.")
+
+    def serving(self, **options):
+        """Serve it, with the tool."""
+        return serving(self.model, session_tools=[RecordingTool(name="look")], **options)
+
+
+def is_whole(ids):
+    """Whether committed events came each once, in order, without a gap."""
+    return ids == list(range(ids[0], ids[0] + len(ids))) and len(ids) > 5
+
+
+# --- server-sent events
+
+
+@pytest.mark.services("curl")
+@on_bounded_time
+async def test_curl_reads_a_stream_and_goes_on_where_it_was_killed(tmp_path):
+    """`curl -N`, killed in the middle of a cycle, and once more with `Last-Event-ID`: each committed event once, and one `done`."""
+    half = HalfWay()
+    async with half.serving() as web:
+        await web.post("/sessions", {"session_id": "main"})
+        request = (await web.post("/sessions/main/prompt", {"message": "wait"})).json()["request_id"]
+        url = f"{base_of(web)}/sessions/main/events?request_id={request}"
+        argv = [SERVICES["curl"], "--no-buffer", "--silent", "--show-error", "--noproxy", "*"]
+        with (tmp_path / "first").open("wb") as out:
+            curl = await trio.lowlevel.open_process([*argv, f"{url}&after=0"], stdout=out)
+        await half.is_half.wait()
+        first = b""
+        while b"tool_execution_end" not in first:
+            await trio.sleep(0.01)
+            first = (tmp_path / "first").read_bytes()
+        curl.kill()
+        await curl.wait()
+        seen = parse(first[: first.rindex(b"\n\n") + 2])
+        last = max(int(frame.id) for frame in seen if frame.id is not None)
+        half.gate.set()
+        ran = await run_program([*argv, "--header", f"Last-Event-ID: {last}", url], seconds=10)
+    rest = parse(ran.out.encode())
+    assert ran.status == 0
+    assert is_whole([int(frame.id) for frame in (*seen, *rest) if frame.id is not None])
+    assert [frame.event for frame in rest].count("done") == 1
+    assert (rest[-1].event, rest[-1].data["reason"]) == ("done", "completed")
+
+
+async def read_with_httpx_sse(web, url, *, cut_at="", last_event_id=None):
+    """All events of a stream; its connection is cut behind the first one of a kind."""
+    headers = {} if last_event_id is None else {"last-event-id": last_event_id}
+    seen = []
+    with suppress(httpx.RemoteProtocolError):
+        async with httpx_sse.aconnect_sse(web.client, "GET", url, headers=headers) as source:
+            async for event in source.aiter_sse():
+                seen.append(event)
+                if event.event == cut_at:
+                    (_, cut) = web.check.streams[-1]
+                    cut()
+    return seen
+
+
+@on_bounded_time
+async def test_httpx_sse_reads_a_stream_and_goes_on_where_it_left():
+    """Its own parser finds each frame, and the id that it comes back with is the right one."""
+    half = HalfWay()
+    async with half.serving() as web:
+        await web.post("/sessions", {"session_id": "main"})
+        request = (await web.post("/sessions/main/prompt", {"message": "wait"})).json()["request_id"]
+        url = f"/sessions/main/events?after=0&request_id={request}"
+        first = await read_with_httpx_sse(web, url, cut_at="tool_execution_end")
+        half.gate.set()
+        rest = await read_with_httpx_sse(web, url, last_event_id=first[-1].id)
+    told = [(event, json.loads(event.data)) for event in (*first, *rest)]
+    assert is_whole([int(event.id) for event, data in told if "kind" in data and not data.get("ephemeral")])
+    assert [event.retry for event in first][:2] == [1000, None]
+    ((_, end),) = [one for one in told if one[0].event == "done"]
+    assert (end["reason"], rest[-1].event) == ("completed", "done")
+
+
+# --- WebSocket
+
+
+@pytest.mark.services("node")
+@pytest.mark.services("ws")
+@on_bounded_time
+async def test_the_ws_package_of_npm_talks_to_a_session():
+    """Hello, create, subscribe, a prompt that is sent twice and taken once, events to the end, a ping; an unknown command is refused."""
+    async with serving(answering("So it is."), auth=auth) as web:
+        url = f"{base_of(web).replace('http', 'ws')}/ws"
+        script = [HERE / "socket.cjs", SERVICES["ws"].parent, url, "ann"]
+        ran = await run_program([SERVICES["node"], *script], seconds=15)
+    assert ran.status == 0, ran.err
+    told = json.loads(ran.out)
+    assert (told["protocol"], told["code"], told["pong"]) == ("agentrail.v1", 1000, 7)
+    assert told["frames"][0] == "welcome"
+    assert (told["text"], told["frames"].count("event") > 6) == ("So it is.", True)
+    assert is_whole(told["seqs"])
+    replies = told["replies"]
+    assert replies["p"]["request_id"] == replies["again"]["request_id"]
+    assert replies["d"] == "field_invalid"
+
+
+# --- a generated client
+
+
+@pytest.mark.check
+@pytest.mark.services("openapi-python-client")
+async def test_a_client_that_was_generated_of_the_page_does_a_chat(tmp_path):
+    """The generator complains of nothing, and leaves no operation out; the client reads answers and refusals into its own classes."""
+    generator = SERVICES["openapi-python-client"]
+    (tmp_path / "config.json").write_text('{"post_hooks": []}', encoding="utf-8")
+    async with serving(answering("Hello."), auth=auth) as web:
+        argv = [
+            generator, "generate", "--url", f"{base_of(web)}/openapi.json", "--output-path", tmp_path / "made",
+            "--meta", "none", "--config", tmp_path / "config.json", "--fail-on-warning",
+        ]  # fmt: skip
+        made = await run_program(argv, seconds=60)
+        assert (made.status, "arning" in made.out + made.err) == (0, False), made.out + made.err
+        modules = {one.stem for one in (tmp_path / "made" / "api").rglob("*.py")} - {"__init__"}
+        named = {one["operationId"] for methods in page()["paths"].values() for one in methods.values()}
+        assert modules == named
+        chat = [generator.with_name("python"), HERE / "generated_chat.py", tmp_path, base_of(web), "ann"]
+        ran = await run_program(chat, seconds=60)
+    assert ran.status == 0, ran.err
+    told = json.loads(ran.out)
+    assert told.pop("seq") > 5
+    assert told == {
+        "text": "Hello.",
+        "window": None,
+        "sessions": ["main"],
+        "roles": ["user", "assistant"],
+        "refused": "profile_mismatch",
+    }
+
+
+# --- a browser
+
+
+class Pages:
+    """Another server: it has one page, and takes what the page found out."""
+
+    def __init__(self):
+        self.told = {}
+        self.came = {stage: trio.Event() for stage in ("half", "end", "refused")}
+
+    async def __call__(self, scope, receive, send):
+        """As of ASGI."""
+        if scope["type"] == "lifespan":
+            for stage in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{stage}.complete"})
+            return
+        body = (await receive())["body"]
+        if scope["path"] == "/report":
+            stage = scope["query_string"].decode().partition("=")[2]
+            host = dict(scope["headers"])[b"host"].decode()
+            self.told[host, stage] = json.loads(body)
+            self.came[stage].set()
+        shown = (HERE / "page.html").read_bytes() if scope["path"] == "/page" else b""
+        headers = [(b"content-type", b"text/html"), (b"content-length", b"%d" % len(shown))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": shown})
+
+
+async def kill_group(process):
+    """A browser is many processes."""
+    os.killpg(process.pid, signal.SIGKILL)
+
+
+def browse(nursery, profile, url):
+    """Open a page in a browser without a window; it is gone with the nursery."""
+    argv = [
+        SERVICES["chromium"], "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+        "--no-proxy-server", "--remote-debugging-port=0", f"--user-data-dir={profile}", url,
+    ]  # fmt: skip
+    run = partial(trio.run_process, deliver_cancel=kill_group, start_new_session=True, check=False)
+    nursery.start_soon(partial(run, capture_stdout=True, capture_stderr=True), argv)
+
+
+@pytest.mark.check
+@pytest.mark.services("chromium")
+@pytest.mark.host("H-116")
+async def test_a_browser_reads_a_stream_of_a_listed_origin_and_comes_back_by_itself(tmp_path):
+    """`EventSource` in Chromium resumes after a break with the id that it had; `X-Session-Id` is read by a page of a listed origin, others get nothing."""
+    half, pages = HalfWay(), Pages()
+    listeners = [*await open_listeners("127.0.0.1", 0), *await open_listeners("127.0.0.1", 0)]
+    listed, other = (f"127.0.0.1:{port}" for _, port in addresses_of(listeners))
+    async with half.serving(allowed_origins=[f"http://{listed}"]) as web, trio.open_nursery() as nursery:
+        await nursery.start(partial(serve_app, pages, listeners, trio.sleep_forever, limits=HURRY))
+        asked = f"page?api={quote(base_of(web))}&kinds={quote(json.dumps([*KINDS.values()]))}"
+        beside = quote(f"http://{other}/{asked}", safe="")
+        browse(nursery, tmp_path / "profile", f"http://{listed}/{asked}&beside={beside}")
+        with trio.fail_after(30):
+            await pages.came["refused"].wait()
+            await pages.came["half"].wait()
+            (_, cut) = web.check.streams[-1]
+            cut()
+            half.gate.set()
+            await pages.came["end"].wait()
+        asked_for = [headers for headers, _ in web.check.streams]
+        nursery.cancel_scope.cancel()
+    told = pages.told[listed, "end"]
+    assert told.get("error") is None
+    assert (told["session"], told["ended"], told["hidden"]) == ("first", True, None)
+    assert told["request"].startswith("r-")
+    assert (told["breaks"], told["reason"]) == (1, "completed")
+    assert is_whole(told["ids"])
+    assert [one.get("last-event-id") for one in asked_for[:2]] == [None, None]
+    assert int(asked_for[2]["last-event-id"]) < told["ids"][-1]
+    refused = pages.told[other, "refused"]
+    assert (refused["error"], refused.get("session")) == ("TypeError: Failed to fetch", None)
