@@ -41,7 +41,7 @@ from agentrail.host.payloads import ChatRequest, HandledResponse, RequestKind
 from agentrail.host.requests import HostRequest, MessageReceipt, RequestRecord
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import decide_settings
-from agentrail.runtime.content import Blocks, decide_blocks, words_of
+from agentrail.runtime.content import Blocks, decide_blocks, words_in_blocks
 from agentrail.wire.forms import encode_accepted
 
 # --- in
@@ -58,7 +58,7 @@ async def submit(call: RouteCall, kind: RequestKind, session_id: str | None) -> 
     request = _request_of(call, body, session_id)
     content, settings = _more_of(body)
     if content is not None:
-        request = evolve(request, message=words_of(content))
+        request = evolve(request, message=words_in_blocks(content))
     files = await _files_of(body, call.gateway)
     submitted = await call.host.submit(
         request,

@@ -19,14 +19,14 @@ from agentrail.gateway.socket_frames import CommandFrame
 from agentrail.host.identity import SessionOwner
 from agentrail.wire.plain import encode_plain
 
-MAX_OF_EACH: Final = 256
+MAX_KEPT_OF_EACH: Final = 256
 """Commands of one caller that are remembered."""
 
-MAX_IN_ALL: Final = 10_000
-MAX_BYTES: Final = 16 << 20
+MAX_KEPT_COMMANDS: Final = 10_000
+MAX_COMMANDS_BYTES: Final = 16 << 20
 """Of all results that are remembered."""
 
-MAX_RESULT_BYTES: Final = 64 << 10
+MAX_KEPT_RESULT_BYTES: Final = 64 << 10
 """A larger result is not remembered: that command is done again."""
 
 MAX_AT_WORK_OF_EACH: Final = 200
@@ -127,9 +127,11 @@ class CommandMemory:
         named.size = len(named.outcome) if isinstance(named.outcome, bytes) else len(named.outcome.message)
         self._bytes += named.size
         own = self._of_each[owner]
-        while len(own) > MAX_OF_EACH and self._forget_oldest(own):
+        while len(own) > MAX_KEPT_OF_EACH and self._forget_oldest(own):
             pass
-        while (len(self._named) > MAX_IN_ALL or self._bytes > MAX_BYTES) and self._forget_oldest(self._named):
+        while (
+            len(self._named) > MAX_KEPT_COMMANDS or self._bytes > MAX_COMMANDS_BYTES
+        ) and self._forget_oldest(self._named):
             pass
 
     def _forget_oldest(self, keys: "OrderedDict[_Key, _Named] | OrderedDict[_Key, None]") -> bool:
@@ -151,7 +153,7 @@ class CommandMemory:
 def _is_kept(outcome: CommandOutcome) -> bool:
     """Say whether it would be the same if it were done again: what was refused for the moment is tried again."""
     if isinstance(outcome, bytes):
-        return len(outcome) <= MAX_RESULT_BYTES
+        return len(outcome) <= MAX_KEPT_RESULT_BYTES
     return outcome.status not in _NOT_FINAL and outcome.status < _SERVER_FAULT
 
 

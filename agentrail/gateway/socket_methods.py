@@ -26,11 +26,11 @@ from agentrail.gateway.socket_bodies import (
 from agentrail.runtime.handle import Session
 from agentrail.wire.forms import encode_past_state, encode_receipt, encode_receipt_found
 
-MAX_RECORDS: Final = 1_000
+MAX_RECORDS_OF_A_COMMAND: Final = 1_000
 """Records of a journal that one command gives."""
 
 _ONE: Final = "/sessions/{session_id}"
-NOTHING: Final = b"null"
+_NULL: Final = b"null"
 
 
 async def _session(call: RouteCall, *, only_root: bool = False) -> Session:
@@ -79,14 +79,14 @@ async def _abort_tool(call: RouteCall) -> WholeAnswer:
     body: AbortBody = call.body
     assert body.call_id is not None  # noqa: S101 - it was looked at
     await (await _session(call)).abort_tool(body.call_id, body.reason)
-    return answer_json(NOTHING)
+    return answer_json(_NULL)
 
 
 async def _decline(call: RouteCall) -> WholeAnswer:
     """Say that a question gets no answer."""
     body: DeclineBody = call.body
     await (await _session(call)).decline(body.ref, body.reason)
-    return answer_json(NOTHING)
+    return answer_json(_NULL)
 
 
 async def _answer(call: RouteCall) -> WholeAnswer:
@@ -104,7 +104,7 @@ async def _answer(call: RouteCall) -> WholeAnswer:
         except ToolContractError as error:
             refuse_field("images", f"cannot be this: {error}")
     await session.answer(body.ref, outcome)
-    return answer_json(NOTHING)
+    return answer_json(_NULL)
 
 
 async def _status(call: RouteCall) -> WholeAnswer:
@@ -132,13 +132,15 @@ async def _stop(call: RouteCall) -> WholeAnswer:
     """End a session."""
     body: StopBody = call.body
     await (await _session(call, only_root=True)).stop(body.reason)
-    return answer_json(NOTHING)
+    return answer_json(_NULL)
 
 
 async def _journal(call: RouteCall) -> WholeAnswer:
     """Read a page of the journal."""
     after = whole_number("after", call.query.get("after"), 0, most=MAX_CURSOR)
-    limit = whole_number("limit", call.query.get("limit"), MAX_RECORDS, least=1, most=MAX_RECORDS)
+    limit = whole_number(
+        "limit", call.query.get("limit"), MAX_RECORDS_OF_A_COMMAND, least=1, most=MAX_RECORDS_OF_A_COMMAND
+    )
     session = await call.host.session_to_read(call.params["session_id"], call.principal)
     return answer_json(await session.journal(after, limit))
 

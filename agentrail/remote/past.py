@@ -10,7 +10,7 @@ from agentrail.runtime.looking_back import Rewound
 from agentrail.runtime.past import JournalEntry
 
 
-def decode_rewound(text: bytes) -> Rewound:
+def read_rewound(text: bytes) -> Rewound:
     """Read what came of going back.
 
     Raises:
@@ -22,7 +22,7 @@ def decode_rewound(text: bytes) -> Rewound:
         raise _fault(error) from error
 
 
-def decode_journal(text: bytes) -> tuple[JournalEntry, ...]:
+def read_journal_page(text: bytes) -> tuple[JournalEntry, ...]:
     """Read a page of a journal.
 
     Raises:

@@ -40,7 +40,7 @@ from agentrail.remote.frames import object_in
 from agentrail.remote.links import Links
 from agentrail.remote.looking import find_event, last_request_id
 from agentrail.remote.not_remote import NotRemoteCalls, refuse_arguments
-from agentrail.remote.past import decode_journal, decode_rewound
+from agentrail.remote.past import read_journal_page, read_rewound
 from agentrail.remote.reading import RemoteReading
 from agentrail.remote.requests import ENDED_STATUSES, answer_in
 from agentrail.remote.subscription import RemoteSubscription
@@ -555,7 +555,7 @@ class RemoteSession(NotRemoteCalls):
             "force is about files: give files=True too" if force is True and files is False else None,
         )
         told = {"to": to, "turn": turn, "files": files, "force": force}
-        return _read(decode_rewound, await self._call("rewind", told))
+        return _read(read_rewound, await self._call("rewind", told))
 
     async def journal(self, after: int = 0, limit: int = 1_000) -> tuple[JournalEntry, ...]:
         """Read the journal, a page at a time; as `Session.journal`. It takes a token with the scope `inspect`."""
@@ -564,7 +564,7 @@ class RemoteSession(NotRemoteCalls):
         while len(found) < limit:
             page = min(limit - len(found), PAGE)
             told = {"after": after + len(found), "limit": page}
-            entries = _read(decode_journal, await self._call("journal", told))[:page]
+            entries = _read(read_journal_page, await self._call("journal", told))[:page]
             found += entries
             if len(entries) < page:
                 break

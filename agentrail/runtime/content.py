@@ -35,7 +35,7 @@ def decide_blocks(content: Content) -> Blocks:
     return blocks
 
 
-def words_of(blocks: Blocks) -> str:
+def words_in_blocks(blocks: Blocks) -> str:
     """Give what of blocks are words, and the names of files: what a rule about words is held against."""
     return "\n".join(_words(block) for block in blocks if not isinstance(block, Image))
 
