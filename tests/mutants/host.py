@@ -53,8 +53,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="the time of a hook is that of the one before it",
         breaks=_TIME,
         file="host/hook_runner.py",
-        old="        if at_seconds < self.patience.deadline:\n",
-        new="        if self.patience.deadline == math.inf:\n",
+        old="if at_seconds < self.patience.deadline:",
+        new="if self.patience.deadline == math.inf:",
         killed_by=f"{_RUNNER}::test_each_hook_of_a_chain_has_its_own_time",
     ),
     Mutant(

@@ -143,7 +143,12 @@ def soak(broken, *arguments):
     command = [sys.executable, "-m", "benchmarks.gateway_soak", "--users", "8", "--sessions", "24"]
     environ = {**os.environ, "SOAK_BREAK": broken}
     return subprocess.run(
-        [*command, "--pause", "0.3", *arguments], cwd=ROOT, env=environ, capture_output=True, text=True
+        [*command, "--pause", "0.3", *arguments],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
