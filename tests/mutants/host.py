@@ -191,7 +191,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a hook that shields itself delays its caller for ever",
         breaks=_TIME,
         file="host/hook_runner.py",
-        old="        walk.patience.deadline = now + seconds + HOOK_GRACE_SECONDS\n",
+        old="        walk.be_patient_until(now + seconds + HOOK_GRACE_SECONDS)\n",
         new="",
         killed_by=f"{_RUNNER}::test_a_hook_that_shields_itself_delays_its_caller_by_a_second_more",
     ),
