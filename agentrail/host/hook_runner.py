@@ -59,7 +59,8 @@ class _Walk:
     def be_patient_until(self, at_seconds: float) -> None:
         """Say when the hook that runs now is left behind. The clock is set anew only where that is sooner: a chain has many hooks."""
         self.overdue_at = at_seconds
-        self.patience.deadline = min(self.patience.deadline, at_seconds)
+        if at_seconds < self.patience.deadline:  # noqa: PLR1730 - to set it is what costs
+            self.patience.deadline = at_seconds
 
 
 class HookRunner:

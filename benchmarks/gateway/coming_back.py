@@ -68,9 +68,9 @@ def reconnects(effort: Effort) -> list[Row]:
 
 def _take_both(server: BenchProcess, count: int) -> list[Row]:
     rows = []
-    for per_second, bar in (
-        (_SLOWLY_PER_SECOND, "back at 2 a second"),
-        (_PER_SECOND, "back at 10 a second"),
+    for per_second, target in (
+        (_SLOWLY_PER_SECOND, target_of("back at 2 a second")),
+        (_PER_SECOND, target_of("back at 10 a second")),
     ):
         rounds = repeat(partial(come_back, server, count, per_second), 1, warm_up=False)
         rows.append(
@@ -79,7 +79,7 @@ def _take_both(server: BenchProcess, count: int) -> list[Row]:
                 "back_seconds",
                 f"{count:,} readers cut at once: until all are level, {per_second:g} events a second",
                 unit="s",
-                target=target_of(bar),
+                target=target,
                 explain=partial(_explain_coming_back, count, per_second),
             )
         )

@@ -36,7 +36,7 @@ from agentrail.messages import AssistantMessage, Message, SessionId, Text, UserM
 from agentrail.runtime.options import SessionOptions
 from benchmarks.bare import ANSWER
 from benchmarks.bars import target_of
-from benchmarks.measure import Effort, Row, Sample, repeat
+from benchmarks.measure import Effort, Row, Sample, Target, repeat
 from benchmarks.ours import StubModel, add, expect
 
 _TURNS = 40
@@ -171,32 +171,30 @@ def requests_through_the_host(effort: Effort) -> list[Row]:
     """What the host, ten plugins, gate 6 and a provider add."""
     turns, rounds = effort.of(_TURNS), min(effort.rounds, 3)
     ten = [EveryHook(number) for number in range(_PLUGINS)]
-    sides: list[tuple[str, str, Callable[[], Sample]]] = [
+    sides: list[tuple[str, Target, Callable[[], Sample]]] = [
         (
             "a request of one call, through the host; what that adds to its session alone",
-            "host adds",
+            target_of("host adds"),
             partial(trio.run, _host_beside_session, turns),
         ),
         (
             "the same behind ten plugins with every hook; what they add",
-            "ten plugins add",
+            target_of("ten plugins add"),
             partial(trio.run, _beside_another, turns, 1, 1, *ten),
         ),
         (
             f"gate 6 with one hook that answers at once, of {_CALLS} calls; what it adds to each",
-            "gate 6 adds",
+            target_of("gate 6 adds"),
             partial(trio.run, _beside_another, turns, _CALLS, _CALLS, JudgeOnly()),
         ),
         (
             "a provider that answers at once; what it adds to each of two model requests",
-            "a provider adds",
+            target_of("a provider adds"),
             partial(trio.run, partial(_beside_another, context_providers=[_provide]), turns, 1, 2),
         ),
     ]
     rows = []
-    for title, bar, side in sides:
+    for title, target, side in sides:
         taken = repeat(side, rounds, warm_up=False)
-        rows.append(
-            taken.row("gateway-host", "added", f"{title}: CPU", unit="µs", factor=1e6, target=target_of(bar))
-        )
+        rows.append(taken.row("gateway-host", "added", f"{title}: CPU", unit="µs", factor=1e6, target=target))
     return rows

@@ -144,11 +144,11 @@ def soak(broken, *arguments):
     environ = {**os.environ, "SOAK_BREAK": broken}
     return subprocess.run(
         [*command, "--pause", "0.3", *arguments],
-        check=False,
         cwd=ROOT,
         env=environ,
         capture_output=True,
         text=True,
+        check=False,
     )
 
 
