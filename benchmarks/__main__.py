@@ -104,9 +104,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         began_at = perf_counter()
         rows += WORKLOADS[name](effort)
         print(f"{name}: {perf_counter() - began_at:.0f} s", file=sys.stderr, flush=True)
+        write_json(asked.json, rows, effort)  # so that a run that is ended early leaves what it has
     print(render_table(rows))
     print(f"\n{describe_run()}")
-    write_json(asked.json, rows, effort)
     if not asked.quick:  # its figures mean nothing, so neither do its misses
         explained = explain_missed(rows)
         print(render_missed(explained))

@@ -11,7 +11,8 @@ from agentrail import events
 from agentrail.gateway.app import ROUTES
 from agentrail.gateway.frames import ContextUse, DoneReason, StreamEnd
 from agentrail.gateway.open_socket import HELLO_SECONDS, MAX_MALFORMED
-from agentrail.gateway.socket_calls import socket_commands
+from agentrail.gateway.routing import CallRoute
+from agentrail.gateway.socket_calls import SocketCommand, socket_commands
 from agentrail.gateway.socket_frames import (
     MAX_HEARTBEAT_SECONDS,
     MIN_HEARTBEAT_SECONDS,
@@ -121,19 +122,16 @@ def socket_lines() -> Iterator[str]:
     """The WebSocket."""
     yield from SOCKET.splitlines()
     yield from ("", "### What a client sends", "")
-    for struct, kind in (
-        (Hello, "hello"),
-        (Subscribe, "subscribe"),
-        (Unsubscribe, "unsubscribe"),
-        (Ping, "ping"),
-    ):
+    for struct, kind in TO_SERVER:
         yield from (f"**`{kind}`**: {first_line(struct)}", "", *struct_rows(struct), "")
     yield from COMMANDS.splitlines()
-    yield from ("", "| command | route | waits for earlier ones |", "|---|---|---|")
+    yield from (
+        "",
+        "| command | does | fields beside `id` and `session_id` | waits for earlier ones |",
+        "|---|---|---|---|",
+    )
     for name, command in socket_commands(ROUTES).items():
-        route = f"{command.route.method} {command.route.path}"
-        linked = f"`{route}`" if name == "status" else f"[`{route}`](routes.md#{anchor(*route.split())})"
-        yield f"| `{name}` | {linked} | {'yes' if command.is_ordered else 'no'} |"
+        yield f"| `{name}` | {does(command.route)} | {fields_of(command)} | {'yes' if command.is_ordered else 'no'} |"
     yield from (
         "",
         "### What a server sends",
@@ -141,10 +139,7 @@ def socket_lines() -> Iterator[str]:
         "**`event`**: an [event](events.md), in the field `event`.",
         "",
     )
-    for struct, kind in (
-        *((Welcome, "welcome"), (Subscribed, "subscribed"), (SocketReply, "reply")),
-        *((Pong, "pong"), (Lag, "lag"), (Closing, "closing")),
-    ):
+    for struct, kind in TO_CLIENT:
         yield from (f"**`{kind}`**: {first_line(struct)}", "", *struct_rows(struct), "")
     yield from (
         "### How it closes",
@@ -158,6 +153,37 @@ def socket_lines() -> Iterator[str]:
         yield f"| {code.value} | `{REASONS[code]}` | {said} |"
     yield ""
 
+
+def does(route: CallRoute) -> str:
+    """Say what a command does: what its route does, where it has one over HTTP."""
+    if route not in ROUTES:
+        return route.does
+    path = f"{route.method} {route.path}"
+    return f"{route.does}, as [`{path}`](routes.md#{anchor(route.method, route.path)})"
+
+
+def fields_of(command: SocketCommand) -> str:
+    """Name the fields that a command may have."""
+    route = command.route
+    body = () if route.body is None else route.body.__struct_fields__
+    names = dict.fromkeys((*(one for one in command.params if one != "session_id"), *body, *route.query))
+    return ", ".join(f"`{name}`" for name in names) or "–"
+
+
+TO_SERVER: Final[tuple[tuple[type, str], ...]] = (
+    (Hello, "hello"),
+    (Subscribe, "subscribe"),
+    (Unsubscribe, "unsubscribe"),
+    (Ping, "ping"),
+)
+TO_CLIENT: Final[tuple[tuple[type, str], ...]] = (
+    (Welcome, "welcome"),
+    (Subscribed, "subscribed"),
+    (SocketReply, "reply"),
+    (Pong, "pong"),
+    (Lag, "lag"),
+    (Closing, "closing"),
+)
 
 SOCKET: Final = f"""
 ## WebSocket
@@ -181,8 +207,7 @@ SOCKET: Final = f"""
 - **A slow reader** misses deltas first, and a `lag` says how many. When a committed event does not fit, the socket closes, and `closing` has a number for each session to come back with.
 - **Repeat after a break**: a command with a `client_id` that was sent before gives the receipt of the first one."""
 
-COMMANDS: Final = """**A command** is the name of a method of `Session`, with `id`, `session_id`, and side by side the fields that its route has in body, query and path. Its `result` is what the route
-answers. Commands of one session are done in order, but for those that read, stop, or decide."""
+COMMANDS: Final = """**A command** is the name of a method of `Session`, with `id`, `session_id`, and side by side its fields. One that does what a route does has those of its body, query and path, and answers as it does. Commands of one session are done in order, but for those that read, stop, or decide."""
 
 
 def snapshot_rows() -> Iterator[str]:

@@ -78,7 +78,7 @@ def _near(attribute: str, module: object) -> str:
     )
 
 
-def fault_of_application(found: object) -> str | None:
+def fault_of_application(found: Any) -> str | None:
     """Say why this can be no ASGI application; None for what may be one."""
     if not callable(found) or isinstance(found, type):
         return type(found).__name__

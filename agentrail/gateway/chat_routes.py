@@ -119,7 +119,7 @@ def headers_of(request: HostRequest) -> dict[str, str]:
     return {"x-session-id": request.session_id, "x-request-id": request.request_id}
 
 
-def place_of(sessions: str, request: HostRequest) -> dict[str, str]:
+def location_of(sessions: str, request: HostRequest) -> dict[str, str]:
     """Say where a request can be looked at, for who posts, leaves and asks later.
 
     Args:
@@ -130,7 +130,7 @@ def place_of(sessions: str, request: HostRequest) -> dict[str, str]:
 
 
 def _place(call: RouteCall, ending: str, request: HostRequest) -> dict[str, str]:
-    return place_of(call.head.path.removesuffix(f"/{call.params['session_id']}/{ending}"), request)
+    return location_of(call.head.path.removesuffix(f"/{call.params['session_id']}/{ending}"), request)
 
 
 def answer_to_record(record: RequestRecord) -> WholeAnswer | ErrorAnswer:
@@ -209,7 +209,7 @@ async def answer_chat(call: RouteCall) -> Result:
     if record.has_ended:
         return answer
     base = call.head.path.removesuffix("/chat")
-    return evolve(answer, headers={**answer.headers, **place_of(f"{base}/sessions", submitted)})
+    return evolve(answer, headers={**answer.headers, **location_of(f"{base}/sessions", submitted)})
 
 
 async def answer_stream(call: RouteCall) -> Result:

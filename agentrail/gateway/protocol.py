@@ -25,10 +25,10 @@ from agentrail.wire.server_frames import CloseCode
 FRAMES: Final = Pace(500, 1.0, 500)
 """How many frames of a WebSocket are looked at: parts of messages, pings and pongs. Commands are counted by themselves, and are fewer."""
 
-LINGER_SECONDS: Final = 1.0
+_LINGER_SECONDS: Final = 1.0
 """How long a refused WebSocket still takes what comes, and throws it away: a connection with unread bytes is reset, and takes our last word along."""
 
-LINGER_STEP_SECONDS: Final = 0.1
+_LINGER_STEP_SECONDS: Final = 0.1
 """After how much silence it does not."""
 
 _BARE_END: Final = re.compile(rb"(?<!\r)\n|\r(?!\n)")
@@ -216,10 +216,10 @@ class StrictSocket(WSStream):
         self.task_group.spawn(self._linger, self._lingering)
 
     async def _linger(self, scope: trio.CancelScope) -> None:
-        until = trio.current_time() + LINGER_SECONDS
+        until = trio.current_time() + _LINGER_SECONDS
         with scope:
-            while trio.current_time() < min(until, self._heard_at + LINGER_STEP_SECONDS):  # noqa: ASYNC110 - silence has no event
-                await trio.sleep(LINGER_STEP_SECONDS / 2)
+            while trio.current_time() < min(until, self._heard_at + _LINGER_STEP_SECONDS):  # noqa: ASYNC110 - silence has no event
+                await trio.sleep(_LINGER_STEP_SECONDS / 2)
         if not scope.cancelled_caught:
             await self._end()
 

@@ -1,4 +1,4 @@
-"""How the time is shared when a host is closed: one budget for all of it, whoever begins to close, and however often.
+"""How the time is shared when a host is closed: one budget for all of it, from whatever side it is closed, and however often.
 
 Pure: instants go in and come out. What is done in each part is not said here.
 """

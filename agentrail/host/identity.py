@@ -8,7 +8,7 @@ import enum
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from attrs import frozen
@@ -121,7 +121,7 @@ def user_data_of(owner: SessionOwner, agent_id: str, metadata: JsonObject = EMPT
         "user_id": owner.user_id,
         "agent_id": agent_id,
     }
-    return {**own, METADATA_KEY: metadata} if metadata else own
+    return {**own, METADATA_KEY: cast("JsonValue", metadata)} if metadata else own
 
 
 class Access(enum.Enum):

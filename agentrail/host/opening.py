@@ -130,11 +130,14 @@ class _Keeper:
             await host.end_requests()
         if scope.cancelled_caught:
             host.cut_hooks()
-        with trio.CancelScope(deadline=max(plan.done_by, trio.current_time() + LEAST_SECONDS)):
-            if self._options.supervisor is None:
-                await host.supervisor.stop_all("the host was closed")
-            if post is not None:
+        if (
+            post is not None
+        ):  # in front of the sessions: those have a time of their own, and all that is told was said by now
+            with trio.CancelScope(deadline=max(plan.requests_by, trio.current_time() + LEAST_SECONDS)):
                 await post.close()
+        if self._options.supervisor is None:
+            with trio.CancelScope(deadline=max(plan.done_by, trio.current_time() + LEAST_SECONDS)):
+                await host.supervisor.stop_all("the host was closed")
 
     @asynccontextmanager
     async def _open_supervisor(self, hooks: HostHooks) -> AsyncIterator[SessionSupervisor]:

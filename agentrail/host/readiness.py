@@ -52,14 +52,14 @@ class _Flight:
 
     began: float
     names: tuple[str, ...]
-    missing: set[str]
+    missing: dict[str, None]
     results: dict[str, CheckResult] = field(factory=dict)
     landed: trio.Event = field(factory=trio.Event)
 
     def note(self, name: str, error: _CheckError | None) -> None:
         """Take what came of a check; what comes of one that was given up is not asked for any more."""
         if name in self.missing:
-            self.missing.discard(name)
+            del self.missing[name]
             took = int((trio.current_time() - self.began) * 1000)
             self.results[name] = CheckResult(name=name, error=error, duration_ms=took)
         if not self.missing:
@@ -108,7 +108,7 @@ class Readiness:
         if flight is None or flight.landed.is_set():
             self._check_open()  # with no checkpoint between this and the task
             checks = self._checks()
-            flight = self._flight = _Flight(trio.current_time(), tuple(checks), set(checks))
+            flight = self._flight = _Flight(trio.current_time(), tuple(checks), dict.fromkeys(checks))
             self._nursery.start_soon(self._run, flight, checks, name="readiness")
         await flight.landed.wait()
         if flight.missing:

@@ -118,7 +118,7 @@ class RequestTrack:
         Args:
             record: Of one that was accepted, or has ended.
             ref: Its prompt, as its receipt says; None where it has ended.
-            on_change: Is called each time that its record has changed, before those who wait hear of it. It may not fail.
+            on_change: Is called each time that it stands otherwise, and at its end, before those who wait hear of it. It may not fail.
         """
         self._record = record
         self._is_behind = False

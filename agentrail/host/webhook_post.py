@@ -26,7 +26,7 @@ from agentrail.host.webhook_rows import (
     id_of_watch,
 )
 from agentrail.host.webhook_schedule import TRY_SECONDS, Settled, TryAnswer, WebhookQueue, on_time
-from agentrail.host.webhook_sending import WebhookSender, why_not
+from agentrail.host.webhook_sending import WebhookSender, is_of_the_network, why_not
 from agentrail.host.webhooks import SendWebhook, Webhooks
 from agentrail.logs import Logger
 from agentrail.otp.leaving import describe_bug
@@ -154,7 +154,7 @@ class WebhookPost:
     def hear(self, track: RequestTrack, key: tuple[str, str, str, str]) -> None:
         """Hear that a request has changed. At once, and nothing of it fails."""
         watch = self._watches.get(key)
-        if watch is None:
+        if watch is None or not (track.standing.has_ended or track.standing.status == "waiting"):
             return
         news = decide_webhook(
             watch, track.record, track.standing.seq, at_ms=now_ms(), survives=self._survives
@@ -248,7 +248,8 @@ class WebhookPost:
                     raise
                 if leaving is not None:
                     raise leaving from None  # noqa: ASYNC104 - what travels was asked
-                LOGGER.debug("webhook %s: %s", message.id, describe_bug(raised))
+                if not is_of_the_network(raised):  # a bug of ours, or of a function of the operator's
+                    LOGGER.warning("webhook %s could not be sent: %s", message.id, describe_bug(raised))
                 answer = TryAnswer(why=why_not(raised), is_refused=isinstance(raised, AddressRefused))
         return answer
 

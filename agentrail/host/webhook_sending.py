@@ -126,3 +126,8 @@ def why_not(error: BaseException) -> str:
     if isinstance(error, socket.gaierror):
         return "its name leads nowhere"
     return f"no answer ({type(error).__name__})"
+
+
+def is_of_the_network(error: BaseException) -> bool:
+    """Say whether an error is one of those that a receiver, or the way to it, can cause."""
+    return isinstance(error, OSError | httpx.HTTPError | AddressRefused)

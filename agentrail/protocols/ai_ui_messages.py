@@ -15,8 +15,10 @@ from agentrail.core.session.projection import Status
 from agentrail.frozen import JsonValue
 
 MAX_ID_CHARACTERS: Final = 128
+MAX_PAST: Final = 256
+"""How many messages of the user there may be without a response between them: of so many a session remembers that it took them."""
+
 _OURS: Final = re.compile(r"m([0-9]{1,16})")
-_PAST: Final = frozenset({"step-start", "reasoning", "source-url", "source-document"})
 _ANSWERED: Final = ("output-available", "output-error")
 
 
@@ -166,16 +168,14 @@ class UiCallBody:
     """A call of a client, read.
 
     Attributes:
-        messages: All that it has; at least one.
-        past: The user's messages that a session is asked whether it knows them, oldest first: those behind the last message of the
-            assistant.
+        messages: All that it has; at least one. Of those in front of the last one of the assistant only id and role are read.
     """
 
     messages: tuple[UiMessage, ...]
 
     @property
     def past(self) -> tuple[UiMessage, ...]:
-        """Give the user's messages behind the last one of the assistant."""
+        """Give the user's messages behind the last one of the assistant, oldest first: what a session is asked whether it knows it."""
         behind = [place for place, one in enumerate(self.messages, 1) if one.role == "assistant"]
         return self.messages[behind[-1] if behind else 0 :]
 
@@ -198,9 +198,17 @@ def read_call(messages: Sequence[Any], trigger: str | None) -> UiCallBody | UiRe
         return UiRefusal(code="field_invalid", place="trigger", message="is not submit-message")
     if not messages:
         return _misfit("messages", "is empty: expected all that the client has, or the last one")
+    assistants = [
+        place
+        for place, one in enumerate(messages)
+        if isinstance(one, Mapping) and one.get("role") == "assistant"
+    ]
+    counts_from = assistants[-1] if assistants else 0
+    if len(messages) - counts_from > MAX_PAST:
+        return _misfit("messages", f"has more than {MAX_PAST} messages behind the last one of the assistant")
     read: list[UiMessage] = []
     for place, one in enumerate(messages):
-        message = _read_message(one, f"messages[{place}]")
+        message = _read_message(one, f"messages[{place}]", is_past=place < counts_from)
         if isinstance(message, UiRefusal):
             return message
         if message is not None:
@@ -210,7 +218,7 @@ def read_call(messages: Sequence[Any], trigger: str | None) -> UiCallBody | UiRe
     return UiCallBody(messages=tuple(read))
 
 
-def _read_message(one: Any, place: str) -> UiMessage | UiRefusal | None:
+def _read_message(one: Any, place: str, *, is_past: bool) -> UiMessage | UiRefusal | None:
     if not isinstance(one, Mapping):
         return _misfit(place, "is no object")
     name, role, parts = one.get("id"), one.get("role"), one.get("parts")
@@ -222,6 +230,8 @@ def _read_message(one: Any, place: str) -> UiMessage | UiRefusal | None:
         return _misfit(f"{place}.role", "is neither user nor assistant")
     if not isinstance(parts, Sequence) or isinstance(parts, str):
         return _misfit(f"{place}.parts", "is no array")
+    if is_past:
+        return UiMessage(id=name, role=role)
     if role == "user":
         return _read_words(name, parts, place)
     tools: list[UiToolPart] = []

@@ -4,12 +4,12 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import msgspec
 import trio
 
 from agentrail import outside
 from agentrail.errors import AlreadyStarted, SessionDown, SessionUnknown, Unreachable
 from agentrail.remote.dialing import Dial, address_of, dial_for
+from agentrail.remote.frames import object_in
 from agentrail.remote.links import Links, open_links
 from agentrail.remote.session import RemoteSession
 from agentrail.runtime.arguments import fault_of_wait, refuse
@@ -43,7 +43,7 @@ async def connect(  # noqa: PLR0913 - all that there is to say of it, by keyword
 
     Raises:
         Unauthorized: Your move: the server does not take the token. It is not tried again.
-        Unreachable: No server answered in time.
+        Unreachable: No server answered in time; or its certificate is not trusted, which is not tried again.
         SessionUnknown: Your move: there is no such session, or it is another's.
         ProfileUnknown, RemoteRefused: The server does not create such a session, or does not let this client in.
         OptionError: Your move: an argument that cannot be.
@@ -91,8 +91,7 @@ async def _open_session(links: Links, session_id: str | None, agent_id: str | No
     name = session_id or f"s-{outside.ids(16)}"
     answered = await links.first.ask("create", name, {"agent_id": agent_id})
     if answered.error is None:
-        told = msgspec.json.decode(answered.result)
-        return str(told["session_id"])
+        return str(object_in(answered.result).get("session_id", name))
     if isinstance(answered.error, AlreadyStarted) and (answered.was_repeated or session_id is not None):
         await links.first.call("status", name, {})  # whose it is
         return name

@@ -14,7 +14,7 @@ import trio
 from attrs import field, frozen
 from trio_websocket import ConnectionClosed, ConnectionRejected, WebSocketConnection, wrap_client_stream
 
-from agentrail.errors import AgentrailError, OptionError, RemoteRefused, Unauthorized
+from agentrail.errors import AgentrailError, OptionError, RemoteRefused, Unauthorized, Unreachable
 from agentrail.remote.faults import CLASS_OF_CODE, error_of_reply
 from agentrail.wire.server_frames import PROTOCOL, CloseCode
 
@@ -109,9 +109,16 @@ def dial_for(address: ServerAddress, token: str | None, tls: ssl.SSLContext | No
         if not address.is_secure:
             return await trio.open_tcp_stream(address.host, address.port)
         context = tls or ssl.create_default_context()
-        return await trio.open_ssl_over_tcp_stream(
+        stream = await trio.open_ssl_over_tcp_stream(
             address.host, address.port, ssl_context=context, https_compatible=True
         )
+        try:
+            # Said here: the library waits for an upgrade that cannot come where a certificate is not trusted.
+            await stream.do_handshake()
+        except BaseException:
+            await trio.aclose_forcefully(stream)
+            raise
+        return stream
 
     @asynccontextmanager
     async def dial() -> AsyncIterator[WebSocketConnection]:
@@ -164,6 +171,8 @@ def decide_after(ended: BaseException | None) -> AfterEnd:
     match ended:
         case AgentrailError():
             return AfterEnd(fault=ended)
+        case BaseException() if (fault := _certificate_fault(ended)) is not None:
+            return AfterEnd(fault=fault)
         case ConnectionRejected(status_code=status, headers=headers, body=body):
             return _after_refusal(status, body, dict(headers or ()).get(b"retry-after"))
         case ConnectionClosed(reason=reason) if reason is not None and reason.code in _PERMANENT:
@@ -174,6 +183,16 @@ def decide_after(ended: BaseException | None) -> AfterEnd:
             return AfterEnd(fault=RemoteRefused(message, code=code, more={}))
         case _:
             return AfterEnd()
+
+
+def _certificate_fault(ended: BaseException) -> Unreachable | None:
+    """Say that a certificate is not trusted: another attempt meets the same one."""
+    cause = ended if isinstance(ended, ssl.SSLError) else ended.__cause__
+    if not isinstance(cause, ssl.SSLCertVerificationError):
+        return None
+    return Unreachable(
+        f"the certificate of the server is not trusted: {cause.verify_message}; give its authority as tls=ssl.create_default_context(cafile=…)"
+    )
 
 
 def _after_refusal(status: int, body: bytes | None, retry_after: bytes | None) -> AfterEnd:

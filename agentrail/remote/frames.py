@@ -14,6 +14,10 @@ from agentrail.errors import CodecError
 from agentrail.events import Event, UnknownEvent
 from agentrail.wire.plain import encode_plain
 
+USUAL_FRAME_BYTES: Final = 1 << 20
+USUAL_FRAMES_A_SECOND: Final = 100
+"""Where the server does not say."""
+
 
 class ServerFrame(msgspec.Struct, frozen=True, kw_only=True):
     """A frame of the server, of whichever type; what it does not have is as below. `agentrail.wire.server_frames` describes each.
@@ -65,6 +69,53 @@ def decode_server_frame(text: str | bytes) -> ServerFrame:
         raise CodecError(message, path="$") from error
 
 
+class LinkTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server says of a connection.
+
+    Attributes:
+        heartbeat: Seconds.
+        frame_bytes: Of one frame that it takes.
+        frames_a_second: How many it takes.
+    """
+
+    heartbeat: float
+    frame_bytes: int
+    frames_a_second: float
+
+
+def terms_in(frame: ServerFrame) -> LinkTerms:
+    """Read the terms of a connection out of `welcome`; what it does not say is as usual.
+
+    Raises:
+        CodecError: It says what cannot be, such as a heartbeat of zero, which would be a client that does nothing else.
+    """
+    bounds = {
+        "heartbeat": (frame.heartbeat, 1.0, 3_600.0),
+        "frame_bytes": (frame.limits.get("frame_bytes", USUAL_FRAME_BYTES), 1, 1 << 40),
+        "commands_per_second": (frame.limits.get("commands_per_second", USUAL_FRAMES_A_SECOND), 1, 1e9),
+    }
+    for name, (value, least, most) in bounds.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not least <= value <= most:
+            message = f"what the server sent is no welcome of agentrail.v1: {name} is {value!r:.80}, expected {least} to {most}"
+            raise CodecError(message, path=f"$.{name}")
+    (beat, *_), (size, *_), (rate, *_) = bounds.values()
+    return LinkTerms(heartbeat=float(beat), frame_bytes=int(size), frames_a_second=max(float(rate), 2.0))
+
+
+def object_in(result: bytes) -> dict[str, Any]:
+    """Read a result that is an object.
+
+    Raises:
+        CodecError: It is none.
+    """
+    told = msgspec.json.decode(result or b"null")
+    if not isinstance(told, dict):
+        message = f"what the server sent is {told!r:.80}, expected an object"
+        raise CodecError(message, path="$")
+    return told
+
+
 def event_in(frame: ServerFrame) -> Event | UnknownEvent:
     """Read the event of a frame that has one.
 
@@ -78,7 +129,8 @@ def position_of(event: Event | UnknownEvent) -> tuple[int, bool]:
     """Give the number of an event and whether it is ephemeral; of one of a newer version too. 0 for one without a number."""
     if isinstance(event, UnknownEvent):
         told = msgspec.json.decode(event.document)
-        return int(told.get("seq", 0)), bool(told.get("ephemeral", False))
+        seq = told.get("seq", 0)
+        return seq if type(seq) is int else 0, bool(told.get("ephemeral", False))
     return (0, False) if event.meta is None else (event.meta.seq, event.meta.ephemeral)
 
 

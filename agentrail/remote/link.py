@@ -21,6 +21,8 @@ from agentrail.remote.backoff import STEADY_SECONDS, reconnect_seconds
 from agentrail.remote.dialing import HANDSHAKE_SECONDS, Dial, decide_after
 from agentrail.remote.faults import error_of_reply
 from agentrail.remote.frames import (
+    USUAL_FRAME_BYTES,
+    USUAL_FRAMES_A_SECOND,
     ServerFrame,
     command_frame,
     decode_server_frame,
@@ -29,15 +31,12 @@ from agentrail.remote.frames import (
     named_fields,
     ping_frame,
     session_in,
+    terms_in,
 )
 from agentrail.remote.reading import RemoteReading
 
 HEARTBEAT_SECONDS: Final = 15.0
 """How often this client says that it is there; a server that is silent for twice as long is taken for lost."""
-
-USUAL_FRAME_BYTES: Final = 1 << 20
-USUAL_FRAMES_A_SECOND: Final = 100
-"""Where the server does not say."""
 
 _SHARE_OF_RATE: Final = 0.5
 """How much of the rate that closes a connection is used: a burst of half a second's worth, and half as many a second."""
@@ -316,10 +315,9 @@ class RemoteLink:
             self._take(decode_server_frame(text))
 
     def _take_welcome(self, frame: ServerFrame) -> None:
-        limits = frame.limits
-        self._max_frame_bytes = int(limits.get("frame_bytes", USUAL_FRAME_BYTES))
-        self._rate = max(float(limits.get("commands_per_second", USUAL_FRAMES_A_SECOND)), 2.0)
-        self._heartbeat = frame.heartbeat
+        terms = terms_in(frame)
+        self._max_frame_bytes, self._rate = terms.frame_bytes, terms.frames_a_second
+        self._heartbeat = terms.heartbeat
         self._connected_at = trio.current_time()
         self.connections += 1
         # Subscriptions first: what a command brings about is then heard by those who asked to hear it.

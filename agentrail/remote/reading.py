@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias
 
+import msgspec
 from msgspec import UNSET
 
 from agentrail.core.session.projection import Snapshot
@@ -112,14 +113,23 @@ class RemoteReading:
         self.standing = "open"
         snapshot = None if frame.snapshot is UNSET else _drawn_from(bytes(frame.snapshot))
         if self._lost is not None and snapshot is not None:
-            self._snapshots.append(snapshot)
-            self._waiting.append(self._lost)
+            self._take_lost(self._lost, snapshot)
             self._lost = None
             self.cursor = frame.seq
         elif not self.begun:
             self._drawn = snapshot
             self.cursor = frame.seq
         self.begun = True
+
+    def _take_lost(self, lost: EventsLost, snapshot: DrawnSnapshot) -> None:
+        """Take a loss, and where to begin anew. Of two on end one is kept: a server that says nothing else fills no memory."""
+        last = self._waiting[-1] if self._waiting else None
+        if isinstance(last, EventsLost):
+            self._waiting[-1] = msgspec.structs.replace(lost, from_seq=min(last.from_seq, lost.from_seq))
+            self._snapshots[-1] = snapshot
+            return
+        self._waiting.append(lost)
+        self._snapshots.append(snapshot)
 
     def take_event(self, event: Event | UnknownEvent) -> bool:
         """Take an event.

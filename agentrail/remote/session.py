@@ -36,6 +36,7 @@ from agentrail.errors import (
 from agentrail.events import AbortReceipt, Event
 from agentrail.messages import Content, JsonObject, Message, SessionId, Text
 from agentrail.remote.cycle import RemoteCycle, RemoteMonitor, read_to_end
+from agentrail.remote.frames import object_in
 from agentrail.remote.links import Links
 from agentrail.remote.looking import find_event, last_request_id
 from agentrail.remote.not_remote import NotRemoteCalls, refuse_arguments
@@ -64,7 +65,7 @@ from agentrail.runtime.arguments import (
 from agentrail.runtime.content import decide_blocks, decide_client_id, decide_text, require_client_id
 from agentrail.runtime.cycle_stream import OnLeave
 from agentrail.runtime.looking_back import Rewound, fault_of_number, fault_of_place
-from agentrail.runtime.past import MAX_RECORDS_AT_ONCE, JournalEntry, PastState
+from agentrail.runtime.past import JournalEntry, PastState, fault_of_after, fault_of_limit
 from agentrail.runtime.prompting import settings_for
 from agentrail.runtime.subscription import decide_terms, fault_of_cursor
 from agentrail.typed import typed
@@ -239,7 +240,7 @@ class RemoteSession(NotRemoteCalls):
         """
         while True:
             result = await self._call("request", {"request_id": request_id, "wait": WAIT_SECONDS})
-            told: dict[str, Any] = msgspec.json.decode(result)
+            told = object_in(result)
             if told.get("status") in ENDED_STATUSES:
                 return told
 
@@ -456,6 +457,11 @@ class RemoteSession(NotRemoteCalls):
         while after is not None:
             page = _read(decode_messages, await self._call("messages", {"after": after, "limit": PAGE}))
             found += page.messages
+            if page.next is not None and page.next <= after:
+                message = (
+                    f"the server sent a page of messages that leads back to {page.next}: it would never end"
+                )
+                raise CodecError(message, path="$.next")
             after = page.next
         return tuple(found)
 
@@ -553,19 +559,12 @@ class RemoteSession(NotRemoteCalls):
 
     async def journal(self, after: int = 0, limit: int = 1_000) -> tuple[JournalEntry, ...]:
         """Read the journal, a page at a time; as `Session.journal`. It takes a token with the scope `inspect`."""
-        refuse(
-            None
-            if type(after) is int and after >= 0
-            else f"after is {after!r}: expected a whole number from 0",
-            None
-            if type(limit) is int and 1 <= limit <= MAX_RECORDS_AT_ONCE
-            else f"limit is {limit!r}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}",
-        )
+        refuse(fault_of_after(after), fault_of_limit(limit))
         found: list[JournalEntry] = []
         while len(found) < limit:
             page = min(limit - len(found), PAGE)
             told = {"after": after + len(found), "limit": page}
-            entries = _read(decode_journal, await self._call("journal", told))
+            entries = _read(decode_journal, await self._call("journal", told))[:page]
             found += entries
             if len(entries) < page:
                 break

@@ -100,7 +100,7 @@ class Journal:
             Trimmed: What was asked for was dropped.
             CodecError: A large value is missing.
         """
-        return entries_of(self._store, self.stored, after, limit)
+        return journal_entries(self._store, self.stored, after, limit)
 
     def state_behind(self, number: int) -> SessionState:
         """Fold up to a number.
@@ -189,7 +189,7 @@ class Journal:
         return state_behind(self._store, self.stored, self._finder, self._ask, number)
 
 
-def entries_of(store: Store, stored: StoredSession, after: int, limit: int) -> tuple[JournalEntry, ...]:
+def journal_entries(store: Store, stored: StoredSession, after: int, limit: int) -> tuple[JournalEntry, ...]:
     """Give records to be read, from number `after + 1`; no code of the session is needed for it. This blocks.
 
     Raises:

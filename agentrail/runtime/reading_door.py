@@ -18,9 +18,9 @@ from agentrail.runtime.past import (
     Journal,
     JournalEntry,
     PastState,
-    entries_of,
     fault_of_after,
     fault_of_limit,
+    journal_entries,
 )
 from agentrail.runtime.plugin_watch import QuietWatch
 from agentrail.runtime.reviving import PluginFinder, stored_of
@@ -65,7 +65,7 @@ class ReadingDoor(ABC):
 
         def work() -> tuple[JournalEntry, ...]:
             stored = stored_of(keeping.store, scope, SessionId(session_id))
-            return entries_of(keeping.store, stored, after, limit)
+            return journal_entries(keeping.store, stored, after, limit)
 
         return await keeping.read(work)
 

@@ -27,6 +27,11 @@ class BenchProcess:
         self._number = 0
         self._told: dict[int, dict[str, Any]] = {}
 
+    @property
+    def pid(self) -> int:
+        """Which process it is."""
+        return self._process.pid
+
     def tell(self, do: str, **said: Any) -> int:
         """Tell it to do something, and do not wait for it; gives what `answer` is asked with."""
         self._number += 1

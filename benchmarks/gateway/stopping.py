@@ -18,7 +18,7 @@ from benchmarks.measure import Effort, Row, Sample, percentile, repeat
 from benchmarks.ours import expect
 
 _MANY = 1_000
-_LEAVERS = 50
+_LEAVERS = 20
 _BUSY = 100
 _SETTLE_SECONDS = 0.3
 

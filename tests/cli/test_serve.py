@@ -35,7 +35,7 @@ from agentrail.gateway.serving import USUAL_LIMITS
 from agentrail.gateway.tokens import TokenEntry, Tokens
 from agentrail.host import AgentProfile, Webhooks
 from agentrail.runtime.options import SessionOptions
-from tests.cli.rig import open_process, run_agentrail
+from tests.cli.rig import open_process, read_all, run_agentrail
 from tests.runtime.rig import on_virtual_time
 
 TOKENS = Tokens([TokenEntry(digest=b"d" * 32, tenant_id="acme")])
@@ -338,6 +338,47 @@ async def test_an_application_is_served_until_a_signal(tmp_path):
                 assert b"hello" in b"".join([bytes(piece) async for piece in stream])
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 0
+
+
+SLOW = """
+import agentrail
+import trio
+from agentrail.gateway import create_app
+from agentrail.host import AgentProfile
+
+
+@agentrail.tool
+async def wait_long(seconds: int) -> str:
+    'Wait a long time.'
+    await trio.sleep(seconds)
+    return "waited"
+
+
+desk = agentrail.SessionOptions(model="demo:fast", tools=[wait_long])
+app = create_app(profiles=[AgentProfile(id="desk", name="Desk", options=desk)], drain_timeout=0.3)
+"""
+
+
+@pytest.mark.check
+async def test_ctrl_c_in_the_middle_of_a_call_ends_the_server_in_its_time_and_says_why(tmp_path):
+    """The stream has its last word, the operator reads what is waited for, and the exit is an orderly one."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    seen = b""
+    with trio.fail_after(20):
+        async with open_process("serve", "slow:app", "--port", "0", cwd=tmp_path) as process:
+            base = (await process.stdout.receive_some()).decode().strip()
+            async with httpx.AsyncClient(base_url=base, verify=False, timeout=10) as client:  # noqa: S501 - no TLS
+                said = {"message": "wait long 100 seconds", "session_id": "main"}
+                async with client.stream("POST", "/stream", json=said) as response:
+                    async for piece in response.aiter_bytes():
+                        if b"tool_execution_start" in piece and b"tool_execution_start" not in seen:
+                            process.send_signal(signal.SIGINT)
+                        seen += piece
+            assert await process.wait() == 0
+            told = await read_all(process.stderr)
+    assert b'event: done\ndata: {"reason":"shutdown"' in seen
+    assert "SIGINT: stopping; no new request is taken, and what runs has 0.3 s to end." in told
+    assert told.endswith("agentrail: stopped.\n")
 
 
 @pytest.mark.check

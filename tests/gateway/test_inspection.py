@@ -154,7 +154,7 @@ async def test_an_inspector_that_is_off_is_as_unknown_as_any_path():
         assert not [path for path in page if "inspect" in path]
         assert (await web.client.get("/sessions/main")).status_code == 200
     with pytest.raises(OptionError, match="inspector is 'no'"):
-        create_app(profiles=[profile(answering())], inspector="no")  # type: ignore[arg-type]
+        create_app(profiles=[profile(answering())], inspector="no")
 
 
 @on_bounded_time
@@ -171,7 +171,7 @@ async def test_the_address_that_is_printed_says_what_is_there():
 
 
 def test_no_option_does_nothing():
-    """The console is not built: who asks for it is told, and not left to wonder."""
+    """The console is not built: an operator who asks for it is told, and not left to wonder; nor is a name that is nearly one."""
     for name in ("console", "webhook"):
         with pytest.raises(OptionError, match=f"there is no option '{name}'"):
             create_app(profiles=[profile(answering())], **{name: True})

@@ -112,7 +112,7 @@ async def test_metadata_is_kept_as_it_was_said():
         kept = metadata_of_session(session.facts.user_data)
         assert kept == {"tags": ["a"]}
         with pytest.raises(TypeError):
-            kept["more"] = 1  # type: ignore[index]
+            kept["more"] = 1
 
 
 @on_virtual_time

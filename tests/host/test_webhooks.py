@@ -343,14 +343,15 @@ async def test_a_receiver_that_is_gone_hears_no_more_of_that_request():
 @pytest.mark.parametrize(
     "error", [ValueError("a bug"), OSError("no route"), BaseExceptionGroup("two", [ValueError("a bug")])]
 )
-async def test_what_sends_may_raise_what_it_likes(error):
-    """It is a try that failed, and ends no other and no host."""
+async def test_what_sends_may_raise_what_it_likes(error, caplog):
+    """It is a try that failed, and ends no other and no host; what no network can do is told to the operator."""
     receiver = Receiver(error)
     async with hosting(answering("One.", "Two."), webhooks=hooked(receiver)) as host:
         await (await asked(host, session_id="a", webhook=HOOK)).outcome()
         await (await asked(host, session_id="b", webhook=HOOK)).outcome()
         await told(receiver, 2)
         assert host.webhooks.failed_tries == 1
+    assert ("could not be sent" in caplog.text) is not isinstance(error, OSError)
 
 
 @on_virtual_time

@@ -30,6 +30,7 @@ from tests.mutants import (
     origins,
     people,
     pools,
+    protocols,
     providers,
     rest,
     rows,
@@ -43,6 +44,7 @@ from tests.mutants import (
     supervisors,
     tuning,
     values,
+    webhooks,
 )
 from tests.mutants.mutant import Mutant
 
@@ -69,6 +71,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *people.MUTANTS,
     *origins.MUTANTS,
     *pools.MUTANTS,
+    *protocols.MUTANTS,
     *providers.MUTANTS,
     *rest.MUTANTS,
     *rows.MUTANTS,
@@ -82,4 +85,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *supervisors.MUTANTS,
     *tuning.MUTANTS,
     *values.MUTANTS,
+    *webhooks.MUTANTS,
 )

@@ -252,6 +252,7 @@ def test_what_streams_is_caught_up_with():
     """Text so far, then its deltas; thinking whose beginning was missed comes whole when the response is complete."""
     response, parts = folded(START, ASK, MessageStart())
     response, more = catch_up(response, "Hel")
+    assert [part["delta"] for part in more if "delta" in part] == ["Hel"]
     events = [
         *numbered(
             ThinkingDelta(delta="…m"), MessageDelta(delta="lo."), said("Hello.", thinking="Hm"), ended()

@@ -163,3 +163,15 @@ def test_nothing_new_is_said_so():
     """A response at the end, or words without a word."""
     for messages in ([page()], [user("  ")], [page(tool("c1", "output-available", output="forged"))]):
         assert decide(*messages).code == "field_invalid"
+
+
+def test_the_past_is_read_for_its_ids_alone_and_what_is_new_is_bounded():
+    """Old pages hold parts of many kinds; and each message behind the last response is asked about."""
+    old = [
+        page({"type": "tool-of-yesterday"}, name="m1"),
+        {**user("x", "u0"), "parts": [{"type": "picture"}]},
+    ]
+    assert planned(*old, page(name="m3"), user("a", "u1")).words.text == "a"
+    many = [user("a", f"u{number}") for number in range(257)]
+    assert read_call(many, None).code == "field_invalid"
+    assert isinstance(read_call([*many, page(), *many[:255]], None), UiCallBody)

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 import pytest
 
-from benchmarks.__main__ import WORKLOADS, explain_missed
+from benchmarks.__main__ import GROUPS, WORKLOADS, explain_missed
 from benchmarks.bars import TABLE, target_of
 from benchmarks.explain import Explanation, Place, largest_holders, place_of, slowest_functions
+from benchmarks.gateway.serving import serve_bench
 from benchmarks.measure import Effort, Rounds, Row, Spread, Target, interleave, percentile, repeat
 from benchmarks.ours import expect
 from benchmarks.report import render_missed, render_table
@@ -122,6 +124,35 @@ def test_a_workload_of_actors_and_stores_does_its_work(name):
     rows = WORKLOADS[name](Effort(rounds=1, scale=0.01))
     assert {row.workload for row in rows} == {name}
     assert all(row.ours.median > 0 for row in rows)
+
+
+@pytest.mark.check
+@pytest.mark.parametrize("name", GROUPS["gateway"])
+def test_a_workload_of_the_gateway_does_its_work(name):
+    """With a server of its own where it needs one, which is gone behind it."""
+    rows = WORKLOADS[name](Effort(rounds=1, scale=0.01))
+    assert {row.workload for row in rows} == {name}
+    children = psutil.Process().children(recursive=True)
+    assert not [one for one in children if "benchmarks.gateway.server" in " ".join(one.cmdline())]
+
+
+@pytest.mark.check
+def test_the_server_of_a_benchmark_ends_with_who_started_it():
+    """Also where that one is killed: its standard input ends, and so does it."""
+    with serve_bench() as server:
+        found = psutil.Process(server.pid)
+        raised = pytest.raises(KeyboardInterrupt)
+    assert not found.is_running()
+    with raised, serve_bench() as server:
+        found = psutil.Process(server.pid)
+        raise KeyboardInterrupt
+    assert not found.is_running()
+
+
+def test_a_group_is_run_by_its_name():
+    """`--only gateway` is all rows of the gateway, and nothing else."""
+    assert set(GROUPS["gateway"]) == {name for name in WORKLOADS if name.startswith("gateway-")}
+    assert len(GROUPS["gateway"]) > 5
 
 
 def test_what_no_bare_loop_does_stands_alone():

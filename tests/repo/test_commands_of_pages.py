@@ -1,5 +1,6 @@
 """The commands of the pages on serving are run as they stand there, by a shell, and show what the pages say that they show."""
 
+import hashlib
 import os
 import re
 import shlex
@@ -8,11 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trio
 from cyclopts import CycloptsError, ValidationError
 
 from agentrail.cli import commands
 from agentrail.cli.resume_option import fill_in_latest
+from agentrail.gateway import TokenEntry, Tokens
+from agentrail.testing.models import ScriptedModel, says
 from tests.consoles import FENCE, Console, Step, check_extras, fits, steps_in
+from tests.gateway.web import serving
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,6 +49,30 @@ def test_the_commands_of_a_how_to_work_as_they_stand(console, page):
     """With what each shows, wrong input included."""
     console.play(ROOT / "docs" / "how-to" / f"{page}.md")
     assert console.played > 5
+
+
+@pytest.mark.check
+async def test_a_page_of_a_browser_reads_a_stream_as_the_how_to_says(tmp_path):
+    """Its script, word for word, by Node, whose `fetch` is that of browsers."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("node is not installed, which runs the script of the page")
+    page = (ROOT / "docs" / "how-to" / "authenticate-users.md").read_text(encoding="utf-8")
+    (script,) = re.findall(r"^```javascript\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    token = hashlib.sha256(b"ann").digest()
+    auth = Tokens([TokenEntry(digest=token, tenant_id="acme", user_id="ann")])
+    async with serving(ScriptedModel([says("Hello, ", "\u2028world.", pause_seconds=0.2)]), auth=auth) as web:
+        url = f"http://127.0.0.1:{web.address[1]}/stream"
+        before = 'const token = "ann"; const show = (event) => console.log(event.kind ?? event.reason, event.delta ?? "");\n'
+        (tmp_path / "page.mjs").write_text(before + script.replace("https://agents.example/stream", url))
+        with trio.fail_after(20):
+            done = await trio.run_process([node, f"{tmp_path / 'page.mjs'}"], capture_stdout=True)
+    lines = done.stdout.decode().rstrip().split("\n")  # not `splitlines`, which ends lines at more than that
+    assert [line.split()[0] for line in lines][-2:] == ["agent_end", "completed"]
+    assert [line.partition(" ")[2] for line in lines if line.startswith("message_delta")] == [
+        "Hello, ",
+        "\u2028world.",
+    ]
 
 
 @pytest.mark.check

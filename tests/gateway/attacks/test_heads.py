@@ -209,6 +209,11 @@ def raw_path(route, session_id):
     return path.replace("{path:path}", "notes.txt").encode("latin-1")
 
 
+def behind(route):
+    """What stands behind an id in some other path than this one's, so that it would be found if the slash between them were one."""
+    return "abort" if route.method == "POST" else "messages"
+
+
 TRICKS = (
     "%2e%2e", "..", "..%2f..%2fetc", "s-1%2f", "%2fs-1", "s-1%2fx", "s-1%5cx", "s-1%00", "s-1%0d%0aX:%20y", "%c0%ae%c0%ae", "%c0%af",
     "s-1%20", "%ef%bc%8e%ef%bc%8e", "s%ef%bc%8d1", "s-1..", ".s-1", "%252e%252e", "s-1%252f", "S-1%c2%ad", "%ff", "~s-1", "s-1;x=y",
@@ -225,7 +230,10 @@ async def test_no_spelling_of_an_id_leads_to_a_session_or_a_route_that_was_not_n
 
         async def check(row):
             place = int(row)
-            route, tricks = ON_A_SESSION[place], TRICKS[place % 4 :: 4]
+            route, tricks = (
+                ON_A_SESSION[place],
+                (*TRICKS[place % 4 :: 4], f"s-1%2F{behind(ON_A_SESSION[place])}"),
+            )
             lines = [
                 head(
                     route.method.encode() + b" " + raw_path(route, trick), ANN, JSON, b"Content-Length: 2\r\n"

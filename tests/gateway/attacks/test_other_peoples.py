@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import trio
 from attrs import frozen
 from starlette.applications import Starlette
 
@@ -18,8 +19,9 @@ from agentrail.gateway.socket_calls import socket_commands
 from agentrail.host import HostPlugin, Principal
 from agentrail.plugins import HumanApproval
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import RecordingTool
+from agentrail.tools.task import TaskTool
 from tests.gateway.attacks.memory import Caller
 from tests.gateway.attacks.wire import FREE, by_header
 from tests.gateway.socket_client import socket_of
@@ -73,23 +75,48 @@ class World:
     requests: Mapping[str, str]
 
 
+def answer(request: Any) -> Any:
+    """Answer by what is said: with words, with a call that waits for an approval, or with a session that works for this one."""
+    said = request.messages[0].content[0].text
+    if said == "boss-1":
+        return calls(("task", {"description": "waits-2"}))
+    return calls(("shell", {"command": WORDS})) if said.startswith("waits") else says(WORDS)
+
+
 @pytest.fixture
 async def world():
-    """One that is awake, one in the store alone, one that ended, one that waits for an approval, and its request."""
+    """One that is awake, one in the store alone, one that ended, one that waits for an approval, and one that works for another."""
     hears, requests = Hears(), {}
-    model = ScriptedModel([says(WORDS), says(WORDS), says(WORDS), calls(("shell", {"command": WORDS}))])
-    options = {"session_tools": [RecordingTool(name="shell")], "session_plugins": [HumanApproval]}
-    async with serving(model, hears, auth=by_header, limits=FREE, store=MemoryStore(), **options) as web:
+    tools = [TaskTool(), RecordingTool(name="shell")]
+    options = {"session_tools": tools, "session_plugins": [HumanApproval], "drain_timeout": 0.05}
+    async with serving(
+        FunctionModel(answer), hears, auth=by_header, limits=FREE, store=MemoryStore(), **options
+    ) as web:
         web.client.headers["authorization"] = "Bearer acme/ann"
         for name in VICTIMS:
-            response = await web.chat(WORDS, session_id=name, client_id="once")
+            response = await web.chat(name, session_id=name, client_id="once")
             assert response.status_code in (200, 202), response.text
             requests[name] = response.json()["request_id"]
         await web.client.delete("/sessions/ended-1")
         await web.host.supervisor.rest("sleep-1", scope="acme")
         assert not (await web.host.supervisor.facts_of("sleep-1", scope="acme")).is_here
+        await web.post("/sessions", {"session_id": "boss-1"})
+        await web.post("/sessions/boss-1/prompt", {"message": "boss-1"})
+        child = (await until(web, "boss-1", "children"))["session_id"]
+        await until(web, child, "approvals")
         hears.heard.clear()
-        yield World(web, hears, VICTIMS, requests)
+        yield World(web, hears, (*VICTIMS, "boss-1", child), requests)
+        await web.client.delete("/sessions/boss-1")  # its end would wait for the cycle
+
+
+async def until(web: Web, session_id: str, has: str) -> Any:
+    """Wait until the status of a session has something, and give the first of it."""
+    with trio.fail_after(5):
+        while True:
+            found = (await web.client.get(f"/sessions/{session_id}")).json()["status"][has]
+            if found:
+                return found[0]
+            await trio.sleep(0.01)
 
 
 async def call(app: Any, route: CallRoute, session_id: str, who: str) -> tuple[int | None, str, Any]:
@@ -102,7 +129,7 @@ async def call(app: Any, route: CallRoute, session_id: str, who: str) -> tuple[i
     caller = Caller(app, route.method, path, said, headers={"authorization": f"Bearer {who}"})
     await caller.run()
     body = b"".join(one.get("body", b"") for one in caller.sent)
-    told = [pair for pair in caller.sent[0]["headers"] if pair[0] != b"ratelimit"]
+    told = [pair for pair in caller.sent[0]["headers"] if pair[0] not in (b"ratelimit", b"content-length")]
     return caller.status, body.decode().replace(session_id, "<id>"), told
 
 

@@ -160,7 +160,7 @@ async def test_a_file_that_is_swapped_for_a_link_while_it_is_read_leads_nowhere(
                 (inside / "next").replace(target)
                 (inside / "next").unlink(missing_ok=True)
 
-    seen = set()
+    seen: set[bytes | None] = set()
     async with hosting(answering("Hi"), session_working_dir=inside, session_sandbox=None) as host:
         session = await host.create(ANN, session_id="s-1")
         async with trio.open_nursery() as nursery:

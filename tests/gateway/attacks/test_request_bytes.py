@@ -5,6 +5,7 @@ Over real sockets, since what is attacked is what reads them.
 
 import gzip
 import json
+from time import thread_time
 
 import pytest
 import trio
@@ -247,9 +248,9 @@ async def test_a_head_without_a_bound_is_refused_before_others_notice(attacked):
         nonlocal longest
         with scope:
             while True:
-                began = trio.current_time()
+                began = thread_time()  # of the loop alone: how busy the machine is besides does not matter
                 await trio.sleep(0.001)
-                longest = max(longest, trio.current_time() - began)
+                longest = max(longest, thread_time() - began)
 
     scope = trio.CancelScope()
     async with trio.open_nursery() as nursery:
@@ -258,7 +259,7 @@ async def test_a_head_without_a_bound_is_refused_before_others_notice(attacked):
             answer, was_closed = await tell(attacked, sent)
             assert (name, statuses(answer)[:1] in ([431], [400]), was_closed) == (name, True, True)
         scope.cancel()
-    assert longest < 1.0  # the names of a query took that long when each was looked for among all others
+    assert longest < 0.5  # the names of a query took that long when each was looked for among all others
 
 
 def test_names_of_a_query_are_looked_at_once():

@@ -205,7 +205,7 @@ async def test_an_upgrade_of_anything_else_than_the_socket_is_refused(attacked):
 @on_bounded_time
 async def test_one_who_is_refused_and_goes_on_sending_is_not_listened_to_for_long(attacked, monkeypatch):
     """A second at most, so that the code is read; then the connection is cut."""
-    monkeypatch.setattr(protocol_module, "LINGER_SECONDS", 0.3)
+    monkeypatch.setattr(protocol_module, "_LINGER_SECONDS", 0.3)
     async with peer_of(attacked) as peer, trio.open_nursery() as nursery:
 
         async def go_on():

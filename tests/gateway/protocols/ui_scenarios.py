@@ -188,7 +188,7 @@ async def todos_and_progress() -> Streams:
         return "deep"
 
     todo: dict[str, Any] = {"todos": [{"id": "1", "content": "Dig", "status": "in_progress"}]}
-    turns = [calls(("write_todos", todo), ("dig", {})), says("Done.")]
+    turns = [calls(("write_todos", todo)), calls(("dig", {})), says("Done.")]
     tools_ = [dig, *builtin("write_todos")]
     async with serving(ScriptedModel(turns), session_tools=tools_) as web:
         return [await post(web, user("Hi"))]
@@ -283,6 +283,19 @@ async def one_of_two_decided() -> Streams:
         )
         two = await post(web, user("Hi"), both_said)
         assert shell.calls == [{"command": "a"}]
+        return [asked, one, two]
+
+
+@scenario
+async def one_of_two_refused() -> Streams:
+    """H-064: two calls wait; one is refused, so that nothing runs, and the response ends with what still waits."""
+    both = calls(("shell", {"command": "a"}), ("shell", {"command": "b"}))
+    async with asking(both, says("Done.")) as (web, shell):
+        asked = await post(web, user("Hi"))
+        one = await post(web, user("Hi"), assistant(asked, decided(asked, approved=False)))
+        rest = assistant(asked, call_of(asked, "output-denied"), decided(asked, approved=True, place=1))
+        two = await post(web, user("Hi"), rest)
+        assert shell.calls == [{"command": "b"}]
         return [asked, one, two]
 
 

@@ -1,0 +1,99 @@
+"""What a supervisor says of a stored session without waking it: its records, what they come to, and whether the store works."""
+
+import pytest
+import trio
+
+from agentrail.errors import OptionError, SessionDown, SessionNotFound, StoreUnavailable
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.supervisors import open_nameless
+from tests.runtime.rig import on_virtual_time, saying
+
+
+@on_virtual_time
+async def test_a_stored_session_is_read_alive_asleep_and_ended():
+    """The same records and the same conversation each time; it is in memory no more than before."""
+    store, said = MemoryStore(), {}
+    async with open_nameless(store=store) as supervisor:
+        for name in ("kept", "ended"):
+            session = await supervisor.start_session(
+                model=saying("fine"), session_id=name, scope="acme", working_dir="."
+            )
+            await session.ask("Hi")
+            entries = await supervisor.stored_journal(name, scope="acme")
+            assert entries == await session.journal()
+            past = await supervisor.stored_state(name, scope="acme")
+            said[name] = await session.messages()
+            assert past.messages == said[name]
+            assert past.number == entries[-1].number
+        await supervisor.stop_session("ended", scope="acme")
+    async with open_nameless(store=store) as supervisor:
+        for name in ("kept", "ended"):
+            again = await supervisor.stored_journal(name, scope="acme")
+            assert again[0].kind == "opened"
+            assert (again[-1].kind == "closed") is (name == "ended")
+            assert await supervisor.stored_journal(name, 2, 3, scope="acme") == again[2:5]
+            assert await supervisor.stored_journal(name, 10_000, scope="acme") == ()
+            assert (await supervisor.stored_state(name, scope="acme")).messages == said[name]
+            with pytest.raises(SessionDown):
+                supervisor.session(name, scope="acme")
+            assert store.get("acme", name).node == ""
+
+
+@on_virtual_time
+async def test_what_cannot_be_asked_is_refused():
+    """Numbers that are none, ids that are unknown, of another scope, and a supervisor without a store."""
+    async with open_nameless(store=MemoryStore()) as supervisor:
+        await supervisor.start_session(model=saying("fine"), session_id="s", scope="acme")
+        for after, limit in ((-1, 1), (0, 0), (0, 10_001), (True, 1), ("0", 1)):
+            with pytest.raises(OptionError, match="expected a whole number"):
+                await supervisor.stored_journal("s", after, limit, scope="acme")
+        for read in (supervisor.stored_journal, supervisor.stored_state):
+            with pytest.raises(SessionNotFound):
+                await read("s")
+            with pytest.raises(OptionError):
+                await read(7)
+            with pytest.raises(OptionError):
+                await read("s", scope="a/b")
+    async with open_nameless(store=None) as supervisor:
+        for ask in (
+            supervisor.check_store,
+            lambda: supervisor.stored_journal("s"),
+            lambda: supervisor.stored_state("s"),
+        ):
+            with pytest.raises(OptionError, match="store"):
+                await ask()
+
+
+class Counted(MemoryStore):
+    """Counts its beats, and takes none when it is told so."""
+
+    beats = 0
+    is_full = False
+
+    def beat(self, node):
+        """Count."""
+        if self.is_full:
+            message = "the disk is full"
+            raise StoreUnavailable(message)
+        self.beats += 1
+        super().beat(node)
+
+
+@on_virtual_time
+async def test_a_store_is_asked_by_a_write_once_a_second_at_most():
+    """A failure is not remembered as a success."""
+    store = Counted()
+    async with open_nameless(store=store) as supervisor:
+        await trio.sleep(0.1)
+        before = store.beats
+        for _ in range(10):
+            await supervisor.check_store()
+        assert store.beats == before + 1
+        await trio.sleep(1.1)
+        store.is_full = True
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await supervisor.check_store()
+        store.is_full = False
+        await supervisor.check_store()
+        assert store.beats == before + 2
