@@ -137,7 +137,8 @@ def described_schemas(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
     """Give the schema of each struct by its name, those of events and frames among them."""
     structs: set[type] = {*BODIES, *FRAME_STRUCTS, ErrorReply}
     structs |= {one.route.body for one in commands.values() if one.route.body is not None}
-    for replies in (*REPLIES.values(), COMMAND_REPLIES):
+    tables: tuple[Mapping[Any, Reply], ...] = (*REPLIES.values(), COMMAND_REPLIES)
+    for replies in tables:
         for reply in replies.values():
             structs |= set(_kinds(reply))
     in_order = sorted(structs, key=lambda kind: kind.__name__)
