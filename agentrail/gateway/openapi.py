@@ -137,7 +137,8 @@ def described_schemas(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
     """Give the schema of each struct by its name, those of events and frames among them."""
     structs: set[type] = {*BODIES, *FRAME_STRUCTS, ErrorReply}
     structs |= {one.route.body for one in commands.values() if one.route.body is not None}
-    for replies in (*REPLIES.values(), COMMAND_REPLIES):
+    tables: tuple[Mapping[Any, Reply], ...] = (*REPLIES.values(), COMMAND_REPLIES)
+    for replies in tables:
         for reply in replies.values():
             structs |= set(_kinds(reply))
     in_order = sorted(structs, key=lambda kind: kind.__name__)
@@ -284,7 +285,8 @@ def _socket_operation(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
         if given is None:
             return [{}]
         told = [ref(kind.__name__) for one in given.values() for kind in _kinds(one)]
-        told += [ref("PluginAnswer")] if key_of(command.route) in ASKS_PLUGINS else []
+        may_plugins = command.name == "prompt" or key_of(command.route) in ASKS_PLUGINS
+        told += [ref("PluginAnswer")] if may_plugins else []
         return [one for place, one in enumerate(told) if one not in told[:place]]
 
     return {
@@ -334,7 +336,7 @@ def parameter_of(route: CallRoute, name: str) -> dict[str, Any]:
         return {"type": "integer", "minimum": 1, "maximum": most}
     if name == "wait":
         seconds = {"type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS, "default": 0}
-        return dict(_FLAG) if route.path.endswith("/abort") else seconds
+        return seconds if route.path.endswith("{request_id}") else dict(_FLAG)
     return dict(_PARAMETERS[name])
 
 

@@ -127,7 +127,7 @@ _ON_SESSION: Final = (
     " store_unavailable held_by fenced unrevivable journal_drifted erased trimmed"
 )
 _CREATING: Final = (
-    "profile_unknown already_exists already_started reply_timeout quota session_refused session_ended store_unavailable held_by model_not_found"
+    "profile_unknown session_unknown already_exists already_started reply_timeout quota session_refused session_ended store_unavailable held_by model_not_found"
     " option_error"
 )
 _MESSAGE: Final = (

@@ -246,7 +246,10 @@ class PageCheck:
         """Hold a whole answer against the page."""
         where = f"{call.method} {call.path} → {call.status}"
         operation = call.operation
-        if operation is None:
+        is_off = (
+            call.status == 404 and b'"code":"route_unknown"' in call.answered
+        )  # what an operator has switched off
+        if operation is None or is_off:
             self._look_at_unknown(call, where)
             return
         answer = operation["responses"].get(f"{call.status}")
@@ -381,7 +384,7 @@ def _cut_nothing() -> None:
 def _object_of(text: str | None) -> dict[str, Any] | None:
     try:
         found = None if text is None else json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

@@ -174,7 +174,7 @@ async def test_a_client_that_was_generated_of_the_page_does_a_chat(tmp_path):
     assert told.pop("seq") > 5
     assert told == {
         "text": "Hello.",
-        "window": None,
+        "window": 128_000,
         "sessions": ["main"],
         "roles": ["user", "assistant"],
         "refused": "profile_mismatch",

@@ -91,7 +91,8 @@ def decided(stream: str, *, approved: bool, place: int = 0, **facts: Any) -> dic
 
 def parts_of(stream: str) -> list[dict[str, Any]]:
     """Read a stream as a careful reader does: its frames hold one part each, and the last one is no part."""
-    frames = [frame for frame in stream.split("\n\n") if frame and not frame.startswith(":")]
+    spoken = "".join([line for line in stream.splitlines(keepends=True) if not line.startswith(":")])
+    frames = [frame for frame in spoken.split("\n\n") if frame]
     assert stream.endswith("\n\n")
     assert frames.pop() == "data: [DONE]"
     assert all(frame.startswith("data: ") and "\n" not in frame and "\r" not in frame for frame in frames)
