@@ -108,6 +108,10 @@ async def _abort_all(address: tuple[str, int], ids: list[str]) -> Sample:
     ) as connection:
         for number, session_id in enumerate(ids):
             await _send(connection, type="subscribe", id=f"s{number}", session_id=session_id)
+        subscribed = 0
+        while subscribed < len(ids):  # all read before any talks
+            subscribed += json.loads(await connection.get_message())["type"] == "subscribed"
+        for number, session_id in enumerate(ids):
             await _send(connection, type="prompt", id=f"p{number}", session_id=session_id, message="Hi")
         at_work: set[str] = set()
         while len(at_work) < len(ids):
