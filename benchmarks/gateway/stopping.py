@@ -108,12 +108,16 @@ async def _abort_all(address: tuple[str, int], ids: list[str]) -> Sample:
     ) as connection:
         for number, session_id in enumerate(ids):
             await _send(connection, type="subscribe", id=f"s{number}", session_id=session_id)
+        subscribed = 0
+        while subscribed < len(ids):  # all read before any talks
+            subscribed += json.loads(await connection.get_message())["type"] == "subscribed"
+        for number, session_id in enumerate(
+            ids
+        ):  # one after another: a hundred at once are more than a queue holds
             await _send(connection, type="prompt", id=f"p{number}", session_id=session_id, message="Hi")
-        at_work: set[str] = set()
-        while len(at_work) < len(ids):
-            event = await _next_event(connection)
-            if event["kind"] == "agent_start":
-                at_work.add(event["session_id"])
+            event = {"kind": "", "session_id": ""}
+            while (event["kind"], event["session_id"]) != ("agent_start", session_id):
+                event = await _next_event(connection)
         for number, session_id in enumerate(ids):
             began_at = time.perf_counter()
             await _send(connection, type="abort", id=f"a{number}", session_id=session_id)
