@@ -376,7 +376,7 @@ class OpenSocket:
             return await carry_out(command, known, self.gateway, self.head, principal)
         except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
             raise_what_travels(raised)
-            return _told_of(raised)
+            return _told_of(raised)  # noqa: ASYNC104 - what travels was raised
 
     def _reply_failure(self, frame_id: FrameId, raised: BaseException) -> None:
         self._put(refusal_frame(frame_id, _told_of(raised)))

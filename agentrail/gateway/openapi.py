@@ -135,12 +135,14 @@ def describe_interface(routes: Iterable[CallRoute], *, base_path: str = "") -> d
 
 def described_schemas(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
     """Give the schema of each struct by its name, those of events and frames among them."""
-    structs: set[type] = {*BODIES, *FRAME_STRUCTS, ErrorReply}
-    structs |= {one.route.body for one in commands.values() if one.route.body is not None}
+    bodies = dict.fromkeys(
+        [*BODIES, *(one.route.body for one in commands.values() if one.route.body is not None)]
+    )
+    structs: dict[type, None] = dict.fromkeys([*bodies, *FRAME_STRUCTS, ErrorReply])
     tables: tuple[Mapping[Any, Reply], ...] = (*REPLIES.values(), COMMAND_REPLIES)
     for replies in tables:
         for reply in replies.values():
-            structs |= set(_kinds(reply))
+            structs |= dict.fromkeys(_kinds(reply))
     in_order = sorted(structs, key=lambda kind: kind.__name__)
     _, schemas = msgspec.json.schema_components(in_order, ref_template=f"{REFS}{{name}}")
     events = _with_refs(codec.event_schema())
@@ -151,7 +153,7 @@ def described_schemas(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
     schemas = {name: _plainer(schema) for name, schema in schemas.items()}
     for kind in (*in_order, *_inner(in_order)):
         _describe(kind, schemas.get(kind.__name__))
-    for kind in structs & {*BODIES, *(one.route.body for one in commands.values())}:
+    for kind in bodies:
         _bind_fields(schemas[kind.__name__])
     add_frames(schemas, commands, _parameter_of_command)
     for schema in schemas.values():

@@ -31,7 +31,7 @@ from agentrail.host.webhooks import SendWebhook, Webhooks
 from agentrail.logs import Logger
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.crashes import what_travels
+from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.supervisor import SessionSupervisor
 
 LOGGER: Final = Logger("agentrail.host")
@@ -240,14 +240,9 @@ class WebhookPost:
                 secrets = self._webhooks.secrets_of(message.tenant_id)
                 status = await self._send(signed(message, secrets, at_ms=now_ms()))
                 answer = TryAnswer(status=int(status))
-            except (
-                BaseException
-            ) as raised:  # an edge: what one receiver, or the operator's function, does ends no other
-                leaving = what_travels(raised)
-                if leaving is raised:
-                    raise
-                if leaving is not None:
-                    raise leaving from None  # noqa: ASYNC104 - what travels was asked
+            # An edge: what one receiver, or the operator's function, does ends no other.
+            except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+                raise_what_travels(raised)
                 if not is_of_the_network(raised):  # a bug of ours, or of a function of the operator's
                     LOGGER.warning("webhook %s could not be sent: %s", message.id, describe_bug(raised))
                 answer = TryAnswer(why=why_not(raised), is_refused=isinstance(raised, AddressRefused))
@@ -327,19 +322,14 @@ class WebhookPost:
                     [row for row in changes.values() if row is not None],
                     [name for name, row in changes.items() if row is None],
                 )
-            except (
-                BaseException
-            ) as raised:  # an edge: a store that fails is tried again, also where that is a bug of it
-                leaving = what_travels(raised)
-                if leaving is raised:
-                    raise
-                if leaving is not None:
-                    raise leaving from None  # noqa: ASYNC104 - what travels was asked
+            # An edge: a store that fails is tried again, also where that is a bug of it.
+            except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+                raise_what_travels(raised)
                 LOGGER.warning("what is owed to webhooks is not written: %s", describe_bug(raised))
                 self._changes = {**changes, **self._changes}
-                await trio.sleep(pause)
+                await trio.sleep(pause)  # noqa: ASYNC102 - nothing is cancelled here
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-                continue
+                continue  # noqa: ASYNC104 - what travels was raised
             pause = _FIRST_PAUSE_SECONDS
             if not self._changes:
                 self._has_changes = trio.Event()

@@ -165,7 +165,7 @@ class ResumingDoor(ABC):
 
     @property
     def _owed_store(self) -> OwedStore | None:
-        store = None if self._keeping is None else self._keeping.store
+        store: object = None if self._keeping is None else self._keeping.store
         return store if isinstance(store, OwedStore) else None
 
     def _owing(self, call: str) -> OwedStore:

@@ -52,8 +52,8 @@ async def test_the_version_is_one_line():
 def test_the_room_has_nothing_but_its_two_names():
     """`agentrail.cli` gives `main` and `app`, and says so about anything else."""
     assert {"run", "chat", "doctor"} <= set(agentrail.cli.app)
-    with pytest.raises(AttributeError, match="has no attribute 'application'"):
-        agentrail.cli.application  # noqa: B018 - reading it is the test
+    with pytest.raises(AttributeError, match="has no attribute 'programs'"):
+        agentrail.cli.programs  # noqa: B018 - reading it is the test
 
 
 def test_control_c_while_the_command_is_imported_prints_nothing():

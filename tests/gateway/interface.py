@@ -246,9 +246,10 @@ class PageCheck:
         """Hold a whole answer against the page."""
         where = f"{call.method} {call.path} → {call.status}"
         operation = call.operation
-        is_off = (
-            call.status == 404 and b'"code":"route_unknown"' in call.answered
-        )  # what an operator has switched off
+        # What an operator has switched off; and a slash that is written as `%2F`, behind which the server looks for another path.
+        is_off = (call.status == 404 and b'"code":"route_unknown"' in call.answered) or (
+            call.status == 405 and "%2f" in call.path.lower()
+        )
         if operation is None or is_off:
             self._look_at_unknown(call, where)
             return

@@ -318,12 +318,12 @@ async def _write(call: RouteCall, stream: _UiStream, reader: UiReader) -> None:
     try:
         async for piece in reader:
             await _send(call, piece, is_last=reader.reason is not None)
-    except BaseException as raised:
+    except BaseException as raised:  # noqa: ASYNC103 - what travels is raised
         if what_travels(raised) is not None or reader.reason is not None:
             raise
         # The head is out, so it cannot be an error of HTTP any more: it ends with a part that says so.
         log_crash(f"a response of session {stream.session.session_id} failed", raised, keep)
-        await _send(call, reader.fail(), is_last=True)
+        await _send(call, reader.fail(), is_last=True)  # noqa: ASYNC102 - nothing is cancelled: what travels was raised
 
 
 async def _send(call: RouteCall, piece: bytes, *, is_last: bool) -> None:
