@@ -16,7 +16,7 @@ from agentrail.gateway.socket_calls import SocketCommand
 from agentrail.gateway.socket_frames import MAX_ID_CHARACTERS, Hello, Ping, Subscribe, Unsubscribe
 from agentrail.wire.server_frames import Closing, Lag, Pong, SocketReply, Subscribed, Welcome
 
-REFS: Final = "#/components/schemas/"
+SCHEMA_REFS: Final = "#/components/schemas/"
 
 OF_CLIENT: Final[Mapping[str, type[msgspec.Struct]]] = {
     "hello": Hello,
@@ -39,7 +39,7 @@ _FRAME_ID: Final[dict[str, Any]] = {
 
 def ref(name: str) -> dict[str, str]:
     """Refer to a schema of the page."""
-    return {"$ref": f"{REFS}{name}"}
+    return {"$ref": f"{SCHEMA_REFS}{name}"}
 
 
 def stream_frame() -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _put_type(schema: dict[str, Any], name: str) -> None:
 
 
 def _one_of(words: str, names: Mapping[str, str]) -> dict[str, Any]:
-    mapping = {kind: f"{REFS}{name}" for kind, name in names.items()}
+    mapping = {kind: f"{SCHEMA_REFS}{name}" for kind, name in names.items()}
     return {
         "description": words,
         "anyOf": [{"$ref": one} for one in mapping.values()],

@@ -18,7 +18,13 @@ from agentrail.gateway.bodies import BODIES
 from agentrail.gateway.body_reading import ID_FIELDS, WORD_FIELDS
 from agentrail.gateway.calls.decisions import MAX_WAIT_SECONDS
 from agentrail.gateway.calls.sessions import CURSOR
-from agentrail.gateway.interface_frames import FRAME_STRUCTS, REFS, add_frames, ref, replies_of_commands
+from agentrail.gateway.interface_frames import (
+    FRAME_STRUCTS,
+    SCHEMA_REFS,
+    add_frames,
+    ref,
+    replies_of_commands,
+)
 from agentrail.gateway.queries import MAX_CURSOR
 from agentrail.gateway.replies import ErrorReply
 from agentrail.gateway.route_answers import (
@@ -27,9 +33,9 @@ from agentrail.gateway.route_answers import (
     PLUGIN_STATUSES,
     REPLIES,
     SOCKET_REFUSALS,
-    Reply,
-    key_of,
+    RouteReply,
     refusals_of,
+    route_key_of,
     statuses_of,
 )
 from agentrail.gateway.routing import CallRoute, RouteCall, WholeAnswer
@@ -139,12 +145,12 @@ def described_schemas(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
         [*BODIES, *(one.route.body for one in commands.values() if one.route.body is not None)]
     )
     structs: dict[type, None] = dict.fromkeys([*bodies, *FRAME_STRUCTS, ErrorReply])
-    tables: tuple[Mapping[Any, Reply], ...] = (*REPLIES.values(), COMMAND_REPLIES)
+    tables: tuple[Mapping[Any, RouteReply], ...] = (*REPLIES.values(), COMMAND_REPLIES)
     for replies in tables:
         for reply in replies.values():
             structs |= dict.fromkeys(_kinds(reply))
     in_order = sorted(structs, key=lambda kind: kind.__name__)
-    _, schemas = msgspec.json.schema_components(in_order, ref_template=f"{REFS}{{name}}")
+    _, schemas = msgspec.json.schema_components(in_order, ref_template=f"{SCHEMA_REFS}{{name}}")
     events = _with_refs(codec.event_schema())
     definitions: dict[str, Any] = events.pop("$defs")
     definitions["SubagentEvent"]["properties"]["event"] = ref("Event")
@@ -200,11 +206,11 @@ def _bind_fields(schema: dict[str, Any]) -> None:
                 part.update(bound)
 
 
-def _kinds(reply: Reply) -> tuple[type, ...]:
+def _kinds(reply: RouteReply) -> tuple[type, ...]:
     return reply if isinstance(reply, tuple) else (reply,)
 
 
-def _schema_of(reply: Reply, *more: str) -> dict[str, Any]:
+def _schema_of(reply: RouteReply, *more: str) -> dict[str, Any]:
     refs = [*(ref(kind.__name__) for kind in _kinds(reply)), *map(ref, more)]
     return refs[0] if len(refs) == 1 else {"anyOf": refs}
 
@@ -228,7 +234,7 @@ def _operation(route: CallRoute) -> dict[str, Any]:
 
 
 def _responses(route: CallRoute) -> dict[str, Any]:
-    key = key_of(route)
+    key = route_key_of(route)
     asks_plugins = key in ASKS_PLUGINS
     more = ("PluginAnswer",) if asks_plugins else ()
     told: dict[int, dict[str, Any]] = {}
@@ -258,7 +264,7 @@ def _as_json(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
 
 
-def _content_of(route: CallRoute, reply: Reply | None, more: Sequence[str]) -> dict[str, Any]:
+def _content_of(route: CallRoute, reply: RouteReply | None, more: Sequence[str]) -> dict[str, Any]:
     if reply == ():
         return {}
     if reply is not None:
@@ -280,14 +286,14 @@ def _content_of(route: CallRoute, reply: Reply | None, more: Sequence[str]) -> d
 
 def _socket_operation(commands: Mapping[str, SocketCommand]) -> dict[str, Any]:
     def replies(command: SocketCommand) -> list[dict[str, Any]]:
-        given = REPLIES.get(key_of(command.route))
+        given = REPLIES.get(route_key_of(command.route))
         if command.name in METHOD_ROUTES:
             reply = COMMAND_REPLIES.get(command.name)
             given = None if reply is None else {_REPLIED: reply}
         if given is None:
             return [{}]
         told = [ref(kind.__name__) for one in given.values() for kind in _kinds(one)]
-        may_plugins = command.name == "prompt" or key_of(command.route) in ASKS_PLUGINS
+        may_plugins = command.name == "prompt" or route_key_of(command.route) in ASKS_PLUGINS
         told += [ref("PluginAnswer")] if may_plugins else []
         return [one for place, one in enumerate(told) if one not in told[:place]]
 
@@ -384,13 +390,13 @@ def _with_refs(schema: Any) -> Any:
     match schema:
         case dict():
             return {
-                name: value.replace("#/$defs/", REFS) if name == "$ref" else _with_refs(value)
+                name: value.replace("#/$defs/", SCHEMA_REFS) if name == "$ref" else _with_refs(value)
                 for name, value in schema.items()
             }
         case list():
             return [_with_refs(one) for one in schema]
         case str() if schema.startswith("#/$defs/"):  # of a discriminator
-            return schema.replace("#/$defs/", REFS)
+            return schema.replace("#/$defs/", SCHEMA_REFS)
         case _:
             return schema
 

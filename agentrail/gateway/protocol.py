@@ -94,7 +94,8 @@ class StrictHttp(H11Protocol):
 
     async def _create_stream(self, request: HttpRequest) -> None:
         kind: type[HTTPStream | WSStream] = StrictSocket if is_upgrade(request) else HTTPStream
-        self.stream = kind(
+        ours: Any = self  # theirs says of what type each is
+        ours.stream = kind(
             self.app,
             self.config,
             self.context,
@@ -106,9 +107,9 @@ class StrictHttp(H11Protocol):
             STREAM_ID,
         )
         if isinstance(self.stream, StrictSocket):
-            self.connection = H11WSConnection(self.connection)  # type: ignore[arg-type] # it is none yet
+            ours.connection = H11WSConnection(ours.connection)
         self.keep_alive_requests += 1
-        await self.stream.handle(
+        await ours.stream.handle(
             Request(
                 stream_id=STREAM_ID,
                 headers=list(request.headers),

@@ -38,7 +38,7 @@ from agentrail.gateway.routing import CallRoute
 from agentrail.host.payloads import STATUSES
 from agentrail.wire.forms import AcceptedForm, MessagePage, SnapshotForm
 
-Reply: TypeAlias = type | tuple[type, ...]
+RouteReply: TypeAlias = type | tuple[type, ...]
 """The struct of an answer, or those of which it is one; none of an answer without a body."""
 
 RouteKey: TypeAlias = tuple[str, str]
@@ -49,7 +49,7 @@ _OF_REQUEST: Final = f"{_OF_SESSION}/requests/{{request_id}}"
 _OF_CHAT: Final = "/ai-ui/{agent_id}/{session_id}"
 _INSPECTED: Final = "/inspect/sessions/{session_id}"
 
-REPLIES: Final[Mapping[RouteKey, Mapping[int, Reply]]] = {
+REPLIES: Final[Mapping[RouteKey, Mapping[int, RouteReply]]] = {
     ("POST", "/chat"): {200: ChatReply, 202: ChatWaiting},
     ("POST", "/stream"): {},
     ("GET", "/health"): {200: HealthReply},
@@ -86,7 +86,7 @@ REPLIES: Final[Mapping[RouteKey, Mapping[int, Reply]]] = {
 }
 """What a route answers with where it succeeds. A stream, a file and an answer without a body have no struct."""
 
-COMMAND_REPLIES: Final[Mapping[str, Reply]] = {
+COMMAND_REPLIES: Final[Mapping[str, RouteReply]] = {
     "prompt": (AcceptedForm, SteerReply),
     "abort": AbortReceipt,
     "abort_tool": (),
@@ -192,14 +192,14 @@ SOCKET_REFUSALS: Final = (
 """What an upgrade at `/ws` is refused with; without an upgrade there is nothing at this path."""
 
 
-def key_of(route: CallRoute) -> RouteKey:
+def route_key_of(route: CallRoute) -> RouteKey:
     """Say by what a route stands in the tables."""
     return route.method, route.path
 
 
 def refusals_of(route: CallRoute) -> dict[int, tuple[str, ...]]:
     """Say with which statuses a route refuses, and with which codes each; an answer of a plugin has any."""
-    key = key_of(route)
+    key = route_key_of(route)
     told = [_ANY, _REFUSALS.get(key, "")]
     if route.scope is not None:
         told.append(_GUARDED)

@@ -358,7 +358,10 @@ class _Connection(TCPServer):
         except OSError:
             pass  # they have left
         finally:
-            await self._close()
+            with trio.move_on_after(self._limits.cut_seconds, shield=True) as closing:
+                await self._close()
+            if closing.cancelled_caught:
+                await trio.aclose_forcefully(self.stream)  # noqa: ASYNC102 - it waits for nothing
 
     async def _shake_hands(self) -> bool | None:
         """Begin with TLS where it is spoken; None where that did not come about."""

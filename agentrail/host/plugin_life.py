@@ -62,7 +62,7 @@ class PluginLife:
         self._given_up: dict[str, None] = {}
         self._stopping: set[str] = set()
         self._blamed: set[str] = set()
-        self.stops_by = float("inf")
+        self.stops_by: float = float("inf")
 
     @property
     def started(self) -> tuple[HostPlugin, ...]:

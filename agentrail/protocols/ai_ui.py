@@ -180,7 +180,7 @@ Shown: TypeAlias = tuple[UiResponse, tuple[UiPart, ...]]
 """What a response has become, and the parts that say so."""
 
 
-def show(response: UiResponse, event: Event) -> Shown:
+def show_event(response: UiResponse, event: Event) -> Shown:
     """Show what a session has published next.
 
     Args:
@@ -205,7 +205,7 @@ def show(response: UiResponse, event: Event) -> Shown:
     return _show_live(response, event)
 
 
-def resume(response: UiResponse, message_id: str) -> Shown:
+def resume_response(response: UiResponse, message_id: str) -> Shown:
     """Go on with a message that its client has as far as the response was folded: behind an answer of a person.
 
     Args:
@@ -239,7 +239,7 @@ def pause(response: UiResponse) -> UiResponse:
     return replace(response, end=_finish(response, "tool_use", is_pause=True))
 
 
-def break_off(response: UiResponse, reason: str) -> UiResponse:
+def fail_response(response: UiResponse, reason: str) -> UiResponse:
     """Let a response end without its cycle: its session has ended, or its stream cannot go on.
 
     Args:

@@ -14,7 +14,7 @@ from attrs import field, frozen
 from agentrail.core.session.projection import Status
 from agentrail.frozen import JsonValue
 
-MAX_ID_CHARACTERS: Final = 128
+MAX_UI_ID_CHARACTERS: Final = 128
 MAX_PAST: Final = 256
 """How many messages of the user there may be without a response between them: of so many a session remembers that it took them."""
 
@@ -43,7 +43,7 @@ class UiRefusal:
 
 
 @frozen(kw_only=True)
-class Verdict:
+class UiVerdict:
     """A person's answer to an approval.
 
     Attributes:
@@ -87,7 +87,7 @@ class QuestionAnswer:
     response: str | Mapping[str, Any] = field(repr=False)
 
 
-UiAnswer: TypeAlias = Verdict | ClientOutcome | QuestionAnswer
+UiAnswer: TypeAlias = UiVerdict | ClientOutcome | QuestionAnswer
 
 
 @frozen(kw_only=True)
@@ -180,7 +180,7 @@ class UiCallBody:
         return self.messages[behind[-1] if behind else 0 :]
 
 
-def read_call(messages: Sequence[Any], trigger: str | None) -> UiCallBody | UiRefusal:
+def read_ui_call(messages: Sequence[Any], trigger: str | None) -> UiCallBody | UiRefusal:
     """Read what a client sends, strictly where it counts: what is past is read for its ids alone.
 
     Args:
@@ -222,8 +222,8 @@ def _read_message(one: Any, place: str, *, is_past: bool) -> UiMessage | UiRefus
     if not isinstance(one, Mapping):
         return _misfit(place, "is no object")
     name, role, parts = one.get("id"), one.get("role"), one.get("parts")
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_ID_CHARACTERS:
-        return _misfit(f"{place}.id", f"is no text of 1 to {MAX_ID_CHARACTERS} characters")
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_UI_ID_CHARACTERS:
+        return _misfit(f"{place}.id", f"is no text of 1 to {MAX_UI_ID_CHARACTERS} characters")
     if role == "system":  # what a session is told beforehand is its profile's
         return None
     if role not in ("user", "assistant"):
@@ -313,7 +313,7 @@ def _misfit(place: str, what: str) -> UiRefusal:
 # --- what it comes to
 
 
-def decide_call(body: UiCallBody, status: Status | None, known: frozenset[str]) -> UiPlan | UiRefusal:
+def decide_ui_call(body: UiCallBody, status: Status | None, known: frozenset[str]) -> UiPlan | UiRefusal:
     """Decide what a call comes to.
 
     Args:
@@ -359,7 +359,9 @@ def _answers_of(message: UiMessage, status: Status, *, is_all: bool) -> tuple[Ui
     answers: list[UiAnswer] = []
     for part in message.tools:
         if part.approval_id is not None and part.is_approved is not None:
-            verdict = Verdict(approval_id=part.approval_id, is_approved=part.is_approved, reason=part.reason)
+            verdict = UiVerdict(
+                approval_id=part.approval_id, is_approved=part.is_approved, reason=part.reason
+            )
             (answers if part.approval_id in waiting else stale).append(verdict)
         elif part.state in _ANSWERED and part.call_id in calls:
             answers.append(_outcome(calls[part.call_id], part))

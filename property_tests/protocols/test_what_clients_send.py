@@ -6,9 +6,9 @@ from agentrail.protocols.ai_ui_messages import (
     ClientOutcome,
     QuestionAnswer,
     UiRefusal,
-    Verdict,
-    decide_call,
-    read_call,
+    UiVerdict,
+    decide_ui_call,
+    read_ui_call,
 )
 from tests.protocols.test_ai_ui_messages import STATUS
 
@@ -51,9 +51,9 @@ messages = st.fixed_dictionaries(
 )
 def test_whatever_a_client_sends_is_planned_or_refused(sent, trigger, has_session):
     """Nothing raises; what is planned answers only what waits, or is refused by the session; a refusal says where."""
-    read = read_call(sent, trigger)
+    read = read_ui_call(sent, trigger)
     status = STATUS if has_session else None
-    plan = read if isinstance(read, UiRefusal) else decide_call(read, status, frozenset(["u1"]))
+    plan = read if isinstance(read, UiRefusal) else decide_ui_call(read, status, frozenset(["u1"]))
     if isinstance(plan, UiRefusal):
         assert plan.place
         return
@@ -64,7 +64,7 @@ def test_whatever_a_client_sends_is_planned_or_refused(sent, trigger, has_sessio
                 assert ref == "k1"
             case QuestionAnswer(ref=ref):
                 assert ref == "q1"
-            case Verdict(approval_id=name, is_approved=is_approved):
+            case UiVerdict(approval_id=name, is_approved=is_approved):
                 asked = [part for message in sent for part in parts_of(message)]
                 assert any(
                     part.get("state") == "approval-responded"

@@ -120,8 +120,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a refusal lets the call run",
         breaks=_ANSWERS,
         file="gateway/protocols/ai_ui_routes.py",
-        old="case Verdict(is_approved=True):",
-        new="case Verdict() if answer:",
+        old="case UiVerdict(is_approved=True):",
+        new="case UiVerdict() if answer:",
         killed_by=f"{_STREAMS}[refused_by_a_person]",
     ),
     Mutant(

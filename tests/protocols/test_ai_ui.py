@@ -45,7 +45,15 @@ from agentrail.messages import (
     TokenUsage,
     ToolResult,
 )
-from agentrail.protocols.ai_ui import UiResponse, break_off, catch_up, last_parts, pause, resume, show
+from agentrail.protocols.ai_ui import (
+    UiResponse,
+    catch_up,
+    fail_response,
+    last_parts,
+    pause,
+    resume_response,
+    show_event,
+)
 from tests.protocols.ui_client import UiClient
 
 MINE, OTHER = PromptRef("p1"), PromptRef("p2")
@@ -71,7 +79,7 @@ def folded(*events, response=None):
     response = response or UiResponse(ref=MINE)
     parts = []
     for event in numbered(*events):
-        response, more = show(response, event)
+        response, more = show_event(response, event)
         parts.extend(more)
     return response, parts
 
@@ -260,7 +268,7 @@ def test_what_streams_is_caught_up_with():
     ]
     parts.extend(more)
     for event in events:
-        response, more = show(response, event)
+        response, more = show_event(response, event)
         parts.extend(more)
     client = UiClient()
     client.read([*parts, *last_parts(response)])
@@ -399,7 +407,7 @@ def test_a_cycle_that_waits_ends_its_response_and_goes_on_in_the_same_message():
     response, parts = folded(START, ASK, ApprovalRequired(approval=approval()), waits)
     first = [*parts, *last_parts(response)]
     assert (first[-1]["type"], first[-1]["finishReason"]) == ("finish", "tool-calls")
-    response, again = resume(response, "m5")
+    response, again = resume_response(response, "m5")
     yes = ApprovalResolved(approval=approval(), status="approved", by="user")
     second = [
         *again,
@@ -416,9 +424,9 @@ def test_a_wait_that_goes_on_and_a_stream_that_breaks_off_end_once():
     """What came first holds."""
     response, _ = folded(START, ASK)
     assert last_parts(pause(response))[-1]["finishReason"] == "tool-calls"
-    assert last_parts(break_off(response, "gone"))[-1] == {"type": "error", "errorText": "gone"}
+    assert last_parts(fail_response(response, "gone"))[-1] == {"type": "error", "errorText": "gone"}
     over = folded(ended(), response=response)[0]
-    assert last_parts(break_off(pause(over), "gone"))[-1]["finishReason"] == "stop"
+    assert last_parts(fail_response(pause(over), "gone"))[-1]["finishReason"] == "stop"
 
 
 @pytest.mark.check
@@ -430,6 +438,6 @@ def test_a_delta_costs_a_few_microseconds():
     def many():
         nonlocal response
         for _ in range(1_000):
-            response, _ = show(response, delta)
+            response, _ = show_event(response, delta)
 
     assert min(repeat(many, number=1, repeat=5)) < 0.05

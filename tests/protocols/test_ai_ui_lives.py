@@ -17,7 +17,7 @@ from agentrail.events import (
     ThinkingDelta,
 )
 from agentrail.messages import Thinking
-from agentrail.protocols.ai_ui import UiResponse, catch_up, last_parts, resume, show
+from agentrail.protocols.ai_ui import UiResponse, catch_up, last_parts, resume_response, show_event
 from tests.core.drawn_lives import lives, steps
 from tests.protocols.ui_client import UiClient
 
@@ -57,9 +57,9 @@ class Page:
         self.note_thinking(event)
         parts = ()
         if self.response.end is not None and self.response.end.is_pause and not begins:
-            self.response, parts = resume(self.response, self.response.message_id)
+            self.response, parts = resume_response(self.response, self.response.message_id)
             self.is_open = True
-        self.response, more = show(self.response, event)
+        self.response, more = show_event(self.response, event)
         if more and more[0]["type"] == "start":  # also of its own, behind words that decided something
             assert not (begins and self.is_open), "a message begins while another one is open"
             self.parts, self.is_open, parts = [], True, ()
@@ -96,7 +96,7 @@ class Reload:
 
     def hear(self, event):
         """Take an event; another message of the same cycle leaves the one before behind."""
-        self.response, parts = show(self.response, event)
+        self.response, parts = show_event(self.response, event)
         if parts and parts[0]["type"] == "start":
             self.parts = []
         self.parts.extend(parts)

@@ -8,9 +8,9 @@ from agentrail.protocols.ai_ui_messages import (
     QuestionAnswer,
     UiCallBody,
     UiPlan,
-    Verdict,
-    decide_call,
-    read_call,
+    UiVerdict,
+    decide_ui_call,
+    read_ui_call,
 )
 
 SESSION = SessionId("s")
@@ -78,9 +78,9 @@ def user(text, name="u1"):
 
 def decide(*messages, status=STATUS, known=()):
     """What a chat comes to."""
-    read = read_call(messages, "submit-message")
+    read = read_ui_call(messages, "submit-message")
     assert isinstance(read, UiCallBody)
-    return decide_call(read, status, frozenset(known))
+    return decide_ui_call(read, status, frozenset(known))
 
 
 def planned(*messages, **given_):
@@ -102,7 +102,7 @@ def test_answers_go_to_what_waits_and_to_nothing_else():
         ),
     ).answers
     assert answers == (
-        Verdict(approval_id="a1", is_approved=False, reason="no"),
+        UiVerdict(approval_id="a1", is_approved=False, reason="no"),
         QuestionAnswer(ref="q1", response="b"),
         ClientOutcome(ref="k1", text='{"zoom": 3}', details={"zoom": 3}),
     )
@@ -173,5 +173,5 @@ def test_the_past_is_read_for_its_ids_alone_and_what_is_new_is_bounded():
     ]
     assert planned(*old, page(name="m3"), user("a", "u1")).words.text == "a"
     many = [user("a", f"u{number}") for number in range(257)]
-    assert read_call(many, None).code == "field_invalid"
-    assert isinstance(read_call([*many, page(), *many[:255]], None), UiCallBody)
+    assert read_ui_call(many, None).code == "field_invalid"
+    assert isinstance(read_ui_call([*many, page(), *many[:255]], None), UiCallBody)

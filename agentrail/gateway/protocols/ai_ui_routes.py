@@ -44,10 +44,10 @@ from agentrail.protocols.ai_ui_messages import (
     UiCallBody,
     UiPlan,
     UiRefusal,
+    UiVerdict,
     UiWords,
-    Verdict,
-    decide_call,
-    read_call,
+    decide_ui_call,
+    read_ui_call,
 )
 from agentrail.runtime.crashes import log_crash, what_travels
 from agentrail.runtime.handle import Session
@@ -90,7 +90,7 @@ async def _answer_message(call: RouteCall) -> Result:
     body: UiChatBody = call.body
     agent_id = call.params["agent_id"]
     check_id("id", body.id, of_session=True)
-    read = read_call(body.messages, body.trigger)
+    read = read_ui_call(body.messages, body.trigger)
     if isinstance(read, UiRefusal):
         _refuse(read)
     session = await _find_session(call, body.id, is_new=read.messages[-1].role == "user")
@@ -99,7 +99,7 @@ async def _answer_message(call: RouteCall) -> Result:
     if session is not None:
         _check_profile(session, agent_id)
         status, known = await session.status(), await _known_of(session, read)
-    plan = decide_call(read, status, known)
+    plan = decide_ui_call(read, status, known)
     if isinstance(plan, UiRefusal):
         _refuse(plan)
     if plan.words is None:
@@ -191,9 +191,9 @@ async def _apply(call: RouteCall, session: Session, answers: tuple[UiAnswer, ...
     """Give answers to a session; what an interceptor says instead of one is given back."""
     for answer in answers:
         match answer:
-            case Verdict(is_approved=True):
+            case UiVerdict(is_approved=True):
                 await session.approve(answer.approval_id)
-            case Verdict():
+            case UiVerdict():
                 await session.reject(answer.approval_id, answer.reason, auto_resume=True)
             case ClientOutcome(is_error=True):
                 await session.answer(answer.ref, Error(text=answer.text))

@@ -19,12 +19,12 @@ from agentrail.protocols.ai_ui import (
     LAST_FRAME,
     UiPart,
     UiResponse,
-    break_off,
     catch_up,
+    fail_response,
     last_parts,
     pause,
-    resume,
-    show,
+    resume_response,
+    show_event,
 )
 from agentrail.runtime.subscription import Subscription
 from agentrail.wire.plain import encode_plain
@@ -77,9 +77,9 @@ class UiReader:
         self._wait_scope: trio.CancelScope | None = None
         self._since_yield = 0
         self.reason: DoneReason | None = None
-        self.last_at = trio.current_time()
+        self.last_at: float = trio.current_time()
         self.overdue_since: float | None = None
-        self.scope = trio.CancelScope()
+        self.scope: trio.CancelScope = trio.CancelScope()
         self.on_cut: Callable[[], object] | None = None
         parts = self._catch_up()
         if not is_muted:
@@ -92,7 +92,7 @@ class UiReader:
                 event = self._events.next_nowait()
                 if isinstance(event, EventsLost):
                     self._lose()
-                self._response, shown = show(self._response, event)
+                self._response, shown = show_event(self._response, event)
                 if (
                     shown and shown[0]["type"] == "start"
                 ):  # another message of the same cycle: the one before is complete
@@ -117,7 +117,7 @@ class UiReader:
             ref in status.queued or (ref is not None and SteerRef(ref) in status.steers)
         )
         if ref is not None and not waits:
-            self._response = break_off(self._response, _LOST)
+            self._response = fail_response(self._response, _LOST)
 
     async def go_on(self, message_id: str, apply: Callable[[], Awaitable[bool]]) -> None:
         """Go on with a message that the client has, behind what it answers.
@@ -129,7 +129,7 @@ class UiReader:
         Raises:
             Exception: What `apply` raises; nothing was written then.
         """
-        self._response, parts = resume(self._response, message_id)
+        self._response, parts = resume_response(self._response, message_id)
         self._pending = [_frame_of(part) for part in (*self._first, *parts)]
         waits = await apply()
         self._take_waiting()
@@ -189,9 +189,9 @@ class UiReader:
 
     def _take(self, event: Event) -> int:
         if isinstance(event, EventsLost):  # the session went back
-            self._response = break_off(self._response, _LOST)
+            self._response = fail_response(self._response, _LOST)
             return 0
-        self._response, parts = show(self._response, event)
+        self._response, parts = show_event(self._response, event)
         frames = [_frame_of(part) for part in parts]
         self._pending += frames
         return sum(map(len, frames))
@@ -210,7 +210,7 @@ class UiReader:
             self._wait_scope = None
 
     def _break_off(self, reason: DoneReason) -> None:
-        self._response = break_off(self._response, _BROKEN_OFF.get(reason, _BROKEN_OFF["failed"]))
+        self._response = fail_response(self._response, _BROKEN_OFF.get(reason, _BROKEN_OFF["failed"]))
 
     # --- for who watches all streams
 

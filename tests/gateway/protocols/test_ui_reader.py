@@ -129,7 +129,7 @@ async def test_what_fails_in_the_middle_ends_the_response_with_a_part(supervisor
             message = "db password hunter2"
             raise ValueError(message)
 
-        monkeypatch.setattr(ui_reader, "show", fail)
+        monkeypatch.setattr(ui_reader, "show_event", fail)
         with pytest.raises(ValueError, match="hunter2"):
             await anext(reader)
         stream = (stream + reader.fail()).decode()
