@@ -77,6 +77,7 @@ async def test_a_provider_that_fails_is_a_502_and_never_an_empty_answer():
         assert frames[-1].data["error"]["code"] == "bad_request"
 
 
+@pytest.mark.at(36)
 @on_bounded_time
 async def test_a_chat_that_was_aborted_is_a_409_with_the_text_so_far():
     """A stop from elsewhere is no answer."""
@@ -177,6 +178,7 @@ async def test_a_prompt_is_accepted_at_once_and_says_where_it_stands():
         assert [kind for hook, kind, _ in ledger.heard if hook == "start"] == ["chat", "prompt"]
 
 
+@pytest.mark.at(51)
 @on_bounded_time
 async def test_a_steer_goes_into_the_cycle_and_in_idle_it_is_a_prompt():
     """Its receipt says which."""

@@ -173,6 +173,7 @@ def test_replies_say_what_http_says():
     )
 
 
+@pytest.mark.at(78)
 @pytest.mark.parametrize(("asked", "agreed"), [(None, 15), (0, 5), (5, 5), (30, 30), (1e9, 60)])
 def test_a_heartbeat_lies_between_5_and_60_seconds(asked, agreed):
     """The nearest to what was asked for."""
