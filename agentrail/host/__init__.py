@@ -46,7 +46,7 @@ from agentrail.host.requests import (
     RequestEvents as RequestEvents,
     RequestRecord as RequestRecord,
 )
-from agentrail.host.webhook_post import WebhookStatistics as WebhookStatistics
+from agentrail.host.webhook_delivery import WebhookStatistics as WebhookStatistics
 from agentrail.host.webhooks import (
     SignedWebhook as SignedWebhook,
     Webhooks as Webhooks,

@@ -31,6 +31,7 @@ from agentrail.host.attachments import Attachment, Uploads, message_of_files
 from agentrail.host.chains import Attaching, Hearing, PluginOrder
 from agentrail.host.following import end_track, follow, follow_nowait, subscribe_to_requests
 from agentrail.host.hook_runner import HookRunner
+from agentrail.host.host_sessions import HostSessions
 from agentrail.host.identity import SessionOwner
 from agentrail.host.payloads import ChatRequest, RequestContext, RequestKind, RequestOutcome
 from agentrail.host.profiles import AgentProfile, ProfileContext
@@ -45,9 +46,8 @@ from agentrail.host.requests import (
     SessionReading,
     key_of_requests,
 )
-from agentrail.host.session_desk import SessionDesk
+from agentrail.host.webhook_delivery import WebhookDelivery
 from agentrail.host.webhook_message import WebhookWatch
-from agentrail.host.webhook_post import WebhookPost
 from agentrail.logs import Logger
 from agentrail.messages import PromptRef, SessionId
 from agentrail.otp.leaving import describe_bug
@@ -109,32 +109,32 @@ class IncomingMessage:
 
 
 @define(eq=False)
-class Workshop:
+class HostParts:
     """What all requests of a host are carried out with.
 
     Attributes:
-        desk: Its sessions.
+        sessions: Its sessions.
         order: Its plugins.
         runner: Calls their hooks.
         book: Its requests.
         uploads: Puts files into workspaces.
-        post: Tells receivers of them; None where there are no webhooks.
+        delivery: Tells receivers of them; None where there are no webhooks.
     """
 
-    desk: SessionDesk
+    sessions: HostSessions
     order: PluginOrder
     runner: HookRunner
     book: RequestBook
     uploads: Uploads
-    post: WebhookPost | None = None
+    delivery: WebhookDelivery | None = None
 
     def listener(
         self, owner: SessionOwner, session_id: str, request_id: str
     ) -> Callable[[RequestTrack], None] | None:
         """Give what hears of each change of a request."""
-        if self.post is None:
+        if self.delivery is None:
             return None
-        return partial(self.post.hear, key=(owner.tenant_id, owner.user_id, session_id, request_id))
+        return partial(self.delivery.hear, key=(owner.tenant_id, owner.user_id, session_id, request_id))
 
 
 def outcome_of_refusal(error: BaseException) -> RequestOutcome:
@@ -156,11 +156,11 @@ class RequestRun:
         is_abandoned: Whether its caller left before.
     """
 
-    def __init__(self, shop: Workshop, incoming: IncomingMessage, on_decided: Callable[[], None]) -> None:
+    def __init__(self, parts: HostParts, incoming: IncomingMessage, on_decided: Callable[[], None]) -> None:
         """Nothing is done before `run`.
 
         Args:
-            shop: What it is carried out with.
+            parts: What it is carried out with.
             incoming: The message.
             on_decided: Called once, when it was accepted, or will not be.
         """
@@ -169,7 +169,7 @@ class RequestRun:
         self.request: HostRequest | None = None
         self.error: BaseException | None = None
         self.is_abandoned: bool = False
-        self._shop = shop
+        self._parts = parts
         self._on_decided = on_decided
         self._scope = trio.CancelScope()
         self._owed = trio.CancelScope(shield=True)
@@ -245,24 +245,24 @@ class RequestRun:
 
     async def _open(self) -> Session:
         """Find the profile, and open the session, or create it."""
-        incoming, desk, context = self.incoming, self._shop.desk, self._context()
+        incoming, sessions, context = self.incoming, self._parts.sessions, self._context()
         if incoming.facts is None:
-            self._profile = await desk.profile(context)
-            session, self._is_new = await desk.create(
+            self._profile = await sessions.profile(context)
+            session, self._is_new = await sessions.create(
                 self._profile, context, metadata=incoming.request.metadata
             )
             return session
         with suppress(
             ProfileUnknown
         ):  # a session that is awake keeps its profile, also one that is not there any more
-            self._profile = await desk.profile(context)
+            self._profile = await sessions.profile(context)
         try:
-            return await desk.open(incoming.facts, incoming.owner)
+            return await sessions.open(incoming.facts, incoming.owner)
         except SessionNotFound:
             # It was deleted between the look at it and now: who may create it begins a new one, as of any other unknown id.
             if self._profile is None or incoming.kind == "prompt" or incoming.is_steer:
                 raise
-            session, self._is_new = await desk.create(self._profile, context)
+            session, self._is_new = await sessions.create(self._profile, context)
             return session
 
     def _context(self) -> ProfileContext:
@@ -277,14 +277,14 @@ class RequestRun:
 
     async def _with_files(self, session: Session) -> str:
         """Put the files of the message into the workspace, and what handlers say of them in front of its words."""
-        incoming, shop = self.incoming, self._shop
+        incoming, parts = self.incoming, self._parts
         said = incoming.request.message
         if not incoming.attachments:
             return said
-        await shop.desk.check_takes_files(self._profile, self._context())
-        files = await shop.uploads.write(session, incoming.attachments)
-        chain = Attaching(shop.order, files)
-        await shop.runner.run(chain)
+        await parts.sessions.check_takes_files(self._profile, self._context())
+        files = await parts.uploads.write(session, incoming.attachments)
+        chain = Attaching(parts.order, files)
+        await parts.runner.run(chain)
         return message_of_files(chain.message(said), files)
 
     async def _send(self, session: Session, text: str) -> MessageReceipt:
@@ -315,7 +315,7 @@ class RequestRun:
 
     async def _watch(self, session: Session) -> None:
         """Note that its end is to be told: before the session has it, so that no death of the process comes between."""
-        if self._shop.post is None:
+        if self._parts.delivery is None:
             return
         self._watch_made = WebhookWatch(
             owner=self.incoming.owner,
@@ -324,7 +324,7 @@ class RequestRun:
             agent_id=self._agent_id,
             url=self.incoming.webhook,
         )
-        await self._shop.post.watch(self._watch_made)
+        await self._parts.delivery.watch(self._watch_made)
 
     @property
     def _agent_id(self) -> str:
@@ -339,13 +339,13 @@ class RequestRun:
             seq=receipt.seq,
             context_window=None if self._profile is None else self._profile.context_window,
         )
-        listener = self._shop.listener(self.incoming.owner, session.session_id, record.request_id)
+        listener = self._parts.listener(self.incoming.owner, session.session_id, record.request_id)
         return RequestTrack(record, PromptRef(receipt.ref), on_change=listener)
 
     def _decide(self, session: Session, receipt: MessageReceipt, track: RequestTrack) -> HostRequest:
         """Give the caller its handle."""
-        self._shop.book.open(self.key, track)
-        self._shop.desk.keep(session)
+        self._parts.book.open(self.key, track)
+        self._parts.sessions.keep(session)
         self.request = HostRequest(
             session,
             receipt,
@@ -371,11 +371,11 @@ class RequestRun:
                 track.stand(ended_by_host(track.standing, "failed", "the host could not follow it"))
                 self._report(error)
             await end_track(self._session, track)
-            self._shop.book.close(self.key, track)
+            self._parts.book.close(self.key, track)
             assert track.record.outcome is not None  # noqa: S101 - it has ended
             return track.record.outcome
-        if self._shop.post is not None and self._watch_made is not None:
-            self._shop.post.forget(self._watch_made.key)
+        if self._parts.delivery is not None and self._watch_made is not None:
+            self._parts.delivery.forget(self._watch_made.key)
         if self._is_new and self._session is not None:
             await self._remove(self._session)
         if error is None or is_shutdown:
@@ -389,7 +389,7 @@ class RequestRun:
 
     async def _remove(self, session: Session) -> None:
         try:
-            if await self._shop.desk.remove(session):
+            if await self._parts.sessions.remove(session):
                 self._session = None
         except AgentrailError as error:
             LOGGER.warning("session %s of a request that failed was not removed: %s", session, error)
@@ -404,7 +404,7 @@ class RequestRun:
         )
 
     async def _hear(self, hook: str, outcome: RequestOutcome | None) -> None:
-        if not self._shop.order.having[hook]:
+        if not self._parts.order.having[hook]:
             return
         incoming = self.incoming
         context = RequestContext(
@@ -418,7 +418,7 @@ class RequestRun:
             outcome=outcome,
             reader=None if outcome is None or self._session is None else SessionReading(self._session),
         )
-        await self._shop.runner.run(Hearing(hook, self._shop.order, context))
+        await self._parts.runner.run(Hearing(hook, self._parts.order, context))
 
 
 def busy(session_id: str) -> SessionBusy:

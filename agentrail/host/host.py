@@ -19,10 +19,11 @@ from agentrail.errors import (
 )
 from agentrail.frozen import EMPTY, thawed
 from agentrail.host.attachments import Attachment
-from agentrail.host.carrying import WhenBusy, Workshop
+from agentrail.host.carrying import HostParts, WhenBusy
 from agentrail.host.chains import PluginOrder
 from agentrail.host.closing import ClosingPlan, decide_closing
 from agentrail.host.hook_runner import HookRunner
+from agentrail.host.host_sessions import already_there, refuse_child
 from agentrail.host.identity import (
     profile_of_session,
 )
@@ -45,9 +46,8 @@ from agentrail.host.requests import (
     RequestTrack,
     key_of_requests,
 )
-from agentrail.host.session_desk import already_there, refuse_child
 from agentrail.host.session_list import ListedSession, ListPlace
-from agentrail.host.webhook_post import WebhookStatistics
+from agentrail.host.webhook_delivery import WebhookStatistics
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.logs import Logger
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
@@ -65,12 +65,14 @@ _CLOSING: Final = "the host is being closed"
 class Host:
     """Sessions behind a product. Every call says who is calling, and touches no session of another."""
 
-    def __init__(self, options: HostOptions, shop: Workshop, life: PluginLife, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, options: HostOptions, parts: HostParts, life: PluginLife, nursery: trio.Nursery
+    ) -> None:
         """Made by `open_host`."""
         self.options: HostOptions = options
-        self._shop = shop
+        self._parts = parts
         self._life = life
-        self._intake = Intake(shop, options.limits, nursery)
+        self._intake = Intake(parts, options.limits, nursery)
         self._readiness = Readiness(self._checks, options.check_timeout, nursery)
         self._is_leaving = False
         self._plan: ClosingPlan | None = None
@@ -79,7 +81,7 @@ class Host:
     @property
     def supervisor(self) -> SessionSupervisor:
         """The supervisor of its sessions."""
-        return self._shop.desk.supervisor
+        return self._parts.sessions.supervisor
 
     @property
     def is_draining(self) -> bool:
@@ -174,7 +176,7 @@ class Host:
         )
         self._intake.check_size(request, sending)
         facts = await self._intake.facts_for(owner, request, creates=False)
-        session = await self._shop.desk.open(facts, owner) if facts is not None else None
+        session = await self._parts.sessions.open(facts, owner) if facts is not None else None
         if session is None or await has_no_cycle(session):
             return await self._intake.submit(request, principal, sending)
         agent_id = profile_of_session(session.facts.user_data) or ""
@@ -234,12 +236,12 @@ class Host:
             Exception: As of `SessionSupervisor.resume_session`, and `ProfileFailed`.
         """
         owner = self._intake.owner_of(principal)
-        desk = self._shop.desk
-        facts = await desk.facts(owner, session_id)
+        sessions = self._parts.sessions
+        facts = await sessions.facts(owner, session_id)
         assert facts is not None  # noqa: S101 - else it is unknown
         if only_root:
             refuse_child(facts)
-        return await desk.open(facts, owner)
+        return await sessions.open(facts, owner)
 
     async def session_to_read(self, session_id: str, principal: Principal) -> Session:
         """Give a session of a caller as `session` does; of one that ended within five minutes what can still be read.
@@ -248,7 +250,7 @@ class Host:
             Exception: As of `session`.
         """
         owner = self._intake.owner_of(principal)
-        ended = self._shop.desk.ended_of(owner, session_id)
+        ended = self._parts.sessions.ended_of(owner, session_id)
         try:
             return await self.session(session_id, principal)
         except AgentrailError:
@@ -284,25 +286,25 @@ class Host:
         owner = self._intake.owner_of(principal)
         check_metadata(metadata, self.options.limits)
         wanted = mint_session() if session_id is None else SessionId(session_id)
-        desk = self._shop.desk
-        if await desk.facts(owner, wanted, creates=True) is not None:
+        sessions = self._parts.sessions
+        if await sessions.facts(owner, wanted, creates=True) is not None:
             raise already_there(wanted)
         context = ProfileContext(
             tenant_id=owner.tenant_id,
             user_id=owner.user_id,
             session_id=wanted,
-            agent_id=agent_id or desk.profiles.default_id,
+            agent_id=agent_id or sessions.profiles.default_id,
         )
-        profile = await desk.profile(context)
-        session, is_new = await desk.create(profile, context, model=model, metadata=metadata)
+        profile = await sessions.profile(context)
+        session, is_new = await sessions.create(profile, context, model=model, metadata=metadata)
         if not is_new:
             raise already_there(wanted)
-        desk.keep(session)
+        sessions.keep(session)
         return session
 
     def sessions_of(self, principal: Principal) -> Sequence[Session]:
         """Give the sessions of a caller that are awake, the newest first."""
-        return self._shop.desk.live_of(self._intake.owner_of(principal))
+        return self._parts.sessions.live_of(self._intake.owner_of(principal))
 
     async def list_sessions(
         self,
@@ -327,7 +329,7 @@ class Host:
         """
         owner = self._intake.owner_of(principal)
         user_id = None if of_tenant else owner.user_id
-        listing = self._shop.desk.list
+        listing = self._parts.sessions.list
         return await listing.page(owner.tenant_id, user_id, phase=phase, behind=behind, limit=limit)
 
     async def delete_session(self, session_id: str, principal: Principal, *, purge: bool = False) -> None:
@@ -345,9 +347,9 @@ class Host:
         Cancellation: The session ends all the same; whether the store forgets it is not known.
         """
         owner = self._intake.owner_of(principal)
-        await self._shop.desk.delete(owner, session_id, purge=purge)
+        await self._parts.sessions.delete(owner, session_id, purge=purge)
         if purge:
-            self._shop.book.forget_session(key_of_requests(owner, session_id))
+            self._parts.book.forget_session(key_of_requests(owner, session_id))
 
     async def fork_session(
         self,
@@ -379,7 +381,7 @@ class Host:
         self._intake.check_open()
         owner = self._intake.owner_of(principal)
         fork_id = mint_session() if wanted is None else SessionId(wanted)
-        return await self._shop.desk.fork(owner, session_id, fork_id, at=at, turn=turn)
+        return await self._parts.sessions.fork(owner, session_id, fork_id, at=at, turn=turn)
 
     async def list_files(
         self, session_id: str, principal: Principal, path: str = ""
@@ -391,7 +393,7 @@ class Host:
             Exception: As of `session`.
         """
         session = await self.session(session_id, principal)
-        await self._shop.desk.check_shows_files(session)
+        await self._parts.sessions.check_shows_files(session)
         return await list_directory(session, path)
 
     async def read_file(self, session_id: str, principal: Principal, path: str) -> WorkspaceFile:
@@ -402,7 +404,7 @@ class Host:
             Exception: As of `session`.
         """
         session = await self.session(session_id, principal)
-        await self._shop.desk.check_shows_files(session)
+        await self._parts.sessions.check_shows_files(session)
         return await read_workspace(session, path)
 
     # --- for who may inspect: that was looked at before
@@ -424,7 +426,7 @@ class Host:
             Exception: As of `SessionSupervisor.stored_journal`.
         """
         tenant_id = self._intake.owner_of(principal).tenant_id
-        facts = await self._shop.desk.of_tenant(tenant_id, session_id)
+        facts = await self._parts.sessions.of_tenant(tenant_id, session_id)
         return await self.supervisor.stored_journal(facts.session_id, after, limit, scope=tenant_id)
 
     async def inspect_messages(
@@ -443,8 +445,8 @@ class Host:
             Exception: As of `Session.messages`, and `SessionSupervisor.stored_state`.
         """
         tenant_id = self._intake.owner_of(principal).tenant_id
-        facts = await self._shop.desk.of_tenant(tenant_id, session_id)
-        return await self._shop.desk.conversation(facts, tenant_id)
+        facts = await self._parts.sessions.of_tenant(tenant_id, session_id)
+        return await self._parts.sessions.conversation(facts, tenant_id)
 
     # --- requests as resources
 
@@ -505,24 +507,24 @@ class Host:
             "supervisor": self._check_supervisor,
             "plugins": self._check_plugins,
         }
-        if self._shop.desk.has_store:
+        if self._parts.sessions.has_store:
             own = {"store": self._check_store, **own}
         return {**own, **self.options.readiness_checks}
 
     @property
     def plugins(self) -> PluginOrder:
         """Its plugins, in their order."""
-        return self._shop.order
+        return self._parts.order
 
     @property
     def hooks(self) -> HookRunner:
         """What calls their hooks: how often each failed, and which do not come back."""
-        return self._shop.runner
+        return self._parts.runner
 
     @property
     def webhooks(self) -> WebhookStatistics | None:
         """What became of webhooks so far; None where it sends none."""
-        return None if self._shop.post is None else self._shop.post.statistics()
+        return None if self._parts.delivery is None else self._parts.delivery.statistics()
 
     async def follow_awaited(self) -> None:
         """Follow the requests of earlier processes that webhooks are still to tell of. For `open_host`."""
@@ -547,7 +549,7 @@ class Host:
     def begin_closing(self) -> ClosingPlan:
         """Let the time run that a close has, `shutdown_timeout` for all of it; called again, say how it is shared out."""
         if self._plan is None:
-            has_store = self._shop.desk.has_store
+            has_store = self._parts.sessions.has_store
             now = trio.current_time()
             self._plan = decide_closing(now, self.options.shutdown_timeout, has_store=has_store)
         return self._plan
@@ -601,12 +603,12 @@ class Host:
 
     async def _track(self, session_id: str, request_id: str, principal: Principal) -> RequestTrack:
         owner = self._intake.owner_of(principal)
-        ended = self._shop.desk.ended_of(owner, session_id)
-        facts = None if ended is not None else await self._shop.desk.facts(owner, session_id)
+        ended = self._parts.sessions.ended_of(owner, session_id)
+        facts = None if ended is not None else await self._parts.sessions.facts(owner, session_id)
         key = key_of_requests(owner, session_id)
-        track = self._shop.book.find(key, request_id)
+        track = self._parts.book.find(key, request_id)
         if track is None and facts is not None and not facts.has_ended:
-            session = await self._shop.desk.open(facts, owner)
+            session = await self._parts.sessions.open(facts, owner)
             track = await self._intake.recall(key, session, request_id)
         if track is None:
             message = f"session {session_id!r} has no request of this id, or not any more"

@@ -26,9 +26,10 @@ from agentrail.errors import (
     WebhooksOff,
 )
 from agentrail.host.attachments import Attachment, check_attachments, digest_with_files
-from agentrail.host.carrying import IncomingMessage, RequestRun, WhenBusy, Workshop
+from agentrail.host.carrying import HostParts, IncomingMessage, RequestRun, WhenBusy
 from agentrail.host.chains import Intercepting
 from agentrail.host.following import end_track, find_standing, follow, subscribe_to_requests
+from agentrail.host.host_sessions import refuse_child
 from agentrail.host.identity import (
     SessionOwner,
     fault_of_name,
@@ -49,7 +50,6 @@ from agentrail.host.payloads import (
 )
 from agentrail.host.request_end import ended_by_host, without_session
 from agentrail.host.requests import HostRequest, OnDisconnect, RequestRecord, RequestTrack, key_of_requests
-from agentrail.host.session_desk import refuse_child
 from agentrail.host.webhook_message import WebhookWatch
 from agentrail.logs import Logger
 from agentrail.messages import PromptRef, SessionId
@@ -99,15 +99,15 @@ def _said(request: ChatRequest, sending: Sending) -> str:
 class Intake:
     """Takes messages, and has them carried in tasks of the host."""
 
-    def __init__(self, shop: Workshop, limits: Limits, nursery: trio.Nursery) -> None:
+    def __init__(self, parts: HostParts, limits: Limits, nursery: trio.Nursery) -> None:
         """Begin.
 
         Args:
-            shop: What requests are carried out with.
+            parts: What requests are carried out with.
             limits: How much is taken at once.
             nursery: Where they are.
         """
-        self._shop = shop
+        self._parts = parts
         self._limits = limits
         self._nursery = nursery
         self._runs: dict[RequestRun, None] = {}
@@ -183,7 +183,7 @@ class Intake:
         try:
             if incoming.facts is None:
                 scope = incoming.owner.tenant_id
-                facts = await self._shop.desk.supervisor.facts_of(incoming.session_id, scope=scope)
+                facts = await self._parts.sessions.supervisor.facts_of(incoming.session_id, scope=scope)
                 incoming = evolve(incoming, facts=facts)
             known = await self._find_known(incoming, client_id)
             if known is not None:
@@ -203,7 +203,7 @@ class Intake:
         if incoming.facts is None:
             return None
         try:
-            session = await self._shop.desk.open(incoming.facts, incoming.owner)
+            session = await self._parts.sessions.open(incoming.facts, incoming.owner)
         except SessionNotFound:  # deleted in between, and with it what was sent to it: what becomes of that is said by who opens it
             return None
         receipt = await session.receipt_of(client_id)
@@ -213,8 +213,8 @@ class Intake:
             await session.receipt_of(client_id, digest=incoming.digest)
         key = key_of_requests(incoming.owner, incoming.session_id)
         request_id = receipt.request_id or receipt.ref
-        window = await self._shop.desk.window_of_profile(session)
-        track = self._shop.book.find(key, request_id)
+        window = await self._parts.sessions.window_of_profile(session)
+        track = self._parts.book.find(key, request_id)
         if track is None:
             self.check_open()  # with no checkpoint between this and the task
             record = RequestRecord(
@@ -225,9 +225,9 @@ class Intake:
                 seq=receipt.seq,
                 context_window=window,
             )
-            listener = self._shop.listener(incoming.owner, incoming.session_id, request_id)
+            listener = self._parts.listener(incoming.owner, incoming.session_id, request_id)
             track = RequestTrack(record, PromptRef(receipt.ref), on_change=listener)
-            self._shop.book.open(key, track)
+            self._parts.book.open(key, track)
             self._nursery.start_soon(
                 self._follow_known, key, session, track, max(receipt.seq - 1, 0), name="follow a request"
             )
@@ -246,7 +246,7 @@ class Intake:
         Cancellation: Nothing has changed.
         """
         standing = await find_standing(session, request_id)
-        known = self._shop.book.find(key, request_id)  # another caller may have found it meanwhile
+        known = self._parts.book.find(key, request_id)  # another caller may have found it meanwhile
         if standing is None or known is not None:
             return known
         record = RequestRecord(
@@ -257,15 +257,15 @@ class Intake:
             seq=standing.seq,
         )
         owner = owner_of_session(session.facts.user_data)
-        listener = None if owner is None else self._shop.listener(owner, session.session_id, request_id)
+        listener = None if owner is None else self._parts.listener(owner, session.session_id, request_id)
         track = RequestTrack(record, standing.ref, on_change=listener)
         track.stand(standing)
         if standing.has_ended:
             await end_track(session, track)
-            self._shop.book.close(key, track)
+            self._parts.book.close(key, track)
             return track
         self.check_open()  # with no checkpoint between this and the task
-        self._shop.book.open(key, track)
+        self._parts.book.open(key, track)
         self._nursery.start_soon(
             self._follow_known, key, session, track, standing.seq, name="follow a request"
         )
@@ -276,7 +276,7 @@ class Intake:
 
         Cancellation: The rest is told by a later process.
         """
-        for watch in () if self._shop.post is None else self._shop.post.awaited:
+        for watch in () if self._parts.delivery is None else self._parts.delivery.awaited:
             try:
                 await self._follow_watched(watch)
             except AgentrailError as error:
@@ -285,29 +285,29 @@ class Intake:
                 )
 
     async def _follow_watched(self, watch: WebhookWatch) -> None:
-        post, owner = self._shop.post, watch.owner
-        assert post is not None  # noqa: S101 - it has the watch
+        delivery, owner = self._parts.delivery, watch.owner
+        assert delivery is not None  # noqa: S101 - it has the watch
         session_id, request_id = SessionId(watch.session_id), watch.request_id
         key = key_of_requests(owner, session_id)
-        if self._shop.book.find(key, request_id) is not None:
+        if self._parts.book.find(key, request_id) is not None:
             return
         try:
-            facts = await self._shop.desk.facts(owner, session_id, creates=True)
+            facts = await self._parts.sessions.facts(owner, session_id, creates=True)
         except SessionUnknown:  # it is another user's now, so that theirs was removed
             facts = None
         if facts is None:
-            post.forget(watch.key)
+            delivery.forget(watch.key)
         elif facts.has_ended:  # its process died between the end of the session and the word about it
             record = RequestRecord(
                 request_id=request_id, session_id=session_id, agent_id=watch.agent_id, kind=None
             )
-            track = RequestTrack(record, on_change=self._shop.listener(owner, session_id, request_id))
+            track = RequestTrack(record, on_change=self._parts.listener(owner, session_id, request_id))
             track.stand(without_session(track.standing, "it has ended"))
             track.end("")
         else:
-            session = await self._shop.desk.open(facts, owner)
+            session = await self._parts.sessions.open(facts, owner)
             if await self.recall(key, session, request_id) is None:  # the session never had it
-                post.forget(watch.key)
+                delivery.forget(watch.key)
 
     async def _follow_known(self, key: str, session: Session, track: RequestTrack, after: int) -> None:
         """Follow a request that an earlier process began. What it owed to plugins is over."""
@@ -321,12 +321,12 @@ class Intake:
             track.stand(ended_by_host(track.standing, "shutdown", "the host was closed"))
             with trio.CancelScope(shield=True):
                 await end_track(session, track)
-            self._shop.book.close(key, track)
+            self._parts.book.close(key, track)
 
     def _begin(self, incoming: IncomingMessage, name: tuple[str, str] | None) -> RequestRun:
         self.check_open()  # with no checkpoint between this and the task
         on_decided = (lambda: None) if name is None else partial(self._end_turn, name)
-        run = RequestRun(self._shop, incoming, on_decided)
+        run = RequestRun(self._parts, incoming, on_decided)
         self._runs[run] = None
         self._nursery.start_soon(self._carry, run, name=f"request {incoming.request_id}")
         return run
@@ -379,10 +379,10 @@ class Intake:
         """
         if webhook is None:
             return
-        if self._shop.post is None:
+        if self._parts.delivery is None:
             message = "this server tells no address of ends: leave webhook out"
             raise WebhooksOff(message)
-        self._shop.post.check(webhook)
+        self._parts.delivery.check(webhook)
 
     async def intercept(
         self, kind: MessageKind, request: ChatRequest, principal: Principal
@@ -395,8 +395,8 @@ class Intake:
         context = ChatRequestContext(
             kind=kind, request=request, agent_id=request.agent_id, principal=principal
         )
-        chain = Intercepting(self._shop.order, context)
-        await self._shop.runner.run(chain)
+        chain = Intercepting(self._parts.order, context)
+        await self._parts.runner.run(chain)
         if chain.refusal is not None:
             raise chain.refusal
         return chain.response
@@ -410,7 +410,7 @@ class Intake:
                 message = "no session is named, and none is created for this: give session_id"
                 raise SessionUnknown(message, hint="a chat or a stream creates one")
             return None
-        facts = await self._shop.desk.facts(owner, request.session_id, creates=creates)
+        facts = await self._parts.sessions.facts(owner, request.session_id, creates=creates)
         if facts is None:
             return None
         refuse_child(facts)
@@ -458,7 +458,7 @@ class Intake:
 
     def _agent_of(self, facts: SessionFacts | None) -> str:
         own = None if facts is None else profile_of_session(facts.user_data)
-        return own or self._shop.desk.profiles.default_id
+        return own or self._parts.sessions.profiles.default_id
 
     def _session_for(self, owner: SessionOwner, request: ChatRequest) -> SessionId:
         if request.session_id is not None:

@@ -13,19 +13,19 @@ from agentrail.actors.trio_only import need_trio
 from agentrail.app import open_supervisor
 from agentrail.errors import SessionDown
 from agentrail.host.attachments import Uploads
-from agentrail.host.carrying import Workshop
+from agentrail.host.carrying import HostParts
 from agentrail.host.chains import PluginOrder
 from agentrail.host.closing import LEAST_SECONDS
 from agentrail.host.context import providers_of
 from agentrail.host.hook_runner import HookRunner, open_hook_runner
 from agentrail.host.host import Host
+from agentrail.host.host_sessions import HostSessions
 from agentrail.host.options import HostOptions, decide_host_options
 from agentrail.host.payloads import SessionReader
 from agentrail.host.plugin_life import PluginLife, open_plugins
 from agentrail.host.requests import RequestBook, SessionReading
-from agentrail.host.session_desk import SessionDesk
 from agentrail.host.tool_hooks import tool_hooks
-from agentrail.host.webhook_post import WebhookPost
+from agentrail.host.webhook_delivery import WebhookDelivery
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -73,42 +73,42 @@ class _Keeper:
         async with self._open_supervisor(hooks) as supervisor, open_plugins(order, runner) as life:
             self._supervisor = supervisor
             providers = providers_of(self._options.context_providers, order, runner)
-            desk = SessionDesk(
+            sessions = HostSessions(
                 supervisor,
                 evolve(self._options.checked_profiles, context_providers=providers),
                 has_store=self._options.supervisor is None and self._options.store is not None,
                 max_sessions_of_each=self._options.limits.max_sessions_per_principal,
             )
-            post: WebhookPost | None = None
+            delivery: WebhookDelivery | None = None
             with self._starting:
-                post = await self._open_post(supervisor)
+                delivery = await self._open_delivery(supervisor)
                 await life.start()
-                await desk.resume_working()
+                await sessions.resume_working()
             if self._starting.cancelled_caught:
                 return
-            shop = Workshop(
-                desk=desk,
+            parts = HostParts(
+                sessions=sessions,
                 order=order,
                 runner=runner,
                 book=RequestBook(),
                 uploads=Uploads(self._options.limits),
-                post=post,
+                delivery=delivery,
             )
             async with trio.open_nursery() as nursery:
-                self.host = Host(self._options, shop, life, nursery)
-                if post is not None:
-                    nursery.start_soon(post.run, name="webhooks")
+                self.host = Host(self._options, parts, life, nursery)
+                if delivery is not None:
+                    nursery.start_soon(delivery.run, name="webhooks")
                     nursery.start_soon(self.host.follow_awaited, name="follow requests for webhooks")
                 self.up.set()
                 try:
                     await self._leave.wait()
                 finally:  # also where a hook, or a session, has ended the program
                     self.host.close_door()
-                await self._close(self.host, life, post)
+                await self._close(self.host, life, delivery)
                 self.host.close()
                 nursery.cancel_scope.cancel(reason="the host was closed")
 
-    async def _open_post(self, supervisor: SessionSupervisor) -> WebhookPost | None:
+    async def _open_delivery(self, supervisor: SessionSupervisor) -> WebhookDelivery | None:
         """Read what earlier processes owe to receivers, before anything can come to it."""
         options = self._options
         if options.webhooks is None:
@@ -116,11 +116,11 @@ class _Keeper:
         keeps = supervisor.keeps_owed and (options.supervisor is not None or options.store != "memory:")
         if not keeps:
             LOGGER.info("webhooks that are owed end with this process: give a store to keep them")
-        post = WebhookPost(options.webhooks, supervisor, survives=keeps)
-        await post.load()
-        return post
+        delivery = WebhookDelivery(options.webhooks, supervisor, survives=keeps)
+        await delivery.load()
+        return delivery
 
-    async def _close(self, host: Host, life: PluginLife, post: WebhookPost | None) -> None:
+    async def _close(self, host: Host, life: PluginLife, delivery: WebhookDelivery | None) -> None:
         """End requests, with what they owe to plugins, and then sessions: plugins stop behind those."""
         plan = host.begin_closing()
         life.stops_by = plan.done_by
@@ -131,10 +131,10 @@ class _Keeper:
         if scope.cancelled_caught:
             host.cut_hooks()
         if (
-            post is not None
+            delivery is not None
         ):  # in front of the sessions: those have a time of their own, and all that is told was said by now
             with trio.CancelScope(deadline=max(plan.requests_by, trio.current_time() + LEAST_SECONDS)):
-                await post.close()
+                await delivery.close()
         if self._options.supervisor is None:
             with trio.CancelScope(deadline=max(plan.done_by, trio.current_time() + LEAST_SECONDS)):
                 await host.supervisor.stop_all("the host was closed")

@@ -47,14 +47,14 @@ class CheckResult:
 
 
 @define(eq=False)
-class _Flight:
+class _CheckRun:
     """One run of all checks, for all who wait for it."""
 
     began: float
     names: tuple[str, ...]
     missing: dict[str, None]
     results: dict[str, CheckResult] = field(factory=dict)
-    landed: trio.Event = field(factory=trio.Event)
+    ended: trio.Event = field(factory=trio.Event)
 
     def note(self, name: str, error: _CheckError | None) -> None:
         """Take what came of a check; what comes of one that was given up is not asked for any more."""
@@ -63,7 +63,7 @@ class _Flight:
             took = int((trio.current_time() - self.began) * 1000)
             self.results[name] = CheckResult(name=name, error=error, duration_ms=took)
         if not self.missing:
-            self.landed.set()
+            self.ended.set()
 
 
 class Readiness:
@@ -82,15 +82,15 @@ class Readiness:
         self._checks = checks
         self._within = within
         self._nursery = nursery
-        self._flight: _Flight | None = None
+        self._check_run: _CheckRun | None = None
         self._stuck: set[str] = set()
         self._is_closed = False
 
     def close(self) -> None:
         """Run no more checks; who waits is told that the host is closed."""
         self._is_closed = True
-        if self._flight is not None:
-            self._flight.landed.set()
+        if self._check_run is not None:
+            self._check_run.ended.set()
 
     async def look(self) -> tuple[CheckResult, ...]:
         """Run the checks side by side, or wait for those that run.
@@ -104,43 +104,43 @@ class Readiness:
 
         Cancellation: The checks go on, for others.
         """
-        flight = self._flight
-        if flight is None or flight.landed.is_set():
+        check_run = self._check_run
+        if check_run is None or check_run.ended.is_set():
             self._check_open()  # with no checkpoint between this and the task
             checks = self._checks()
-            flight = self._flight = _Flight(trio.current_time(), tuple(checks), dict.fromkeys(checks))
-            self._nursery.start_soon(self._run, flight, checks, name="readiness")
-        await flight.landed.wait()
-        if flight.missing:
+            check_run = self._check_run = _CheckRun(trio.current_time(), tuple(checks), dict.fromkeys(checks))
+            self._nursery.start_soon(self._run, check_run, checks, name="readiness")
+        await check_run.ended.wait()
+        if check_run.missing:
             raise HostDraining(_CLOSED)
-        return tuple([flight.results[name] for name in flight.names])
+        return tuple([check_run.results[name] for name in check_run.names])
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise HostDraining(_CLOSED)
 
-    async def _run(self, flight: _Flight, checks: Mapping[str, ReadinessCheck]) -> None:
+    async def _run(self, check_run: _CheckRun, checks: Mapping[str, ReadinessCheck]) -> None:
         for name, check in checks.items():
             if name in self._stuck:
-                flight.note(name, "timeout")
+                check_run.note(name, "timeout")
             else:
-                self._nursery.start_soon(self._run_one, flight, name, check, name=f"readiness of {name}")
+                self._nursery.start_soon(self._run_one, check_run, name, check, name=f"readiness of {name}")
         try:
             with trio.move_on_after(self._within + _GRACE_SECONDS):
-                await flight.landed.wait()
+                await check_run.ended.wait()
         except trio.Cancelled:  # in whatever way its host goes down, no caller waits for ever
             self.close()
             raise
         if self._is_closed:
             return
-        for name in tuple(flight.missing):
+        for name in tuple(check_run.missing):
             LOGGER.warning("readiness check %s took longer than %g s, and does not end", name, self._within)
             self._stuck.add(name)
-            flight.note(name, "timeout")
+            check_run.note(name, "timeout")
 
-    async def _run_one(self, flight: _Flight, name: str, check: ReadinessCheck) -> None:
+    async def _run_one(self, check_run: _CheckRun, name: str, check: ReadinessCheck) -> None:
         error: _CheckError | None = None
-        with trio.CancelScope(deadline=flight.began + self._within) as scope:
+        with trio.CancelScope(deadline=check_run.began + self._within) as scope:
             try:
                 await check()
             except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
@@ -151,4 +151,4 @@ class Readiness:
             LOGGER.warning("readiness check %s took longer than %g s", name, self._within)
             error = "timeout"
         self._stuck.discard(name)
-        flight.note(name, error)
+        check_run.note(name, error)

@@ -19,7 +19,7 @@ from agentrail.errors import (
     WebhookInvalid,
     WebhooksOff,
 )
-from agentrail.host import HostRequest, Webhooks, webhook_post
+from agentrail.host import HostRequest, Webhooks, webhook_delivery
 from agentrail.host.identity import SessionOwner
 from agentrail.host.webhook_message import WebhookWatch
 from agentrail.host.webhook_rows import MESSAGES, WATCHES, encode_awaited
@@ -286,7 +286,7 @@ async def test_what_is_no_webhooks_is_refused_when_the_host_is_opened():
 @on_virtual_time
 async def test_who_owes_too_much_to_receivers_that_take_nothing_owes_no_more(monkeypatch):
     """Of one tenant; to the host's own address nothing is refused, and what is too much is counted."""
-    monkeypatch.setattr(webhook_post, "MAX_OWED_OF_A_TENANT", 2)
+    monkeypatch.setattr(webhook_delivery, "MAX_OWED_OF_A_TENANT", 2)
     receiver = Receiver(*[500] * 99)
     async with hosting(answering(*"abcdef"), webhooks=hooked(receiver, url=HOOK), drain_timeout=0) as host:
         for _ in range(2):
@@ -528,7 +528,7 @@ async def test_rows_of_a_newer_agentrail_are_left_where_they_are(caplog):
 @on_virtual_time
 async def test_many_rows_are_read_in_pages(monkeypatch):
     """All of them."""
-    monkeypatch.setattr(webhook_post, "_PAGE", 2)
+    monkeypatch.setattr(webhook_delivery, "_PAGE", 2)
     store, receiver = MemoryStore(), Receiver(*[500] * 5)
     async with hosting(answering(*"abcde"), webhooks=hooked(receiver), store=store) as host:
         for _ in range(5):
@@ -542,7 +542,7 @@ async def test_many_rows_are_read_in_pages(monkeypatch):
 @on_bounded_time
 async def test_a_file_keeps_what_is_owed(tmp_path, monkeypatch):
     """Through the thread that writes; and it is read by a process that comes later."""
-    monkeypatch.setattr(webhook_post, "CLOSING_SECONDS", 0.05)
+    monkeypatch.setattr(webhook_delivery, "CLOSING_SECONDS", 0.05)
     path, hung, up = tmp_path / "sessions.db", Receiver(Takes(1_000)), Receiver()
     async with hosting(answering("One."), webhooks=hooked(hung), store=f"sqlite:{path}"):
         pass
@@ -596,7 +596,7 @@ async def test_what_cannot_be_kept_is_not_promised():
 @pytest.mark.parametrize("fault", ["go_away", "crash", "lose_answers"])
 async def test_rows_are_written_when_the_store_is_back(fault, monkeypatch):
     """What is owed is sent all the same, and the store comes to what it would have come to."""
-    monkeypatch.setattr(webhook_post, "_FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(webhook_delivery, "_FIRST_PAUSE_SECONDS", 0.02)
     store, receiver = FaultyStore(MemoryStore()), Receiver(Takes(0.05))
     async with hosting(answering("One."), webhooks=hooked(receiver), store=store) as host:
         request = await asked(host, session_id="main", webhook=HOOK)
@@ -636,7 +636,7 @@ async def test_a_receiver_that_hangs_holds_no_host_open():
             await (await asked(host, session_id="main", webhook=HOOK)).outcome()
             await trio.sleep(0.1)
             began = trio.current_time()
-        assert trio.current_time() - began <= webhook_post.CLOSING_SECONDS + 0.1
+        assert trio.current_time() - began <= webhook_delivery.CLOSING_SECONDS + 0.1
         assert receiver.under_way == 0
         if store is not None:
             assert rows(store) == (0, 1)

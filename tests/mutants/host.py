@@ -43,7 +43,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a session that wakes as it is deleted stays",
         breaks=_GOES,
-        file="host/session_desk.py",
+        file="host/host_sessions.py",
         old="if place == _TRIES or not self._is_open(owner, session_id):",
         new="if True:",
         killed_by=f"{_GONE}::test_a_session_that_wakes_as_it_is_deleted_is_deleted",

@@ -19,7 +19,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a session that wakes forgets what was said of it",
         breaks=_META,
-        file="host/session_desk.py",
+        file="host/host_sessions.py",
         old="options_of_profile(self.profiles, profile, context, metadata=metadata)\n        try:\n            session = await self.supervisor.resume",
         new="options_of_profile(self.profiles, profile, context)\n        try:\n            session = await self.supervisor.resume",
         killed_by=f"{_METADATA}::test_metadata_lives_as_long_as_its_session",
@@ -52,7 +52,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a look at a conversation wakes its session",
         breaks=_LOOK,
-        file="host/session_desk.py",
+        file="host/host_sessions.py",
         old="            messages = () if phase_of(session) in (ASLEEP, ENDED) else await session.messages()\n",
         new="            messages = await session.messages()\n",
         killed_by=f"{_INSPECT}::test_one_that_sleeps_beside_its_handle_sleeps_on",
@@ -60,7 +60,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a look at a stored session is done without the plugins of its profile",
         breaks=_LOOK,
-        file="host/session_desk.py",
+        file="host/host_sessions.py",
         old="        return (await options_of_profile(self.profiles, profile, context)).plugins\n",
         new="        return ()\n",
         killed_by=f"{_INSPECT}::test_a_look_finds_the_plugins_of_its_profile",
@@ -78,8 +78,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="each caller runs all checks",
         breaks=_READY,
         file="host/readiness.py",
-        old="        if flight is None or flight.landed.is_set():\n",
-        new="        if flight is None or flight.names:\n",
+        old="        if check_run is None or check_run.ended.is_set():\n",
+        new="        if check_run is None or check_run.names:\n",
         killed_by=f"{_WHOLE}::test_who_asks_meanwhile_is_given_the_same_answer",
     ),
     Mutant(

@@ -228,7 +228,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="what a session that ended had published is shown to others",
         breaks=_UNKNOWN,
-        file="host/session_desk.py",
+        file="host/host_sessions.py",
         old="if session is None or owner_of_session(session.facts.user_data) != owner:",
         new="if session is None:",
         killed_by=f"{_OTHERS}::test_on_every_route_a_session_of_another_is_one_that_never_was",

@@ -58,7 +58,7 @@ async def test_a_call_that_is_struck_at_any_step_leaves_nothing(name, how):
                 break
         assert step > 5
         live = {one.session_id for one in host.sessions_of(ANN)}
-        assert host._shop.desk._open_sessions.of(OWNER) == len(live)  # noqa: SLF001 - no call shows it
+        assert host._parts.sessions._open_sessions.of(OWNER) == len(live)  # noqa: SLF001 - no call shows it
         assert not gateway.bodies._held_of  # noqa: SLF001
 
 

@@ -63,7 +63,7 @@ _TRIES: Final = 3
 """How often a session is looked at that is to be deleted, and wakes each time."""
 
 
-class SessionDesk:
+class HostSessions:
     """Finds, creates, wakes and removes the sessions of a host."""
 
     def __init__(

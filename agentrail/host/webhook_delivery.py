@@ -70,7 +70,7 @@ class WebhookStatistics:
     dropped: int = 0
 
 
-class WebhookPost:
+class WebhookDelivery:
     """The webhooks of one host."""
 
     def __init__(self, webhooks: Webhooks, supervisor: SessionSupervisor, *, survives: bool) -> None:
