@@ -319,7 +319,7 @@ TAKES_NOTHING: Final = {
     *(
         f"supervisor.{name}"
         for name in (
-            "ask_host",
+            *("ask_host", "check_store", "change_owed"),
             "start_behind",
             "close_rest",
             "hear",
@@ -600,7 +600,17 @@ def _inputs_of_sessions() -> Entries:
         ),
         ("many calls", _asking(calls(*[("nothing", "{}")] * 500))),
     ]
-    for name in ("session", "stop_session", "last_words", "facts_of", "rest", "call_tool"):
+    for name in (
+        "session",
+        "stop_session",
+        "last_words",
+        "facts_of",
+        "rest",
+        "call_tool",
+        "stored_journal",
+        "stored_state",
+        "owed",
+    ):
         entries[f"supervisor.{name}"] = _texts(partial(partial, _supervised, name))
     for name in ("resume_session", "delete_session", "export_session", "import_session"):
         entries[f"supervisor.{name}"] = _texts(partial(partial, _supervised, name))
