@@ -160,13 +160,15 @@ def decide_draw(full_at: float, pace: Pace, now: float, *, take: bool = True) ->
     lacking = max(full_at - now, 0.0)
     room = pace.interval_seconds * pace.burst
     needed = lacking + pace.interval_seconds
-    is_allowed = needed <= room + _SLACK
+    # Each draw may round when the bucket is full by half of what the clock can tell, and as many as the burst add up.
+    slack = _SLACK + pace.burst * math.ulp(now)
+    is_allowed = needed <= room + slack
     behind = needed if take and is_allowed else lacking
     return now + behind, Draw(
         is_allowed=is_allowed,
-        left=max(math.floor((room - behind + _SLACK) / pace.interval_seconds), 0),
-        full_in_seconds=math.ceil(behind - _SLACK),
-        retry_after_seconds=0 if is_allowed else max(math.ceil(needed - room - _SLACK), 1),
+        left=max(math.floor((room - behind + slack) / pace.interval_seconds), 0),
+        full_in_seconds=math.ceil(behind - slack),
+        retry_after_seconds=0 if is_allowed else max(math.ceil(needed - room - slack), 1),
     )
 
 

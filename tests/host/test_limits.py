@@ -4,7 +4,7 @@ import math
 
 import attrs
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from agentrail.errors import OptionError, QuotaReached
 from agentrail.host.identity import SessionOwner
@@ -125,6 +125,9 @@ def test_no_stretch_of_time_has_more_than_the_burst_and_its_share(pace, gaps):
             assert last - first + 1 <= share + 1e-3
 
 
+@example(
+    Pace(45, 1.0, 19), [0.0]
+)  # nineteen roundings of a clock that has run for thirty years were more than was let pass
 @given(paces, waits)
 def test_who_waits_as_long_as_was_said_is_let_in(pace, gaps):
     """And one second earlier is not; what is refused costs nothing; what is left is there, and no more."""
