@@ -117,9 +117,8 @@ def hostile(hint: Any) -> SearchStrategy[Any]:
         return st.sampled_from(
             (PluginEvent(name="", payload=[math.nan]), AgentStart(ref=PromptRef("\ud800")))
         )
-    if (
-        hint is Budget
-    ):  # it refuses nearly all that is hostile, and Hypothesis gives up where nearly all is refused
+    # It refuses nearly all that is hostile, and Hypothesis gives up where nearly all is refused.
+    if hint is Budget:
         return st.builds(
             Budget,
             max_total_tokens=st.sampled_from([number for number in NUMBERS if number > 0]),

@@ -392,8 +392,11 @@ def everything() -> SessionState:
             Interaction(asked=approval, timer=EffectId("w5"), asker=SignalId("s3")),
             Interaction(asked=question, timer=None),
         ),
-        resolved=(Resolved(id="a0", status="approved", by="rule"),),
-        rules=frozenset({Rule(tool="shell", family="git status"), Rule(tool="deploy", family=None)}),
+        resolved=(
+            Resolved(id="a0", status="approved", by="rule"),
+            Resolved(id="a1", status="approved", by="user", at_ms=7),
+        ),
+        rules=frozenset({Rule(tool="shell", family="git status"), Rule(tool="deploy", family=None, at_ms=7)}),
         survivors=(survivor,),
         notes=("done",),
         teardown=TeardownState(effect_id=EffectId("d2"), waiting=(SignalId("s4"),)),
@@ -449,6 +452,8 @@ def everything() -> SessionState:
                 EffectId("d2"): owners.OfTeardown(),
             }
         ),
+        title="Where it is",
+        context_tokens=1_234,
         acting=ActingAgent(name="scout", prompt="You look.", next="clerk", note="He owes ten."),
         agents=Agents(
             states=(

@@ -287,6 +287,7 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
         images=(Image(media_type="image/png", data="iVBORw0KGgo=", name="a.png"),),
     ),
     s.Decline(at_ms=_AT, signal_id=_ASKED_BY, ref=QuestionRef("q-1"), reason="not your business"),
+    s.RevokeRule(at_ms=_AT, signal_id=_ASKED_BY, tool="shell", command_family="git status"),
     s.ChangeModel(
         at_ms=_AT,
         signal_id=_ASKED_BY,
@@ -407,6 +408,9 @@ FIELDS: Final[Mapping[str, e.Event]] = {
             ref=QuestionRef("q-1"), question="Who are you?", schema=_FORM, url="https://example.org/who"
         ),
         _ROOT,
+    ),
+    "ask_user_call": _published(
+        e.AskUser(ref=QuestionRef("q-1"), question="Which one?", call_id=_CALL), _ROOT
     ),
     "user_responded_form": _published(
         e.UserResponded(ref=QuestionRef("q-1"), response={"name": "Ada", "age": 36}), _ROOT

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentrail.core.session.interactions import family_of
+from agentrail.core.session.rules import family_of
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from agentrail.core.session.projection import (
     Status,
     digest_of,
     request_of,
+    snapshot_of,
     status_of,
 )
 from agentrail.core.session.state import Phase
@@ -68,6 +69,15 @@ def test_status_of_a_session_that_works():
         dropped_signals=0,
         quarantined_signals=0,
     )
+
+
+def test_a_snapshot_says_what_tools_promise_about_being_run_twice():
+    """One that promises nothing is not named: that is what a reader has to take any tool for that it knows nothing of."""
+    state = run(BUSY)
+    promised = {one.name: one.effect_class for one in TOOLS if one.effect_class != "once"}
+    assert promised["read"] == "pure"
+    assert "deploy" in {one.name for one in TOOLS} - set(promised)
+    assert dict(snapshot_of(state.phase, state.data, 105).effects) == promised
 
 
 def test_status_of_a_session_that_was_aborted():

@@ -37,6 +37,7 @@ GUARANTEES = {
     "aborts_seen_by_plugins": [pytest.mark.at(20)],
     "approval_aborted": [pytest.mark.at(30), pytest.mark.at(70), pytest.mark.at(74)],
     "approval_always": [pytest.mark.at(73), pytest.mark.at(74)],
+    "rule_revoked": [pytest.mark.at(73)],
     "approval_edited": [pytest.mark.at(58)],
     "approval_five_ways": [pytest.mark.at(60)],
     "approval_in_a_batch": [pytest.mark.at(53)],

@@ -3,15 +3,23 @@
 from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias
 
+import msgspec
+
 from agentrail.core.journal.folding import Walked
-from agentrail.core.protocol.effects import RunTool, SpawnChild
+from agentrail.core.protocol.effects import Effect, Publish, RunTool, SpawnChild
+from agentrail.core.session.asked_forms import summary_of
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.state import SessionState
+from agentrail.events import ToolExecutionEnd, ToolKilled
 from agentrail.messages import CallId, PromptRef
 from agentrail.structs import Value
 
 CallClass: TypeAlias = Literal["once", "reconcilable", "idempotent", "pure", "session"]
 """What a tool promises about being run twice; `session` of a call that another session worked for."""
+
+OutcomeBehind: TypeAlias = Literal["running", "done", "failed", "unknown"]
+"""How a call ended: it has not; with a result; with an error, which says nothing of what it did before; or it was stopped at work, and
+no one knows what it did."""
 
 
 class CallBehind(Value, frozen=True, kw_only=True):
@@ -22,12 +30,16 @@ class CallBehind(Value, frozen=True, kw_only=True):
         call_id: Which call.
         name: Its tool.
         effect_class: What that promises about being run twice.
+        outcome: How it ended by the last record.
+        summary: What it was about: its command line, or its arguments; at most 200 characters.
     """
 
     number: int
     call_id: CallId
     name: str
     effect_class: CallClass
+    outcome: OutcomeBehind = "running"
+    summary: str = ""
 
 
 def calls_behind(steps: Iterable[Walked]) -> tuple[CallBehind, ...]:
@@ -49,12 +61,32 @@ def calls_behind(steps: Iterable[Walked]) -> tuple[CallBehind, ...]:
             elif isinstance(effect, SpawnChild):
                 kind = "session"
             else:
+                _note_end(found, effect)
                 continue
             if kind not in _HARMLESS and effect.call_id not in found:
                 found[effect.call_id] = CallBehind(
-                    number=walked.record.seq, call_id=effect.call_id, name=effect.name, effect_class=kind
+                    number=walked.record.seq,
+                    call_id=effect.call_id,
+                    name=effect.name,
+                    effect_class=kind,
+                    summary=summary_of(effect.arguments),
                 )
     return tuple(found.values())
+
+
+def _note_end(found: dict[CallId, CallBehind], effect: Effect) -> None:
+    """Note how a call ended; of one that was stopped at work the result comes behind, and does not say what it did."""
+    match effect:
+        case Publish(event=ToolKilled(call_id=call_id)):
+            outcome: OutcomeBehind = "unknown"
+        case Publish(event=ToolExecutionEnd(call_id=call_id, result=result)):
+            lost = result.text.startswith("[Outcome unknown")
+            outcome = "unknown" if lost else "failed" if result.is_error else "done"
+        case _:
+            return
+    known = found.get(call_id)
+    if known is not None and known.outcome == "running":
+        found[call_id] = msgspec.structs.replace(known, outcome=outcome)
 
 
 def turns_in(steps: Iterable[Walked]) -> Iterator[int]:

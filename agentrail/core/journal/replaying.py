@@ -5,7 +5,7 @@ the first difference is told with its number and the plugins that were asked the
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any, Final
@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from agentrail.core.journal.bodies import decode_opened, join_blobs
+from agentrail.core.journal.explaining import ExplainedStep, explained_step, lines_of_step
 from agentrail.core.journal.folding import (
     NO_SOURCES,
     Drift,
@@ -24,7 +25,7 @@ from agentrail.core.journal.folding import (
     walk,
 )
 from agentrail.core.journal.outline import effects_named
-from agentrail.core.journal.record import DRIFTED, OPENED, TAKEN, Record
+from agentrail.core.journal.record import DRIFTED, OPENED, TAKEN, Record, Tail
 from agentrail.core.journal.signal_bodies import whole_body
 from agentrail.core.protocol.effects import stall_timer_of
 from agentrail.core.protocol.hooks import HookEvent
@@ -32,6 +33,8 @@ from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import EffectOutcome
 from agentrail.core.session.state import SessionState
 from agentrail.core.session.state_codec import encode_session
+from agentrail.core.stack.explained_run import ExplainedRun, explained_run
+from agentrail.core.stack.explanation import Explanation
 from agentrail.core.stack.loading import Ask, Member
 from agentrail.core.stack.plugin import Context
 from agentrail.errors import OptionError
@@ -61,11 +64,13 @@ class ReplayStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         walked: The record, and what it came to.
         asked: Which plugins were asked, in order.
+        runs: Each hook event of it, what each plugin answered, and what came of that; empty unless it was asked for.
         caused_by: The number of the record that began the effect whose outcome this is; None for what came from outside.
     """
 
     walked: Walked
     asked: tuple[HookAnswer, ...] = ()
+    runs: tuple[ExplainedRun, ...] = ()
     caused_by: int | None = None
 
 
@@ -128,7 +133,7 @@ def replay(
         state, seq = one.walked.after, one.walked.record.seq
         if found is None and seq > settled:
             found = _difference_in(one, snapshots.get(seq))
-    return Replayed(state=_unwatched(state, sources.ask), records=len(records), difference=found)
+    return Replayed(state=_asked_by(state, sources.ask), records=len(records), difference=found)
 
 
 def state_at(records: Sequence[Record], number: int, sources: Sources = NO_SOURCES) -> SessionState:
@@ -151,39 +156,77 @@ def state_at(records: Sequence[Record], number: int, sources: Sources = NO_SOURC
     return fold_journal(records[:number], sources).state
 
 
-def steps(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Iterator[ReplayStep]:
+def steps(
+    records: Sequence[Record], sources: Sources = NO_SOURCES, *, explains: bool = False
+) -> Iterator[ReplayStep]:
     """Walk through a journal, one record at a time, and show which plugins were asked and what had begun it.
+
+    Args:
+        records: All of it.
+        sources: Where plugins and large values come from.
+        explains: Whether it is told, too, what came of each answer of a plugin.
 
     Raises:
         JournalCorrupt: As of `fold`, with its other errors; when its record is reached.
     """
-    watch = _Watch(sources.ask)
-    watched = msgspec.structs.replace(sources, ask=watch)
+    yield from steps_from(first_state(records, sources), records, sources=sources, explains=explains)
+
+
+def steps_from(
+    start: SessionState,
+    records: Sequence[Record],
+    *,
+    tail: Tail = Tail(),  # noqa: B008 - frozen
+    sources: Sources = NO_SOURCES,
+    explains: bool = False,
+) -> Iterator[ReplayStep]:
+    """Walk through the end of a journal as `steps` does; what stands in front of it is named as the cause of nothing.
+
+    Args:
+        start: The state in front of the records.
+        records: In order, without a gap behind `tail`.
+        tail: Where the journal ends in front of them.
+        sources: As of `steps`.
+        explains: As of `steps`.
+
+    Raises:
+        JournalCorrupt: As of `fold`, with its other errors; when its record is reached.
+    """
+    watch = (_Explaining if explains else _Watch)(sources.ask)
+    watched = msgspec.structs.replace(sources, ask=watch, state_at=_watched_by(watch, sources.state_at))
     began: dict[EffectId, int] = {}
-    for walked in walk(first_state(records, watched), records, sources=watched):
+    for walked in walk(_asked_by(start, watch), records, tail=tail, sources=watched):
         signal, seq = walked.signal, walked.record.seq
         caused_by = began.get(signal.effect_id) if isinstance(signal, EffectOutcome) else None
         began |= dict.fromkeys(_begun_in(walked.record.does), seq)
-        yield ReplayStep(walked=walked, asked=watch.take(), caused_by=caused_by)
+        yield ReplayStep(walked=walked, asked=watch.take(), runs=watch.take_runs(), caused_by=caused_by)
+
+
+def explain_steps(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Iterator[ExplainedStep]:
+    """Tell of each record who caused what, as data.
+
+    Raises:
+        JournalCorrupt: As of `fold`, with its other errors; when its record is reached.
+    """
+    for one in steps(records, sources, explains=True):
+        yield explained_step(one.walked, one.runs, one.caused_by)
 
 
 def explain_journal(records: Sequence[Record], sources: Sources = NO_SOURCES) -> Iterator[str]:
     """Tell who caused what, in lines: each record, what had begun it, the plugins that were asked, and what came of it.
 
-    No word of a conversation is in them.
+    What users, models and tools said is not in them; why a plugin decided as it did is, in its words.
 
     Raises:
         JournalCorrupt: As of `fold`, with its other errors; when its record is reached.
     """
-    for one in steps(records, sources):
-        record, signal = one.walked.record, one.walked.signal
-        about = f" {signal.effect_id}" if isinstance(signal, EffectOutcome) else ""
-        cause = "" if one.caused_by is None else f", begun by {one.caused_by}"
-        yield f"{record.seq} at {record.at_ms}: {record.kind}{about}{cause}"
-        for asked in one.asked:
-            yield f"  asked {asked}"
-        for line in record.does.split("\n") if record.does else ():
-            yield f"  {line}"
+    for one in explain_steps(records, sources):
+        yield from lines_of_step(one)
+
+
+def begins(does: str, effect_id: EffectId) -> bool:
+    """Say whether a record began an effect, by its outline."""
+    return effect_id in _begun_in(does)
 
 
 class Parting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -279,9 +322,38 @@ class _Watch:
         self._asked.clear()
         return asked
 
+    def take_runs(self) -> tuple[ExplainedRun, ...]:
+        """Give what came of it: nothing, to who did not listen."""
+        return ()
 
-def _unwatched(state: SessionState, ask: Ask) -> SessionState:
-    """Give a state whose plugins are asked as the caller wants, and not by way of the replay."""
+
+class _Explaining(_Watch):
+    """Notes also what came of each answer."""
+
+    def __init__(self, ask: Ask) -> None:
+        super().__init__(ask)
+        self._runs: list[ExplainedRun] = []
+
+    def tell_run(self, explanation: Explanation) -> None:
+        """Hear of a run of the pipeline that is over."""
+        self._runs.append(explained_run(explanation))
+
+    def take_runs(self) -> tuple[ExplainedRun, ...]:
+        """Give the runs since the last time."""
+        runs = tuple(self._runs)
+        self._runs.clear()
+        return runs
+
+
+def _watched_by(
+    watch: _Watch, state_at: Callable[[int], SessionState] | None
+) -> Callable[[int], SessionState] | None:
+    """Let a state that a session goes back to ask by way of the replay, too."""
+    return None if state_at is None else lambda number: _asked_by(state_at(number), watch)
+
+
+def _asked_by(state: SessionState, ask: Ask) -> SessionState:
+    """Give a state whose plugins are asked as the caller wants."""
     data = state.data
     stack = msgspec.structs.replace(data.stack, ask=ask)
     return msgspec.structs.replace(state, data=msgspec.structs.replace(data, stack=stack))

@@ -79,9 +79,8 @@ class ResponseFormat:
         except NotJson as error:
             return self._refusal((f"no JSON: {error}".removesuffix("."),), repaired=repaired)
         faults = self._faults_of.faults(value)
-        if (
-            misfit is not None
-        ):  # it says more: of a union of classes a schema knows no more than that none fits
+        # It says more: of a union of classes a schema knows no more than that none fits.
+        if misfit is not None:
             faults = (misfit,)
         return self._refusal(faults, repaired=repaired) if faults else Accepted(value)
 

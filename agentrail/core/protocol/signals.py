@@ -19,6 +19,7 @@ from agentrail.core.protocol.agent_signals import (
     BudgetLent as BudgetLent,
 )
 from agentrail.core.protocol.changes import Change
+from agentrail.core.protocol.decision_signals import Decline as Decline, RevokeRule as RevokeRule
 from agentrail.core.protocol.hooks import RequestResult
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.prompt_signals import (
@@ -187,18 +188,6 @@ class Respond(Asked, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Freeze what was filled in: the person goes on with theirs."""
         force_setattr(self, "response", frozen_value(self.response))  # type: ignore[arg-type]  # a text, a number or an object
-
-
-class Decline(Asked, frozen=True, kw_only=True):
-    """A person does not want to answer a question.
-
-    Attributes:
-        ref: The question.
-        reason: For the model, or for the tool that asks.
-    """
-
-    ref: QuestionRef
-    reason: str | None = None
 
 
 class AnswerCall(Asked, frozen=True, kw_only=True):
@@ -663,6 +652,7 @@ Signal: TypeAlias = (
     | Reject
     | Respond
     | Decline
+    | RevokeRule
     | AnswerCall
     | ToolAsked
     | ToolWantsChild

@@ -16,7 +16,7 @@ from agentrail.core.protocol.actions import BlockTool, RequireApproval
 from agentrail.core.protocol.effects import AskHost, TellHost
 from agentrail.core.protocol.hooks import BeforeTool
 from agentrail.core.protocol.signals import HostJudged, ToolFinished
-from agentrail.core.session import calls, interactions
+from agentrail.core.session import calls, interactions, rules
 from agentrail.core.session.hooking import ask_plugins, has_listeners
 from agentrail.core.session.open_calls import CallState, HostCheck, WantedApproval
 from agentrail.core.session.owners import OfHostCheck, OfHostReport
@@ -229,29 +229,32 @@ def _as_judged(step: StepContext, state: CallState, outcome: Outcome) -> CallSta
 
 def _wanted_by(step: StepContext, outcome: Outcome) -> WantedApproval | None:
     """Give the approval that plugins want for a call."""
-    asked = outcome.decision.action if outcome.decision is not None else None
-    if not isinstance(asked, RequireApproval):
+    decision = outcome.decision
+    if decision is None or not isinstance(decision.action, RequireApproval):
         return None
+    asked = decision.action
     seconds = asked.expires_seconds
     timeout_ms = step.data.config.approval_timeout_ms if seconds is None else round(seconds * 1000) or None
-    return WantedApproval(hint=asked.hint, timeout_ms=timeout_ms, options=asked.permission_options)
+    return WantedApproval(
+        hint=asked.hint, timeout_ms=timeout_ms, options=asked.permission_options, by=decision.by
+    )
 
 
 def _wait_for_approval(step: StepContext, state: CallState, wanted: WantedApproval) -> CallState:
     """Let a call wait for a person, unless one has always allowed what it is."""
     # A rule is an answer too, and only stands where it would be taken.
-    if "always" in wanted.options and interactions.is_allowed(
-        step.data.rules, state.call.name, state.arguments
-    ):
+    if "always" in wanted.options and rules.is_allowed(step.data.rules, state.call.name, state.arguments):
         return state
-    interactions.require_approval(step, state, wanted.hint, wanted.timeout_ms, wanted.options)
+    interactions.require_approval(step, state, wanted)
     return msgspec.structs.replace(state, stage="asking")
 
 
 def _show_again(step: StepContext, state: CallState, wanted: WantedApproval, changed_by: str) -> CallState:
     """Show a person what became of the arguments that it wrote. No rule stands for that: it wanted something else."""
     hint = f"{changed_by} changed what you wrote"
-    interactions.require_approval(step, state, hint, wanted.timeout_ms, wanted.options)
+    interactions.require_approval(
+        step, state, msgspec.structs.replace(wanted, hint=hint, by=changed_by or None)
+    )
     return msgspec.structs.replace(state, stage="asking", bound_to=hash_arguments(state.arguments))
 
 

@@ -219,6 +219,7 @@ def saved(step: StepContext, result: RequestResult) -> ErrorInfo | None:
         return _unchanged(step)
     _replace(step, compaction.plan, done)
     step.data.compaction = None
+    step.data.context_tokens = done.tokens_after
     step.publish(
         CompactEnd(
             removed=compaction.plan.cut,

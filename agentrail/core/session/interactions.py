@@ -4,8 +4,6 @@ Here they are opened and closed; what a decision means for the call stands in `d
 by the first of these: a person, a rule that a person made, the clock, an abort, or whatever the user says next.
 """
 
-import re
-import shlex
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, cast
@@ -16,10 +14,10 @@ from agentrail.core.policy.gates import hash_arguments
 from agentrail.core.protocol.effects import ClearTimer, SetTimer
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import SignalId, ToolAsked
-from agentrail.core.session import calls
-from agentrail.core.session.open_calls import CallState
+from agentrail.core.session import calls, rules
+from agentrail.core.session.open_calls import CallState, WantedApproval
 from agentrail.core.session.owners import OfInteraction
-from agentrail.core.session.state import Interaction, Resolved, Rule
+from agentrail.core.session.state import Interaction, Resolved
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.values.forms import fault_of_form, fault_of_url
 from agentrail.errors import AlreadyResolved, ApprovalExpired, CycleAborted, UnknownApproval
@@ -34,7 +32,6 @@ from agentrail.events import (
     ClientCall,
     DecidedBy,
     PendingClientCall,
-    PermissionOption,
     Question,
     ResumeTrigger,
     ToolApprovedAlways,
@@ -45,82 +42,30 @@ from agentrail.messages import ApprovalId, CallId, ClientCallRef, JsonObject, Qu
 MAX_RESOLVED: Final = 256
 """How many decided interactions a session remembers, to tell late deciders from wrong ids."""
 
-# fmt: off
-_HAS_COMMANDS: Final = frozenset({
-    "apt", "brew", "bundle", "cargo", "docker", "gh", "git", "go", "helm", "kubectl", "make", "npm", "pip", "pnpm", "podman",
-    "poetry", "terraform", "uv", "yarn",
-})
-_RUNS_ANYTHING: Final = frozenset({
-    "awk", "bash", "dash", "doas", "env", "eval", "exec", "find", "fish", "ksh", "node", "nohup", "perl", "php", "python",
-    "python3", "ruby", "sh", "ssh", "sudo", "time", "timeout", "watch", "xargs", "zsh",
-})
-# fmt: on
-_PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_SHELL_SYNTAX: Final = re.compile(r"[;&|<>`$(){}\n\\*?\[\]!#~]")
 
-
-def family_of(arguments: JsonObject) -> str | None:
-    """Name the commands that are like this one; None for a call that runs no command.
-
-    The family of a simple command is its program, and the command of the program where it has those: `git status`, `ls`.
-    A line with any syntax of the shell, or whose program runs what it is told, is a family of its own: a person who allows
-    one such line has not allowed another.
-    """
-    command = arguments.get("command")
-    if not isinstance(command, str):
-        return None
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return command
-    if not words or _SHELL_SYNTAX.search(command):
-        return command
-    program = words[0]
-    # A path or an assignment is no plain word.
-    if program in _RUNS_ANYTHING or not _PLAIN_WORD.fullmatch(program):
-        return command
-    if program not in _HAS_COMMANDS:
-        return program
-    # An option in front of the command may change what it does: then only the very line is alike.
-    return f"{program} {words[1]}" if len(words) > 1 and _PLAIN_WORD.fullmatch(words[1]) else command
-
-
-def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject) -> bool:
-    """Say whether a person has always allowed this."""
-    return Rule(tool=tool, family=family_of(arguments)) in rules
-
-
-def require_approval(
-    step: StepContext,
-    state: CallState,
-    hint: str | None,
-    timeout_ms: int | None,
-    options: tuple[PermissionOption, ...],
-) -> None:
+def require_approval(step: StepContext, state: CallState, wanted: WantedApproval) -> None:
     """Let a call wait for a person.
 
     Args:
         step: The step.
         state: The call, with its final arguments.
-        hint: Why a person is asked.
-        timeout_ms: How long it waits; None for ever.
-        options: The answers that are taken.
+        wanted: Why a person is asked and by whom, how long the call waits, and the answers that are taken.
     """
     config = step.data.config
-    expires_at_ms = step.at_ms + timeout_ms if timeout_ms is not None else None
+    expires_at_ms = None if wanted.timeout_ms is None else step.at_ms + wanted.timeout_ms
     approval = Approval(
         id=ApprovalId(_name(step)),
         call_id=state.call.call_id,
         tool=state.call.name,
         arguments=state.arguments,
         arguments_hash=hash_arguments(state.arguments),
-        hint=hint,
+        hint=wanted.hint,
         requested_at_ms=step.at_ms,
         expires_at_ms=expires_at_ms,
         path=config.path,
-        permission_options=options,
+        permission_options=wanted.options,
     )
-    _open(step, approval, expires_at_ms)
+    _open(step, approval, expires_at_ms, by=wanted.by)
     step.publish(ApprovalRequired(approval=approval))
 
 
@@ -205,7 +150,12 @@ def ask_for_tool(step: StepContext, state: CallState, signal: ToolAsked) -> None
 def _publish_question(step: StepContext, asked: Question) -> None:
     step.publish(
         AskUser(
-            ref=asked.ref, question=asked.question, options=asked.options, schema=asked.schema, url=asked.url
+            ref=asked.ref,
+            question=asked.question,
+            options=asked.options,
+            schema=asked.schema,
+            url=asked.url,
+            call_id=asked.call_id,
         )
     )
 
@@ -235,9 +185,9 @@ def find_interaction(step: StepContext, wanted: str) -> Interaction:
         raise UnknownApproval(message)
     if resolved.status == "timeout":
         message = f"{wanted!r} has expired: its call was answered with a timeout"
-        raise ApprovalExpired(message)
+        raise ApprovalExpired(message, at_ms=resolved.at_ms)
     message = f"{wanted!r} is decided already: {resolved.status}, by {resolved.by}"
-    raise AlreadyResolved(message, status=resolved.status, by=resolved.by)
+    raise AlreadyResolved(message, status=resolved.status, by=resolved.by, at_ms=resolved.at_ms)
 
 
 def of_call(step: StepContext, call_id: CallId) -> Interaction:
@@ -250,9 +200,8 @@ def close_interaction(
 ) -> None:
     """Decide an interaction; its timer is forgotten, and everybody hears. A tool that waits for more than that is refused."""
     step.data.interactions = tuple(one for one in step.data.interactions if one is not interaction)
-    step.data.resolved = (*step.data.resolved, Resolved(id=interaction.id, status=status, by=by))[
-        -MAX_RESOLVED:
-    ]
+    decided = Resolved(id=interaction.id, status=status, by=by, at_ms=step.at_ms)
+    step.data.resolved = (*step.data.resolved, decided)[-MAX_RESOLVED:]
     if interaction.timer is not None and status != "timeout":  # a timer that fired is over by itself
         step.cancel(ClearTimer(effect_id=interaction.timer))
     if interaction.asker is not None and status in {"aborted", "superseded"}:
@@ -304,8 +253,7 @@ def allow_always(step: StepContext, approved: CallState) -> None:
     """
     if approved.bound_to != hash_arguments(approved.arguments):
         return
-    rule = Rule(tool=approved.call.name, family=family_of(approved.arguments))
-    step.data.rules = step.data.rules | {rule}
+    rule = rules.allow(step, approved.call.name, approved.arguments)
     step.publish(ToolApprovedAlways(tool=rule.tool, command_family=rule.family))
     for interaction in step.data.interactions:
         asked = interaction.asked
@@ -315,7 +263,7 @@ def allow_always(step: StepContext, approved: CallState) -> None:
         # What is shown is not what the person wrote, and no rule stands for that.
         if state.stage == "asking" and state.bound_to is not None:
             continue
-        if is_allowed(step.data.rules, asked.tool, asked.arguments):
+        if rules.is_allowed(step.data.rules, asked.tool, asked.arguments):
             close_interaction(step, interaction, "approved", "rule")
             calls.put(step, released(state, interaction))
 
@@ -337,8 +285,9 @@ def _open(
     asked: Approval | Question | PendingClientCall,
     expires_at_ms: int | None,
     asker: SignalId | None = None,
+    by: str | None = None,
 ) -> None:
-    opened = Interaction(asked=asked, timer=None, asker=asker)
+    opened = Interaction(asked=asked, timer=None, asker=asker, by=by)
     timer = _set_timer(step, opened.id, expires_at_ms)
     step.data.interactions = (*step.data.interactions, msgspec.structs.replace(opened, timer=timer))
 

@@ -76,6 +76,7 @@ LEGALITY: Final[Mapping[type[signals.Signal], Mapping[Phase, Cell]]] = MappingPr
     signals.Reject:                _row("IR",   "R",    "S",      "ERI"),  # as Approve
     signals.Respond:               _row("IR",   "R",    "S",      "ERI"),  # as Approve
     signals.Decline:               _row("IR",   "R",    "S",      "ERI"),  # as Approve
+    signals.RevokeRule:            _row("I",    "R",    "S",      "E"),  # what was let run by the rule runs; the next call asks
     signals.AnswerCall:            _row("IR",   "R",    "S",      "ERI"),  # as Approve
     signals.ToolAsked:             _row("I",    "R",    "S",      "E"),  # a tool that asks too late hears that no answer will come
     signals.ToolWantsChild:        _row("I",    "R",    "S",      "E"),  # as ToolAsked; a survivor may ask in any phase

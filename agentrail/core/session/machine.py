@@ -43,6 +43,7 @@ from agentrail.core.session import (
     receipts,
     recovery,
     response,
+    rules,
     settings,
     teardown,
 )
@@ -462,6 +463,7 @@ _GIVEN: Final = dict(
         _by(signals.Reject, decisions.reject_call),
         _by(signals.Respond, decisions.answer_question),
         _by(signals.Decline, decisions.decline_question),
+        _staying(signals.RevokeRule, rules.revoke),
         _by(signals.AnswerCall, client_calls.answer_call),
         _staying(signals.ToolAsked, batch.tool_asked),
         _staying(signals.ToolWantsChild, children.wanted),

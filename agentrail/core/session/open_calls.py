@@ -36,11 +36,13 @@ class WantedApproval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         hint: Why a person is asked.
         timeout_ms: How long it waits; None for ever.
         options: The answers that are taken.
+        by: The plugin that wants it; None where that was not kept.
     """
 
     hint: str | None
     timeout_ms: int | None
     options: tuple[PermissionOption, ...]
+    by: str | None = None
 
 
 class HostCheck(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -10,8 +10,10 @@ from attrs import field, frozen
 from agentrail.core.policy.budget import BudgetLeft, budget_left
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol.request import EffectId, ModelFacts, ModelRequest
+from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.state import Known, Phase, QueuedPrompt
 from agentrail.core.session.tags import visible_so_far
+from agentrail.core.values.toolbox import EffectClass
 from agentrail.events import Approval, PendingClientCall, Question, Todo
 from agentrail.messages import (
     CallId,
@@ -80,11 +82,13 @@ class ChildSession:
         call_id: The call of the session above it.
         status: How it stands, its own children included. What people are asked there is decided through the session
             above as well. None where the core alone was asked, which knows of no other session.
+        agent: As which agent it works, as the call named it that began it; None where that named none.
     """
 
     session_id: SessionId
     call_id: CallId
     status: "Status | None" = None
+    agent: str | None = None
 
 
 @frozen(kw_only=True)
@@ -171,11 +175,43 @@ class QueuedInput:
         ref: Its name.
         content: What was said.
         steer: Whether it goes into the running cycle, or starts one of its own.
+        request_id: The request that brought it, as the host calls it; None: no request did.
     """
 
     ref: PromptRef | SteerRef
     content: tuple[UserBlock, ...]
     steer: bool = False
+    request_id: str | None = None
+
+
+@frozen(kw_only=True)
+class LiveText:
+    """What a session has said in passing and not yet for good. Events that say so are never replayed, so a snapshot tells it.
+
+    Attributes:
+        attempt: Which attempt at its turn the request is that is out; 0 where none is.
+        text: What its response has said so far.
+        thinking: What it has thought aloud so far.
+        progress: Of each call that runs and has said how far it is, what it said last.
+    """
+
+    attempt: int
+    text: str = field(default="", repr=False)
+    thinking: str = field(default="", repr=False)
+    progress: tuple[tuple[CallId, str], ...] = ()
+
+
+@frozen(kw_only=True)
+class ContextLength:
+    """How full the model's window is.
+
+    Attributes:
+        tokens: The input of the last request, with its cached part; behind a compaction what that made of it, estimated. 0 before the first.
+        window: How many there may be; None where that is not known.
+    """
+
+    tokens: int = 0
+    window: int | None = None
 
 
 @frozen(kw_only=True)
@@ -189,6 +225,11 @@ class Snapshot:
         text: What the response that streams has said so far.
         last_seq: The number of the last committed event; `subscribe(after=last_seq)` goes on from here.
         last_messages: The end of the conversation, at most 50 messages; `status.messages` is how many there are.
+        title: What the model called the conversation; None before it has.
+        first_seq: The number of the first event that can still be read; one behind `last_seq` where none can.
+        live: What was said in passing up to here and not yet for good; None where that is nothing. `text` is in there too.
+        context: How full the model's window is.
+        effects: What each tool promises about being run twice, by its name; those that promise nothing, `once`, are left out.
     """
 
     status: Status
@@ -197,6 +238,11 @@ class Snapshot:
     text: str
     last_seq: int
     last_messages: tuple[Message, ...] = field(default=(), repr=False)
+    title: str | None = None
+    first_seq: int = 1
+    live: LiveText | None = None
+    context: ContextLength = ContextLength()
+    effects: tuple[tuple[str, EffectClass], ...] = ()
 
 
 def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
@@ -225,13 +271,13 @@ def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
         dropped_signals=data.dropped,
         quarantined_signals=data.quarantined,
         children=tuple(
-            ChildSession(session_id=child_id, call_id=state.call.call_id)
+            ChildSession(session_id=child_id, call_id=state.call.call_id, agent=_agent_of(state))
             for state in (*data.batch, *data.survivors)
             if state.stage in {"running", "stopping"}
             for child_id in state.child_ids
         )
         + tuple(
-            ChildSession(session_id=state.child_id, call_id=state.call_id)
+            ChildSession(session_id=state.child_id, call_id=state.call_id, agent=state.agent)
             for state in data.agents.states
             if state.child_id is not None and state.status != "ended"
         ),
@@ -244,12 +290,24 @@ def status_of(phase: Phase, data: Known, at_ms: int) -> Status:
     )
 
 
+def _agent_of(state: CallState) -> str | None:
+    """Say which agent a call of the tool `agent` asked for; a call of another tool names none that anybody could look up."""
+    named = state.arguments.get("subagent_type")
+    return named if isinstance(named, str) else None
+
+
 def snapshot_of(phase: Phase, data: Known, at_ms: int) -> Snapshot:
     """Draw a session as it stands at a time."""
     steers = [
-        QueuedInput(ref=steer.ref, content=(Text(text=steer.text),), steer=True) for steer in data.steers
+        QueuedInput(ref=steer.ref, content=(Text(text=steer.text),), steer=True, request_id=steer.request_id)
+        for steer in data.steers
     ]
-    prompts = [QueuedInput(ref=prompt.ref, content=prompt.content) for prompt in _waiting_prompts(data)]
+    prompts = [
+        QueuedInput(ref=prompt.ref, content=prompt.content, request_id=prompt.request_id)
+        for prompt in _waiting_prompts(data)
+    ]
+    facts = model_of(data)
+    window = None if facts.window_is_assumed else facts.context_window
     return Snapshot(
         status=status_of(phase, data, at_ms),
         queued=(*steers, *prompts),
@@ -257,6 +315,10 @@ def snapshot_of(phase: Phase, data: Known, at_ms: int) -> Snapshot:
         text=visible_so_far(data.stream, data.config) if data.stream is not None else "",
         last_seq=data.seq,
         last_messages=data.history.messages[-MAX_SNAPSHOT_MESSAGES:],
+        title=data.title,
+        context=ContextLength(tokens=data.context_tokens, window=window),
+        # `once` is what a reader has to take a tool for of which it knows nothing, so it need not be said.
+        effects=tuple([(one.name, one.effect_class) for one in data.tools if one.effect_class != "once"]),
     )
 
 
@@ -302,16 +364,22 @@ def own_prompt_of(data: Known) -> str | None:
 
 def system_prompt_of(data: Known) -> str | None:
     """Join the system prompt and its sections, as far as the prompt mode wants them; sorted, so that bytes stay the same."""
-    own, mode = own_prompt_of(data), data.config.prompt_mode
-    if mode == "none" or not (data.sections or mode == "minimal"):
+    own, sections = own_prompt_of(data), system_sections_of(data)
+    if not sections:
         return own
     parts = [own] if own else []
+    return "\n\n".join([*parts, *[text for _, text in sections]]) or None
+
+
+def system_sections_of(data: Known) -> list[tuple[str, str]]:
+    """Give what the system prompt has behind its own text, by name, as far as the prompt mode wants it."""
+    mode = data.config.prompt_mode
     if mode == "minimal":
-        parts.append(f"Tools: {', '.join(data.tools.names) or 'none'}")
-    else:
-        hidden = _NOT_FOR_TASKS if mode == "task" else frozenset()
-        parts += [text for key, text in sorted(data.sections.items()) if key not in hidden]
-    return "\n\n".join(parts) or None
+        return [("tools", f"Tools: {', '.join(data.tools.names) or 'none'}")]
+    if mode == "none" or not data.sections:
+        return []
+    hidden = _NOT_FOR_TASKS if mode == "task" else frozenset[str]()
+    return [(key, text) for key, text in sorted(data.sections.items()) if key not in hidden]
 
 
 def cycle_messages_of(data: Known) -> tuple[Message, ...]:

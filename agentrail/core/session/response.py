@@ -112,6 +112,7 @@ def completed(step: StepContext, phase: Phase, signal: ResponseCompleted) -> Nex
     step.data.history = before.with_response(message)
     step.data.stream = None
     learn_from(step, signal.usage)
+    step.data.context_tokens = signal.usage.input
     if signal.stop_reason == "context_window":
         step.data.compact_asked = "the window was full"
     outcome = None

@@ -301,11 +301,13 @@ class Interaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         asked: As it was published.
         timer: What ends it when no answer comes; None: it waits for ever.
         asker: The running tool that waits for the answer; None where the call itself does.
+        by: The plugin that wants a person to decide; None of a question, and of what was asked before that was kept.
     """
 
     asked: Approval | Question | PendingClientCall
     timer: EffectId | None
     asker: SignalId | None = None
+    by: str | None = None
 
     @property
     def id(self) -> ApprovalId | QuestionRef | ClientCallRef:
@@ -320,11 +322,13 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         id: Which one.
         status: How it ended.
         by: Who decided.
+        at_ms: When, in milliseconds since 1970; None of one that was decided before that was kept.
     """
 
     id: str
     status: ApprovalStatus
     by: DecidedBy
+    at_ms: int | None = None
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -333,10 +337,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         tool: The tool.
         family: The command family; None for all calls of the tool.
+        at_ms: When it was made first, in milliseconds since 1970; None of one that was made before that was kept.
     """
 
     tool: str
     family: str | None
+    at_ms: int | None = None
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -467,7 +473,7 @@ class _Fields(msgspec.Struct, gc=False):
     # One for each call that is asking, and those of running tools; oldest first.
     interactions: tuple[Interaction, ...] = ()
     resolved: tuple[Resolved, ...] = ()  # the last ones that were decided
-    rules: frozenset[Rule] = frozenset()  # what a person always allows; never shrinks
+    rules: frozenset[Rule] = frozenset()  # what a person always allows; shrinks only when one is revoked
     # Calls that an abort spared, running or stopping; the history answered each.
     survivors: tuple[CallState, ...] = ()
     notes: tuple[str, ...] = ()  # what survivors said since; goes in front of the next prompt
@@ -479,6 +485,9 @@ class _Fields(msgspec.Struct, gc=False):
     last: Ended | None = None  # how the last cycle ended; None before the first
     todos: tuple[Todo, ...] = ()  # the list that the model keeps of its work; each id once
     memory: JsonValue = None  # what tools keep between their calls; no model sees it
+    title: str | None = None  # what the model called the conversation last; None before it has
+    # The input of the last response's request, with its cached part; behind a compaction what that made of it. 0 before the first.
+    context_tokens: int = 0
     remembered: tuple[Remembered, ...] = ()  # the last messages that came with a name of their sender's
     usage: TokenUsage = TokenUsage()  # of the whole session; never falls
     ledger: Ledger | None = (

@@ -523,6 +523,7 @@ LATER_FIELDS: Final = frozenset(
         ("Cycle", "goes_on"),
         ("Cycle", "request_id"),
         ("Cycle", "settings"),
+        ("Interaction", "by"),
         ("OfPluginRequest", "wanted"),
         ("PromptReceipt", "request_id"),
         ("Question", "schema"),
@@ -532,11 +533,16 @@ LATER_FIELDS: Final = frozenset(
         ("QueuedPrompt", "via"),
         ("QueuedSteer", "request_id"),
         ("QueuedSteer", "via"),
+        ("Resolved", "at_ms"),
+        ("Rule", "at_ms"),
         ("SessionConfig", "host_hooks"),
         ("SessionConfig", "scope"),
+        ("SessionData", "context_tokens"),
+        ("SessionData", "title"),
         ("SteerReceipt", "request_id"),
         ("Stream", "due_at_ms"),
         ("ToolSpec", "origin"),
+        ("WantedApproval", "by"),
     }
 )
 """The fields that states did not have when they were stored first, by class and field, sorted: a state that makes no use of them

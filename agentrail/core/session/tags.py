@@ -91,4 +91,8 @@ def _publish(step: StepContext, visible: str, tags: tuple[Tag, ...]) -> None:
     for tag in tags:
         if not tag.text:
             continue
-        step.publish(StatusUpdate(text=tag.text) if tag.name == "status" else TitleGenerated(title=tag.text))
+        if tag.name == "status":
+            step.publish(StatusUpdate(text=tag.text))
+        else:
+            step.data.title = tag.text
+            step.publish(TitleGenerated(title=tag.text))

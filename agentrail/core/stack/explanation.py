@@ -1,7 +1,7 @@
 """The chain behind an outcome, for people: who was asked, what each answered, what won and what lost."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 from attrs import frozen
 
@@ -20,10 +20,12 @@ from agentrail.core.protocol.actions import (
     Skip,
     SwitchModel,
 )
+from agentrail.core.protocol.hooks import HookEvent
+from agentrail.core.stack.loading import Member, Stack
 from agentrail.core.stack.outcome import Outcome, Unfit
 from agentrail.errors import ErrorInfo
 
-_LAST_WINS = (ReplaceToolArgs, SwitchModel, ReplaceToolResult, ReplaceResponse, ReplaceMessages)
+LAST_WINS = (ReplaceToolArgs, SwitchModel, ReplaceToolResult, ReplaceResponse, ReplaceMessages)
 
 
 @frozen(kw_only=True)
@@ -66,7 +68,7 @@ class Explanation:
         decision = self.outcome.decision
         if decision is not None and self._is_taken_back(link):
             return decision.by
-        if link.verdict != "accepted" or not isinstance(link.answer, _LAST_WINS):
+        if link.verdict != "accepted" or not isinstance(link.answer, LAST_WINS):
             return None
         later = self.links[self.links.index(link) + 1 :]
         kind, stand = type(link.answer), (one for one in later if not self._is_taken_back(one))
@@ -100,6 +102,64 @@ class Explanation:
         for name, priority in self.not_asked:
             yield f"  {priority:>4} {name}: not asked"
         yield f"  = {_result(self.outcome)}"
+
+
+Tell: TypeAlias = Callable[[Explanation], None]
+"""Is told of a run that is over. Where `Stack.ask` has a `tell_run` as well, it is called with each of them."""
+
+
+class RunListener:
+    """Hears each answer of one run, and tells the chain when it is over."""
+
+    def __init__(self, event: HookEvent, listeners: tuple[Member, ...], tell: Tell | None = None) -> None:
+        """Hear nothing yet.
+
+        Args:
+            event: What is asked about.
+            listeners: Whose turn it may become.
+            tell: Is told of the run when it is over; None where its caller asks for the explanation.
+        """
+        self._event = event
+        self._listeners = listeners
+        self._tell = tell
+        self._links: list[ExplainedAnswer] = []
+
+    def __call__(self, member: Member, rounds: int, answer: object, verdict: str) -> None:
+        """Hear one answer."""
+        self._links.append(
+            ExplainedAnswer(
+                plugin=member.name, priority=member.priority, round=rounds, answer=answer, verdict=verdict
+            )
+        )
+
+    def explained(self, outcome: Outcome) -> Explanation:
+        """Tell what was heard."""
+        asked = {link.plugin for link in self._links}
+        silent = [(member.name, member.priority) for member in self._listeners if member.name not in asked]
+        return Explanation(
+            hook=type(self._event).__name__,
+            links=tuple(self._links),
+            not_asked=tuple(silent),
+            outcome=outcome,
+        )
+
+    def over(self, outcome: Outcome) -> None:
+        """Say that the run is over."""
+        if self._tell is not None:
+            self._tell(self.explained(outcome))
+
+
+def listener_of(stack: Stack, event: HookEvent, listeners: tuple[Member, ...]) -> RunListener | None:
+    """Listen to a run where who calls the handlers wants to be told of it: a replay does, a session that lives does not."""
+    tell = getattr(stack.ask, "tell_run", None)
+    return None if tell is None else RunListener(event, listeners, tell)
+
+
+def told_of(hearing: RunListener | None, outcome: Outcome) -> Outcome:
+    """Say that a run is over, where it was listened to, and give its outcome on."""
+    if hearing is not None:
+        hearing.over(outcome)
+    return outcome
 
 
 def _in_words(answer: Any) -> str:

@@ -57,7 +57,7 @@ from agentrail.core.protocol.hooks import (
     RequestResult,
 )
 from agentrail.core.protocol.request import CachePoint
-from agentrail.core.stack.explanation import ExplainedAnswer, Explanation
+from agentrail.core.stack.explanation import Explanation, RunListener, listener_of, told_of
 from agentrail.core.stack.loading import Member, PluginStates, Stack, attempt_as, fault_of_state
 from agentrail.core.stack.outcome import (
     NO_CONTEXT,
@@ -119,7 +119,9 @@ def run_hook(
     Returns:
         What to carry out. With `waiting` set the run is not over: do what is asked for, and call `resume_hook`.
     """
-    return _Run(stack, _opened(event, states), ctx, fit).through(stack.listeners(type(event)))
+    listeners = stack.listeners(type(event))
+    hearing = listener_of(stack, event, listeners)
+    return told_of(hearing, _Run(stack, _opened(event, states), ctx, fit, hearing).through(listeners))
 
 
 def resume_hook(  # noqa: PLR0913 - what `run_hook` takes, and the answer
@@ -152,16 +154,19 @@ def resume_hook(  # noqa: PLR0913 - what `run_hook` takes, and the answer
         raise ValueError(message)
     outcome = msgspec.structs.replace(outcome, waiting=None, states=states, events=(), plugin_requests=())
     told = RequestDone(tag=waiting.plugin_request.tag, result=result)
-    going_on = _Run(stack, outcome, ctx, fit)
+    hearing = listener_of(stack, outcome.event, _members_of(stack, waiting.todo))
+    going_on = _Run(stack, outcome, ctx, fit, hearing)
     going_on.impatient = None if may_wait else waiting.plugin_request.by
-    return going_on.again(waiting, told)
+    return told_of(hearing, going_on.again(waiting, told))
 
 
 def deliver(stack: Stack, by: str, done: RequestDone, states: PluginStates, ctx: Context) -> Outcome:
     """Give a plugin the answer to a request that no hook waits for. One that has left the stack misses nothing."""
     member = stack.find(by)
-    return _Run(stack, Outcome(event=done, states=states), ctx, None).through(
-        () if member is None else (member,)
+    asked = () if member is None else (member,)
+    hearing = listener_of(stack, done, asked)
+    return told_of(
+        hearing, _Run(stack, Outcome(event=done, states=states), ctx, None, hearing).through(asked)
     )
 
 
@@ -179,7 +184,9 @@ def rerun_before_tool(  # noqa: PLR0913 - what `run_hook` takes, and who did it
         fit: As in `run_hook`.
     """
     opened = msgspec.structs.replace(_opened(event, states), rewritten_by=(by,), is_fit=False)
-    return _Run(stack, opened, ctx, fit).settled()
+    guards = tuple(member for member in stack.listeners(BeforeTool) if member.guards)
+    hearing = listener_of(stack, event, guards)
+    return told_of(hearing, _Run(stack, opened, ctx, fit, hearing).settled())
 
 
 def end(stack: Stack, states: PluginStates, ctx: Context) -> tuple[Event, ...]:
@@ -210,24 +217,14 @@ def explain_hook(
     stack: Stack, event: HookEvent, states: PluginStates, ctx: Context, *, fit: Fit | None = None
 ) -> Explanation:
     """Ask like `run_hook`, and tell the whole chain: who was asked, what each answered, what won and what lost."""
-    links: list[ExplainedAnswer] = []
-
-    def heard(member: Member, rounds: int, answer: object, verdict: str) -> None:
-        links.append(
-            ExplainedAnswer(
-                plugin=member.name,
-                priority=member.priority,
-                round=rounds,
-                answer=answer,
-                verdict=verdict,
-            )
-        )
-
     listeners = stack.listeners(type(event))
-    outcome = _Run(stack, _opened(event, states), ctx, fit, heard).through(listeners)
-    asked = {link.plugin for link in links}
-    silent = tuple((member.name, member.priority) for member in listeners if member.name not in asked)
-    return Explanation(hook=type(event).__name__, links=tuple(links), not_asked=silent, outcome=outcome)
+    hearing = RunListener(event, listeners)
+    outcome = _Run(stack, _opened(event, states), ctx, fit, hearing).through(listeners)
+    return hearing.explained(outcome)
+
+
+def _members_of(stack: Stack, names: tuple[str, ...]) -> tuple[Member, ...]:
+    return tuple(member for member in stack.members if member.name in names)
 
 
 def _opened(event: HookEvent, states: PluginStates) -> Outcome:
@@ -266,7 +263,7 @@ class _Run:
 
     def again(self, waiting: Waiting, told: RequestDone) -> Outcome:
         """Go on where the run waited."""
-        todo = tuple(member for member in self.stack.members if member.name in waiting.todo)
+        todo = _members_of(self.stack, waiting.todo)
         member = self.stack.find(waiting.plugin_request.by)
         if member is None or self._hear(member, told, waiting.round, todo):
             self._ask_all(todo, waiting.round)

@@ -37,9 +37,8 @@ def unstorable(value: Any, where: str = "state") -> str | None:
             return None if value in _INT64 else f"{where} is a number of more than 64 bits"
         case float():
             return None if math.isfinite(value) else f"{where} is {value}, which JSON cannot say"
-        case frozenset() if (
-            type(value) in _ROWS
-        ):  # sorted, so that of two faults the same one is told everywhere
+        case frozenset() if type(value) in _ROWS:
+            # Sorted, so that of two faults the same one is told everywhere.
             row = enumerate(sorted(value, key=repr))
             return _first((item, f"{where}[{position}]") for position, item in row)
         case tuple() | FrozenList() if type(value) in _ROWS:

@@ -8,6 +8,7 @@ does that ten times faster.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import islice
 from typing import Generic, TypeVar, overload
 
 T = TypeVar("T")
@@ -51,8 +52,7 @@ class Log(Sequence[T], Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """Give the items of this version, also while newer versions grow."""
-        items = self._items
-        return (items[position] for position in range(self._length))
+        return islice(self._items, self._length)
 
     @overload
     def __getitem__(self, index: int) -> T: ...

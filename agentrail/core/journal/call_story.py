@@ -1,0 +1,146 @@
+"""What the events of a session tell of one call: who asked for it with which arguments, what was decided, what ran, what it came to. Pure.
+
+Committed events alone, so that it is the same live, behind a restart, and out of a journal.
+"""
+
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+from attrs import define, field
+
+from agentrail.events import (
+    ApprovalRequired,
+    ApprovalResolved,
+    Event,
+    LargeResultOffloaded,
+    ResponseComplete,
+    ToolBlocked,
+    ToolCallUnknown,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolKilled,
+    ToolSkippedForSteering,
+)
+from agentrail.messages import CallId, JsonObject, ToolCall, ToolResult
+
+StoryOutcome: TypeAlias = Literal["done", "error", "blocked", "killed", "skipped", "unknown"]
+
+TELL_OF_CALLS: Final[frozenset[type[Event]]] = frozenset(
+    {
+        ApprovalRequired,
+        ApprovalResolved,
+        LargeResultOffloaded,
+        ResponseComplete,
+        ToolBlocked,
+        ToolCallUnknown,
+        ToolExecutionEnd,
+        ToolExecutionStart,
+        ToolKilled,
+        ToolSkippedForSteering,
+    }
+)
+"""The kinds that a story is made of."""
+
+
+@define(kw_only=True)
+class GateStory:
+    """What was decided about a call.
+
+    Attributes:
+        gate: What decided: `approval`, `rule`, `plugin`.
+        verdict: Such as `asked`, `approved`, `blocked`.
+        by: Who; None while nothing is decided.
+        reason: In words; None where none was given.
+        at_ms: When.
+    """
+
+    gate: str
+    verdict: str
+    by: str | None = None
+    reason: str | None = None
+    at_ms: int
+
+
+@define(kw_only=True)
+class CallStory:
+    """What is known of one call so far.
+
+    Attributes:
+        call: As the model wrote it.
+        seq: The number of the response that asked for it.
+        at_ms: When that was.
+        effective: What ran, was refused, or waits for a person; None before that is known.
+        gates: What was decided, in order.
+        started_at_ms: When the verdict was known.
+        ended_at_ms: When it had its result.
+        result: What it came to.
+        outcome: How it ended.
+        offloaded: The file that has all of a large result.
+    """
+
+    call: ToolCall
+    seq: int
+    at_ms: int
+    effective: JsonObject | None = None
+    gates: list[GateStory] = field(factory=list)
+    started_at_ms: int | None = None
+    ended_at_ms: int | None = None
+    result: ToolResult | None = None
+    outcome: StoryOutcome | None = None
+    offloaded: str | None = None
+
+
+def story_of_call(call_id: str, events: Iterable[Event]) -> CallStory | None:
+    """Tell the story of a call.
+
+    Args:
+        call_id: Which one.
+        events: Committed ones in order, from the response that asked for it on; others among them are passed over.
+
+    Returns:
+        None: no response among them asked for it.
+    """
+    story: CallStory | None = None
+    for event in events:
+        meta = event.meta
+        at_ms, seq = (0, 0) if meta is None else (meta.at_ms, meta.seq)
+        if isinstance(event, ResponseComplete):
+            call = call_in(event, call_id)
+            if call is not None:
+                story = CallStory(call=call, seq=seq, at_ms=at_ms)
+        elif story is not None:
+            _go_on(story, event, story.call.call_id, at_ms)
+    return story
+
+
+def call_in(event: ResponseComplete, call_id: str) -> ToolCall | None:
+    """Find a call in a response."""
+    return next((one for one in event.message.calls if one.call_id == call_id), None)
+
+
+def _go_on(story: CallStory, event: Event, call_id: CallId, at_ms: int) -> None:
+    match event:
+        case ApprovalRequired(approval=asked) if asked.call_id == call_id:
+            story.effective = asked.arguments
+            story.gates.append(GateStory(gate="approval", verdict="asked", reason=asked.hint, at_ms=at_ms))
+        case ApprovalResolved(approval=asked, status=status, by=by) if asked.call_id == call_id:
+            gate = "rule" if by == "rule" else "approval"
+            story.gates.append(GateStory(gate=gate, verdict=status, by=by, at_ms=at_ms))
+        case ToolBlocked(call_id=which, by=by, reason=reason) if which == call_id:
+            story.outcome = "blocked"
+            story.gates.append(GateStory(gate="plugin", verdict="blocked", by=by, reason=reason, at_ms=at_ms))
+        case ToolExecutionStart(call_id=which, arguments=arguments) if which == call_id:
+            story.effective, story.started_at_ms = arguments, at_ms
+        case ToolKilled(call_id=which) if which == call_id:
+            story.outcome = "killed"
+        case ToolSkippedForSteering(call_id=which) if which == call_id:
+            story.outcome = "skipped"
+        case ToolCallUnknown(call_id=which) if which == call_id:
+            story.outcome = "unknown"
+        case LargeResultOffloaded(call_id=which, path=path) if which == call_id:
+            story.offloaded = path
+        case ToolExecutionEnd(call_id=which, result=result) if which == call_id:
+            story.result, story.ended_at_ms = result, at_ms
+            story.outcome = story.outcome or ("error" if result.is_error else "done")
+        case _:
+            pass

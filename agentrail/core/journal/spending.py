@@ -1,0 +1,183 @@
+"""What a session used, and when: from its journal, request by request. Pure.
+
+Amounts of money are whole numbers of 10⁻¹⁸ dollars, so that sums come out the same in whatever order and groups they are made. Only what
+a session asked of models itself is counted: what worked for it has a journal of its own.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from agentrail.core.journal.folding import Walked
+from agentrail.core.protocol.signals import Signal
+from agentrail.core.session.projection import model_of
+from agentrail.messages import TokenUsage
+from agentrail.structs import Value
+
+ATTO: Final = 10**18
+"""Parts of a dollar."""
+
+SLOT_MS: Final = 15 * 60 * 1000
+"""Amounts of one model in one quarter of an hour are added up: days of all time zones begin at one."""
+
+_NOTHING: Final = TokenUsage()
+
+
+class SpentAmount(Value, frozen=True, kw_only=True):
+    """What was used. Amounts are added with `+`.
+
+    Attributes:
+        requests: How many requests to models used something.
+        tokens_in: Tokens read, those from a cache included.
+        tokens_out: Tokens written.
+        cached: The part of `tokens_in` that came from a cache.
+        atto_usd: What it cost, as far as prices are known, in 10⁻¹⁸ dollars.
+        estimated_atto_usd: The part of that which was estimated, because no server had said what was used.
+        unpriced: How many of the requests have no known price.
+    """
+
+    requests: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cached: int = 0
+    atto_usd: int = 0
+    estimated_atto_usd: int = 0
+    unpriced: int = 0
+
+    def __add__(self, other: "SpentAmount") -> "SpentAmount":
+        """Add two amounts, exactly."""
+        return SpentAmount(
+            requests=self.requests + other.requests,
+            tokens_in=self.tokens_in + other.tokens_in,
+            tokens_out=self.tokens_out + other.tokens_out,
+            cached=self.cached + other.cached,
+            atto_usd=self.atto_usd + other.atto_usd,
+            estimated_atto_usd=self.estimated_atto_usd + other.estimated_atto_usd,
+            unpriced=self.unpriced + other.unpriced,
+        )
+
+
+class Spending(Value, frozen=True, kw_only=True):
+    """What one model was asked for by one session within a slot of time.
+
+    Attributes:
+        slot_ms: When the slot begins, in milliseconds since 1970: a multiple of `SLOT_MS`.
+        model: The model string.
+        amount: What was used.
+    """
+
+    slot_ms: int
+    model: str
+    amount: SpentAmount
+
+
+def add_up(amounts: Iterable[SpentAmount]) -> SpentAmount:
+    """Add amounts, exactly."""
+    total = SpentAmount()
+    for one in amounts:
+        total += one
+    return total
+
+
+def spendings_in(steps: Iterable[Walked]) -> tuple[Spending, ...]:
+    """Say what a session used in these steps, in the order of time.
+
+    Args:
+        steps: Of one journal, as of `walk`.
+    """
+    found: dict[tuple[int, str], SpentAmount] = {}
+    for walked in steps:
+        used = _used_in(walked)
+        if used is not None:
+            model, amount = used
+            key = (walked.record.at_ms // SLOT_MS * SLOT_MS, model)
+            found[key] = found.get(key, SpentAmount()) + amount
+    return tuple(_in_order(found))
+
+
+def spendings_of_usage(usage: TokenUsage, model: str, at_ms: int) -> tuple[Spending, ...]:
+    """Say of what was used in front of the records that are kept that it was used then: of a journal whose beginning was dropped."""
+    if usage == _NOTHING:
+        return ()
+    amount = _amount_of(usage, is_estimated=usage.estimated)
+    return (Spending(slot_ms=at_ms // SLOT_MS * SLOT_MS, model=model, amount=amount),)
+
+
+def join_spendings(one: Iterable[Spending], other: Iterable[Spending]) -> tuple[Spending, ...]:
+    """Join what two parts of a journal tell."""
+    found: dict[tuple[int, str], SpentAmount] = {}
+    for spending in (*one, *other):
+        key = (spending.slot_ms, spending.model)
+        found[key] = found.get(key, SpentAmount()) + spending.amount
+    return tuple(_in_order(found))
+
+
+def _in_order(found: Mapping[tuple[int, str], SpentAmount]) -> Iterator[Spending]:
+    for (slot_ms, model), amount in sorted(found.items(), key=lambda pair: pair[0]):
+        yield Spending(slot_ms=slot_ms, model=model, amount=amount)
+
+
+def _used_in(walked: Walked) -> tuple[str, SpentAmount] | None:
+    """Say what a step booked that the session itself has used, and of which model."""
+    before, after = walked.before.data.usage, walked.after.data.usage
+    if after is before or after == before:
+        return None
+    signal = walked.signal
+    # The end of a session that worked for this one: it has its own journal.
+    if hasattr(signal, "spent"):
+        return None
+    told = _told_by(signal)
+    used = TokenUsage(
+        input=after.input - before.input,
+        output=after.output - before.output,
+        cache_read=after.cache_read - before.cache_read,
+        cost_usd=_difference(before.cost_usd, after.cost_usd),
+    )
+    is_told = told is not None and (told.input, told.output) == (used.input, used.output)
+    if told is not None and is_told:
+        # What its server said is exact, also where the sum has no price because another request had none.
+        used = msgspec.structs.replace(used, cost_usd=told.cost_usd)
+    is_estimated = told.estimated if told is not None and is_told else True
+    return _model_in(walked), _amount_of(used, is_estimated=is_estimated)
+
+
+def _difference(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else max(after - before, 0.0)
+
+
+def _amount_of(usage: TokenUsage, *, is_estimated: bool) -> SpentAmount:
+    cost = usage.cost_usd
+    atto = 0 if cost is None else atto_of(cost)
+    return SpentAmount(
+        requests=1,
+        tokens_in=usage.input,
+        tokens_out=usage.output,
+        cached=usage.cache_read,
+        atto_usd=atto,
+        estimated_atto_usd=atto if is_estimated else 0,
+        unpriced=int(cost is None),
+    )
+
+
+def atto_of(cost_usd: float) -> int:
+    """Give a price in whole parts of a dollar: exactly what the number says, down to 10⁻¹⁸."""
+    over, under = cost_usd.as_integer_ratio()
+    return (over * ATTO + under // 2) // under
+
+
+def usd_of(atto_usd: int) -> float:
+    """Give parts of a dollar as a number that is as near as numbers are."""
+    return atto_usd / ATTO
+
+
+def _told_by(signal: Signal | None) -> TokenUsage | None:
+    """Give what a signal says of the usage of its request; of a plugin's own request it stands in the result."""
+    found = getattr(signal, "usage", None) or getattr(getattr(signal, "result", None), "usage", None)
+    return found if isinstance(found, TokenUsage) else None
+
+
+def _model_in(walked: Walked) -> str:
+    message = getattr(walked.signal, "message", None)
+    model = getattr(message, "model", None)
+    return model if isinstance(model, str) and model else model_of(walked.before.data).model

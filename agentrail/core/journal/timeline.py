@@ -1,0 +1,489 @@
+"""What the events of a session come to as spans: cycles, requests, calls, gates, children and compactions, for a timeline. Pure.
+
+One fold over committed events, so that the same session gives the same spans live, behind a reload and out of its journal. The console has
+this fold once more, in `console/pure/spans.js`; golden files hold the two together. What is never replayed does not enter, nor do
+journals, clocks and exporters. A span that was begun ends with its own end, else with that of its cycle, and says so.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal, TypeAlias
+
+from attrs import define, field, frozen
+
+from agentrail.events import (
+    AbortSettled,
+    ActionIgnored,
+    AgentAbort,
+    AgentEnd,
+    AgentError,
+    AgentResumed,
+    AgentStart,
+    AgentSuspended,
+    ApprovalRequired,
+    ApprovalResolved,
+    BudgetWarning,
+    CompactEnd,
+    CompactSkipped,
+    CompactStart,
+    ContextOverflow,
+    Event,
+    Intervention,
+    LargeResultOffloaded,
+    LoopDetected,
+    MessageStart,
+    ModelSwitched,
+    PluginEvent,
+    PluginFailed,
+    PluginOptsUpdated,
+    PluginSlow,
+    PromptReceived,
+    RequestStart,
+    ResponseComplete,
+    Retry,
+    SessionEnd,
+    SessionRecovered,
+    SessionRestarted,
+    SteeringApplied,
+    StreamError,
+    SubagentEnd,
+    SubagentEvent,
+    SubagentStart,
+    ToolBlocked,
+    ToolCallUnknown,
+    ToolExecutionEnd,
+    ToolExecutionMetrics,
+    ToolExecutionStart,
+    ToolKilled,
+    ToolRetry,
+    ToolSkippedForSteering,
+)
+from agentrail.messages import JsonValue, Text
+
+MAX_SPAN_WORDS: Final = 120
+"""How much of a prompt, or of what a child is to do, a span says."""
+
+SpanOf: TypeAlias = Literal["cycle", "request", "call", "gate", "child", "compaction"]
+
+
+@frozen(kw_only=True)
+class SpanMark:
+    """Something that happened within a span: mostly that a plugin acted.
+
+    Attributes:
+        at_ms: When.
+        plugin: Who; empty where no plugin did.
+        hook: At which hook event; empty where that is not known.
+        action: What: `failed`, `slow`, `ignored`, `intervened`, `options`, `event`, `model`, `steered`, `suspended`, `resumed`,
+            `retry`, `loop`, `budget`, `restarted`, `recovered`, `skipped`.
+        detail: More of it, in a word or a number; None where there is nothing.
+    """
+
+    at_ms: int
+    plugin: str = ""
+    hook: str = ""
+    action: str
+    detail: str | None = None
+
+
+@define(eq=False, kw_only=True)
+class TimelineSpan:
+    """One span.
+
+    Attributes:
+        key: Its name in the session: what it is, and the number of the event that began it.
+        parent: The key of the span that it stands below; None for none.
+        kind: What it is.
+        name: As the conventions of OpenTelemetry name it, without any words of people or models.
+        from_ms: When it began, on the clock of signals.
+        to_ms: When it ended; None while it is open. Of a gate the same as `from_ms`: no one works while a person is waited for.
+        seq: The number of the event that began it.
+        to_seq: Of the one that ended it.
+        outcome: How it ended: `done`, `error`, `aborted`, `failed`, `blocked`, `killed`, `skipped`, `unknown`, `incomplete`; of a gate the
+            verdict, `waiting` before it. None while it is open.
+        attempt: Of a request or a call; None of others.
+        tokens_in: The input that it has used itself, with its cached part; None where it is not known, or it uses none.
+        tokens_out: The output.
+        cost_usd: What that cost; None where it is not known.
+        marks: What happened within.
+        attributes: What else is known.
+    """
+
+    key: str
+    parent: str | None = None
+    kind: SpanOf
+    name: str
+    from_ms: int
+    to_ms: int | None = None
+    seq: int
+    to_seq: int | None = None
+    outcome: str | None = None
+    attempt: int | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost_usd: float | None = None
+    marks: list[SpanMark] = field(factory=list)
+    attributes: dict[str, JsonValue] = field(factory=dict)
+
+
+class Timeline:
+    """The spans of one session, and of those that work for it, as far as its own events tell of them."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._spans: list[TimelineSpan] = []
+        self._root = _Lane(self._spans, {}, None)
+        self._lanes: dict[str, _Lane] = {}
+        self._seq = 0
+
+    @property
+    def spans(self) -> tuple[TimelineSpan, ...]:
+        """All spans, in the order in which they began. They are the fold's own: it goes on writing to those that are open."""
+        return tuple(self._spans)
+
+    def hear(self, event: Event) -> None:
+        """Take an event. One that is never replayed, and one whose number was taken already, change nothing."""
+        meta = event.meta
+        if meta is None or meta.ephemeral or meta.seq <= self._seq:
+            return
+        self._seq = meta.seq
+        if not isinstance(event, SubagentEvent):
+            self._root.hear(event, meta.seq, meta.at_ms)
+            return
+        inner = event.event.meta
+        if inner is None or isinstance(event.event, SubagentEvent):
+            return
+        lane = self._lanes.get(inner.session_id)
+        if lane is None:
+            children = self._root.children
+            lane = _Lane(self._spans, children, children.get(inner.session_id))
+            self._lanes[inner.session_id] = lane
+        lane.hear(event.event, meta.seq, inner.at_ms)
+
+
+def timeline_of(events: Iterable[Event]) -> tuple[TimelineSpan, ...]:
+    """Fold events to spans; arguments and result as of `Timeline`."""
+    timeline = Timeline()
+    for event in events:
+        timeline.hear(event)
+    return timeline.spans
+
+
+_OUTCOMES: Final[Mapping[type[Event], str]] = {
+    ToolKilled: "killed",
+    ToolSkippedForSteering: "skipped",
+    ToolCallUnknown: "unknown",
+    ToolBlocked: "blocked",
+}
+
+
+class _Lane:
+    """The spans of one of the sessions, and which of them are open."""
+
+    def __init__(
+        self, spans: list[TimelineSpan], children: dict[str, TimelineSpan], above: TimelineSpan | None
+    ) -> None:
+        self._spans = spans
+        self.children = (
+            children  # of all lanes: an end may come up before the rest of what its child has said
+        )
+        self._above = above
+        self._cycle: TimelineSpan | None = None
+        self._ended_cycle: TimelineSpan | None = None
+        self._request: TimelineSpan | None = None
+        self._first_request: TimelineSpan | None = None
+        self._compaction: TimelineSpan | None = None
+        self._calls: dict[str, TimelineSpan] = {}
+        self._gates: dict[str, TimelineSpan] = {}
+        self._prompts: dict[str, str] = {}
+
+    def hear(self, event: Event, seq: int, at_ms: int) -> None:
+        """Take an event of this session."""
+        match event:
+            case PromptReceived(ref=ref, content=content):
+                said = "".join([one.text for one in content if isinstance(one, Text)])
+                self._prompts = {ref: said[:MAX_SPAN_WORDS]}
+            case AgentStart():
+                self._begin_cycle(event, seq, at_ms)
+            case AgentEnd() | AgentAbort() | AgentError():
+                self._end_cycle(event, seq, at_ms)
+            case AbortSettled(receipt=receipt):
+                if self._ended_cycle is not None:
+                    self._ended_cycle.attributes["abort_ms"] = receipt.milliseconds
+                    self._ended_cycle.attributes["unknown_calls"] = len(receipt.unknown)
+            case SessionEnd():
+                self._cut_all(seq, at_ms)
+                self._end(self._cycle, seq, at_ms, "incomplete")
+                self._cycle = None
+            case RequestStart() | MessageStart() | ResponseComplete() | StreamError() | ContextOverflow():
+                self._hear_request(event, seq, at_ms)
+            case Retry() | ModelSwitched():
+                self._hear_change(event, seq, at_ms)
+            case ToolExecutionStart() | ToolExecutionEnd() | ToolExecutionMetrics() | ToolRetry():
+                self._hear_call(event, seq, at_ms)
+            case ToolBlocked() | ToolKilled() | ToolSkippedForSteering() | ToolCallUnknown():
+                self._hear_verdict(event, seq, at_ms)
+            case LargeResultOffloaded(call_id=call_id, path=path):
+                if call_id in self._calls:
+                    self._calls[call_id].attributes["offloaded"] = path
+            case ApprovalRequired() | ApprovalResolved():
+                self._hear_approval(event, seq, at_ms)
+            case SubagentStart() | SubagentEnd():
+                self._hear_child(event, seq, at_ms)
+            case CompactStart() | CompactEnd() | CompactSkipped():
+                self._hear_compaction(event, seq, at_ms)
+            case _:
+                for mark in _marks_of(event, at_ms):
+                    self._mark(mark)
+
+    # --- cycles
+
+    def _begin_cycle(self, event: AgentStart, seq: int, at_ms: int) -> None:
+        self._cut_all(seq, at_ms)
+        self._end(
+            self._cycle, seq, at_ms, "incomplete"
+        )  # one that a rewind, or a page that begins here, has left
+        span = self._begin("cycle", "invoke_agent", seq, at_ms, self._above)
+        span.attributes["ref"] = event.ref
+        prompt = self._prompts.pop(event.ref, None)
+        if prompt is not None:
+            span.attributes["prompt"] = prompt
+        self._cycle, self._first_request = span, None
+
+    def _end_cycle(self, event: AgentEnd | AgentAbort | AgentError, seq: int, at_ms: int) -> None:
+        if isinstance(event, AgentError):
+            self._fail_request(event.error.code, seq, at_ms)
+        self._cut_all(seq, at_ms)
+        span, self._cycle = self._cycle, None
+        if span is None:  # an abort in idle
+            return
+        match event:
+            case AgentEnd(usage=usage, stop_reason=reason, turns=turns):
+                span.attributes |= {"stop_reason": reason, "turns": turns}
+                span.attributes |= {"total_in": usage.input, "total_out": usage.output}
+                span.attributes["total_usd"] = usage.cost_usd
+                self._end(span, seq, at_ms, "done")
+            case AgentAbort(reason=reason):
+                span.attributes["reason"] = reason
+                self._end(span, seq, at_ms, "aborted")
+            case _:
+                span.attributes["error"] = event.error.code
+                self._end(span, seq, at_ms, "failed")
+        self._ended_cycle = span
+
+    # --- requests
+
+    def _hear_request(
+        self,
+        event: RequestStart | MessageStart | ResponseComplete | StreamError | ContextOverflow,
+        seq: int,
+        at_ms: int,
+    ) -> None:
+        match event:
+            case RequestStart(model=model, attempt=attempt, messages=messages):
+                self._end(self._request, seq, at_ms, "incomplete")
+                begun = self._begin("request", f"chat {model}", seq, at_ms, self._cycle)
+                begun.attempt = attempt
+                begun.attributes |= {"model": model, "messages": messages}
+                if attempt == 1 or self._first_request is None:
+                    self._first_request = begun
+                begun.attributes["row"] = self._first_request.key
+                self._request = begun
+            case MessageStart():
+                if self._request is not None:
+                    self._request.attributes["first_chunk_ms"] = at_ms - self._request.from_ms
+            case ResponseComplete(usage=usage, stop_reason=reason):
+                span, self._request = self._request, None
+                if span is not None:
+                    span.tokens_in, span.tokens_out = usage.input, usage.output
+                    span.cost_usd = usage.cost_usd
+                    span.attributes |= {"stop_reason": reason, "cache_read": usage.cache_read}
+                    span.attributes |= {"cache_write": usage.cache_write, "estimated": usage.estimated}
+                    self._end(span, seq, at_ms, "done")
+            case _:
+                self._fail_request(event.error.code, seq, at_ms)
+
+    def _hear_change(self, event: Retry | ModelSwitched, seq: int, at_ms: int) -> None:
+        if isinstance(event, Retry):
+            self._mark(SpanMark(at_ms=at_ms, action="retry", detail=str(event.delay_ms)))
+            self._fail_request(event.error.code, seq, at_ms)
+            return
+        self._mark(SpanMark(at_ms=at_ms, plugin=event.by, action="model", detail=event.to_model))
+        if event.by == "fallback":
+            self._fail_request("fallback", seq, at_ms)
+
+    def _fail_request(self, code: str, seq: int, at_ms: int) -> None:
+        span, self._request = self._request, None
+        if span is not None:
+            span.attributes["error"] = code
+            self._end(span, seq, at_ms, "error")
+
+    # --- calls, and what is decided about them
+
+    def _hear_call(
+        self,
+        event: ToolExecutionStart | ToolExecutionEnd | ToolExecutionMetrics | ToolRetry,
+        seq: int,
+        at_ms: int,
+    ) -> None:
+        call_id = event.call_id
+        if isinstance(event, ToolExecutionStart):
+            span = self._begin("call", f"execute_tool {event.name}", seq, at_ms, self._cycle)
+            span.attempt = 1
+            span.attributes |= {"tool": event.name, "call_id": call_id}
+            self._calls[call_id] = span
+            for gate in self._gates.values():
+                if gate.attributes.get("call_id") == call_id:
+                    gate.parent = span.key
+            return
+        known = self._calls.get(call_id)
+        if known is None:
+            return
+        match event:
+            case ToolRetry(attempt=attempt, error=error):
+                known.attempt = attempt + 1
+                known.marks.append(SpanMark(at_ms=at_ms, action="retry", detail=error.code))
+            case ToolExecutionMetrics(duration_ms=duration_ms, attempts=attempts):
+                known.attempt = attempts
+                known.attributes["duration_ms"] = duration_ms
+            case _:
+                usual = "error" if event.result.is_error else "done"
+                verdict = known.attributes.get("verdict")
+                self._end(known, seq, at_ms, usual if verdict is None else str(verdict))
+                del self._calls[call_id]
+                self._gates = {
+                    one: gate
+                    for one, gate in self._gates.items()
+                    if gate.attributes.get("call_id") != call_id
+                }
+
+    def _hear_verdict(
+        self,
+        event: ToolBlocked | ToolKilled | ToolSkippedForSteering | ToolCallUnknown,
+        seq: int,
+        at_ms: int,
+    ) -> None:
+        known = self._calls.get(event.call_id)
+        if known is None:
+            return
+        known.attributes["verdict"] = _OUTCOMES[type(event)]
+        if isinstance(event, ToolBlocked):
+            gate = self._begin("gate", event.by, seq, at_ms, known)
+            gate.attributes |= {"tool": event.name, "call_id": event.call_id, "by": event.by}
+            self._end(gate, seq, at_ms, "blocked")
+
+    def _hear_approval(self, event: ApprovalRequired | ApprovalResolved, seq: int, at_ms: int) -> None:
+        asked = event.approval
+        if isinstance(event, ApprovalRequired):
+            above = self._calls.get(asked.call_id) or self._cycle
+            gate = self._begin("gate", "approval", seq, at_ms, above)
+            gate.attributes |= {"tool": asked.tool, "call_id": asked.call_id, "approval_id": asked.id}
+            gate.to_ms, gate.outcome = at_ms, "waiting"
+            self._gates[asked.id] = gate
+            return
+        known = self._gates.get(asked.id)
+        if known is not None:
+            known.outcome, known.to_seq = event.status, seq
+            known.attributes |= {"by": event.by, "waited_ms": at_ms - known.from_ms}
+
+    # --- children and compactions
+
+    def _hear_child(self, event: SubagentStart | SubagentEnd, seq: int, at_ms: int) -> None:
+        if isinstance(event, SubagentStart):
+            above = self._calls.get(event.call_id) or self._cycle
+            span = self._begin("child", "invoke_agent", seq, at_ms, above)
+            span.attributes |= {"child_id": event.child_id, "call_id": event.call_id}
+            span.attributes["description"] = event.description[:MAX_SPAN_WORDS]
+            self.children[event.child_id] = span
+            return
+        known = self.children.get(event.child_id)
+        if known is not None and known.to_ms is None:
+            self._end(known, seq, at_ms, "error" if event.result.is_error else "done")
+
+    def _hear_compaction(
+        self, event: CompactStart | CompactEnd | CompactSkipped, seq: int, at_ms: int
+    ) -> None:
+        if isinstance(event, CompactStart):
+            self._end(self._compaction, seq, at_ms, "incomplete")
+            self._compaction = self._begin("compaction", "compact", seq, at_ms, self._cycle)
+            self._compaction.attributes["reason"] = event.reason
+            return
+        span, self._compaction = self._compaction, None
+        if isinstance(event, CompactEnd):
+            if span is not None:
+                span.attributes |= {"removed": event.removed, "tokens_before": event.tokens_before}
+                span.attributes["tokens_after"] = event.tokens_after
+            self._end(span, seq, at_ms, "done")
+            return
+        self._end(span, seq, at_ms, "skipped")
+        self._mark(SpanMark(at_ms=at_ms, plugin=event.by, action="skipped", detail=event.reason))
+
+    # --- spans
+
+    def _mark(self, mark: SpanMark) -> None:
+        """Put a mark on what is at work: the request that is out, else the only call that runs, else the cycle."""
+        calls = tuple(self._calls.values())
+        span = self._request or (calls[0] if len(calls) == 1 else None) or self._cycle or self._above
+        if span is not None:
+            span.marks.append(mark)
+
+    def _begin(
+        self, kind: SpanOf, name: str, seq: int, at_ms: int, above: TimelineSpan | None
+    ) -> TimelineSpan:
+        above = above or self._above
+        span = TimelineSpan(
+            key=f"{kind}:{seq}",
+            parent=None if above is None else above.key,
+            kind=kind,
+            name=name,
+            from_ms=at_ms,
+            seq=seq,
+        )
+        self._spans.append(span)
+        return span
+
+    def _end(self, span: TimelineSpan | None, seq: int, at_ms: int, outcome: str) -> None:
+        if span is not None:
+            span.to_ms, span.to_seq, span.outcome = max(at_ms, span.from_ms), seq, outcome
+
+    def _cut_all(self, seq: int, at_ms: int) -> None:
+        """End all of a cycle whose own end has not come, and will not."""
+        for span in (self._request, self._compaction, *self._calls.values()):
+            self._end(span, seq, at_ms, "incomplete")
+        self._request = self._compaction = None
+        self._calls = {}
+        self._gates = {}
+
+
+def _marks_of(event: Event, at_ms: int) -> tuple[SpanMark, ...]:
+    """Say what an event marks on what is at work; most mark nothing."""
+    match event:
+        case PluginFailed(plugin=plugin, hook=hook, error=error):
+            told = [SpanMark(at_ms=at_ms, plugin=plugin, hook=hook, action="failed", detail=error.code)]
+        case PluginSlow(plugin=plugin, hook=hook, milliseconds=took):
+            told = [SpanMark(at_ms=at_ms, plugin=plugin, hook=hook, action="slow", detail=str(took))]
+        case ActionIgnored(plugin=plugin, hook=hook, action=action):
+            told = [SpanMark(at_ms=at_ms, plugin=plugin, hook=hook, action="ignored", detail=action)]
+        case Intervention(by=by):
+            told = [SpanMark(at_ms=at_ms, plugin=one, action="intervened") for one in by]
+        case PluginOptsUpdated(plugin=plugin, success=success):
+            detail = "applied" if success else "refused"
+            told = [SpanMark(at_ms=at_ms, plugin=plugin, action="options", detail=detail)]
+        case PluginEvent(name=name):
+            told = [SpanMark(at_ms=at_ms, action="event", detail=name)]
+        case SteeringApplied(count=count):
+            told = [SpanMark(at_ms=at_ms, action="steered", detail=str(count))]
+        case AgentSuspended(waiting=waiting):
+            told = [SpanMark(at_ms=at_ms, action="suspended", detail=str(len(waiting)))]
+        case AgentResumed(trigger=trigger):
+            told = [SpanMark(at_ms=at_ms, action="resumed", detail=trigger)]
+        case LoopDetected(type=kind):
+            told = [SpanMark(at_ms=at_ms, action="loop", detail=kind)]
+        case BudgetWarning():
+            told = [SpanMark(at_ms=at_ms, action="budget")]
+        case SessionRestarted():
+            told = [SpanMark(at_ms=at_ms, action="restarted")]
+        case SessionRecovered(decisions=decisions):
+            told = [SpanMark(at_ms=at_ms, action="recovered", detail=str(len(decisions)))]
+        case _:
+            told = []
+    return tuple(told)

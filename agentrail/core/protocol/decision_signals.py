@@ -1,0 +1,29 @@
+"""What people say to what they were asked, or have allowed: that they do not answer, and that a rule of theirs is no more. Part of the union of `signals`."""
+
+from agentrail.core.protocol.stamped import Asked
+from agentrail.messages import QuestionRef
+
+
+class Decline(Asked, frozen=True, kw_only=True):
+    """A person does not want to answer a question.
+
+    Attributes:
+        ref: The question.
+        reason: For the model, or for the tool that asks.
+    """
+
+    ref: QuestionRef
+    reason: str | None = None
+
+
+class RevokeRule(Asked, frozen=True, kw_only=True):
+    """A person takes back what it has always allowed: calls of that kind are asked about again.
+
+    Attributes:
+        tool: The tool.
+        command_family: As in `ToolApprovedAlways`.
+    """
+
+    # Which rule is meant stands here by what it allows: an id would bind journals to how ids are made today.
+    tool: str
+    command_family: str | None = None

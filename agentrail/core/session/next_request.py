@@ -1,0 +1,219 @@
+"""What a model will be sent next, part by part: for people who want to see what it sees. Pure; reads only, and decides nothing.
+
+Parts are estimated one by one, as `estimates` does; what a vendor counted stands beside their sum. Secrets are taken out by who shows this.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Final, Literal, TypeAlias, assert_never
+
+import msgspec
+from attrs import evolve, frozen
+
+from agentrail.core.policy.estimates import fixed_tokens_of, tokens_of
+from agentrail.core.policy.outgoing import outgoing
+from agentrail.core.session.projection import model_of, own_prompt_of, system_prompt_of, system_sections_of
+from agentrail.core.session.state import Known
+from agentrail.core.values.toolbox import Toolbox, ToolSpec
+from agentrail.frozen import canonical_json
+from agentrail.messages import (
+    AssistantMessage,
+    FileRef,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+
+PartKind: TypeAlias = Literal["system", "tools", "message", "provider", "summary"]
+
+MAX_HEAD_CHARACTERS: Final = 500
+MAX_MESSAGES_NAMED: Final = 1_000
+"""How many messages are parts of their own; those in front of them are one part together."""
+
+
+@frozen(kw_only=True)
+class RequestPart:
+    """A part of a request.
+
+    Attributes:
+        name: Of a section, a tool, or what a message is: `prompt`, `answer`, `results`, `steer`, `note`.
+        kind: What it is.
+        role: Of a message; None of others.
+        tokens: How long it is, estimated.
+        text_head: How it begins; at most 500 characters.
+        call_ids: Of an answer the calls that it asks for, of results those that they answer.
+        ref: The prompt that a message is; None of others.
+    """
+
+    name: str
+    kind: PartKind
+    role: str | None = None
+    tokens: int
+    text_head: str
+    call_ids: tuple[str, ...] = ()
+    ref: str | None = None
+
+
+@frozen(kw_only=True)
+class NextRequest:
+    """What a model will be sent next, as far as it is known now.
+
+    Attributes:
+        model: The model string.
+        window: How many tokens it reads at most; None where that is not known.
+        tokens: Of all parts, estimated.
+        counted_tokens: What the vendor counted in the last request; 0 before the first.
+        digest: SHA-256 of what stands in the request, hexadecimal: two of them are the same where nothing has changed.
+        parts: In the order in which they are sent.
+    """
+
+    model: str
+    window: int | None
+    tokens: int
+    counted_tokens: int
+    digest: str
+    parts: tuple[RequestPart, ...]
+
+
+Clean: TypeAlias = Callable[[str], str]
+"""Takes secrets out of a text."""
+
+
+def next_request_of(data: Known, clean: Clean) -> NextRequest:
+    """Say what a session will send to its model next.
+
+    Args:
+        data: What the session knows.
+        clean: Is given texts before they are cut: else the beginning of a secret could be left at an end.
+    """
+    handed = data.cycle.handed if data.cycle is not None else None
+    _, messages = outgoing(data.outgoing, data.history.messages if handed is None else handed, data.refused)
+    drawn = (*_system_parts(data), *_tool_parts(data.tools), *_message_parts(messages), *_added_parts(data))
+    parts = tuple([evolve(part, text_head=clean(part.text_head)[:MAX_HEAD_CHARACTERS]) for part in drawn])
+    facts = model_of(data)
+    return NextRequest(
+        model=facts.model,
+        window=None if facts.window_is_assumed else facts.context_window,
+        tokens=sum(part.tokens for part in parts),
+        counted_tokens=data.context_tokens,
+        digest=_digest_of(system_prompt_of(data), data.tools, messages),
+        parts=parts,
+    )
+
+
+_LOOKED_AT: Final = 8_192
+"""How much of a text is cleaned for its beginning: more than the longest key has."""
+
+_NO_TOOLS: Final = Toolbox()
+
+
+def _system_parts(data: Known) -> Iterator[RequestPart]:
+    """Give the system prompt: its own text, and what its sections add."""
+    own = own_prompt_of(data)
+    if own:
+        tokens = fixed_tokens_of(own, _NO_TOOLS)
+        yield RequestPart(name="system_prompt", kind="system", tokens=tokens, text_head=_head(own))
+    for name, text in system_sections_of(data):
+        tokens = fixed_tokens_of(text, _NO_TOOLS)
+        yield RequestPart(name=name, kind="system", tokens=tokens, text_head=_head(text))
+
+
+def _tool_parts(tools: Toolbox) -> Iterator[RequestPart]:
+    for spec in tools:
+        tokens = fixed_tokens_of(None, Toolbox([spec]))
+        yield RequestPart(name=spec.name, kind="tools", tokens=tokens, text_head=_head(spec.description))
+
+
+def _message_parts(messages: Sequence[Message]) -> Iterator[RequestPart]:
+    before = max(0, len(messages) - MAX_MESSAGES_NAMED)
+    if before:
+        tokens = tokens_of(tuple(islice(messages, before)))
+        yield RequestPart(name="earlier", kind="message", tokens=tokens, text_head=f"{before}")
+    for place in range(before, len(messages)):
+        yield _message_part(messages[place], is_first=place == 0)
+
+
+def _message_part(message: Message, *, is_first: bool) -> RequestPart:
+    tokens = tokens_of((message,))
+    match message:
+        case UserMessage(origin=origin, ref=ref):
+            kind: PartKind = "summary" if is_first and origin == "note" else "message"
+            return RequestPart(
+                name=origin, kind=kind, role="user", tokens=tokens, text_head=_head_of(message), ref=ref
+            )
+        case AssistantMessage():
+            ids = tuple([call.call_id for call in message.calls])
+            return RequestPart(
+                name="answer",
+                kind="message",
+                role="assistant",
+                tokens=tokens,
+                text_head=_head_of(message),
+                call_ids=ids,
+            )
+        case ToolMessage(results=results):
+            ids = tuple([result.call_id for result in results])
+            return RequestPart(
+                name="results",
+                kind="message",
+                role="tool",
+                tokens=tokens,
+                text_head=_head_of(message),
+                call_ids=ids,
+            )
+        case never:
+            assert_never(never)
+
+
+def _added_parts(data: Known) -> Iterator[RequestPart]:
+    """Give what is added behind the conversation: what is gathered for this turn alone, and what people said meanwhile."""
+    cycle = data.cycle
+    if cycle is not None and cycle.context is not None and cycle.context.count:
+        context = cycle.context
+        yield RequestPart(
+            name=context.digest[:8], kind="provider", tokens=context.tokens, text_head=f"{context.count}"
+        )
+    for steer in data.steers:
+        said = UserMessage(content=(Text(text=steer.text),), origin="steer")
+        yield RequestPart(
+            name="steer", kind="message", role="user", tokens=tokens_of((said,)), text_head=_head(steer.text)
+        )
+
+
+def _head_of(message: Message) -> str:
+    """Give how a message begins, in the words that stand in it."""
+    if isinstance(message, ToolMessage):
+        return _head("\n".join([f"{one.name}: {one.text[:_LOOKED_AT]}" for one in message.results]))
+    told: list[str] = []
+    for block in message.content:
+        match block:
+            case Text(text=text) | Thinking(text=text):
+                told.append(text[:_LOOKED_AT])
+            case ToolCall(name=name):
+                told.append(f"{name}(…)")
+            case FileRef(path=path):
+                told.append(path)
+            case _:
+                told.append(f"[{type(block).__name__.lower()}]")
+    return _head("\n".join(told))
+
+
+def _head(text: str) -> str:
+    return text[:_LOOKED_AT]
+
+
+def _digest_of(system: str | None, tools: Toolbox, messages: Sequence[Message]) -> str:
+    digest = hashlib.sha256((system or "").encode("utf-8", "surrogatepass"))
+    for spec in tools:
+        digest.update(_bytes_of(spec))
+    for message in messages:
+        digest.update(canonical_json(msgspec.to_builtins(message)))
+    return digest.hexdigest()
+
+
+def _bytes_of(spec: ToolSpec) -> bytes:
+    return canonical_json([spec.name, spec.description, msgspec.to_builtins(spec.parameters, enc_hook=dict)])

@@ -1,0 +1,59 @@
+"""All that a session knows as plain data, for people who look at it: what `state_codec` writes, by names that they look for. Pure.
+
+What may not enter: code, the options of plugins and the application's own data, because keys may be among those. A fold cannot go on from
+it; that takes what `encode_session` writes.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from agentrail.core.session.state import SessionState
+from agentrail.core.session.state_codec import encode_session
+from agentrail.core.wire.codec import SIGNAL_KINDS
+
+_TOLD_OTHERWISE: Final = frozenset({"history", "stack", "plugin_states", "tools", "config", "updates"})
+
+
+def plain_state(state: SessionState) -> dict[str, Any]:
+    """Say what a session knows.
+
+    Returns:
+        A JSON object: `phase`, `suspended`, `ended`; `messages`, the conversation; `plugins`, each by its name with its `version` and its
+        `state`; `tools`, their names; `config`, what it was started with; `postponed`, the kinds of signals that wait; and the other
+        fields of `SessionData` under their own names. What comes later comes as further names, and is left out while it holds its default.
+
+    Raises:
+        CodecError: Ours: there is something in it that JSON does not hold.
+    """
+    document: dict[str, Any] = msgspec.json.decode(encode_session(state))
+    whole = document["session_state"]
+    data: dict[str, Any] = whole["data"]
+    names = [tool["name"] for tool in document["tools"]]
+    versions = {plugin["name"]: plugin["version"] for plugin in document["plugins"]}
+    plain = {
+        "phase": whole["phase"],
+        "suspended": state.suspended,
+        "ended": whole["ended"],
+        "messages": data["history"],
+        "plugins": {
+            name: {"version": versions.get(name), "state": kept}
+            for name, kept in data["plugin_states"].items()
+        },
+        "tools": [names[number] for number in data["tools"]["tools"]],
+        "config": _config_of(data["config"], names),
+        "updates": [update["plugin"] for update in data["updates"]],
+        "postponed": [SIGNAL_KINDS[type(signal)] for signal in state.postponed],
+    }
+    rest = {name: item for name, item in data.items() if name not in _TOLD_OTHERWISE}
+    for call in (*rest["batch"], *rest["survivors"]):
+        call["spec"] = names[call["spec"]]
+    return plain | rest
+
+
+def _config_of(config: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    told = {name: item for name, item in config.items() if name != "user_data"}
+    for agent in told["agents"]:
+        if agent["tools"] is not None:
+            agent["tools"] = [names[number] for number in agent["tools"]["tools"]]
+    return told

@@ -1,0 +1,93 @@
+"""What has to be done to one JSON document to have another one, as a JSON Patch (RFC 6902). Pure.
+
+Our own few lines and no library: what is needed is one direction of one format, in three of its six operations, and each dependency of the
+core is one of everybody's. What is not needed does not enter: moving, copying, testing, and applying a patch.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+_TRIMMED_DEEP: Final = 8
+"""Down to which depth lists are looked through for what they begin and end with alike. Each level of it reads all below once more, so a
+document that is nothing but depth would cost the square of its length; further down members are compared place by place."""
+
+
+class PatchStep(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One operation of a JSON Patch.
+
+    Attributes:
+        op: What to do: `add`, `remove` or `replace`.
+        path: Where, as a JSON Pointer (RFC 6901); empty for the whole document.
+        value: What to put there; left out of a `remove`.
+    """
+
+    op: Literal["add", "remove", "replace"]
+    path: str
+    value: Any | UnsetType = UNSET
+
+
+def json_patch(one: Any, other: Any) -> tuple[PatchStep, ...]:
+    """Say what makes one document the other.
+
+    Args:
+        one: A JSON document, as of `msgspec.json.decode`.
+        other: Another one.
+
+    Returns:
+        The operations in the order in which they have to be carried out; none where both are the same. `True` is not `1`, and `1` is not
+        `1.0`. The order of names in an object does not count.
+    """
+    found: list[PatchStep] = []
+    todo: list[tuple[str, int, Any, Any]] = [("", 0, one, other)]
+    while todo:
+        path, depth, left, right = todo.pop()
+        if isinstance(left, dict) and isinstance(right, dict):
+            found += _of_names(path, left, right)
+            shared = [name for name in left if name in right]
+            todo += [(_below(path, name), depth + 1, left[name], right[name]) for name in reversed(shared)]
+        elif isinstance(left, list) and isinstance(right, list):
+            begin, ends = _alike(left, right) if depth < _TRIMMED_DEEP else (0, 0)
+            here, there = len(left) - ends, len(right) - ends
+            pairs = range(begin, min(here, there))
+            found += _of_places(path, here, there, right)
+            todo += [(f"{path}/{place}", depth + 1, left[place], right[place]) for place in reversed(pairs)]
+        elif type(left) is not type(right) or left != right:
+            found.append(PatchStep(op="replace", path=path, value=right))
+    return tuple(found)
+
+
+def _of_names(path: str, left: dict[str, Any], right: dict[str, Any]) -> Iterator[PatchStep]:
+    for name in left:
+        if name not in right:
+            yield PatchStep(op="remove", path=_below(path, name))
+    for name, item in right.items():
+        if name not in left:
+            yield PatchStep(op="add", path=_below(path, name), value=item)
+
+
+def _of_places(path: str, here: int, there: int, right: list[Any]) -> Iterator[PatchStep]:
+    """Make a list as long as it is to be, behind the members that are compared in pairs: those stand where they stood."""
+    for _ in range(there, here):
+        yield PatchStep(op="remove", path=f"{path}/{there}")
+    for place in range(here, there):
+        yield PatchStep(op="add", path=f"{path}/{place}", value=right[place])
+
+
+def _alike(left: list[Any], right: list[Any]) -> tuple[int, int]:
+    """Say how many members two lists have in common at their beginning, and how many of the rest at their end."""
+    one, other = [msgspec.json.encode(item) for item in left], [msgspec.json.encode(item) for item in right]
+    most = min(len(one), len(other))
+    begin = 0
+    while begin < most and one[begin] == other[begin]:
+        begin += 1
+    ends = 0
+    while ends < most - begin and one[-1 - ends] == other[-1 - ends]:
+        ends += 1
+    return begin, ends
+
+
+def _below(path: str, name: str) -> str:
+    return f"{path}/{name.replace('~', '~0').replace('/', '~1')}"

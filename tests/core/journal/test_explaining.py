@@ -1,0 +1,161 @@
+"""What a record came to is told as data, and the command draws the same value."""
+
+import msgspec
+import pytest
+
+from agentrail.core.journal.explaining import ExplainedStep, lines_of_step
+from agentrail.core.journal.folding import Sources
+from agentrail.core.journal.replaying import explain_journal, explain_steps, replay, steps
+from agentrail.core.protocol import signals as s
+from agentrail.core.session.machine import new_session
+from agentrail.core.stack.loading import load_stack
+from agentrail.testing.plugins import PuppetPlugin, read_rule
+from tests.core.journal.golden_journals import SOURCES, guarded
+from tests.core.journal.recorded import Told, call, plain_life, resealed
+from tests.core.worlds import TOOLS, config
+
+
+def puppet(name, priority, rule, action):
+    """One with one rule, such as `BeforeTool.read`."""
+    return PuppetPlugin((read_rule(rule, action),), name=name, priority=priority)
+
+
+PLUGINS = {
+    one.name: one
+    for one in (
+        puppet("early", 400, "BeforeTool.read", 'args:{"path": "early"}'),
+        puppet("late", 410, "BeforeTool.read", 'args:{"path": "late"}'),
+        puppet("broken", 420, "BeforeTool", "raise:a fuse blew"),
+        puppet("guard", 430, "BeforeTool.deploy", "block:not today"),
+        puppet("audit", 900, "BeforeTool", "emit:seen"),
+    )
+}
+STACKED = Sources(resolve=lambda record: PLUGINS[record.name])
+
+
+def told_life():
+    """A rewrite that loses, a plugin that fails, a call that is blocked."""
+    stack, states = load_stack(list(PLUGINS.values()))
+    session = Told(new_session(config(), TOOLS, stack, states))
+    session.prompt("A word of the fox.")
+    session.complete("I try.", call("read", "c1", path="a"), call("deploy", "c2", path="b"))
+    return session.life.records
+
+
+@pytest.mark.c(28)
+def test_who_was_asked_what_won_and_why():
+    """A block, a rewrite that lost, a plugin that failed; who was not asked any more; and what came of it."""
+    (step,) = [one for one in explain_steps(told_life(), STACKED) if one.runs]
+    read, deploy = [run for run in step.runs if run.hook == "BeforeTool"]
+    told = {link.plugin: (link.verdict, link.lost_to, link.action) for link in read.links}
+    assert told == {
+        "early": ("lost", "late", "ReplaceToolArgs"),
+        "late": ("won", None, "ReplaceToolArgs"),
+        "broken": ("failed", None, None),
+        "guard": ("silent", None, "Continue"),
+        "audit": ("kept", None, "Emit"),
+    }
+    assert read.links[1].fields == {"arguments": {"path": "late"}}
+    assert "a fuse blew" in read.links[2].fields["message"]
+    assert read.outcome.end == "goes_on"
+    assert (deploy.outcome.end, deploy.outcome.action, deploy.outcome.by) == ("decided", "BlockTool", "guard")
+    assert deploy.outcome.fields == {"reason": "not today"}
+    assert deploy.not_asked == ("audit",)
+    assert step.phase == ("running", "executing_tools")
+    assert step.events == (step.effects[0].seq, [one.seq for one in step.effects if one.seq][-1])
+    assert {one.kind for one in step.effects} >= {"publish", "run_tool"}
+    assert {one.event for one in step.effects} >= {"tool_execution_start", "plugin_failed"}
+
+
+@pytest.mark.c(28)
+def test_the_command_draws_the_very_value_that_is_sent():
+    """Through bytes; each line of it, and no word of the conversation."""
+    records = told_life()
+    sent = [
+        msgspec.json.decode(msgspec.json.encode(one), type=ExplainedStep)
+        for one in explain_steps(records, STACKED)
+    ]
+    lines = list(explain_journal(records, STACKED))
+    assert [line for one in sent for line in lines_of_step(one)] == lines
+    assert "  asked early on BeforeTool: ReplaceToolArgs" in lines
+    assert "    lost to late, priority 400" in lines
+    assert "    won, priority 430: not today" in lines
+    assert "  asked broken on BeforeTool: failed" in lines
+    assert any(line.startswith("    failed, priority 420: ") and "a fuse blew" in line for line in lines)
+    assert "  not asked audit on BeforeTool" in lines
+    assert "  BeforeTool came to BlockTool, by guard" in lines
+    assert "  running → executing_tools" in lines
+    assert not any("fox" in line or 'late"' in line for line in lines)
+
+
+def test_a_run_that_waits_and_the_one_that_goes_on_are_both_told():
+    """What it waits for, and then what was said to the answer."""
+    stack, states = load_stack(
+        [
+            puppet("asker", 400, "BeforePrompt", "wait:notes.md"),
+            puppet("b", 500, "BeforePrompt", "emit:x"),
+        ]
+    )
+    session = Told(new_session(config(), TOOLS, stack, states))
+    session.prompt("Hi")
+    sources = session.life.sources()
+    (waiting,) = [run for one in explain_steps(session.life.records, sources) for run in one.runs]
+    assert (waiting.outcome.end, waiting.outcome.by, waiting.outcome.fields["tag"]) == (
+        "waits",
+        "asker",
+        "notes.md",
+    )
+    assert waiting.links[0].verdict == "waits"
+    assert waiting.not_asked == ("b",)
+    assert "  BeforePrompt waits for what asker asked for" in list(
+        explain_journal(session.life.records, sources)
+    )
+    session.say(s.TimerFired, effect_id=session.life.state.data.held.timer)
+    (last,) = [
+        one for one in explain_steps(session.life.records, sources) if one.at == len(session.life.records)
+    ]
+    assert last.runs[0].links[-1].plugin == "b"
+
+
+def test_one_that_fails_closed_is_told_as_a_refusal():
+    """A guard that raises lets nothing through, and stops the rest."""
+    stack, states = load_stack(
+        [puppet("guard", 50, "BeforeTool", "raise:no disk"), puppet("b", 500, "BeforeTool", "emit:x")]
+    )
+    session = Told(new_session(config(), TOOLS, stack, states))
+    session.prompt("Hi")
+    session.complete("I try.", call("read", "c1", path="a"))
+    (run,) = [run for one in explain_steps(session.life.records, session.life.sources()) for run in one.runs]
+    assert (run.links[0].verdict, run.not_asked, run.outcome.action) == ("failed_closed", ("b",), "BlockTool")
+
+
+def test_large_values_are_told_by_their_size():
+    """So that an explanation stays one."""
+    stack, states = load_stack([puppet("a", 400, "BeforeTool", f'args:{{"path": "{"x" * 20_000}"}}')])
+    session = Told(new_session(config(), TOOLS, stack, states))
+    session.prompt("Hi")
+    session.complete("I try.", call("read", "c1", path="a"))
+    (run,) = [run for one in explain_steps(session.life.records, session.life.sources()) for run in one.runs]
+    assert run.links[0].fields == {"arguments": {"$cut": 20_011}}
+
+
+def test_where_the_code_makes_another_history_that_is_said():
+    """With what was recorded and what came out."""
+    records = resealed(plain_life().life.records, {9: {"events": 3}})
+    told = {one.at: one.drift for one in explain_steps(records)}
+    assert told[9].startswith("record 9 ")
+    assert [number for number, drift in told.items() if drift] == [9]
+
+
+def test_listening_changes_nothing_of_what_is_folded():
+    """A fold that is explained is the fold; one that is not listened to tells no runs."""
+    records = guarded().life.records
+    assert replay(records, SOURCES).difference is None
+    for plain, heard in zip(steps(records, SOURCES), steps(records, SOURCES, explains=True), strict=True):
+        assert plain.runs == ()
+        assert (plain.walked.does, plain.walked.after.phase, plain.asked) == (
+            heard.walked.does,
+            heard.walked.after.phase,
+            heard.asked,
+        )
+        assert plain.walked.after.data.plugin_states == heard.walked.after.data.plugin_states
