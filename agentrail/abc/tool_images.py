@@ -28,9 +28,8 @@ def checked_images(given: object) -> tuple[Image, ...]:
     Raises:
         ToolContractError: The tool author's move: the message says which picture, what was expected and what came.
     """
-    if (
-        type(given) is tuple and not given
-    ):  # as nearly always, and the check for an iterable costs more than all else
+    # As nearly always, and the check for an iterable costs more than all else.
+    if type(given) is tuple and not given:
         return ()
     if isinstance(given, str | bytes | Image) or not isinstance(given, Iterable):
         message = f"images of a result are {given!r:.80}: expected several Image, images=(Image(…),)"

@@ -170,7 +170,7 @@ class Options:
 
     Attributes of this library's own use:
         prepare: Called with the cell of each instance before it runs.
-        look: Called with the arguments of the start, says how the child looks, also between two instances.
+        look: Says how the child looks, also between two instances, and of a temporary one, whose spec keeps no arguments.
     """
 
     name: RegistryName | None = None
@@ -179,7 +179,7 @@ class Options:
     limits: Limits = field(factory=Limits)
     trap_exits: bool = False
     prepare: Callable[[ActorCell], None] | None = None
-    look: Callable[..., ActorView] | None = None
+    look: Callable[[], ActorView] | None = None
 
 
 Form = Literal["worker", "machine", "subtree"]

@@ -6,16 +6,46 @@ a tree that never was, and a level that is busy would keep all of them waiting. 
 
 from collections.abc import Hashable, Iterator
 from datetime import timedelta
+from typing import Final
 
 import trio
-from attrs import frozen
+from attrs import field, frozen
 
 from agentrail.actors.handle import ActorCell, cell_of
 from agentrail.actors.start import ActorView, Start
 from agentrail.actors.supervising import Core, SupervisorCell
-from agentrail.otp.child_specs import ChildKind, Strategy
+from agentrail.otp.child_specs import ChildKind, Strategy, SupervisorFlags
+from agentrail.otp.exits import describe
 from agentrail.otp.supervision_state import Child, child_status
 from agentrail.otp.supervision_types import ChildStatus
+
+
+@frozen(kw_only=True)
+class NotedExit:
+    """How an instance ended by itself, or why an attempt to start it failed.
+
+    Attributes:
+        reason: In one line; of a session without its secrets.
+        at_seconds: When, on Trio's clock.
+    """
+
+    reason: str
+    at_seconds: float
+
+
+@frozen(kw_only=True)
+class RestartBudget:
+    """How many restarts are allowed, and how many of them are used.
+
+    Attributes:
+        used: Restarts within the last `within_seconds`.
+        allowed: With one more the supervisor gives up; or the child, where each has a budget of its own.
+        within_seconds: The period that counts.
+    """
+
+    used: int
+    allowed: int
+    within_seconds: float
 
 
 @frozen(kw_only=True)
@@ -35,6 +65,11 @@ class TreeNode:
         children: In start order; none of a supervisor without an instance.
         phase: Of a session: what it does, such as `idle`; `None` of anything else.
         strategy: Of a supervisor with an instance: what it does about a child that ends, such as `one_for_one`; `None` of a worker.
+        exits: The last five ends that nothing had asked for, the newest last.
+        budget: Of a child whose supervisor counts restarts for each child: its own; else of a supervisor with an instance: that of all its
+            children; `None` of any other.
+        key: Where it stands below the root, the same over all its restarts; given to no other node as long as the root lives.
+        up_at_seconds: When its last instance came up, on Trio's clock; `None` while none is up.
     """
 
     id: Hashable
@@ -47,6 +82,15 @@ class TreeNode:
     children: tuple["TreeNode", ...] = ()
     phase: str | None = None
     strategy: Strategy | None = None
+    exits: tuple[NotedExit, ...] = ()
+    budget: RestartBudget | None = None
+    # Where a node stands and since when is not what it is: two that say the same are equal wherever they were seen.
+    key: str = field(default="", eq=False)
+    up_at_seconds: float | None = field(default=None, eq=False)
+
+
+ROOT_KEY: Final = "0"
+"""The key of a root."""
 
 
 def take_tree(core: Core) -> TreeNode:
@@ -56,7 +100,7 @@ def take_tree(core: Core) -> TreeNode:
     if isinstance(cell.owner, Core) and cell.token is not None:
         child = cell.owner.state.children.get(cell.token.child)
         if child is not None and child.token == cell.token:  # else it is stuck, and its parent gave it up
-            return _node_of_child(cell.owner, child, now_seconds)
+            return _node_of_child(cell.owner, child, now_seconds, _key_of(cell.owner))
     return TreeNode(
         id=cell.id,
         kind="supervisor",
@@ -65,9 +109,18 @@ def take_tree(core: Core) -> TreeNode:
         restarts=0,
         uptime_seconds=None if core.up_at_seconds is None else now_seconds - core.up_at_seconds,
         mailbox=_waiting(cell),
-        children=_nodes_below(cell, now_seconds),
+        children=_nodes_below(cell, now_seconds, ROOT_KEY),
         strategy=core.state.flags.strategy,
+        budget=_budget_of(core.state.flags, core.state.restarts, now_seconds),
+        key=ROOT_KEY,
+        up_at_seconds=core.up_at_seconds,
     )
+
+
+def _key_of(core: Core) -> str:
+    """Say where a supervisor stands below the root: the numbers of the children on the way, which are never given again."""
+    owner, token = core.cell.owner, core.cell.token
+    return f"{_key_of(owner)}.{token.child}" if isinstance(owner, Core) and token is not None else ROOT_KEY
 
 
 def _own_status(core: Core) -> ChildStatus:
@@ -77,7 +130,7 @@ def _own_status(core: Core) -> ChildStatus:
     return "stuck" if core.runs else "stopping"  # with nothing left its task ends at its next turn
 
 
-def _node_of_child(core: Core, child: Child, now_seconds: float) -> TreeNode:
+def _node_of_child(core: Core, child: Child, now_seconds: float, above: str) -> TreeNode:
     run = core.runs.get(child.token)
     is_up = run is not None and run.stage == "up" and child.has_process
     look = _look_of(child)
@@ -87,6 +140,7 @@ def _node_of_child(core: Core, child: Child, now_seconds: float) -> TreeNode:
     else:
         mailbox = None if run is None else _waiting(run.cell)
         below = None if run is None else run.cell
+    key = f"{above}.{child.number}"
     return TreeNode(
         id=child.spec.id,
         kind=child.spec.kind,
@@ -95,30 +149,50 @@ def _node_of_child(core: Core, child: Child, now_seconds: float) -> TreeNode:
         restarts=child.in_a_row,
         uptime_seconds=now_seconds - child.started_seconds if is_up else None,
         mailbox=mailbox,
-        children=() if below is None else _nodes_below(below, now_seconds),
+        children=() if below is None else _nodes_below(below, now_seconds, key),
         phase=None if look is None else look.phase,
         strategy=_strategy_of(below),
+        exits=tuple(
+            [NotedExit(reason=describe(one.reason), at_seconds=one.at_seconds) for one in child.exits]
+        ),
+        budget=_budget_of_child(core, child, below, now_seconds),
+        key=key,
+        up_at_seconds=child.started_seconds if is_up else None,
     )
 
 
 def _look_of(child: Child) -> ActorView | None:
     start = child.spec.start
-    if not isinstance(start, Start) or start.options.look is None:
-        return None
-    return start.options.look(*start.arguments.positional)
+    return start.options.look() if isinstance(start, Start) and start.options.look is not None else None
 
 
-def _nodes_below(cell: ActorCell, now_seconds: float) -> tuple[TreeNode, ...]:
+def _nodes_below(cell: ActorCell, now_seconds: float, key: str) -> tuple[TreeNode, ...]:
     if not isinstance(cell, SupervisorCell) or cell.core is None:
         return ()
     core = cell.core
-    return tuple(_node_of_child(core, child, now_seconds) for _, child in core.state.children.items())
+    return tuple(_node_of_child(core, child, now_seconds, key) for _, child in core.state.children.items())
 
 
 def _strategy_of(cell: ActorCell | None) -> Strategy | None:
     if not isinstance(cell, SupervisorCell) or cell.core is None:
         return None
     return cell.core.state.flags.strategy
+
+
+def _budget_of_child(
+    core: Core, child: Child, below: ActorCell | None, now_seconds: float
+) -> RestartBudget | None:
+    if core.state.flags.intensity_per == "child":
+        return _budget_of(core.state.flags, child.restarts, now_seconds)
+    if child.spec.kind != "supervisor" or not isinstance(below, SupervisorCell) or below.core is None:
+        return None
+    return _budget_of(below.core.state.flags, below.core.state.restarts, now_seconds)
+
+
+def _budget_of(flags: SupervisorFlags, restarts: tuple[float, ...], now_seconds: float) -> RestartBudget:
+    period = flags.period_seconds
+    used = sum(now_seconds - at <= period for at in restarts)
+    return RestartBudget(used=used, allowed=flags.intensity, within_seconds=period)
 
 
 def _waiting(cell: ActorCell) -> int | None:

@@ -121,6 +121,8 @@ class SessionFutures(Far):
     state_at: Final = later(AsyncSession.state_at)
     fork: Final = _later_forked(AsyncSession.fork)
     rewind: Final = later(AsyncSession.rewind)
+    rules: Final = later(AsyncSession.rules)
+    revoke_rule: Final = later(AsyncSession.revoke_rule)
 
 
 class Session(Far):
@@ -194,6 +196,8 @@ class Session(Far):
     state_at: Final = waits(SessionFutures.state_at)
     fork: Final = waits(SessionFutures.fork)
     rewind: Final = waits(SessionFutures.rewind)
+    rules: Final = waits(SessionFutures.rules)
+    revoke_rule: Final = waits(SessionFutures.revoke_rule)
 
 
 def _stop_unread(session: Session) -> None:
@@ -253,7 +257,12 @@ class SupervisorFutures(Far):
     facts_of: Final = later(SessionSupervisor.facts_of)
     check_store: Final = later(SessionSupervisor.check_store)
     stored_journal: Final = later(SessionSupervisor.stored_journal)
+    spendings: Final = later(SessionSupervisor.spendings)
     stored_state: Final = later(SessionSupervisor.stored_state)
+    events_page: Final = later(SessionSupervisor.events_page)
+    find_records: Final = later(SessionSupervisor.find_records)
+    plain_state_at: Final = later(SessionSupervisor.plain_state_at)
+    explain_record: Final = later(SessionSupervisor.explain_record)
     call_tool: Final = later(SessionSupervisor.call_tool, within=_with_twin)
     stop_session: Final = later(SessionSupervisor.stop_session)
     rest: Final = later(SessionSupervisor.rest)
@@ -400,7 +409,12 @@ class Supervisor(Far):
     facts_of: Final = waits(SupervisorFutures.facts_of)
     check_store: Final = waits(SupervisorFutures.check_store)
     stored_journal: Final = waits(SupervisorFutures.stored_journal)
+    spendings: Final = waits(SupervisorFutures.spendings)
     stored_state: Final = waits(SupervisorFutures.stored_state)
+    events_page: Final = waits(SupervisorFutures.events_page)
+    find_records: Final = waits(SupervisorFutures.find_records)
+    plain_state_at: Final = waits(SupervisorFutures.plain_state_at)
+    explain_record: Final = waits(SupervisorFutures.explain_record)
     call_tool: Final = waits(SupervisorFutures.call_tool)
     session: Final = looks(SessionSupervisor.session, Session)
     sessions: Final = looks(SessionSupervisor.sessions, _sessions)
@@ -409,6 +423,10 @@ class Supervisor(Far):
     stop_session: Final = waits(SupervisorFutures.stop_session)
     rest: Final = waits(SupervisorFutures.rest)
     last_words: Final = looks(SessionSupervisor.last_words, as_it_is)
+    parked_sessions: Final = looks(SessionSupervisor.parked_sessions, as_it_is)
+    plugin_use: Final = looks(SessionSupervisor.plugin_use, as_it_is)
+    fault_of_model: Final = looks(SessionSupervisor.fault_of_model, as_it_is)
+    budget_use: Final = looks(SessionSupervisor.budget_use, as_it_is)
     reports: Final = looks(SessionSupervisor.reports, SessionReports)
     tree: Final = waits(SupervisorFutures.tree)
     delete_session: Final = waits(SupervisorFutures.delete_session)

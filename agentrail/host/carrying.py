@@ -29,6 +29,7 @@ from agentrail.errors import (
 from agentrail.events import AgentAbort, AgentEnd, AgentError
 from agentrail.host.attachments import Attachment, Uploads, message_of_files
 from agentrail.host.chains import Attaching, Hearing, PluginOrder
+from agentrail.host.day_budgets import DayBudgets
 from agentrail.host.following import end_track, follow, follow_nowait, subscribe_to_requests
 from agentrail.host.hook_runner import HookRunner
 from agentrail.host.host_sessions import HostSessions
@@ -118,6 +119,7 @@ class HostParts:
         runner: Calls their hooks.
         book: Its requests.
         uploads: Puts files into workspaces.
+        budgets: What may be spent in a day.
         delivery: Tells receivers of them; None where there are no webhooks.
     """
 
@@ -126,6 +128,7 @@ class HostParts:
     runner: HookRunner
     book: RequestBook
     uploads: Uploads
+    budgets: DayBudgets
     delivery: WebhookDelivery | None = None
 
     def listener(
@@ -230,9 +233,8 @@ class RequestRun:
             receipt = await self._send(session, text)
             track = self._track = self._track_of(session, receipt)
             follow_nowait(track, events)
-            if (
-                track.standing.status == "refused"
-            ):  # a plugin said so at once, and so it is said to the caller
+            # A plugin said so at once, and so it is said to the caller.
+            if track.standing.status == "refused":
                 raise PromptRefused(track.standing.reason or "it gives no reason")
             request = self._decide(session, receipt, track)
             if self.is_abandoned:
@@ -252,9 +254,8 @@ class RequestRun:
                 self._profile, context, metadata=incoming.request.metadata
             )
             return session
-        with suppress(
-            ProfileUnknown
-        ):  # a session that is awake keeps its profile, also one that is not there any more
+        # A session that is awake keeps its profile, also one that is not there any more.
+        with suppress(ProfileUnknown):
             self._profile = await sessions.profile(context)
         try:
             return await sessions.open(incoming.facts, incoming.owner)

@@ -21,7 +21,9 @@ from agentrail.logs import Logger
 from agentrail.otp.edges import FOR_THE_PROCESS
 from agentrail.otp.exits import Redact, keep
 from agentrail.otp.leaving import describe_bug
+from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import raise_what_travels
+from agentrail.runtime.hook_times import PluginTally
 
 LOGGER: Final = Logger("agentrail.host")
 
@@ -53,6 +55,8 @@ class _Walk:
     is_telling: bool = False
     """Whether the application is being told of a failure; that is no hook of the plugin's."""
     is_left_behind: bool = False
+    left_at: float = math.inf
+    """When it was left behind."""
     is_over: bool = False
     """Whether it came to the end of the chain."""
 
@@ -88,11 +92,25 @@ class HookRunner:
         self._on_plugin_error = on_plugin_error
         self._stuck: dict[_Walk, None] = {}
         self._failures: dict[str, int] = {}
+        self._tally = PluginTally()
 
     @property
     def stuck(self) -> Mapping[str, str]:
         """The hooks that do not come back, by the names of their plugins."""
         return {walk.plugin.name: walk.chain.hook for walk in self._stuck}
+
+    @property
+    def stuck_since(self) -> Mapping[str, float]:
+        """When the hooks of `stuck` were left behind, on Trio's clock, by the names of their plugins; of several the first."""
+        since: dict[str, float] = {}
+        for walk in self._stuck:
+            since[walk.plugin.name] = min(walk.left_at, since.get(walk.plugin.name, math.inf))
+        return since
+
+    @property
+    def tally(self) -> PluginTally:
+        """How often each hook was called and failed, how long it took, and what failed last."""
+        return self._tally
 
     @property
     def failures(self) -> Mapping[str, int]:
@@ -174,7 +192,7 @@ class HookRunner:
         return walk.overdue_at if walk.chain.is_waited_out else now + HOOK_GRACE_SECONDS
 
     def _leave_behind(self, walk: _Walk) -> None:
-        walk.is_left_behind = True
+        walk.is_left_behind, walk.left_at = True, trio.current_time()
         if walk.is_telling:
             LOGGER.error("on_plugin_error does not come back; it was told of %s", named(walk.plugin))
         else:
@@ -227,6 +245,8 @@ class HookRunner:
         except BaseException as raised:  # noqa: ASYNC103, BLE001 - the edge of a hook: its plugin is blamed, and its chain goes on
             raise_what_travels(raised)
             error = raised
+        finally:
+            self._tally.note(plugin.name, chain.hook, trio.current_time() - now)
         # What a hook returns that was cancelled counts where it is an answer, and is no failure where it is none.
         is_cut = walk.scope.cancel_called and isinstance(error, WrongAnswer)
         if error is not None and not walk.is_left_behind and not is_cut:
@@ -236,6 +256,7 @@ class HookRunner:
         """Let the chain make of a failure what its row of the table says, and tell of it."""
         plugin, chain = walk.plugin, walk.chain
         self._failures[plugin.name] = self._failures.get(plugin.name, 0) + 1
+        self._tally.note_failure(plugin.name, chain.hook, chain.scrub(describe_bug(error)), now_ms())
         chain.failed(plugin, error)
         walk.be_patient_until(trio.current_time() + self._hook_seconds + HOOK_GRACE_SECONDS)
         walk.is_telling = True

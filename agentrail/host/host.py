@@ -5,6 +5,7 @@ HTTP: a gateway turns bodies into these calls, and what they raise into its answ
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import trio
@@ -22,12 +23,14 @@ from agentrail.host.attachments import Attachment
 from agentrail.host.carrying import HostParts, WhenBusy
 from agentrail.host.chains import PluginOrder
 from agentrail.host.closing import ClosingPlan, decide_closing
+from agentrail.host.day_budgets import DayBudgets
 from agentrail.host.hook_runner import HookRunner
-from agentrail.host.host_sessions import already_there, refuse_child
-from agentrail.host.identity import (
-    profile_of_session,
-)
+from agentrail.host.host_sessions import already_there, has_no_cycle, refuse_child
+from agentrail.host.identity import profile_of_session
+from agentrail.host.inspected_rows import TreeFeed, plugin_rows
+from agentrail.host.inspecting import Inspected
 from agentrail.host.intake import Intake, Sending, mint_session
+from agentrail.host.listed_session import ListedSession
 from agentrail.host.metadata import check_metadata
 from agentrail.host.options import HostOptions, ReadinessCheck
 from agentrail.host.payloads import (
@@ -46,18 +49,18 @@ from agentrail.host.requests import (
     RequestTrack,
     key_of_requests,
 )
-from agentrail.host.session_list import ListedSession, ListPlace
+from agentrail.host.session_feed import SessionFeed
+from agentrail.host.session_list import ALIVE
+from agentrail.host.session_order import USUAL_SORT, ListPlace
 from agentrail.host.webhook_delivery import WebhookStatistics
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
-from agentrail.logs import Logger
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
 from agentrail.runtime.content import Blocks
 from agentrail.runtime.handle import Session
-from agentrail.runtime.past import JournalEntry
+from agentrail.runtime.past_events import PageAsked, PageOfEvents
 from agentrail.runtime.supervisor import SessionSupervisor
-
-LOGGER: Final = Logger("agentrail.host")
-
+from agentrail.wire.inspected_rows import PluginRow
+from agentrail.wire.rows import RowFilter
 
 _CLOSING: Final = "the host is being closed"
 
@@ -74,6 +77,7 @@ class Host:
         self._life = life
         self._intake = Intake(parts, options.limits, nursery)
         self._readiness = Readiness(self._checks, options.check_timeout, nursery)
+        self._feeds: list[SessionFeed] = []
         self._is_leaving = False
         self._plan: ClosingPlan | None = None
         self._drains_by: float | None = None
@@ -82,6 +86,11 @@ class Host:
     def supervisor(self) -> SessionSupervisor:
         """The supervisor of its sessions."""
         return self._parts.sessions.supervisor
+
+    @property
+    def has_store(self) -> bool:
+        """Whether its sessions are kept, so that there are journals."""
+        return self._parts.sessions.has_store
 
     @property
     def is_draining(self) -> bool:
@@ -128,6 +137,7 @@ class Host:
             RequestRefused: A plugin does not let it pass.
             WebhookInvalid, WebhooksOff: The caller's move: nothing may be sent there, or this host sends none.
             QuotaReached: The caller's move: too many sessions are open, or too many webhooks are not taken.
+            DayBudgetSpent: The caller's move: they, or all of their tenant, have spent what they may in a day.
             ClientIdReused, SessionBusy, PromptError, PromptQueueFull, SteeringQueueFull: The caller's move.
             PromptRefused, SessionRefused: A session plugin does not want it.
             SessionDown: Its session has ended.
@@ -258,6 +268,18 @@ class Host:
                 raise
             return ended
 
+    async def read_events(self, session_id: str, principal: Principal, asked: PageAsked) -> PageOfEvents:
+        """Read a part of what a session of a caller has published. It is not woken, and may have ended in the store.
+
+        Raises:
+            SessionUnknown, IdInvalid, SessionDown: As of `session`; one that has ended is read as long as it is known.
+            Exception: As of `SessionSupervisor.events_page`.
+        """
+        owner, sessions = self._intake.owner_of(principal), self._parts.sessions
+        return await sessions.events_of(
+            await sessions.facts_to_read(owner, session_id), owner.tenant_id, asked
+        )
+
     async def create(
         self,
         principal: Principal,
@@ -306,20 +328,22 @@ class Host:
         """Give the sessions of a caller that are awake, the newest first."""
         return self._parts.sessions.live_of(self._intake.owner_of(principal))
 
-    async def list_sessions(
+    async def list_sessions(  # noqa: PLR0913 - what is said of a list, by keyword
         self,
         principal: Principal,
         *,
-        phase: str | None = None,
+        wanted: RowFilter = ALIVE,
+        sort: str = USUAL_SORT,
         behind: ListPlace | None = None,
         limit: int = 50,
         of_tenant: bool = False,
     ) -> tuple[ListedSession, ...]:
-        """Give the sessions of a caller, the newest first, also those that are in the store alone. None is woken.
+        """Give the sessions of a caller, also those that are in the store alone. None is woken.
 
         Args:
             principal: Who is calling.
-            phase: Only those that are at it, one of `SESSION_PHASES`; None for all that have not ended.
+            wanted: Which ones; its own limit is not looked at.
+            sort: One of `SORTS`, with `-` in front for the greatest first.
             behind: The place of the last one that is known already; None to begin.
             limit: How many at most.
             of_tenant: Whether those of all users of the tenant are meant, for who may inspect them.
@@ -330,7 +354,28 @@ class Host:
         owner = self._intake.owner_of(principal)
         user_id = None if of_tenant else owner.user_id
         listing = self._parts.sessions.list
-        return await listing.page(owner.tenant_id, user_id, phase=phase, behind=behind, limit=limit)
+        return await listing.page(
+            owner.tenant_id, user_id, wanted=wanted, sort=sort, behind=behind, limit=limit
+        )
+
+    def session_feed(self, tenant_id: str) -> SessionFeed:
+        """Make what follows the sessions of a tenant as rows; there are rows as long as it is run.
+
+        Args:
+            tenant_id: Whose; who may see which of them is looked at where they are shown.
+        """
+        feed = SessionFeed(self._parts.sessions, tenant_id)
+        self._feeds = [one for one in self._feeds if not one.is_over]
+        self._feeds.append(feed)
+        return feed
+
+    def tree_feed(self, tenant_id: str) -> TreeFeed:
+        """Make what follows the supervision tree of a tenant as rows, for who may inspect."""
+        return TreeFeed(self.supervisor, tenant_id)
+
+    def plugin_rows(self, tenant_id: str) -> Mapping[str, PluginRow]:
+        """Give the plugins of the host, in their order, and those of the sessions of a tenant, by key; for who may inspect."""
+        return plugin_rows(self.plugins, self.hooks, self.supervisor.plugin_use(scope=tenant_id))
 
     async def delete_session(self, session_id: str, principal: Principal, *, purge: bool = False) -> None:
         """End a session of a caller; one that has ended stays so.
@@ -350,6 +395,9 @@ class Host:
         await self._parts.sessions.delete(owner, session_id, purge=purge)
         if purge:
             self._parts.book.forget_session(key_of_requests(owner, session_id))
+            for feed in self._feeds:
+                if feed.tenant_id == owner.tenant_id:
+                    feed.forget(session_id)
 
     async def fork_session(
         self,
@@ -409,25 +457,35 @@ class Host:
 
     # --- for who may inspect: that was looked at before
 
-    async def inspect_journal(
-        self, session_id: str, principal: Principal, *, after: int = 0, limit: int = 1_000
-    ) -> tuple[JournalEntry, ...]:
-        """Read the journal of a session of any user of the tenant. It is not woken, and may have ended.
+    async def inspected(self, session_id: str, principal: Principal) -> Inspected:
+        """Give the past of a session of any user of the tenant. It is not woken, and may have ended.
 
         Args:
             session_id: Which one.
             principal: Who is calling; may inspect.
-            after: The number of the record behind which to begin.
-            limit: How many at most.
 
         Raises:
             SessionUnknown: The tenant has none of this id.
-            OptionError: There is no store, so there are no journals.
-            Exception: As of `SessionSupervisor.stored_journal`.
+        """
+        tenant_id, sessions = self._intake.owner_of(principal).tenant_id, self._parts.sessions
+        facts = await sessions.of_tenant(tenant_id, session_id)
+        return Inspected(
+            session_id=facts.session_id,
+            tenant_id=tenant_id,
+            supervisor=self.supervisor,
+            plugins=partial(sessions.plugins_of, facts),
+        )
+
+    async def inspect_events(self, session_id: str, principal: Principal, asked: PageAsked) -> PageOfEvents:
+        """Read a part of what a session of any user of the tenant has published. It is not woken, and may have ended.
+
+        Raises:
+            SessionUnknown: The tenant has none of this id.
+            Exception: As of `SessionSupervisor.events_page`.
         """
         tenant_id = self._intake.owner_of(principal).tenant_id
         facts = await self._parts.sessions.of_tenant(tenant_id, session_id)
-        return await self.supervisor.stored_journal(facts.session_id, after, limit, scope=tenant_id)
+        return await self._parts.sessions.events_of(facts, tenant_id, asked)
 
     async def inspect_messages(
         self, session_id: str, principal: Principal
@@ -515,6 +573,11 @@ class Host:
     def plugins(self) -> PluginOrder:
         """Its plugins, in their order."""
         return self._parts.order
+
+    @property
+    def budgets(self) -> DayBudgets:
+        """What may be spent in a day, and what is; for who may inspect."""
+        return self._parts.budgets
 
     @property
     def hooks(self) -> HookRunner:
@@ -631,9 +694,3 @@ class Host:
         if failed:
             message = f"these plugins do nothing in the background any more: {', '.join(failed)}"
             raise AgentrailError(message)
-
-
-async def has_no_cycle(session: Session) -> bool:
-    """Say whether no cycle runs in a session, or waits for people there."""
-    status = await session.status()
-    return status.phase == "idle" and not status.suspended

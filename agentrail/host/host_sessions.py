@@ -52,6 +52,7 @@ from agentrail.runtime.glancing import ASLEEP, ENDED, glance_at, phase_of
 from agentrail.runtime.handle import Session
 from agentrail.runtime.knowing import SessionFacts
 from agentrail.runtime.last_words import LastWords
+from agentrail.runtime.past_events import PageAsked, PageOfEvents
 from agentrail.runtime.scopes import key_of
 from agentrail.runtime.supervisor import SessionSupervisor
 
@@ -143,6 +144,22 @@ class HostSessions:
         words = self._last_words_of(owner, session_id)
         return None if words is None else words.session
 
+    async def facts_to_read(self, owner: SessionOwner, session_id: str) -> SessionFacts:
+        """Say what is known of a session of a caller whose past is to be read: it may have ended, also in the store.
+
+        Raises:
+            SessionUnknown, IdInvalid, SessionDown: As of `facts`; one that has ended is read as long as it is known.
+        """
+        ended = self.ended_of(owner, session_id)
+        try:
+            facts = await self.facts(owner, session_id)
+        except AgentrailError:
+            if ended is None:
+                raise
+            return ended.facts
+        assert facts is not None  # noqa: S101 - else it is unknown
+        return facts
+
     def _last_words_of(self, owner: SessionOwner, session_id: str) -> LastWords | None:
         """Give how a session of this caller ended, as long as its handle is there: that knows whose it was."""
         words = self.supervisor.last_words(session_id, scope=owner.tenant_id)
@@ -184,11 +201,30 @@ class HostSessions:
             status = glance_at(session)  # of the same moment: there is no checkpoint in between
             if status is not None:
                 return messages, status.usage
-        plugins = await self._plugins_of(facts)
+        plugins = await self.plugins_of(facts)
         past = await self.supervisor.stored_state(facts.session_id, scope=tenant_id, plugins=plugins)
         return past.messages, past.status.usage
 
-    async def _plugins_of(self, facts: SessionFacts) -> Sequence[PluginEntry]:
+    async def events_of(self, facts: SessionFacts, tenant_id: str, asked: PageAsked) -> PageOfEvents:
+        """Give a part of what a session has published; of one that is not here as its journal comes to.
+
+        Raises:
+            Exception: As of `SessionSupervisor.events_page`.
+
+        Cancellation: At once.
+        """
+        plugins = () if facts.is_here else await self.plugins_of(facts)
+        return await self.supervisor.events_page(
+            facts.session_id,
+            before=asked.before,
+            after=asked.after,
+            limit=asked.limit,
+            kinds=asked.kinds,
+            scope=tenant_id,
+            plugins=plugins,
+        )
+
+    async def plugins_of(self, facts: SessionFacts) -> Sequence[PluginEntry]:
         """Give the code of the plugins of a session, as its profile has it; none where that is not there any more."""
         owner = owner_of_session(facts.user_data)
         assert owner is not None  # noqa: S101 - a host has started it
@@ -490,6 +526,11 @@ class HostSessions:
         return [one for one in found if one.facts.root_id == one.session_id]
 
 
+def profile_of_root(facts: SessionFacts) -> str | None:
+    """Give the profile that a session was started with; None of one that works for another, which has no profile of its own."""
+    return profile_of_session(facts.user_data) if facts.root_id == facts.session_id else None
+
+
 def unknown(session_id: str, *, hint: str | None = None) -> SessionUnknown:
     """Say that there is no session of an id; of another's the same."""
     return SessionUnknown(f"there is no session {session_id!r}", hint=hint)
@@ -517,3 +558,9 @@ def _handle_of(error: AlreadyStarted) -> Session:
     handle = error.handle
     assert isinstance(handle, Session)  # noqa: S101 - the supervisor made it
     return handle
+
+
+async def has_no_cycle(session: Session) -> bool:
+    """Say whether no cycle runs in a session, or waits for people there."""
+    status = await session.status()
+    return status.phase == "idle" and not status.suspended

@@ -169,6 +169,7 @@ class Intake:
             started_at_ms=now_ms(),
         )
         if request.client_id is None:
+            await self._parts.budgets.check(owner)
             return await self._wait_for(self._begin(incoming, None))
         return await self._submit_named(incoming, request.client_id)
 
@@ -187,7 +188,8 @@ class Intake:
                 incoming = evolve(incoming, facts=facts)
             known = await self._find_known(incoming, client_id)
             if known is not None:
-                return known
+                return known  # what was taken once is not refused for what was spent since
+            await self._parts.budgets.check(incoming.owner)
             run = self._begin(incoming, name)
         finally:
             if run is None:

@@ -46,6 +46,9 @@ class Limits:
         max_streams_per_principal: Open streams and sockets of one principal.
         max_streams: Open streams and sockets of the process.
         max_sessions_per_principal: Sessions of one principal that have not ended.
+        cost_per_day_usd: What one principal may spend from one midnight of UTC to the next, in dollars; None for no such limit. When it
+            is spent no more messages are taken; cycles under way go on, so a day may cost more by what these use. Needs a store.
+        tenant_cost_per_day_usd: The same of all principals of a tenant together.
         max_frame_bytes: Of a frame of a socket that comes in.
         max_subscriptions: Of one socket.
         commands_per_second: Of one socket.
@@ -68,9 +71,16 @@ class Limits:
     max_streams_per_principal: int = 100
     max_streams: int = 5_000
     max_sessions_per_principal: int = 1_000
+    cost_per_day_usd: float | None = None
+    tenant_cost_per_day_usd: float | None = None
     max_frame_bytes: int = _MIB
     max_subscriptions: int = 64
     commands_per_second: int = 100
+
+    @property
+    def has_day_budgets(self) -> bool:
+        """Whether there is a budget of a day; without one no spending is read."""
+        return self.cost_per_day_usd is not None or self.tenant_cost_per_day_usd is not None
 
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot be.
@@ -81,11 +91,25 @@ class Limits:
         faults = [
             f"{name} is {value!r:.80}: expected a whole number from {least}{_up_to(most)}"
             for name, value in attrs.asdict(self, recurse=False).items()
+            if name not in _DOLLARS
             for least, most in [_BOUNDS.get(name, (1, math.inf))]
             if type(value) is not int or not least <= value <= most
         ]
+        faults += [
+            f"{name} is {value!r:.80}: expected a finite number of dollars above 0, or None"
+            for name in _DOLLARS
+            for value in [getattr(self, name)]
+            if value is not None and not _is_amount(value)
+        ]
         if faults:
             raise OptionError(faults)
+
+
+_DOLLARS: Final = ("cost_per_day_usd", "tenant_cost_per_day_usd")
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 _BOUNDS: Final[dict[str, tuple[int, float]]] = {

@@ -17,6 +17,7 @@ from agentrail.host.carrying import HostParts
 from agentrail.host.chains import PluginOrder
 from agentrail.host.closing import LEAST_SECONDS
 from agentrail.host.context import providers_of
+from agentrail.host.day_budgets import DayBudgets
 from agentrail.host.hook_runner import HookRunner, open_hook_runner
 from agentrail.host.host import Host
 from agentrail.host.host_sessions import HostSessions
@@ -92,6 +93,7 @@ class _Keeper:
                 runner=runner,
                 book=RequestBook(),
                 uploads=Uploads(self._options.limits),
+                budgets=DayBudgets(supervisor, self._options.limits),
                 delivery=delivery,
             )
             async with trio.open_nursery() as nursery:
@@ -130,9 +132,8 @@ class _Keeper:
             await host.end_requests()
         if scope.cancelled_caught:
             host.cut_hooks()
-        if (
-            delivery is not None
-        ):  # in front of the sessions: those have a time of their own, and all that is told was said by now
+        # In front of the sessions: those have a time of their own, and all that is told was said by now.
+        if delivery is not None:
             with trio.CancelScope(deadline=max(plan.requests_by, trio.current_time() + LEAST_SECONDS)):
                 await delivery.close()
         if self._options.supervisor is None:

@@ -131,6 +131,8 @@ def _faults_of(options: HostOptions) -> Iterator[str]:
         yield f"on_disconnect is {given.on_disconnect!r:.80}: expected 'continue' or 'abort'"
     if not isinstance(given.limits, Limits):
         yield f"limits is {given.limits!r:.80}: expected Limits(…)"
+    elif given.limits.has_day_budgets and (given.store is None or given.supervisor is not None):
+        yield "limits have a budget of a day, and there is no store of this host: what was spent is read from journals, give it one"
     if given.on_plugin_error is not None and not callable(given.on_plugin_error):
         yield f"on_plugin_error is {given.on_plugin_error!r:.80}: expected a function of plugin, hook and error"
     if given.supervisor is not None and not isinstance(given.supervisor, SessionSupervisor):

@@ -20,6 +20,7 @@ from agentrail.host.identity import OWN_KEYS, SessionOwner, fault_of_name, user_
 from agentrail.messages import JsonObject, SessionId
 from agentrail.otp.edges import call_guarded
 from agentrail.runtime.crashes import raise_what_travels
+from agentrail.runtime.models import string_of
 from agentrail.runtime.options import SessionOptions, make_options
 from agentrail.runtime.scopes import NO_SCOPE
 from agentrail.runtime.starting import Blueprint
@@ -219,6 +220,21 @@ async def resolve_profile(profiles: AgentProfiles, context: ProfileContext) -> A
         return found
     message = f"resolve_profile returned {type(found).__name__}: expected AgentProfile(…), or None"
     raise ProfileFailed(message, agent_id=context.agent_id)
+
+
+def models_in(profile: AgentProfile) -> tuple[str, ...]:
+    """Name the models of a profile, its own in front of those that are asked when that one fails; none where a function decides."""
+    if profile.is_function:
+        return ()
+    options = _read(profile.options)
+    return (string_of(options.model), *options.fallback_models)
+
+
+def fault_of_profile(
+    profile: AgentProfile, fault_of_model: Callable[[SessionOptions], str | None]
+) -> str | None:
+    """Say why no session of a profile can begin, as far as that is known beforehand; None where a function decides."""
+    return None if profile.is_function else fault_of_model(_read(profile.options))
 
 
 async def options_of_profile(

@@ -5,15 +5,12 @@ changes, so it is read once.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import Final
 
 import trio
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from agentrail.abc.store import Filters, StoredSession
-from agentrail.core.session.projection import Status
-from agentrail.frozen import EMPTY
 from agentrail.host.identity import (
     METADATA_KEY,
     SessionOwner,
@@ -21,55 +18,19 @@ from agentrail.host.identity import (
     owner_of_session,
     profile_of_session,
 )
-from agentrail.messages import JsonObject, SessionId
-from agentrail.runtime.glancing import ASLEEP, ENDED, began_at_ms, glance_at, phase_of
-from agentrail.runtime.handle import Session
+from agentrail.host.listed_session import ListedSession, listed_awake
+from agentrail.host.session_order import USUAL_SORT, ListPlace, rows_in_order
+from agentrail.host.session_rows import make_row, row_with_notes
+from agentrail.runtime.glancing import ASLEEP, ENDED, glance_at
 from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.wire.rows import RowFilter, SessionRow, row_fits
 
-ListPlace: TypeAlias = tuple[int, str]
-"""Where a session stands in a list: when it began, and its id; the greater, the newer."""
+ALIVE: Final = RowFilter(ended=False)
+"""All that have not ended."""
 
 _AT_ONCE: Final = 500
+_TURN_EVERY: Final = 64
 _MAX_KNOWN_OWNERS: Final = 100_000
-
-SESSION_PHASES: Final = ("idle", "running", "streaming", "executing_tools", ASLEEP, ENDED)
-"""What a session of a list may be at: one of the four phases, or out of memory for now, or for good."""
-
-
-@frozen(kw_only=True)
-class ListedSession:
-    """A session in a list.
-
-    Attributes:
-        session_id: Which one; of a root.
-        user_id: Whose it is.
-        agent_id: Its profile.
-        phase: One of `SESSION_PHASES`.
-        created_at_ms: When it began, in milliseconds since 1970.
-        waits_for: How many approvals, questions and calls of the client wait for people.
-        title: What it is about; empty while it has none.
-        has_metadata: Whether anything was said of one that is in the store alone.
-        session: Its handle; None of one that is in the store alone.
-        status: How it stands; None of one that is not awake.
-        metadata: What its caller said of it when it was created.
-    """
-
-    session_id: SessionId
-    user_id: str
-    agent_id: str
-    phase: str
-    created_at_ms: int
-    waits_for: int = 0
-    title: str = ""
-    has_metadata: bool = False
-    session: Session | None = None
-    status: Status | None = None
-    metadata: JsonObject = field(default=EMPTY, repr=False)
-
-    @property
-    def place(self) -> ListPlace:
-        """Where it stands in a list."""
-        return self.created_at_ms, self.session_id
 
 
 class SessionList:
@@ -86,12 +47,13 @@ class SessionList:
         self._has_store = has_store
         self._owners: OrderedDict[tuple[str, str, int], _Known | None] = OrderedDict()
 
-    async def page(
+    async def page(  # noqa: PLR0913 - as of `Host.list_sessions`
         self,
         tenant_id: str,
         user_id: str | None,
         *,
-        phase: str | None = None,
+        wanted: RowFilter = ALIVE,
+        sort: str = USUAL_SORT,
         behind: ListPlace | None = None,
         limit: int = 50,
     ) -> tuple[ListedSession, ...]:
@@ -100,12 +62,44 @@ class SessionList:
         Args:
             tenant_id: Of the tenant.
             user_id: Of the user; None for all of them.
-            phase: Only those that are at it; None for all that have not ended.
+            wanted: Which ones; its limit is not looked at.
+            sort: One of `SORTS`, with `-` in front for the greatest first.
             behind: The place of the last one that is known already; None to begin.
             limit: How many at most.
 
         Returns:
-            The newest first.
+            In order, each with its row.
+
+        Raises:
+            StoreUnavailable: The store cannot be read now.
+
+        Cancellation: At once.
+        """
+        needs_all = (
+            sort.removeprefix("-") != "created"
+            or bool(wanted.q or wanted.outcome)
+            or wanted.waiting is not None
+        )
+        found: dict[str, ListedSession] = {}
+        rows: list[SessionRow] = []
+        for place, one in enumerate(await self.everything(tenant_id), 1):
+            if user_id is None or one.user_id == user_id:
+                row = row_with_notes(one) if needs_all else make_row(evolve(one, session=None))
+                if row_fits(row, wanted):
+                    found[one.session_id] = one
+                    rows.append(row)
+            if place % _TURN_EVERY == 0:
+                await trio.lowlevel.checkpoint()
+        shown = rows_in_order(rows, sort, behind)[:limit]
+        told = []
+        for row in shown:
+            one = found[row.session_id]
+            one = evolve(one, row=row if needs_all else row_with_notes(one))
+            told.append(_with_status(await self._with_metadata(one, tenant_id)))
+        return tuple(told)
+
+    async def everything(self, tenant_id: str) -> list[ListedSession]:
+        """Give all sessions of a tenant, also those that have ended, in no order; not those that work for others. Metadata is left out.
 
         Raises:
             StoreUnavailable: The store cannot be read now.
@@ -113,39 +107,18 @@ class SessionList:
         Cancellation: At once.
         """
         await trio.lowlevel.checkpoint()
-        found = {listed.session_id: listed for listed in self._awake(tenant_id)}
+        sessions = self._supervisor.sessions(scope=tenant_id)
+        awake = [listed_awake(session, tenant_id) for session in sessions]
+        found = {one.session_id: one for one in awake if one is not None}
         if self._has_store:
             for row in await self._rows(tenant_id):
                 known = await self._listed(row)
-                awake = found.get(row.session)
-                if known is not None and awake is not None:
-                    known = evolve(known, phase=awake.phase, session=awake.session)
+                here = found.get(row.session)
+                if known is not None and here is not None:
+                    known = evolve(known, phase=here.phase, session=here.session)
                 if known is not None:
                     found[row.session] = known
-        theirs = [
-            one
-            for one in found.values()
-            if (user_id is None or one.user_id == user_id)
-            and (one.phase != ENDED if phase is None else one.phase == phase)
-            and (behind is None or one.place < behind)
-        ]
-        shown = sorted(theirs, key=lambda one: one.place, reverse=True)[:limit]
-        return tuple([_with_status(await self._with_metadata(one, tenant_id)) for one in shown])
-
-    def _awake(self, tenant_id: str) -> Iterable[ListedSession]:
-        for session in self._supervisor.sessions(scope=tenant_id):
-            facts = session.facts
-            owner = owner_of_session(facts.user_data)
-            if owner is None or owner.tenant_id != tenant_id or facts.root_id != session.session_id:
-                continue
-            yield ListedSession(
-                session_id=session.session_id,
-                user_id=owner.user_id,
-                agent_id=profile_of_session(facts.user_data) or "",
-                phase=phase_of(session),
-                created_at_ms=began_at_ms(session),
-                session=session,
-            )
+        return [*found.values()]
 
     async def _rows(self, tenant_id: str) -> list[StoredSession]:
         rows: list[StoredSession] = []
@@ -182,6 +155,8 @@ class SessionList:
             waits_for=row.standing.waits_for,
             title=row.standing.title,
             has_metadata=known.has_metadata,
+            changed_at_ms=row.written_at_ms,
+            parent="" if row.forked_from is None else row.forked_from[0],
         )
 
     async def _with_metadata(self, listed: ListedSession, tenant_id: str) -> ListedSession:

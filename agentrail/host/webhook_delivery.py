@@ -131,9 +131,8 @@ class WebhookDelivery:
             watch = evolve(watch, url=self._webhooks.url, names_owner=True)
         tenant_id = watch.owner.tenant_id
         if self._watches_of.get(tenant_id, 0) + self._queue.owed_of(tenant_id) >= MAX_OWED_OF_A_TENANT:
-            if (
-                watch.names_owner
-            ):  # the operator's receiver takes nothing, and that is no reason to do no work
+            # The operator's receiver takes nothing, and that is no reason to do no work.
+            if watch.names_owner:
                 self._drop(1, "too much is owed")
                 return
             message = (

@@ -69,14 +69,34 @@ def _cursor_ahead(message: str, told: Told, session_id: str) -> AgentrailError:
     return errors.CursorAhead([message], positions={session_id: int(told.get("last_seq", 0))})
 
 
+def _budget_spent(message: str, told: Told, _: str) -> AgentrailError:
+    wait = str(told.get("retry_after", ""))
+    return errors.DayBudgetSpent(message, retry_after_seconds=float(wait) if wait.isdecimal() else 0.0)
+
+
 def _resolved(message: str, told: Told, _: str) -> AgentrailError:
-    return errors.AlreadyResolved(message, status=str(told.get("status")), by=str(told.get("by")))
+    return errors.AlreadyResolved(
+        message, status=str(told.get("status")), by=str(told.get("by")), at_ms=_decided_at(told)
+    )
+
+
+def _expired(message: str, told: Told, _: str) -> AgentrailError:
+    return errors.ApprovalExpired(message, at_ms=_decided_at(told))
+
+
+def _decided_at(told: Told) -> int | None:
+    """Give when something was decided; None from a server that does not say it."""
+    decided = told.get("decided")
+    at_ms = decided.get("at_ms") if isinstance(decided, Mapping) else None
+    return at_ms if type(at_ms) is int else None
 
 
 _MAKERS: Final[Mapping[str, Callable[[str, Told, str], AgentrailError]]] = MappingProxyType(
     {
         "already_resolved": _resolved,
+        "approval_expired": _expired,
         "already_started": lambda message, _, __: errors.AlreadyStarted(message, handle=None),
+        "budget": _budget_spent,
         "cursor_ahead": _cursor_ahead,
         "id_invalid": lambda message, _, __: errors.IdInvalid([message]),
         "option_error": lambda message, _, __: errors.OptionError([message]),

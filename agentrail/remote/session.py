@@ -17,6 +17,7 @@ from agentrail import outside
 from agentrail.abc import Error, Ok
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol.signals import KillMode
+from agentrail.core.session.asked_forms import ApprovalRule
 from agentrail.core.session.client_calls import check_size
 from agentrail.core.session.projection import Snapshot, Status
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
@@ -32,6 +33,7 @@ from agentrail.errors import (
     ReplyTimeout,
     SessionDown,
     SessionUnknown,
+    UnknownRule,
 )
 from agentrail.events import AbortReceipt, Event
 from agentrail.messages import Content, JsonObject, Message, SessionId, Text
@@ -64,8 +66,8 @@ from agentrail.runtime.arguments import (
 )
 from agentrail.runtime.content import decide_blocks, decide_client_id, decide_text, require_client_id
 from agentrail.runtime.cycle_stream import OnLeave
-from agentrail.runtime.looking_back import Rewound, fault_of_number, fault_of_place
-from agentrail.runtime.past import JournalEntry, PastState, fault_of_after, fault_of_limit
+from agentrail.runtime.looking_back import Rewound, fault_of_place
+from agentrail.runtime.past import JournalEntry, PastState, fault_of_after, fault_of_limit, fault_of_number
 from agentrail.runtime.prompting import settings_for
 from agentrail.runtime.subscription import decide_terms, fault_of_cursor
 from agentrail.typed import typed
@@ -76,6 +78,7 @@ from agentrail.wire.forms import (
     decode_receipt_found,
     decode_snapshot,
     decode_status,
+    read_rules,
 )
 
 E = TypeVar("E", bound=Event)
@@ -430,6 +433,20 @@ class RemoteSession(NotRemoteCalls):
         }
         await self._decide("answer", told, "approved")
 
+    async def rules(self) -> tuple[ApprovalRule, ...]:
+        """Give the rules that people made, here and in the sessions below; as `Session.rules`."""
+        return _read(read_rules, await self._call("rules", {}))
+
+    async def revoke_rule(self, rule_id: str) -> None:
+        """Take a rule back; as `Session.revoke_rule`."""
+        refuse(fault_of_text("rule_id", rule_id))
+        answered = await self._links.first.ask("revoke_rule", self._session_id, {"rule_id": rule_id})
+        # Sent twice, because a connection was lost between, it is our own doing that the rule is gone.
+        if answered.error is not None and not (
+            isinstance(answered.error, UnknownRule) and answered.was_repeated
+        ):
+            raise answered.error
+
     async def _decide(self, name: str, told: Mapping[str, Any], decided: str) -> None:
         answered = await self._links.first.ask(name, self._session_id, told)
         match answered.error:
@@ -543,7 +560,13 @@ class RemoteSession(NotRemoteCalls):
         return type(self)(self._links, wanted)
 
     async def rewind(
-        self, to: int | None = None, *, turn: int | None = None, files: bool = False, force: bool = False
+        self,
+        to: int | None = None,
+        *,
+        turn: int | None = None,
+        files: bool = False,
+        force: bool = False,
+        dry: bool = False,
     ) -> Rewound:
         """Stop what runs, and go back to what the session was behind a record; as `Session.rewind`."""
         refuse(
@@ -552,9 +575,11 @@ class RemoteSession(NotRemoteCalls):
             fault_of_number("turn", turn),
             fault_of_flag("files", files),
             fault_of_flag("force", force),
+            fault_of_flag("dry", dry),
             "force is about files: give files=True too" if force is True and files is False else None,
         )
-        told = {"to": to, "turn": turn, "files": files, "force": force}
+        # Left out where it is not asked for: a server of before it takes the same command.
+        told = {"to": to, "turn": turn, "files": files, "force": force, **({"dry": True} if dry else {})}
         return _read(read_rewound, await self._call("rewind", told))
 
     async def journal(self, after: int = 0, limit: int = 1_000) -> tuple[JournalEntry, ...]:

@@ -25,6 +25,7 @@ from agentrail.runtime.agent_tools import tool_for_handoff, tools_for_agents
 from agentrail.runtime.agents import make_ready, tools_of_agents
 from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.deps import DepsFor, decide_deps
+from agentrail.runtime.hook_times import PluginTallies
 from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
@@ -56,6 +57,7 @@ class Dependencies:
         outside: The machine, or what stood for it where the supervisor was opened.
         host: What is asked about calls, and told of them.
         deps_for: Gives what the tools of a session work with that was started without; None for nothing.
+        tallies: Where calls of session plugins are counted.
     """
 
     resolve_provider: ResolveProvider
@@ -68,6 +70,7 @@ class Dependencies:
     resume_child: ResumeChildWork
     outside: Outside = field(factory=current)
     deps_for: DepsFor | None = None
+    tallies: PluginTallies = field(factory=PluginTallies)
     spec_of: SpecOf = field(init=False)  # one bound method for all sessions
 
     @spec_of.default

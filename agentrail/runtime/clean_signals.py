@@ -120,9 +120,8 @@ class SignalCleaner:
         found, stream = self._response, state.data.stream
         if found is None or found.effect_id != signal.effect_id:
             found = _Response(signal.effect_id, StreamedText(known), StreamedText(known), signal.at_ms)
-            if (
-                stream is not None and stream.effect_id == signal.effect_id
-            ):  # one that is late is no use to anybody
+            # One that is late is no use to anybody.
+            if stream is not None and stream.effect_id == signal.effect_id:
                 self._response = found
         found.said.known = found.thought.known = known  # it may have become more
         found.at_ms = signal.at_ms

@@ -5,7 +5,7 @@ one that raises or does not come to an end.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence, Set as AbstractSet
 from functools import partial
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from agentrail.core.policy.estimates import tokens_of
 from agentrail.core.protocol.effects import GatherContext
 from agentrail.core.protocol.request import EffectId, ModelRequest
 from agentrail.core.protocol.signals import ContextGathered
+from agentrail.core.values.append_only import Log
 from agentrail.errors import ErrorInfo
 from agentrail.logs import Logger
 from agentrail.messages import Image, Message, Text, UserBlock, UserMessage
@@ -55,7 +56,7 @@ _NO_CONTEXT: Final = Gathered()
 class ContextGatherer:
     """Asks the providers of one session, and keeps what they gave the last time."""
 
-    __slots__ = ("_about", "_earlier", "_kept", "_kept_by", "_providers", "_scrub")
+    __slots__ = ("_about", "_earlier", "_kept", "_kept_by", "_providers", "_read", "_said", "_scrub")
 
     def __init__(
         self, providers: Sequence[ContextProvider], about: ProviderContext, scrub: Scrub = keep
@@ -73,6 +74,8 @@ class ContextGatherer:
         self._kept = _NO_CONTEXT
         self._kept_by = _NOTHING_KEPT
         self._earlier: dict[UserMessage, UserMessage] = {}
+        self._said: set[tuple[UserBlock, ...]] = set()
+        self._read: Sequence[Message] = ()
 
     async def gather(self, effect: GatherContext) -> ContextGathered:
         """Ask all of them, and keep what they add by the id of the effect; what was kept before is let go of.
@@ -80,7 +83,7 @@ class ContextGatherer:
         Cancellation: Nothing is kept; the request that would have had it is not sent.
         """
         messages = tuple(effect.messages)
-        known = _said_in(messages)
+        known = self._known(effect.messages)
         front: list[UserMessage] = []
         end: list[UserMessage] = []
         for provider in self._providers:
@@ -111,6 +114,16 @@ class ContextGatherer:
         return msgspec.structs.replace(
             request, messages=(*front, *request.messages, *end), cache_points=points
         )
+
+    def _known(self, messages: Sequence[Message]) -> AbstractSet[tuple[UserBlock, ...]]:
+        """Give what the conversation says in the name of the user, and read no more of it than is new since the last time."""
+        longer = isinstance(messages, Log) and isinstance(self._read, Log) and messages.grew_from(self._read)
+        if not longer:
+            self._said = set()
+        new = messages[len(self._read) :] if longer else messages
+        self._said.update([message.content for message in new if isinstance(message, UserMessage)])
+        self._read = messages
+        return self._said
 
     async def _ask(self, provider: ContextProvider, name: str, messages: tuple[Message, ...]) -> Any:
         with self._edge(name):
@@ -158,7 +171,7 @@ class ContextGatherer:
 
 
 def decide_context(
-    given: Any, known: frozenset[tuple[UserBlock, ...]]
+    given: Any, known: AbstractSet[tuple[UserBlock, ...]]
 ) -> tuple[list[UserMessage], list[str]]:
     """Say what of a provider's messages is added.
 
@@ -188,7 +201,7 @@ def decide_context(
     return kept, faults
 
 
-def _fault_of(message: Any, known: frozenset[tuple[UserBlock, ...]]) -> str | None:
+def _fault_of(message: Any, known: AbstractSet[tuple[UserBlock, ...]]) -> str | None:
     if not isinstance(message, UserMessage):
         kind = type(message).__name__
         return (
@@ -219,10 +232,6 @@ def _size_of(message: UserMessage) -> int:
 def _bytes_of(block: UserBlock) -> bytes:
     text = block.text if isinstance(block, Text) else block.data if isinstance(block, Image) else ""
     return text.encode("utf-8", "surrogatepass")
-
-
-def _said_in(messages: Iterable[Message]) -> frozenset[tuple[UserBlock, ...]]:
-    return frozenset(message.content for message in messages if isinstance(message, UserMessage))
 
 
 def digest_of_context(front: Sequence[UserMessage], end: Sequence[UserMessage]) -> str:

@@ -66,7 +66,6 @@ async def _stop_child(child: Session, usage: ChildUsage) -> None:
                 with suppress(trio.WouldBlock, trio.EndOfChannel):
                     while True:
                         event = settled.next_nowait()
-                        if isinstance(
-                            event, AbortSettled
-                        ):  # and not how the cycle ended, which comes unasked
+                        # And not how the cycle ended, which comes unasked.
+                        if isinstance(event, AbortSettled):
                             usage.add(event.receipt)

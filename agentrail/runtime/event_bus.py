@@ -1,11 +1,13 @@
 """The event bus of one session: one order for all, the last events kept, and no subscriber that anybody waits for."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from agentrail.core.session.projection import LiveText
 from agentrail.errors import CursorAhead, SessionDown, SessionRested
 from agentrail.events import Envelope, Event, EventsLost
 from agentrail.messages import SessionId
+from agentrail.runtime.live_text import STARTS, LiveTail
 from agentrail.runtime.subscription import Subscription, TakenSnapshot, Terms
 
 ReadEarlier: TypeAlias = Callable[[int, int], Awaitable[Sequence[Event]]]
@@ -44,6 +46,7 @@ class EventBus:
         "_keep",
         "_kept",
         "_last",
+        "_live",
         "_subscriptions",
         "_times_anew",
         "on_close",
@@ -67,6 +70,7 @@ class EventBus:
         self._closed: str | None = None
         self._is_rested = False
         self._times_anew = 0
+        self._live: LiveTail | None = None  # ten thousand idle sessions have none
         self.on_close: Callable[[EventBus], None] | None = None
         """Called once, when the session has ended."""
 
@@ -96,6 +100,16 @@ class EventBus:
     def kept(self) -> tuple[Event, ...]:
         """The last committed events, oldest first."""
         return self._since(self.last_seq - len(self._kept))
+
+    def newest_first(self) -> Iterator[Event]:
+        """Go through the last committed events from the newest on, for one who looks for one of them and stops there."""
+        for seq in range(self.last_seq, self.last_seq - len(self._kept), -1):
+            yield self._kept[(seq - self._first) % self._keep]
+
+    @property
+    def last_at_ms(self) -> int:
+        """When the last committed event was published, in milliseconds since 1970."""
+        return self._last.at_ms
 
     @property
     def session_id(self) -> SessionId:
@@ -152,6 +166,8 @@ class EventBus:
         """Give an event to all who subscribed before it."""
         meta = event.meta
         assert meta is not None  # noqa: S101 - the core publishes nothing without
+        if self._live is not None or type(event) in STARTS:
+            self._hear(event)
         # The envelope says it and not the class: what a child said in passing is ephemeral on its parent too.
         if meta.ephemeral:
             for subscription in self._subscriptions:
@@ -164,6 +180,20 @@ class EventBus:
                 self._kept[(meta.seq - self._first) % self._keep] = event
             for subscription in self._subscriptions:
                 subscription.offer(event)
+
+    def _hear(self, event: Event) -> None:
+        live = self._live or LiveTail()
+        self._live = live if live.hear(event) else None
+
+    @property
+    def live(self) -> LiveText | None:
+        """What was said in passing up to the last event, and still counts; None where that is nothing."""
+        return None if self._live is None else self._live.draw()
+
+    @property
+    def first_seq(self) -> int:
+        """The number of the first committed event that is kept here; one behind the last where none is."""
+        return self.last_seq - len(self._kept) + 1
 
     def subscribe(
         self,
@@ -266,6 +296,7 @@ class EventBus:
         last = self._last
         meta = Envelope(last.session_id, last.seq, last.at_ms, last.path, ephemeral=True)
         self._kept = []
+        self._live = None
         self._first = last.seq + 1
         self._times_anew += 1
         lost = EventsLost(from_seq=last_valid + 1, to_seq=last.seq, meta=meta)

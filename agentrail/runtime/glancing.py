@@ -1,8 +1,14 @@
 """How a session stands, without asking it: for lists of many. One that sleeps is not woken, one that is busy not waited for."""
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
+from agentrail.core.protocol.request import ModelFacts
+from agentrail.core.session.next_request import NextRequest, next_request_of
 from agentrail.core.session.projection import Status, model_of
+from agentrail.events import Event
+from agentrail.messages import Text, UserMessage
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
 
@@ -43,3 +49,56 @@ def window_of(session: Session) -> int | None:
         return None
     facts = model_of(cell.visible.data)
     return None if facts.window_is_assumed else facts.context_window
+
+
+def hold_next_request(session: Session) -> Callable[[], NextRequest] | None:
+    """Hold what a session knows now, to be drawn as what its model will be sent next: that blocks, and belongs into a thread.
+
+    What is drawn has no secret in it that the session knows. None of one that sleeps or has ended.
+    """
+    cell = session._cell  # noqa: SLF001 - as above
+    if cell.is_asleep or cell.ending is not None:
+        return None
+    return partial(next_request_of, cell.visible.data, cell.ports.withheld.replaced)
+
+
+def model_facts_of(session: Session) -> ModelFacts | None:
+    """Say what is known of the model that a session asks; None of one that sleeps."""
+    cell = session._cell  # noqa: SLF001 - as above
+    return None if cell.is_asleep else model_of(cell.visible.data)
+
+
+def changed_at_ms(session: Session) -> int:
+    """Say when a session published something last, in milliseconds since 1970; 0 of one that never did."""
+    cell = session._cell  # noqa: SLF001 - as above
+    return cell.bus.last_at_ms
+
+
+def newest_events(session: Session) -> Iterator[Event]:
+    """Give the events that a session keeps in memory, from the newest on; none of one that sleeps."""
+    cell = session._cell  # noqa: SLF001 - as above
+    return cell.bus.newest_first()
+
+
+def title_of(session: Session) -> str | None:
+    """Say what the model called the conversation last; None where it has not, or the session sleeps."""
+    cell = session._cell  # noqa: SLF001 - as above
+    return None if cell.is_asleep else cell.visible.data.title
+
+
+def first_words_of(session: Session, *, at_most: int) -> str | None:
+    """Give the first words that a person said to a session, on one line; None where there are none, or it sleeps."""
+    cell = session._cell  # noqa: SLF001 - as above
+    if cell.is_asleep:
+        return None
+    for message in cell.visible.data.history.messages[:_BEGINNING]:
+        if isinstance(message, UserMessage) and message.origin == "prompt":
+            said = "".join(
+                [block.text[: 2 * at_most] for block in message.content if isinstance(block, Text)]
+            )
+            return " ".join(said.split())[:at_most] or None
+    return None
+
+
+_BEGINNING: Final = 5
+"""Messages that may stand in front of the first prompt, such as a summary."""

@@ -58,11 +58,12 @@ from agentrail.runtime.knowing import ReadAnswer, SessionFacts, facts_of_cell, r
 from agentrail.runtime.looking_back import LookingBackHandle
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.prompting import PromptingHandle
+from agentrail.runtime.ruling import RulingHandle
 from agentrail.runtime.subscription import Subscription, decide_terms, fault_of_cursor, with_kinds
 from agentrail.runtime.tool_runner import clean_text
 
 
-class Session(PromptingHandle, ChangingHandle, LookingBackHandle):
+class Session(PromptingHandle, ChangingHandle, RulingHandle, LookingBackHandle):
     """A session, from outside. It stays good when the session crashes and comes back."""
 
     __slots__ = ()
@@ -431,7 +432,16 @@ class Session(PromptingHandle, ChangingHandle, LookingBackHandle):
         """
         signal = SnapshotQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint())
         snapshot = cast("Snapshot", await self._ask(signal))
-        return evolve(snapshot, status=self._cell.with_children(snapshot.status))
+        cell = self._cell
+        if cell.bus.last_seq != snapshot.last_seq and not cell.is_asleep:
+            # It went on since it answered: what is said in passing now belongs to now.
+            return cell.take_snapshot()()
+        return evolve(
+            snapshot,
+            status=cell.with_children(snapshot.status),
+            live=cell.bus.live,
+            first_seq=cell.first_seq,
+        )
 
     async def stop(self, reason: str = "stopped", *, timeout_seconds: float | None = None) -> None:
         """Abort what runs, survivors of earlier aborts too, and end the session.

@@ -19,6 +19,7 @@ from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.old_events import OldEvents
+from agentrail.runtime.past_events import PastEvents
 from agentrail.runtime.retention import KeepLimits, Retention
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.session_journal import SessionJournal
@@ -78,6 +79,7 @@ class Keeping:
         node: Who owns what is started here; new at each start.
         on_drift: What becomes of a session of which the code here makes another history.
         retention: What deletes sessions that are too old or too many; None where all are kept.
+        past_events: Gives pages of what sessions have published.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Keeping:
         self.writer: Writer = Writer(store, patience_seconds=patience_seconds, outside=self._outside)
         self._processes: ProcessList | None = None
         self._folds = trio.CapacityLimiter(MAX_FOLDS)
+        self.past_events: PastEvents = PastEvents(store)
         self._old_events = OldEvents(store, self._outside, self._folds)
         self.node: Node = Node(id=f"n-{self._outside.ids(8)}", version=ENGINE)
         self.retention: Retention | None = (

@@ -17,7 +17,14 @@ from agentrail.runtime.arguments import refuse
 from agentrail.runtime.asking import AskingHandle
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.keywords import SessionKeywords
-from agentrail.runtime.past import Journal, JournalEntry, PastState, fault_of_after, fault_of_limit
+from agentrail.runtime.past import (
+    Journal,
+    JournalEntry,
+    PastState,
+    fault_of_after,
+    fault_of_limit,
+    fault_of_number,
+)
 from agentrail.runtime.restoring import RestoredFiles, versioned_of
 from agentrail.runtime.rewinding import RewindRequest
 from agentrail.runtime.session import SessionCell
@@ -167,7 +174,13 @@ class LookingBackHandle(AskingHandle):
         return type(self)(fork)
 
     async def rewind(
-        self, to: int | None = None, *, turn: int | None = None, files: bool = False, force: bool = False
+        self,
+        to: int | None = None,
+        *,
+        turn: int | None = None,
+        files: bool = False,
+        force: bool = False,
+        dry: bool = False,
     ) -> Rewound:
         """Stop what runs, and go back to what the session was behind a record. Nothing is deleted, so one can go forth again.
 
@@ -181,9 +194,11 @@ class LookingBackHandle(AskingHandle):
             files: Whether the files that tools of the session have written since become what they were. Others are not touched; nor is
                 one that is not what the session left, which is a conflict.
             force: Whether conflicts are overwritten too. What stood there is kept, so that a later rewind brings it back.
+            dry: Whether it is only told what going back would come to, by now: nothing is stopped and no file is touched. What may be
+                refused is refused all the same.
 
         Returns:
-            Where it stands, the calls behind it that may have changed something, and what became of the files.
+            Where it stands, or would with `dry`; the calls behind it that may have changed something, and what became of the files.
 
         Raises:
             OptionError: Your move: there is no store, it works for another session (its root is named), or there is no such record or turn;
@@ -203,35 +218,40 @@ class LookingBackHandle(AskingHandle):
             fault_of_number("turn", turn),
             _fault_of_flag("files", files),
             _fault_of_flag("force", force),
+            _fault_of_flag("dry", dry),
             "force is about files: give files=True too" if force is True and files is False else None,
         )
         await trio.lowlevel.checkpoint()
-        cell = self._cell
-        branching = self._branching()
+        cell, branching = self._cell, self._branching()
         await cell.awake()
         check_root(cell, "rewind")
         cell.pending_calls.refuse_self("rewind")
         if files:
             versioned_of(cell, "rewind")
-        at_ms, now = now_ms(), cell.state
-
-        def look(journal: Journal) -> tuple[int, Any]:
-            number = journal.number_of(to, turn)
-            return number, state_to_go_back_to(journal, number, now, at_ms)
-
+        at_ms = now_ms()
+        look = partial(_to_go_back_to, to, turn, cell.state, at_ms)
         number, then = await branching.look_back(cell, look)
+        if dry:
+            return Rewound(
+                number=number,
+                calls=await branching.look_back(cell, lambda journal: journal.calls_behind(number)),
+            )
         branching.make_ready(cell, then)
         request = RewindRequest(number=number, then=then, at_ms=at_ms)
-        for _ in range(_MAX_TRIES):  # a prompt may come in between
-            await self._stop_all()
-            if await cell.rewind(request):
-                break
-        else:
-            fault = f"rewind: session {cell.ports.session_id!r} was given work again each time it was stopped: stop who prompts it, and try again"
-            raise OptionError([fault])
+        await self._go_back(request)
         calls = await branching.look_back(cell, partial(_calls_behind, number, request.seq))
         restored = await branching.restore_files(cell, number, force=force) if files else None
         return Rewound(number=number, calls=calls, files=restored)
+
+    async def _go_back(self, request: RewindRequest) -> None:
+        """Stop what runs, as often as it is given work again, and go back."""
+        cell = self._cell
+        for _ in range(_MAX_TRIES):  # a prompt may come in between
+            await self._stop_all()
+            if await cell.rewind(request):
+                return
+        fault = f"rewind: session {cell.ports.session_id!r} was given work again each time it was stopped: stop who prompts it, and try again"
+        raise OptionError([fault])
 
     async def _stop_all(self) -> None:
         session = cast("Any", self)
@@ -248,15 +268,36 @@ class LookingBackHandle(AskingHandle):
         return found
 
 
+async def record_of_event(session: LookingBackHandle, event: int) -> int:
+    """Find the record of a journal whose step published an event.
+
+    Args:
+        session: Whose.
+        event: Its number.
+
+    Raises:
+        OptionError: Your move: there is no store, or no such event; the message has the range.
+        Trimmed: Its record was dropped.
+        StoreUnavailable: The store cannot be read now.
+
+    Cancellation: At once.
+    """
+    refuse(fault_of_number("event", event, needed=True))
+    await trio.lowlevel.checkpoint()
+    branching = session._branching()  # noqa: SLF001 - of the same module
+    return await branching.look_back(session._cell, lambda journal: journal.number_of_event(event))  # noqa: SLF001 - as above
+
+
+def _to_go_back_to(
+    to: int | None, turn: int | None, now: SessionState, at_ms: int, journal: Journal
+) -> tuple[int, Any]:
+    """Say which record is meant, and what the session is to be."""
+    number = journal.number_of(to, turn)
+    return number, state_to_go_back_to(journal, number, now, at_ms)
+
+
 def _calls_behind(number: int, up_to: int, journal: Journal) -> Any:
     return tuple([one for one in journal.calls_behind(number) if one.number <= up_to])
-
-
-def fault_of_number(name: str, value: object, *, needed: bool = False) -> str | None:
-    """Say what is wrong with the number of a record or turn."""
-    if (value is None and not needed) or type(value) is int:
-        return None
-    return f"{name} is {value!r}: expected a whole number from 1"
 
 
 def _fault_of_flag(name: str, value: object) -> str | None:

@@ -1,6 +1,6 @@
 """What a session was: its journal is read and folded up to a number, in a worker thread, without any effect. No loop enters."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -9,10 +9,13 @@ from attrs import field, frozen
 from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.bodies import join_blobs
 from agentrail.core.journal.branches import CallBehind, calls_behind, turns_in
+from agentrail.core.journal.explaining import ExplainedStep, explained_step
 from agentrail.core.journal.files import FilesBehind, files_behind
 from agentrail.core.journal.folding import Sources, first_state, walk
 from agentrail.core.journal.record import Record, Tail
+from agentrail.core.journal.replaying import ReplayStep, begins, steps_from
 from agentrail.core.journal.signal_bodies import whole_body
+from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.projection import Snapshot, Status, snapshot_of
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.loading import Ask
@@ -20,6 +23,8 @@ from agentrail.errors import CodecError, OptionError, PluginError, Trimmed, Unre
 from agentrail.frozen import EMPTY, frozen_json
 from agentrail.messages import JsonObject, Message
 from agentrail.runtime.reviving import PluginFinder, fold_sources, read_after, state_behind
+
+_LOOKED_BACK: Final = 200
 
 MAX_RECORDS_AT_ONCE: Final = 10_000
 """How many records of a journal one call gives at most."""
@@ -130,6 +135,61 @@ class Journal:
             messages=state.data.history.messages[:],
         )
 
+    def explained(self, number: int) -> ExplainedStep:
+        """Say what came of a record, and why.
+
+        Raises:
+            AgentrailError: As of `state_behind`; also where only what stands in front of the record was dropped.
+        """
+        self.check_number(number)
+        try:
+            (step,) = self.explained_steps(number - 1, number)
+        except (
+            Trimmed
+        ) as error:  # it takes the state in front of the record: the first one that is kept is no answer
+            raise Trimmed(self.stored.session, first=max(error.first, number) + 1) from None
+        told = explained_step(step.walked, step.runs, None)
+        if told.signal.effect_id is None:
+            return told
+        signal = msgspec.structs.replace(
+            told.signal, begun_by=self._beginning_of(EffectId(told.signal.effect_id), number)
+        )
+        return msgspec.structs.replace(told, signal=signal)
+
+    def explained_steps(self, after: int, up_to: int) -> Iterator[ReplayStep]:
+        """Walk from behind a record up to another one, with what came of each answer of a plugin.
+
+        Raises:
+            AgentrailError: As of `state_behind`; when its record is reached.
+        """
+        stored, store, sources = self.stored, self._store, self._sources()
+        records = read_after(store, stored.scope, stored.session, after, up_to)
+        tail = Tail()
+        try:
+            if after:
+                start = self._state_behind(after)
+                (last,) = store.read(stored.scope, stored.session, after - 1, 1)
+                tail = Tail(seq=last.seq, epoch=last.epoch, hash=last.hash)
+            else:
+                start = first_state(records, sources)
+            yield from steps_from(start, records, tail=tail, sources=sources, explains=True)
+        except PluginError:
+            if self._finder.missing:
+                raise Unrevivable(stored.session, missing=tuple(self._finder.missing)) from None
+            raise
+
+    def _beginning_of(self, effect_id: EffectId, before: int) -> int | None:
+        """Find the record that began an effect; None where it was dropped. Mostly it stands a few in front."""
+        stored, end = self.stored, before
+        while end > stored.first_seq:
+            after = max(stored.first_seq - 1, end - 1 - _LOOKED_BACK)
+            page = self._store.read(stored.scope, stored.session, after, end - 1 - after)
+            for record in reversed(page):
+                if begins(record.does, effect_id):
+                    return record.seq
+            end = after + 1
+        return None
+
     def check_number(self, number: int) -> None:
         """Refuse a number of no record.
 
@@ -162,6 +222,33 @@ class Journal:
             fault = f"turn is {turn}: expected one from 1 to {len(ends)}, which are over in session {self.stored.session!r}"
             raise OptionError([fault])
         return ends[turn - 1]
+
+    def number_of_event(self, event: int) -> int:
+        """Find the record whose step published an event. Numbers of events never fall, so few records are read.
+
+        Raises:
+            OptionError: Your move: there is no such event; the message has the range.
+            Trimmed: Its record was dropped.
+        """
+        stored = self.stored
+        low, high = stored.first_seq, stored.tail.seq
+        if event < 1 or event > self._events_behind(high):
+            fault = f"the event is {event}: expected one from 1 to {self._events_behind(high)}, which session {stored.session!r} has"
+            raise OptionError([fault])
+        # Of what stands in front of the first record that is kept, all that is known is that it is there no more.
+        if low > 1 and event <= self._events_behind(low):
+            raise Trimmed(stored.session, first=low)
+        while low < high:
+            middle = (low + high) // 2
+            if self._events_behind(middle) < event:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _events_behind(self, number: int) -> int:
+        (record,) = self._store.read(self.stored.scope, self.stored.session, number - 1, 1)
+        return record.events
 
     def calls_behind(self, number: int) -> tuple[CallBehind, ...]:
         """Name the calls behind a record that may have changed something outside."""
@@ -211,6 +298,13 @@ def fault_of_limit(limit: object) -> str | None:
     if type(limit) is int and 1 <= limit <= MAX_RECORDS_AT_ONCE:
         return None
     return f"limit is {limit!r}: expected a whole number from 1 to {MAX_RECORDS_AT_ONCE}"
+
+
+def fault_of_number(name: str, value: object, *, needed: bool = False) -> str | None:
+    """Say what is wrong with the number of a record or turn."""
+    if (value is None and not needed) or type(value) is int:
+        return None
+    return f"{name} is {value!r}: expected a whole number from 1"
 
 
 def entry_of(record: Record, store: Store) -> JournalEntry:

@@ -19,6 +19,7 @@ from agentrail.otp.leaving import describe_bug
 from agentrail.outside import Outside, current
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import MAX_CRASH_MESSAGE, log_crash
+from agentrail.runtime.hook_times import NO_TALLY, PluginTally
 from agentrail.runtime.scrubbing import without_secrets
 from agentrail.runtime.withheld import Withheld
 
@@ -49,6 +50,7 @@ class PluginWatch:
         "_reported_at",
         "_session_id",
         "_stopwatch",
+        "_tally",
         "_user_data",
         "_withheld",
     )
@@ -74,6 +76,7 @@ class PluginWatch:
         self._session_id = session_id
         self._user_data = user_data
         self._withheld: Withheld = Withheld() if withheld is None else withheld
+        self._tally = NO_TALLY
         self._is_rehearsing = False
         self._coming: dict[SignalId, Plugin] | None = (
             None  # made for the first one: most sessions change none
@@ -131,22 +134,28 @@ class PluginWatch:
             answer = member.plugin.handle(event, state, ctx)
             return answer if self._withheld.known is None else self._withheld.in_value(answer)
         except BaseException as error:
-            self._tell_crash(f"plugin {member.name!r} crashed on {type(event).__name__}", error)
+            self._tell_crash(member.name, type(event).__name__, error)
             raise
         finally:
             now = self._stopwatch()
+            if self._tally is not NO_TALLY:
+                self._tally.note(member.name, type(event).__name__, now - began)
             if now - began > _SLOW_SECONDS:
                 self._tell(member.name, type(event).__name__, now - began, now)
+
+    def count_in(self, tally: PluginTally) -> None:
+        """Count calls and failures from now on: the session lives. What was rehearsed, or folded in a thread, was in front of that."""
+        self._tally = tally
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call other code of a plugin, such as `init`; what it raises travels on."""
         try:
             return function(*args)
         except BaseException as error:
-            self._tell_crash("a plugin crashed outside of its handler", error)
+            self._tell_crash(None, "", error)
             raise
 
-    def _tell_crash(self, what: str, error: BaseException) -> None:
+    def _tell_crash(self, plugin: str | None, hook: str, error: BaseException) -> None:
         if what_leaves(error) is not None:
             return
 
@@ -156,6 +165,10 @@ class PluginWatch:
         words = describe_bug(error)
         harmless = scrub(words)
         said = harmless[:MAX_CRASH_MESSAGE]
+        outside = "a plugin crashed outside of its handler"
+        what = outside if plugin is None else f"plugin {plugin!r} crashed on {hook}"
+        if plugin is not None and self._tally is not NO_TALLY:
+            self._tally.note_failure(plugin, hook, said, now_ms())
         if self._is_first(what, said):
             log_crash(f"session {self._session_id}: {what}: {said}", error, scrub)
         # The core makes data of what it catches, and knows no secrets.

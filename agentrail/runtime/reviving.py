@@ -401,9 +401,8 @@ def _fold(
     cut = max(settled, len(records) - REPLAYED_RECORDS)
     head = fold(start, records[:cut], tail=tail, sources=sources) if cut else Folded(state=start, tail=tail)
     last = fold(head.state, records[cut:], tail=head.tail, begun=head.begun, sources=sources)
-    if (
-        head.drift is not None
-    ):  # in one, as it will be folded later: its number goes on at its end, and not in between
+    # In one, as it will be folded later: its number goes on at its end, and not in between.
+    if head.drift is not None:
         last = fold(start, records, tail=tail, sources=sources)
     if last.drift is not None:
         return last, ()

@@ -523,16 +523,21 @@ class SessionCell(SleepingCell):
     def _hold(self, at_ms: int) -> TakenSnapshot:
         """Hold the states of this session and of all below as they are now; what is drawn of them is drawn when it is read."""
         state = self.visible
-        late = self.late_ephemeral
+        late, live, first_seq = self.late_ephemeral, self.bus.live, self.first_seq
         below = {child_id: cell._hold(at_ms) for child_id, cell in self._children(state)}  # noqa: SLF001 - of the same class
 
         def draw() -> Snapshot:
             snapshot = snapshot_of(state.phase, state.data, at_ms)
             statuses = {child_id: drawn().status for child_id, drawn in below.items()}
             status = _with_children(snapshot.status, statuses)
-            return evolve(snapshot, status=_with_late(status, late))
+            return evolve(snapshot, status=_with_late(status, late), live=live, first_seq=first_seq)
 
         return draw
+
+    @property
+    def first_seq(self) -> int:
+        """The number of the first event that can still be read, as far as that is known here: a journal has all of them."""
+        return self.bus.first_seq if self.journal is None and self.sleep is None else 1
 
     def with_children(self, status: Status) -> Status:
         """Add to what the core says how the sessions below stand, as far as they have not ended since; and what only the shell counts.
@@ -551,6 +556,12 @@ class SessionCell(SleepingCell):
         status = _with_children(status_of(state.phase, state.data, at_ms), statuses)
         status = _with_late(status, self.late_ephemeral)
         return evolve(status, unconfined_commands=self.ports.workspace.is_unconfined())
+
+    def below(self) -> Iterator["SessionCell"]:
+        """Give this session, and all that work for it, however deep."""
+        yield self
+        for _, cell in self._children(self.visible):
+            yield from cell.below()
 
     def _children(self, state: SessionState) -> Iterator[tuple[SessionId, "SessionCell"]]:
         data = state.data

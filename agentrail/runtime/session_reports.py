@@ -3,6 +3,7 @@
 For an operator who wants to see it at once; the log has it too, with the traceback. Nothing waits for a reader.
 """
 
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
@@ -18,6 +19,9 @@ from agentrail.runtime.scopes import fault_of_scope
 from agentrail.runtime.session import SessionCell
 
 DEFAULT_BUFFER: Final = 256
+
+MAX_PARKED: Final = 100
+"""How many sessions that were given up are remembered."""
 
 _Channel: TypeAlias = tuple[
     trio.MemorySendChannel["SessionReport"], trio.MemoryReceiveChannel["SessionReport"]
@@ -127,11 +131,13 @@ class SessionReports:
 
 
 class ReportBoard:
-    """Who reads the reports of one supervisor. Without a reader nothing is made."""
+    """Who reads the reports of one supervisor. Without a reader no restart is written down."""
 
     def __init__(self) -> None:
         """Begin without readers."""
         self._readers: tuple[SessionReports, ...] = ()
+        self.parked: deque[SessionReport] = deque(maxlen=MAX_PARKED)
+        """The last ones that were given up: they stand in no tree any more, and people look for them there."""
         self._down: str | None = None
 
     def subscribe(self, *, scope: str | None, buffer: int) -> SessionReports:
@@ -152,7 +158,7 @@ class ReportBoard:
         self, kind: Literal["restarted", "parked"], cell: SessionCell, incarnation: int, at_ms: int
     ) -> None:
         """Tell all readers, and wait for none."""
-        if not self._readers:
+        if not self._readers and kind == "restarted":
             return
         report = SessionReport(
             kind=kind,
@@ -162,6 +168,8 @@ class ReportBoard:
             incarnation=incarnation,
             at_ms=at_ms,
         )
+        if kind == "parked":
+            self.parked.append(report)
         for reader in self._readers:
             reader.offer(report)
 

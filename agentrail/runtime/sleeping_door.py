@@ -49,6 +49,13 @@ LOGGER: Final = Logger("agentrail.runtime")
 AGAIN_SECONDS: Final = 30.0
 """How long a session whose timer is due sleeps on that could not be woken."""
 
+COMING_BACK_AT_ONCE: Final = 16
+"""How many sessions are read and folded at one time; the others wait their turn, and who stops waiting costs nothing.
+
+If all that were asked for came back side by side, all would be ready at the end: a thousand readers that come back to a server which was
+restarted would have given up by then, each at once, and would come again. In turn, the first are there after a moment.
+"""
+
 _IN_ONE_GO: Final = 64
 
 What: TypeAlias = Literal["idle", "due"]
@@ -79,6 +86,7 @@ class SleepingDoor(ResumingDoor):
         self._deadlines: Deadlines[tuple[What, str]] = Deadlines()
         self._waits_until = float("inf")
         self._is_sooner = trio.Event()
+        self._turns = trio.CapacityLimiter(COMING_BACK_AT_ONCE)
         if hibernate_after is not None:
             self._nursery.start_soon(self._look_after_sleep, name="sleep of sessions")
 
@@ -273,12 +281,13 @@ class SleepingDoor(ResumingDoor):
         key = key_of(wanted.scope, wanted.session_id)
         asleep = self._asleep.get(key)
         resumption = Resumption(keeping, self._dependencies, wanted, partial(self._cell_for, key))
-        try:
-            ready = await go(resumption)
-            self._check_open(keeping, ready[-1].cell)
-        except BaseException:
-            self._lie_down_again(key)
-            raise
+        async with self._turns:
+            try:
+                ready = await go(resumption)
+                self._check_open(keeping, ready[-1].cell)
+            except BaseException:
+                self._lie_down_again(key)
+                raise
         for one in ready[:-1]:
             self._begin(one.cell, one.workspace, "temporary")
         root = ready[-1]

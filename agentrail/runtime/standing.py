@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import msgspec
+
 from agentrail.abc.store import Standing
 from agentrail.core.session import owners
 from agentrail.core.session.state import Phase, SessionState
@@ -13,8 +15,9 @@ _IN_NO_HURRY: Final = frozenset({owners.OfInteraction, owners.OfAgent})
 def stored_standing(state: SessionState) -> Standing:
     """Say how a session stands."""
     data = state.data
+    title = data.title or ""
     if state.ended:
-        return Standing(has_ended=True)
+        return Standing(has_ended=True, title=title)
     is_working = (
         state.phase is not Phase.IDLE
         or bool(data.queue)
@@ -24,10 +27,14 @@ def stored_standing(state: SessionState) -> Standing:
     )
     interactions = data.interactions
     if not interactions:
-        return _WORKING if is_working else _IDLE
+        usual = _WORKING if is_working else _IDLE
+        return msgspec.structs.replace(usual, title=title) if title else usual
     times = [one.asked.expires_at_ms for one in interactions if one.asked.expires_at_ms is not None]
     return Standing(
-        is_working=is_working, waits_for=len(interactions), due_at_ms=min(times) if times else None
+        is_working=is_working,
+        waits_for=len(interactions),
+        due_at_ms=min(times) if times else None,
+        title=title,
     )
 
 

@@ -7,6 +7,7 @@ had not read yet go on with the next incarnation; and what crashes too often is 
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import trio
@@ -58,11 +59,13 @@ from agentrail.runtime.ending import stop_quietly
 from agentrail.runtime.exporting_door import ExportingDoor
 from agentrail.runtime.fan_in import EVERY, FanIn, ManySubscription
 from agentrail.runtime.handle import Session
+from agentrail.runtime.inspecting_door import InspectingDoor
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
 from agentrail.runtime.knowing import KnowingDoor
 from agentrail.runtime.last_words import EndedSessions, LastWords
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.put_to_rest import LEAVE_WITHIN_SECONDS, fault_of_within, leave_quietly, rest_session
 from agentrail.runtime.reading_door import ReadingDoor
@@ -112,7 +115,14 @@ BRANCH: Final = SupervisorFlags(
 
 
 class SessionSupervisor(
-    StartingDoor, SleepingDoor, BranchingDoor, ExportingDoor, ReadingDoor, KnowingDoor, SessionsBelow
+    StartingDoor,
+    SleepingDoor,
+    BranchingDoor,
+    ExportingDoor,
+    ReadingDoor,
+    InspectingDoor,
+    KnowingDoor,
+    SessionsBelow,
 ):
     """Owns sessions: a crash of one touches no other, and none outlives its supervisor."""
 
@@ -158,6 +168,7 @@ class SessionSupervisor(
         self._find, self._life = self._find_cell, self._live_on
         self._started = self._ended = self._parked = self._restarts = 0
         self._begin_sleeping(hibernate_after)
+        self._begin_inspecting()
 
     @property
     def is_closing(self) -> bool:
@@ -479,6 +490,15 @@ class SessionSupervisor(
             return entry.cell
         return None if self._down is not None else self._hollow_of(key)
 
+    def _seen(self, key: str) -> SessionCell | None:
+        """Give the cell of a session that is here, or was until not long ago; None where there is none."""
+        cell = self._known(key)
+        if cell is not None:
+            return cell
+        words = self._gone.find(key)
+        session = None if words is None else words.session
+        return None if session is None else session._cell  # noqa: SLF001 - the door between a handle and its cell
+
     def _find_cell(self, scope: str, session_id: str) -> SessionCell | None:
         entry = self._live(key_of(scope, session_id))
         return None if entry is None else entry.cell
@@ -501,7 +521,8 @@ class SessionSupervisor(
         return Session(cell)
 
     def _child_spec(self, entry: SessionEntry, given: Restart) -> ChildSpec:
-        start = Start(self._life, Arguments((entry,), NO_ARGUMENTS.keyword), options=_OPTIONS)
+        options = Options(look=partial(_look_at, entry))
+        start = Start(self._life, Arguments((entry,), NO_ARGUMENTS.keyword), options=options)
         # A session ends cleanly only when it is told to, so that a `permanent` one is not to come back either.
         restart: Restart = "temporary" if given == "temporary" else "transient"
         return ChildSpec(entry.cell.ports.key, start, restart)
@@ -518,6 +539,9 @@ class SessionSupervisor(
         else:
             self._restarts += 1
             self._board.publish("restarted", cell, cell.state.data.incarnation + 1, now_ms())
+        watch = cell.state.data.stack.ask
+        if isinstance(watch, PluginWatch):
+            watch.count_in(self._dependencies.tallies.of(cell.ports.scope))
         scrub = cell.scrub
         task_group = TaskGroup(self._nursery, cell.mailbox, scrub)
         entry.branch.enter(task_group)
@@ -648,6 +672,3 @@ def _look_at(entry: SessionEntry) -> ActorView:
     cell = entry.cell
     phase = "asleep" if cell.is_asleep else "ended" if cell.state.ended else cell.state.phase.value
     return ActorView(phase, cell.mailbox.statistics().waiting, entry.branch.supervisor)
-
-
-_OPTIONS: Final = Options(look=_look_at)

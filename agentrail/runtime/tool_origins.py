@@ -104,9 +104,8 @@ def _name_of(tool: Tool, home: str) -> str | None:
     is_it = partial(operator.is_, tool)
     for module in (home, *sys.modules):
         names: Mapping[str, Any] = call_guarded(lambda _: {}, vars, sys.modules.get(module))
-        if not any(
-            map(is_it, tuple(names.values()))
-        ):  # without a step of Python for each of a hundred thousand names
+        # Without a step of Python for each of a hundred thousand names.
+        if not any(map(is_it, tuple(names.values()))):
             continue
         for name, value in tuple(names.items()):
             if value is tool and found_at(f"{module}:{name}") is tool:

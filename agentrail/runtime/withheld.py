@@ -7,7 +7,7 @@ keeps. They stay in the process: nothing in here is stored or shown. How they ar
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from agentrail.abc import Secret
@@ -16,6 +16,8 @@ from agentrail.core.values.known_secrets import KnownSecrets
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.core.wire.withholding import withheld
 from agentrail.logs import withhold_from_logs
+
+V = TypeVar("V")
 
 MAX_VALUES: Final = 200
 """How many are remembered; of keys that change with each request the oldest go first."""
@@ -107,6 +109,13 @@ def without_known(text: str) -> str:
     for known in tuple(_MADE.values()):
         text = known.replaced(text)
     return text
+
+
+def without_known_in(value: V) -> V:
+    """Give a value that is to leave the process without what any session in it knows; as of `withheld`."""
+    for known in tuple(_MADE.values()):
+        value = withheld(value, known)
+    return value
 
 
 def handles_in(value: Any) -> Any:

@@ -35,6 +35,7 @@ from agentrail.errors import AgentrailError
 from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolMessage, ToolResult, UserMessage
 from agentrail.plugins import Plugin
 from agentrail.runtime.handle import Session
+from agentrail.runtime.inspecting import WantedRecords
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.composite import CompositeSandbox
 from agentrail.sandboxes.local import LocalSandbox
@@ -299,6 +300,7 @@ TAKES_NOTHING: Final = {
             "abort",
             "subscribe",
             "wait_for",
+            "rules",
             *("journal", "state_at", "fork", "rewind"),  # numbers, and objects of the application
         )
     ),
@@ -313,6 +315,7 @@ TAKES_NOTHING: Final = {
             "subscribe_group",
             "monitor",
             "reports",
+            *("parked_sessions", "plugin_use", "budget_use", "fault_of_model", "spendings"),
             *("find", "resume_all"),  # a filter, and one of three words
         )
     ),
@@ -574,6 +577,7 @@ def _inputs_of_sessions() -> Entries:
         "stop",
         "update_plugin_opts",
         "receipt_of",
+        "revoke_rule",
     )
     entries: Entries = {f"session.{name}": _texts(partial(_handle, name)) for name in (*texts, *names)}
     entries["session.stream"] = _texts(lambda text: lambda: _session(partial(_streamed, text)))
@@ -609,6 +613,7 @@ def _inputs_of_sessions() -> Entries:
         "call_tool",
         "stored_journal",
         "stored_state",
+        "events_page",
         "owed",
     ):
         entries[f"supervisor.{name}"] = _texts(partial(partial, _supervised, name))
@@ -617,8 +622,21 @@ def _inputs_of_sessions() -> Entries:
     entries["supervisor.trim_session"] = _texts(
         lambda text: lambda: _supervised("trim_session", text, before=1)
     )
+    for name in ("plain_state_at", "explain_record"):
+        entries[f"supervisor.{name}"] = _texts(partial(_looking_back, name, number=1))
+    entries["supervisor.find_records"] = _texts(
+        lambda text: (
+            lambda: _supervised(
+                "find_records", text, wanted=WantedRecords(text=text[:200], plugin=text[:200])
+            )
+        )
+    )
     entries["supervisor.stop_all"] = _texts(lambda text: lambda: _supervised("stop_all", text))
     return entries
+
+
+def _looking_back(name: str, text: str, **where: int) -> Entry:
+    return lambda: _supervised(name, text, **where)
 
 
 async def _streamed(text: str, session: Session) -> None:

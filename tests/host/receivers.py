@@ -32,9 +32,8 @@ class Receiver:
     async def serve(self, stream):
         """Take one connection."""
         self.connections += 1
-        with suppress(
-            h11.RemoteProtocolError, trio.BrokenResourceError
-        ):  # a caller who does not believe us leaves
+        # A caller who does not believe us leaves.
+        with suppress(h11.RemoteProtocolError, trio.BrokenResourceError):
             await self._take(stream)
 
     async def _take(self, stream):

@@ -81,7 +81,9 @@ def test_only_some_ends_are_final():
 # --- errors
 
 MADE = {
-    errors.AlreadyResolved: lambda kind: kind("decided", status="rejected", by="rule"),
+    errors.DayBudgetSpent: lambda kind: kind("spent", retry_after_seconds=60.0),
+    errors.AlreadyResolved: lambda kind: kind("decided", status="rejected", by="rule", at_ms=7),
+    errors.ApprovalExpired: lambda kind: kind("over", at_ms=7),
     errors.CursorAhead: lambda kind: kind(["too far"], positions={"s-1": 7}),
     errors.OptionError: lambda kind: kind(["wrong"]),
     errors.IdInvalid: lambda kind: kind(["wrong"]),
@@ -131,7 +133,6 @@ def test_errors_of_one_sentence_come_back_as_their_class():
         errors.ClientIdReused,
         errors.UnknownCall,
         errors.UnknownApproval,
-        errors.ApprovalExpired,
         errors.InvalidArguments,
         errors.InvalidResponse,
         errors.MailboxFull,

@@ -13,6 +13,7 @@ from agentrail.abc import MAX_CONTEXT_BYTES, AtEnd, ProviderContext, Secret, Tim
 from agentrail.core.policy.budget import Budget
 from agentrail.core.protocol.effects import GatherContext
 from agentrail.core.protocol.request import EffectId, ModelRequest
+from agentrail.core.values.append_only import Log
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import CycleAborted, CycleFailed, OptionError, RateLimited
 from agentrail.events import AgentEnd, RequestStart, SubagentStart
@@ -463,6 +464,32 @@ async def test_a_steer_while_it_is_gathered_waits_for_the_gap(supervisor):
         await until(events, AgentEnd)
     assert texts_of(model.requests[0]) == ["slow", "Hi"]
     assert texts_of(model.requests[1]) == ["slow", "Hi", "first", "left"]
+
+
+@given(
+    texts=st.lists(st.sampled_from(["noon", "Faro", "left"]), max_size=6),
+    cuts=st.lists(st.integers(0, 6), max_size=4),
+)
+def test_what_a_conversation_says_is_known_as_it_grows_and_where_it_goes_another_way(texts, cuts):
+    """What was read is not read again; of a fork, a rewind or a conversation of another kind all of it is."""
+    gatherer = ContextGatherer([giving(note("noon"), note("Faro"), note("left"))], ABOUT)
+
+    async def gather(messages):
+        gathered = await gatherer.gather(GatherContext(effect_id=EffectId("g"), messages=messages))
+        said = {one.content[0].text for one in messages}
+        assert gathered.count == len({"noon", "Faro", "left"} - said)
+
+    async def converse():
+        versions = [Log()]
+        for text in texts:
+            versions.append(versions[-1].appended(note(text)))
+            await gather(versions[-1])
+        for cut in cuts:
+            versions.append(versions[min(cut, len(versions) - 1)].appended(note("left")))
+            await gather(versions[-1])
+            await gather(tuple(versions[-1]))
+
+    trio.run(converse)
 
 
 async def one_that_hangs(stage):

@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from agentrail.errors import AlreadyResolved, ApprovalExpired, InvalidArguments
+from agentrail.errors import AlreadyResolved, ApprovalExpired, InvalidArguments, UnknownRule
 from agentrail.events import ApprovalRequired, ApprovalResolved, SubagentEvent
 from agentrail.plugins import HumanApproval
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
-from agentrail.testing.tools import RecordingTool
+from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
 
 LS = ("shell", {"command": "ls"})
@@ -41,7 +41,7 @@ async def test_a_call_runs_when_it_is_approved(supervisor):
     """The very call that was shown, once; a second decision hears of the first."""
     async with asking(supervisor, calls(LS), says("done")) as (session, tool, events, answers):
         approval = (await anext(events)).approval
-        assert (approval.tool, approval.hint) == ("shell", "shell: ls")
+        assert (approval.tool, approval.hint) == ("shell", "each call of shell needs an approval")
         await session.approve(approval.id)
         with pytest.raises(AlreadyResolved):
             await session.reject(approval.id)
@@ -146,3 +146,70 @@ async def test_a_child_asks_through_its_parent(supervisor):
                     await session.approve(inner.approval.id)
                     break
     assert (answers, tool.calls) == (["all done"], [{"command": "ls"}])
+
+
+async def test_a_rule_is_listed_and_revoked_and_the_next_call_asks(supervisor):
+    """It says what it allows, since when and where; what is revoked already cannot be revoked again."""
+    turns = (calls(LS), calls(("shell", {"command": "ls -l"})), says("done"), calls(LS), says("done"))
+    async with asking(supervisor, *turns) as (session, tool, events, _):
+        assert await session.rules() == ()
+        await session.approve((await anext(events)).approval.id, kind="always")
+        assert (await anext(events)).by == "user"
+        assert await session.collect_reply() == "done"
+        (rule,) = await session.rules()
+        assert (rule.session_id, rule.tool, rule.command_family) == (session.session_id, "shell", "ls")
+        assert (rule.is_line, rule.reach, rule.at_ms is not None) == (False, "session", True)
+        assert rule.words == "shell: every simple command that begins with: ls"
+        assert len(tool.calls) == 2
+        await session.revoke_rule(rule.rule_id)
+        assert await session.rules() == ()
+        for gone in (rule.rule_id, "rule_0"):
+            with pytest.raises(UnknownRule):
+                await session.revoke_rule(gone)
+        await session.prompt("again")
+        while not isinstance(event := await anext(events), ApprovalRequired):
+            pass
+        asked = event.approval
+        assert (asked.arguments, len(tool.calls)) == ({"command": "ls"}, 2)
+        await session.reject(asked.id)
+
+
+async def test_who_comes_late_hears_how_it_was_decided_and_when(supervisor):
+    """A second decision says by whom and when the first was made."""
+    async with asking(supervisor, calls(LS), says("done")) as (session, tool, events, _):
+        approval = (await anext(events)).approval
+        await session.approve(approval.id)
+        resolved = await anext(events)
+        with pytest.raises(AlreadyResolved) as caught:
+            await session.approve(approval.id)
+        assert (caught.value.status, caught.value.by) == ("approved", "user")
+        assert caught.value.at_ms == resolved.meta.at_ms
+    assert len(tool.calls) == 1
+
+
+async def test_a_rule_of_a_child_is_listed_and_revoked_through_its_parent(supervisor):
+    """It holds in the child alone: the parent's own call still asks; and it goes with one call on the root."""
+    tool, hanging = RecordingTool(name="shell", parameters=SCHEMA), HangingTool(name="hang")
+
+    def answer(request):
+        text = request.messages[0].content[0].text
+        if text == "Look.":
+            return calls(LS) if len(request.messages) == 1 else calls(("hang", {}))
+        return calls(("task", {"description": "Look."})) if len(request.messages) == 1 else says("done")
+
+    session = await supervisor.start_session(
+        model=FunctionModel(answer), tools=[tool, TaskTool(), hanging], plugins=[HumanApproval]
+    )
+    with trio.fail_after(10):
+        async with session.subscribe(kinds=[SubagentEvent]) as told:
+            await session.prompt("go")
+            while not isinstance((event := await anext(told)).event, ApprovalRequired):
+                pass
+        asked = event.event.approval
+        await session.approve(asked.id, kind="always")
+        await hanging.started.wait()
+        (rule,) = await session.rules()
+        assert (rule.session_id, rule.command_family) == (asked.path[-1], "ls") != (session.session_id, "ls")
+        await session.revoke_rule(rule.rule_id)
+        assert await session.rules() == ()
+        await session.abort(kill_tools="all")

@@ -437,8 +437,13 @@ async def test_a_rewind_stops_what_runs_and_names_what_happened_outside(store):
             while (await until(events, ToolExecutionStart))[-1].name != "hang":
                 pass
         await session.prompt("And then?")
+        dry = await session.rewind(number, dry=True)
+        assert {(one.name, one.outcome) for one in dry.calls} == {("record", "done"), ("hang", "running")}
+        assert (await session.status()).running_tools[0].name == "hang"
+        assert len((await session.status()).queued) == 1
         rewound = await session.rewind(number)
-        assert {one.name for one in rewound.calls} == {"record", "hang"}
+        assert {(one.name, one.outcome) for one in rewound.calls} == {("record", "done"), ("hang", "unknown")}
+        assert rewound.calls[0].summary == "{}"
         assert await texts(session) == ["One", "a"]
         status = await session.status()
         assert (status.phase, status.queued, status.running_tools) == ("idle", (), ())

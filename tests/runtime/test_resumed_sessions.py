@@ -35,6 +35,7 @@ from agentrail.events import (
 from agentrail.plugins.human_approval import HumanApproval
 from agentrail.runtime import resuming, reviving
 from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.sleeping_door import COMING_BACK_AT_ONCE
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.expectations import check_history
 from agentrail.testing.faulty_store import FaultyStore
@@ -875,3 +876,49 @@ async def test_all_of_a_tree_comes_back_however_many_pages_it_fills(monkeypatch)
         session = await supervisor.resume_session("s-1", model=model, tools=tools)
         assert await session.collect_reply() == "done"
     assert sorted(read) == sorted(["s-1", child])
+
+
+async def test_sessions_come_back_in_turn_and_who_stops_waiting_has_no_turn(monkeypatch):
+    """All of a thousand side by side would be ready only at the end, when their callers have given up."""
+    most, going, turns = 0, 0, []
+    run = resuming.Resumption.run
+    go_on = trio.Event()
+
+    async def counted(self, give):
+        nonlocal most, going
+        going += 1
+        most = max(most, going)
+        turns.append(self._wanted.session_id)
+        try:
+            await go_on.wait()
+            return await run(self, give)
+        finally:
+            going -= 1
+
+    monkeypatch.setattr(resuming.Resumption, "run", counted)
+    names, inner = [f"s-{number}" for number in range(COMING_BACK_AT_ONCE + 6)], fresh()
+    async with open_again(inner) as supervisor:
+        for name in names:
+            await supervisor.start_session(model=saying("a"), session_id=name)
+    async with no_orphans(), open_again(inner) as supervisor, trio.open_nursery() as nursery:
+        impatient = trio.CancelScope()
+
+        async def resume(name):
+            await supervisor.resume_session(name, model=saying("b"))
+
+        async def give_up():
+            with impatient:
+                await resume(names[-1])
+
+        for name in names[:-1]:
+            nursery.start_soon(resume, name)
+            await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(give_up)
+        await trio.testing.wait_all_tasks_blocked()
+        assert turns == names[:COMING_BACK_AT_ONCE]
+        impatient.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        go_on.set()
+    assert most == COMING_BACK_AT_ONCE
+    # Places that come free in one moment are taken in any order.
+    assert set(turns) == set(names[:-1])

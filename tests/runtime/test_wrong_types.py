@@ -143,6 +143,9 @@ WRONG = {
         (lambda s: s.respond("a1", 1.0), "response is 1.0: expected a text, which of the options, from 0, or a dict for a form"),
         (lambda s: s.respond("a1", response=True), "response is True: expected a text, which of the options, from 0, or a dict for a form"),
     ],
+    "revoke_rule": [
+        (lambda s: s.revoke_rule(5), "rule_id is 5: expected a text"),
+    ],
     "decline": [
         (lambda s: s.decline(5), "ref is 5: expected a text"),
         (lambda s: s.decline("a1", 5), "reason is 5: expected a text"),
@@ -308,6 +311,8 @@ AFTER = {
     "reject": lambda s: s.reject("a1"),
     "respond": lambda s: s.respond("a1", "yes"),
     "decline": lambda s: s.decline("a1"),
+    "rules": lambda s: s.rules(),
+    "revoke_rule": lambda s: s.revoke_rule("r1"),
     "answer": lambda s: s.answer("a1", Ok(text="yes")),
     "switch_model": lambda s: s.switch_model(saying("x")),
     "attach_tools": lambda s: s.attach_tools(RecordingTool(name="more")),

@@ -1,0 +1,253 @@
+"""Rows of the supervision tree and of plugins, as far as they are of one tenant: how they come about, and what follows them.
+
+What a row says stands in `agentrail.wire.inspected_rows`. Who may see them is looked at where they are shown. No frame enters this file.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+import trio
+from attrs import frozen
+
+from agentrail.actors.tree import TreeNode
+from agentrail.host.chains import PluginOrder
+from agentrail.host.hook_runner import HookRunner
+from agentrail.host.row_sources import TakenRows
+from agentrail.host.session_rows import MAX_FIRST_WORDS
+from agentrail.runtime.clock import ms_of
+from agentrail.runtime.glancing import first_words_of, title_of
+from agentrail.runtime.hook_times import HookCount, LastFailure, PluginTally
+from agentrail.runtime.inspecting_door import PluginUse
+from agentrail.runtime.session_reports import SessionReport
+from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.wire.inspected_rows import (
+    ExitNote,
+    FailureNote,
+    HookRow,
+    Intensity,
+    PluginRow,
+    TreeRow,
+)
+
+LOOK_EVERY_SECONDS: Final = 0.5
+"""How often a tree is looked at that is watched; a restart is seen at once."""
+
+PLUGINS_EVERY_SECONDS: Final = 1.0
+"""How often plugins are looked at that are watched."""
+
+
+@frozen
+class About:
+    """What a session is about.
+
+    Attributes:
+        title: What its model called the conversation last; None where it has not.
+        first_words: What was said to it first, to one that works for another what it has to do; None where that is not known.
+    """
+
+    title: str | None = None
+    first_words: str | None = None
+
+
+Abouts: TypeAlias = Mapping[str, About]
+"""What sessions are about, by their ids."""
+
+_NO_ABOUTS: Final[Abouts] = {}
+_NOT_KNOWN: Final = About()
+
+
+# --- the tree
+
+
+def abouts_of(supervisor: SessionSupervisor, tenant_id: str) -> dict[str, About]:
+    """Say what the sessions of a tenant are about, without asking them: those that are in memory, and those that were given up lately."""
+    sessions = list(supervisor.sessions(scope=tenant_id))
+    for report in supervisor.parked_sessions(scope=tenant_id):
+        words = supervisor.last_words(report.session_id, scope=tenant_id)
+        if words is not None and words.session is not None:
+            # In front: where the id lives again, it is the living one that is told of.
+            sessions.insert(0, words.session)
+    return {
+        str(one.session_id): About(title_of(one), first_words_of(one, at_most=MAX_FIRST_WORDS))
+        for one in sessions
+    }
+
+
+def tree_rows(
+    root: TreeNode, parked: tuple[SessionReport, ...], tenant_id: str, abouts: Abouts = _NO_ABOUTS
+) -> dict[str, TreeRow]:
+    """Make rows of a tree, each node in front of those below it, and of the sessions that were given up.
+
+    Args:
+        root: As far as it is of the tenant.
+        parked: Sessions of the tenant that were given up, the newest last.
+        tenant_id: Whose they are.
+        abouts: What sessions are about, of those of which it is known.
+    """
+    rows = {row.key: row for row in _rows_below(root, None, tenant_id, abouts)}
+    there = {row.session_id for row in rows.values()}
+    for report in parked:
+        if str(report.session_id) not in there:  # else it came back
+            row = _row_of_parked(report, root.key, abouts)
+            rows.pop(row.key, None)
+            rows[row.key] = row
+    return rows
+
+
+def _rows_below(node: TreeNode, parent: str | None, tenant_id: str, abouts: Abouts) -> Iterator[TreeRow]:
+    yield row_of_node(node, parent, tenant_id, abouts)
+    for child in node.children:
+        yield from _rows_below(child, node.key, tenant_id, abouts)
+
+
+def row_of_node(node: TreeNode, parent: str | None, tenant_id: str, abouts: Abouts = _NO_ABOUTS) -> TreeRow:
+    """Say of a node what people look for, without those below it. Needs Trio, for its clock."""
+    name = plain_id(node.id, tenant_id)
+    is_session = node.phase is not None
+    kind = "session" if is_session else "supervisor" if node.kind == "supervisor" else "actor"
+    about = abouts.get(name, _NOT_KNOWN) if is_session else _NOT_KNOWN
+    budget = node.budget
+    return TreeRow(
+        key=node.key,
+        parent=parent,
+        name=name,
+        kind=kind,
+        status=node.status,
+        phase=node.phase,
+        session_id=name if is_session else None,
+        title=about.title,
+        first_words=about.first_words,
+        incarnation=node.incarnation,
+        restarts=node.restarts,
+        mailbox=node.mailbox,
+        up_at_ms=None if node.up_at_seconds is None else ms_of(node.up_at_seconds),
+        strategy=node.strategy,
+        intensity=None
+        if budget is None
+        else Intensity(used=budget.used, allowed=budget.allowed, within_ms=int(budget.within_seconds * 1000)),
+        exits=tuple([ExitNote(reason=one.reason, at_ms=ms_of(one.at_seconds)) for one in node.exits]),
+        stuck=node.status == "stuck",
+    )
+
+
+def plain_id(key: Hashable, tenant_id: str) -> str:
+    """Give the id of a node without the tenant that stands in front of those of sessions."""
+    return str(key).removeprefix(f"{tenant_id}/")
+
+
+def _row_of_parked(report: SessionReport, root_key: str, abouts: Abouts) -> TreeRow:
+    name = str(report.session_id)
+    about = abouts.get(name, _NOT_KNOWN)
+    return TreeRow(
+        key=f"parked:{name}",
+        parent=root_key,
+        name=name,
+        kind="session",
+        status="parked",
+        session_id=name,
+        title=about.title,
+        first_words=about.first_words,
+        incarnation=report.incarnation,
+        restarts=max(report.incarnation - 1, 0),
+        exits=(ExitNote(reason=report.reason, at_ms=report.at_ms),),
+    )
+
+
+class TreeFeed(TakenRows):
+    """The rows of a tree: looked at from time to time, and at once when a session crashed."""
+
+    def __init__(self, supervisor: SessionSupervisor, tenant_id: str) -> None:
+        """Begin without rows."""
+        super().__init__(self._look, every_seconds=LOOK_EVERY_SECONDS)
+        self._supervisor = supervisor
+        self._tenant_id = tenant_id
+
+    async def run(self, up: trio.Event) -> None:
+        """Follow crashes, until cancelled or until the supervisor closes."""
+        async with self._supervisor.reports(scope=self._tenant_id) as reports:
+            up.set()
+            async for _ in reports:
+                self.look_now()
+
+    async def _look(self) -> dict[str, TreeRow]:
+        root = await self._supervisor.tree(scope=self._tenant_id)
+        parked = self._supervisor.parked_sessions(scope=self._tenant_id)
+        # What was given up longer ago than its handle is kept is about what it was about when it was seen last.
+        seen = {
+            row.session_id: About(row.title, row.first_words)
+            for row in map(self.row, self.keys())
+            if isinstance(row, TreeRow) and row.session_id is not None
+        }
+        known = {**seen, **abouts_of(self._supervisor, self._tenant_id)}
+        return tree_rows(root, parked, self._tenant_id, known)
+
+
+# --- plugins
+
+
+def plugin_rows(order: PluginOrder, hooks: HookRunner, used: tuple[PluginUse, ...]) -> dict[str, PluginRow]:
+    """Make rows of the plugins of a host, in their order, and of those of sessions, by name.
+
+    Args:
+        order: Those of the host.
+        hooks: What calls their hooks.
+        used: How those of sessions do.
+    """
+    rows = [_row_of_host(order, hooks, place) for place in range(len(order.all))]
+    rows += [_row_of_session(one) for one in used]
+    return {row.key: row for row in rows}
+
+
+def _row_of_host(order: PluginOrder, hooks: HookRunner, place: int) -> PluginRow:
+    plugin = order.all[place]
+    since = hooks.stuck_since.get(plugin.name)
+    having = [hook for hook, those in order.having.items() if plugin in those]
+    return PluginRow(
+        key=f"host:{plugin.name}",
+        name=plugin.name,
+        kind="host",
+        version=plugin.version,
+        order=place + 1,
+        hooks=hook_rows(hooks.tally, plugin.name, having),
+        failures=hooks.failures.get(plugin.name, 0),
+        stuck_hook=hooks.stuck.get(plugin.name),
+        stuck_at_ms=None if since is None else ms_of(since),
+        last_failure=_note_of(hooks.tally.last_failure_of(plugin.name)),
+    )
+
+
+def hook_rows(tally: PluginTally, plugin: str, having: list[str]) -> tuple[HookRow, ...]:
+    """Say how each hook does that a plugin has, also one that was never called; those that it has not are called for nothing."""
+    counted = {one.hook: one for one in tally.hooks_of(plugin)}
+    return tuple([
+        _hook_row(counted.get(hook) or HookCount(hook=hook, calls=0, failures=0, p50_ms=0.0, p99_ms=0.0))
+        for hook in having
+    ])  # fmt: skip
+
+
+def _hook_row(one: HookCount) -> HookRow:
+    return HookRow(
+        hook=one.hook,
+        calls=one.calls,
+        failures=one.failures,
+        p50_ms=round(one.p50_ms, 4),
+        p99_ms=round(one.p99_ms, 4),
+    )
+
+
+def _row_of_session(one: PluginUse) -> PluginRow:
+    return PluginRow(
+        key=f"session:{one.name}",
+        name=one.name,
+        kind="session",
+        hooks=tuple([_hook_row(hook) for hook in one.hooks]),
+        failures=sum(hook.failures for hook in one.hooks),
+        sessions=one.sessions,
+        last_failure=_note_of(one.last_failure),
+    )
+
+
+def _note_of(failure: LastFailure | None) -> FailureNote | None:
+    return (
+        None if failure is None else FailureNote(hook=failure.hook, words=failure.words, at_ms=failure.at_ms)
+    )

@@ -1,0 +1,385 @@
+"""The sessions of a tenant as rows that change, and what waits for people in them: for lists that are looked at while sessions work.
+
+An event marks its session, and no more; the rows of those that are marked are made when a watcher asks for them. So an event costs the
+same however many sessions there are, and one that publishes a thousand times a second costs four rows. What no event tells, such as that
+a session is forgotten by its store or lives on another node, is found by looking at all of them from time to time. Knows no HTTP.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+import trio
+from attrs import evolve
+
+from agentrail.errors import AgentrailError, SessionDown, StoreUnavailable, SubscriberTooSlow
+from agentrail.events import Event, SessionStart
+from agentrail.host.host_sessions import HostSessions
+from agentrail.host.listed_session import ListedSession, listed_awake
+from agentrail.host.row_sources import RowFeed, RowSource
+from agentrail.host.session_rows import (
+    RowNotes,
+    first_notes,
+    make_row,
+    note,
+    out_of_memory,
+    waiting_rows,
+)
+from agentrail.logs import Logger
+from agentrail.runtime.glancing import ASLEEP, ENDED, glance_at
+from agentrail.runtime.handle import Session
+from agentrail.wire.rows import RowFilter, SessionRow, WaitingCounts, WaitingRow, row_fits, waiting_fits
+
+LOGGER: Final = Logger("agentrail.host")
+
+FEED_BUFFER: Final = 4_096
+"""How many events may wait for a feed; behind by more, it looks at all sessions that are awake."""
+
+LOOK_SECONDS: Final = 30.0
+"""How often all sessions are looked at, the store among them, as long as anyone watches."""
+
+MAX_FEED_ROWS: Final = 20_000
+"""Sessions of one tenant that a feed has rows of: all that are awake, and those of the store that changed last."""
+
+MAX_READ_WAITING: Final = 200
+"""Sessions of the store that one look reads, because they wait for people and were not awake here."""
+
+_TURN_EVERY: Final = 64
+
+
+class SessionFeed(RowFeed):
+    """Rows of the sessions of a tenant, and of what waits there.
+
+    Attributes:
+        tenant_id: Whose they are.
+        is_over: Whether it is not run any more.
+        sessions: The rows of sessions, by their ids.
+        waiting: The rows of what waits, by their keys.
+    """
+
+    def __init__(self, sessions: HostSessions, tenant_id: str) -> None:
+        """Begin without rows.
+
+        Args:
+            sessions: Of the host.
+            tenant_id: Whose.
+        """
+        self._host_sessions = sessions
+        self.tenant_id = tenant_id
+        self.is_over: bool = False
+        self._notes: dict[str, RowNotes] = {}
+        self._marked: dict[str, None] = {}
+        self._known: dict[str, ListedSession] = {}
+        self._looking = trio.Lock()
+        self.sessions: SessionSource = SessionSource(self)
+        self.waiting: WaitingSource = WaitingSource(self)
+
+    # --- following
+
+    async def run(self, up: trio.Event) -> None:
+        """Follow the sessions until the supervisor closes.
+
+        Cancellation: At once.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._look_always, up)
+                await self._follow()
+                nursery.cancel_scope.cancel(reason="the supervisor is closed")
+        finally:
+            self.is_over = True
+
+    async def _follow(self) -> None:
+        supervisor = self._host_sessions.supervisor
+        while True:
+            subscription = supervisor.subscribe_all(deltas=False, buffer=FEED_BUFFER, scope=self.tenant_id)
+            try:
+                async with subscription as events:
+                    for session in supervisor.sessions(scope=self.tenant_id):
+                        self._mark(session.facts.root_id)
+                    async for event in events:
+                        self.hear(event)
+                    return
+            except SubscriberTooSlow:
+                # What it missed is in the sessions themselves, but for how cycles ended: that is looked back at.
+                self._notes.clear()
+            except SessionDown:
+                return
+
+    def hear(self, event: Event) -> None:
+        """Take an event: its session is marked. The cost is that of one event, whatever else there is."""
+        meta = event.meta
+        if meta is None:
+            return
+        root = meta.path[0]
+        if meta.session_id == root:
+            if isinstance(event, SessionStart):
+                # An id may be another session's by now, of another user: nothing of the one before is said of it.
+                self._notes.pop(root, None)
+                self._known.pop(root, None)
+            known = self._notes.get(root)
+            if known is not None:
+                self._notes[root] = note(known, event)
+        self._mark(root)
+
+    def _mark(self, root: str) -> None:
+        self._marked[root] = None
+        self.sessions.log.wake()
+        self.waiting.log.wake()
+
+    async def _look_always(self, up: trio.Event) -> None:
+        while True:
+            try:
+                await self._look_at_all()
+            except StoreUnavailable as error:
+                LOGGER.warning("rows of sessions are as they were: the store cannot be read: %s", error)
+            up.set()
+            await trio.sleep(LOOK_SECONDS)
+
+    async def _look_at_all(self) -> None:
+        """Take over what the store says, and what is here; rows of what is nowhere any more go."""
+        found = await self._host_sessions.list.everything(self.tenant_id)
+        found.sort(
+            key=lambda one: (one.session is not None, one.changed_at_ms or one.created_at_ms, one.session_id)
+        )
+        kept = found[-MAX_FEED_ROWS:]
+        self._known = {one.session_id: one for one in kept}
+        for key in [key for key in self.sessions.rows if key not in self._known]:
+            if self._is_remembered(key):
+                self._end(key)
+            elif self._find(key) is None:
+                self.forget(key)
+        unread = []
+        for place, one in enumerate(kept, 1):
+            if one.session is None:
+                self._take_stored(one)
+                if one.waits_for and not self.waiting.has_of(one.session_id):
+                    unread.append(one)
+            elif one.session_id not in self.sessions.rows:
+                self._refresh(one.session_id)
+            else:
+                self._mark(one.session_id)
+            if place % _TURN_EVERY == 0:
+                await trio.lowlevel.checkpoint()
+        for one in unread[-MAX_READ_WAITING:]:
+            await self._read_waiting(one)
+
+    def _is_remembered(self, session_id: str) -> bool:
+        """Say whether a session is there by its last words alone: it ended not long ago, and no store keeps it."""
+        words = self._host_sessions.supervisor.last_words(session_id, scope=self.tenant_id)
+        return words is not None and not self._host_sessions.has_store
+
+    def _take_stored(self, one: ListedSession) -> None:
+        before = self.sessions.rows.get(one.session_id)
+        if before is None or before.user != one.user_id:
+            self.sessions.put(make_row(one))
+        elif one.phase == ENDED:
+            self._end(one.session_id)
+        else:
+            asleep = before if before.phase == ASLEEP else out_of_memory(before, ASLEEP)
+            changed_ms = max(asleep.changed_at_ms, one.changed_at_ms)  # it may have worked on another node
+            self.sessions.put(msgspec.structs.replace(asleep, changed_at_ms=changed_ms))
+
+    def _end(self, session_id: str) -> None:
+        row = self.sessions.rows.get(session_id)
+        if row is not None and not row.ended:
+            self.sessions.put(out_of_memory(row, ENDED))
+        self.waiting.put_of(session_id, [])
+
+    async def _read_waiting(self, one: ListedSession) -> None:
+        """Read what waits for people in a session that is in the store alone."""
+        try:
+            past = await self._host_sessions.supervisor.stored_state(one.session_id, scope=self.tenant_id)
+        except AgentrailError as error:
+            LOGGER.info("what waits in session %s cannot be read: %s", one.session_id, error)
+            return
+        row = self.sessions.rows.get(one.session_id)
+        if row is not None and row.phase in (ASLEEP, ENDED):
+            found = waiting_rows(row, past.status)
+            self.waiting.put_of(one.session_id, found)
+            self.sessions.put(msgspec.structs.replace(row, waiting=_counted(found)))
+
+    # --- rows
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether there are sessions whose rows are to be made."""
+        return bool(self._marked)
+
+    async def settle(self) -> None:
+        """Make the rows of the sessions that are marked.
+
+        Cancellation: At once; what is left stays marked.
+        """
+        await trio.lowlevel.checkpoint()
+        made = 0
+        while self._marked:
+            root = next(iter(self._marked))
+            del self._marked[root]
+            self._refresh(root)
+            made += 1
+            if made % _TURN_EVERY == 0:
+                await trio.lowlevel.checkpoint()
+
+    def _refresh(self, root: str) -> None:
+        session = self._find(root)
+        listed = None if session is None else listed_awake(session, self.tenant_id)
+        if session is None or listed is None:
+            self._leave(root)
+            return
+        before, known = self.sessions.rows.get(root), self._known.get(root)
+        if before is not None and before.user != listed.user_id:
+            before, known = None, None
+            self._notes.pop(root, None)
+        if listed.phase == ASLEEP and before is not None:
+            self.sessions.put(out_of_memory(before, ASLEEP))
+            return
+        if known is not None:
+            created = known.created_at_ms or listed.created_at_ms
+            listed = evolve(listed, created_at_ms=created, parent=known.parent, title=known.title)
+        notes = self._notes.get(root)
+        if notes is None:
+            notes = self._notes[root] = first_notes(session)
+        row = make_row(listed, notes)
+        self.sessions.put(row)
+        status = glance_at(session)
+        if status is not None:
+            self.waiting.put_of(root, waiting_rows(row, status))
+
+    def _find(self, root: str) -> Session | None:
+        try:
+            return self._host_sessions.supervisor.session(root, scope=self.tenant_id)
+        except SessionDown:
+            return None
+
+    def _leave(self, root: str) -> None:
+        """Take note that a session is not here any more: it has ended, or goes on elsewhere, which the next look at all finds out."""
+        notes, row = self._notes.pop(root, None), self.sessions.rows.get(root)
+        if row is None:
+            return
+        if notes is not None and notes.has_ended:
+            self._end(root)
+        else:
+            self.sessions.put(out_of_memory(row, ASLEEP))
+
+    def forget(self, session_id: str) -> None:
+        """Drop the rows of a session that its store has forgotten."""
+        self._notes.pop(session_id, None)
+        self._marked.pop(session_id, None)
+        self._known.pop(session_id, None)
+        self.sessions.drop(session_id)
+        self.waiting.put_of(session_id, [])
+
+
+class SessionSource(RowSource):
+    """The rows of the sessions of a tenant, by their ids.
+
+    Attributes:
+        rows: Those that there are, the one that changed last behind all others.
+    """
+
+    def __init__(self, feed: SessionFeed) -> None:
+        """Made by its feed."""
+        super().__init__()
+        self._feed = feed
+        self.rows: dict[str, SessionRow] = {}
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether there are sessions whose rows are to be made."""
+        return self._feed.is_marked
+
+    async def settle(self) -> None:
+        """Make the rows of the sessions that are marked."""
+        await self._feed.settle()
+
+    def put(self, row: SessionRow) -> None:
+        """Take a row in the place of the one before; nothing has changed where both say the same."""
+        if self.rows.get(row.session_id) != row:
+            self.rows.pop(row.session_id, None)
+            self.rows[row.session_id] = row
+            self.log.note(row.session_id)
+
+    def drop(self, session_id: str) -> None:
+        """Take a row away; fine where there is none."""
+        if self.rows.pop(session_id, None) is not None:
+            self.log.note(session_id)
+
+    def keys(self) -> Iterable[str]:
+        """Give all ids, that of the session that changed last behind all others."""
+        return tuple(self.rows)
+
+    def row(self, key: str) -> SessionRow | None:
+        """Give a row."""
+        return self.rows.get(key)
+
+    def is_of(self, key: str, user_id: str) -> bool:
+        """Say whether a session belongs to a user."""
+        row = self.rows.get(key)
+        return row is not None and row.user == user_id
+
+    def fits(self, row: SessionRow, wanted: RowFilter) -> bool:
+        """Say whether a session is among those that are wanted."""
+        return row_fits(row, wanted)
+
+
+class WaitingSource(RowSource):
+    """The rows of what waits for people in the sessions of a tenant, by their keys."""
+
+    def __init__(self, feed: SessionFeed) -> None:
+        """Made by its feed."""
+        super().__init__()
+        self._feed = feed
+        self._rows: dict[str, WaitingRow] = {}
+        self._of: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether there are sessions that are to be looked at."""
+        return self._feed.is_marked
+
+    async def settle(self) -> None:
+        """Look at what waits in the sessions that are marked."""
+        await self._feed.settle()
+
+    def put_of(self, session_id: str, rows: list[WaitingRow]) -> None:
+        """Take all that waits in a session, and below it, in the place of what did before."""
+        now = {row.key: row for row in rows}
+        for key in self._of.get(session_id, ()):
+            if key not in now:
+                del self._rows[key]
+                self.log.note(key)
+        for key, row in now.items():
+            if self._rows.get(key) != row:
+                self._rows[key] = row
+                self.log.note(key)
+        if now:
+            self._of[session_id] = tuple(now)
+        else:
+            self._of.pop(session_id, None)
+
+    def has_of(self, session_id: str) -> bool:
+        """Say whether anything is known to wait in a session."""
+        return session_id in self._of
+
+    def keys(self) -> Iterable[str]:
+        """Give all keys, the newest first: where there are more than a watcher takes, the oldest are those that it gets."""
+        return [row.key for row in sorted(self._rows.values(), key=lambda row: (-row.at_ms, row.key))]
+
+    def row(self, key: str) -> WaitingRow | None:
+        """Give a row."""
+        return self._rows.get(key)
+
+    def is_of(self, key: str, user_id: str) -> bool:
+        """Say whether it waits in a session of a user."""
+        row = self._rows.get(key)
+        return row is not None and self._feed.sessions.is_of(row.session_id, user_id)
+
+    def fits(self, row: WaitingRow, wanted: RowFilter) -> bool:
+        """Say whether it is among that which is wanted."""
+        return waiting_fits(row, wanted)
+
+
+def _counted(rows: list[WaitingRow]) -> WaitingCounts:
+    approvals = sum(row.kind == "approval" for row in rows)
+    return WaitingCounts(approvals=approvals, questions=len(rows) - approvals)

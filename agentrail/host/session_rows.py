@@ -1,0 +1,261 @@
+"""How a row of a session is made: of one that is awake by a glance, of any other by what the store says. What waits for people has rows too.
+
+Plain functions: nothing is awaited, no session is woken or asked. What an event tells that no glance shows, such as how the last cycle
+ended, is kept as `RowNotes`. Rows of many, and when they change, are a matter of `session_feed`.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import islice
+from typing import Final
+
+from attrs import evolve, frozen
+from msgspec.structs import replace as evolve_row
+
+from agentrail.core.session.projection import Status
+from agentrail.events import (
+    AgentAbort,
+    AgentEnd,
+    AgentError,
+    AgentStart,
+    Approval,
+    Event,
+    Question,
+    SessionEnd,
+)
+from agentrail.host.listed_session import ListedSession
+from agentrail.messages import TokenUsage
+from agentrail.runtime.glancing import (
+    ASLEEP,
+    ENDED,
+    changed_at_ms,
+    first_words_of,
+    glance_at,
+    newest_events,
+    title_of,
+)
+from agentrail.runtime.handle import Session
+from agentrail.wire.rows import RowStep, SessionRow, ToolAtWork, WaitingCounts, WaitingRow
+
+MAX_FIRST_WORDS: Final = 80
+MAX_SUMMARY: Final = 200
+
+LOOKED_BACK: Final = 64
+"""Events of a session that are looked at for how its last cycle ended: that one stands near the end, or a cycle runs."""
+
+_TELLING: Final = ("command", "cmd", "path", "file_path", "url", "query", "pattern")
+"""Arguments that say most of a call, in this order."""
+
+
+@frozen(kw_only=True)
+class RowNotes:
+    """What events told of a session that no glance at it shows.
+
+    Attributes:
+        first_words: What was said to it first.
+        outcome: How its last cycle ended.
+        has_ended: Whether it said that nothing follows.
+    """
+
+    first_words: str | None = None
+    outcome: str | None = None
+    has_ended: bool = False
+
+
+def note(notes: RowNotes, event: Event) -> RowNotes:
+    """Say what is known behind an event; the same object where it tells nothing."""
+    match event:
+        case AgentStart():
+            return evolve(notes, outcome=None)
+        case AgentEnd():
+            return evolve(notes, outcome="completed")
+        case AgentError():
+            return evolve(notes, outcome="failed")
+        case AgentAbort() if event.ref is not None:  # in idle it ended nothing
+            return evolve(notes, outcome="aborted")
+        case SessionEnd():
+            return evolve(notes, has_ended=True)
+        case _:
+            return notes
+
+
+def first_notes(session: Session) -> RowNotes:
+    """Look back at a session that is noticed for the first time."""
+    words = first_words_of(session, at_most=MAX_FIRST_WORDS)
+    for event in islice(newest_events(session), LOOKED_BACK):
+        told = note(RowNotes(), event)
+        if told.outcome is not None or isinstance(event, AgentStart):
+            return RowNotes(first_words=words, outcome=told.outcome)
+    return RowNotes(first_words=words)
+
+
+NO_NOTES: Final = RowNotes()
+
+
+def row_with_notes(listed: ListedSession) -> SessionRow:
+    """Make the row of a session that is looked at once, its last events among what is looked at."""
+    is_here = listed.session is not None and listed.phase not in (ASLEEP, ENDED)
+    return make_row(
+        listed, first_notes(listed.session) if is_here and listed.session is not None else NO_NOTES
+    )
+
+
+def make_row(listed: ListedSession, notes: RowNotes = NO_NOTES) -> SessionRow:
+    """Make the row of a session.
+
+    Args:
+        listed: What is known of it without asking it.
+        notes: What its events have told.
+    """
+    session = listed.session
+    base = SessionRow(
+        session_id=listed.session_id,
+        title=(None if session is None else title_of(session)) or listed.title or None,
+        first_words=notes.first_words,
+        agent_id=listed.agent_id or None,
+        phase=listed.phase,
+        waiting=WaitingCounts(approvals=listed.waits_for, questions=0),
+        created_at_ms=listed.created_at_ms or None,
+        changed_at_ms=listed.changed_at_ms or listed.created_at_ms,
+        outcome=notes.outcome,
+        parent=listed.parent or None,
+        ended=listed.phase == ENDED,
+        user=listed.user_id,
+    )
+    status = None if session is None else glance_at(session)
+    if session is None or status is None:
+        return base
+    words = notes.first_words or first_words_of(session, at_most=MAX_FIRST_WORDS)
+    return _awake(base, status, words, max(changed_at_ms(session), base.changed_at_ms))
+
+
+def _awake(base: SessionRow, status: Status, first_words: str | None, changed_ms: int) -> SessionRow:
+    running = [one for one in status.running_tools if not one.stopping]
+    longest = min(running, key=lambda one: one.started_at_ms, default=None)
+    return evolve_row(
+        base,
+        first_words=first_words,
+        phase=status.phase,
+        suspended=status.suspended,
+        tearing_down=status.tearing_down,
+        tool=None if longest is None else ToolAtWork(name=longest.name, since_ms=longest.started_at_ms),
+        running=len(running),
+        waiting=WaitingCounts(approvals=len(status.all_approvals), questions=len(status.all_questions)),
+        queued=len(status.queued),
+        model=status.model,
+        turn=status.turn,
+        tokens=all_tokens(status.usage),
+        cost_usd=status.usage.cost_usd,
+        changed_at_ms=changed_ms,
+        outcome=base.outcome if status.phase == "idle" and not status.suspended else None,
+        restarts=status.restarts,
+    )
+
+
+def all_tokens(usage: TokenUsage) -> int:
+    """Count what was read and written."""
+    return usage.input + usage.output
+
+
+def out_of_memory(row: SessionRow, phase: str) -> SessionRow:
+    """Say of a session that left the memory what still holds: it sleeps, or has ended.
+
+    Args:
+        row: As it was last.
+        phase: `asleep` or `ended`.
+    """
+    ended = phase == ENDED
+    return evolve_row(
+        row,
+        phase=phase,
+        suspended=row.suspended and not ended,
+        tearing_down=False,
+        tool=None,
+        running=0,
+        waiting=WaitingCounts(approvals=0, questions=0) if ended else row.waiting,
+        queued=0 if ended else row.queued,
+        turn=0,
+        ended=ended,
+    )
+
+
+# --- what waits
+
+
+def waiting_rows(row: SessionRow, status: Status) -> list[WaitingRow]:
+    """Make the rows of what waits for people in a session and all below it. Calls of the client wait for a program, and are none.
+
+    Args:
+        row: Of the session.
+        status: How it stands.
+    """
+    asked: tuple[Approval | Question, ...] = (*status.all_approvals, *status.all_questions)
+    return [_waiting_row(row, one) for one in asked]
+
+
+def _waiting_row(row: SessionRow, one: Approval | Question) -> WaitingRow:
+    made = partial(
+        WaitingRow,
+        session_id=row.session_id,
+        title=row.title,
+        agent_id=row.agent_id,
+        path=_path(one.path, row),
+        at_ms=one.requested_at_ms,
+        expires_at_ms=one.expires_at_ms,
+    )
+    match one:
+        case Approval():
+            return made(
+                key=f"{row.session_id}/a/{one.id}",
+                kind="approval",
+                tool=one.tool,
+                summary=summary_line(one.arguments),
+                approval_id=one.id,
+                ref=None,
+                arguments_hash=one.arguments_hash,
+            )
+        case Question():
+            return made(
+                key=f"{row.session_id}/q/{one.ref}",
+                kind="question",
+                tool=None,
+                summary=line_of_summary(one.question),
+                approval_id=None,
+                ref=one.ref,
+                arguments_hash=None,
+            )
+
+
+def _path(path: Iterable[str], row: SessionRow) -> tuple[RowStep, ...]:
+    # Sessions that work for others have no title: they are told apart by their ids.
+    return tuple(
+        [RowStep(session_id=one, title=row.title if one == row.session_id else None) for one in path]
+    )
+
+
+def summary_line(arguments: Mapping[str, object]) -> str:
+    """Say on one line what a call is about: the argument that tells most, or all of them."""
+    for name in _TELLING:
+        told = arguments.get(name)
+        if isinstance(told, str) and told:
+            return line_of_summary(told)
+        if isinstance(told, tuple | list) and told:
+            return line_of_summary(
+                " ".join(f"{part:.200}" if isinstance(part, str) else f"{part!r:.200}" for part in told[:50])
+            )
+    return line_of_summary(
+        ", ".join(f"{name}={_brief(value)}" for name, value in islice(arguments.items(), 20))
+    )
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, str | int | float | bool) or value is None:
+        return f"{value}"[:MAX_SUMMARY]
+    return "{…}" if isinstance(value, Mapping) else "[…]"
+
+
+def line_of_summary(text: str) -> str:
+    """Cut a text to what a row has room for, on one line."""
+    line = " ".join(text[: 4 * MAX_SUMMARY].split())
+    is_whole = len(line) <= MAX_SUMMARY and len(text) <= 4 * MAX_SUMMARY
+    return line if is_whole else f"{line[: MAX_SUMMARY - 1]}…"

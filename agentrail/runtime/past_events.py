@@ -1,0 +1,319 @@
+"""What a session has published, page by page, forth and back: out of memory as far as it is there, else folded from its journal.
+
+What a rewind has undone is left out. A fold blocks, and is done in a worker thread by who calls; no loop enters. Nothing is woken.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+from attrs import field, frozen
+
+from agentrail.abc.store import Store, StoredSession
+from agentrail.core.journal.folding import drift_of, first_state, walk
+from agentrail.core.journal.record import Record, Tail
+from agentrail.core.journal.undone import NumberRange, UndoneEvents, counts, range_after, range_before
+from agentrail.core.protocol.effects import Publish
+from agentrail.core.session.state import SessionState
+from agentrail.core.stack.loading import Ask
+from agentrail.core.wire.codec import encode_event
+from agentrail.events import Event
+from agentrail.messages import SessionId
+from agentrail.runtime.reviving import PluginFinder, fold_sources, newest_snapshot
+
+MAX_EVENTS_AT_ONCE: Final = 5_000
+"""How many events one page gives at most."""
+
+MAX_LOOKED_AT: Final = 20_000
+"""How many events are looked at for one page that wants certain kinds; then it ends, and says where."""
+
+MAX_RUN_BYTES: Final = 16 << 20
+"""How much is kept of one session that was folded for a page, for the page in front of it."""
+
+MAX_RUNS_BYTES: Final = 48 << 20
+"""Of all sessions together; what was folded first goes first."""
+
+_CHUNK: Final = 2_000
+_RECORDS: Final = 1_000
+_REMEMBERED: Final = 64
+
+
+@frozen(kw_only=True)
+class PageOfEvents:
+    """A part of what a session has published.
+
+    Attributes:
+        events: In order, without what is never replayed and what a rewind has undone.
+        first: The lowest number that was looked at: what `before` of the page in front is. One behind `last` where there was none.
+        last: The highest: what `after` of the page behind is.
+        more: Whether there are more in the direction that was asked for.
+        kept_from: The number of the first event that can still be read.
+    """
+
+    events: tuple[Event, ...] = field(repr=False)
+    first: int
+    last: int
+    more: bool
+    kept_from: int = 1
+
+
+@frozen(kw_only=True)
+class PageAsked:
+    """Which page is wanted. With neither `before` nor `after` it is the last one.
+
+    Attributes:
+        before: The number in front of which to end.
+        after: The number behind which to begin.
+        limit: How many events at most.
+        kinds: Only of these classes; None for all.
+    """
+
+    before: int | None = None
+    after: int | None = None
+    limit: int = 200
+    kinds: frozenset[type[Event]] | None = None
+
+
+ReadRange: TypeAlias = Callable[[int, int], tuple[Sequence[Event], int]]
+"""Gives the events of a range that can be read, and the number of the first that can."""
+
+
+def page_of_events(
+    asked: PageAsked, last: int, undone: Sequence[NumberRange], read: ReadRange
+) -> PageOfEvents:
+    """Put a page together, range by range where only some kinds are wanted.
+
+    Args:
+        asked: Which one.
+        last: The number of the last event that there is.
+        undone: What does not count.
+        read: Gives ranges.
+    """
+    is_forth = asked.after is not None
+    found: list[Event] = []
+    edge = asked.after if asked.after is not None else min(last + 1, asked.before or last + 1)
+    start, kept_from = edge, 1
+    size = asked.limit if asked.kinds is None else max(asked.limit, _CHUNK)
+    looked_at = 0
+    while True:
+        low, high = range_after(edge, last, size, undone) if is_forth else range_before(edge, size, undone)
+        if low > high:
+            break
+        events, kept_from = read(low, high)
+        wanted = [one for one in events if _is_wanted(one, asked.kinds, undone)]
+        found = [*found, *wanted] if is_forth else [*wanted, *found]
+        looked_at += high - low + 1
+        edge = high if is_forth else max(low, min(kept_from, edge))
+        if len(found) >= asked.limit or looked_at >= MAX_LOOKED_AT or (not is_forth and kept_from >= low):
+            break
+    if len(found) > asked.limit:
+        found = found[: asked.limit] if is_forth else found[-asked.limit :]
+        edge = number_of(found[-1]) if is_forth else number_of(found[0])
+    low, high = (start + 1, edge) if is_forth else (edge, start - 1)
+    more = high < last if is_forth else low > kept_from
+    return PageOfEvents(events=tuple(found), first=low, last=high, more=more, kept_from=kept_from)
+
+
+def _is_wanted(event: Event, kinds: frozenset[type[Event]] | None, undone: Sequence[NumberRange]) -> bool:
+    return (kinds is None or type(event) in kinds) and counts(number_of(event), undone)
+
+
+def number_of(event: Event) -> int:
+    """Give the number of an event that was published."""
+    assert event.meta is not None  # noqa: S101 - it was
+    return event.meta.seq
+
+
+def read_kept(kept: Sequence[Event], last: int, low: int, high: int) -> tuple[Sequence[Event], int]:
+    """Give a range out of what is kept in memory, which ends with the last number; a `ReadRange` of a session without a store."""
+    return [one for one in kept if low <= number_of(one) <= high], last - len(kept) + 1
+
+
+def fault_of_page(asked: PageAsked) -> str | None:
+    """Say what is wrong with the page that is asked for."""
+    if asked.before is not None and asked.after is not None:
+        return "before and after are given: give one of them, or none for the last page"
+    if not 1 <= asked.limit <= MAX_EVENTS_AT_ONCE:
+        return f"limit is {asked.limit!r}: expected a whole number from 1 to {MAX_EVENTS_AT_ONCE}"
+    numbers = [one for one in (asked.before, asked.after) if one is not None]
+    if any(type(one) is not int or one < 0 for one in numbers):
+        return f"before or after is {numbers[0]!r}: expected a whole number from 0"
+    return None
+
+
+@frozen(kw_only=True)
+class FoldedRun:
+    """Events in a row that were folded lately: who scrolls back asks for those in front of them next, from the same fold.
+
+    Attributes:
+        first: The number of the first.
+        last: Of the last.
+        events: All of them.
+        size_bytes: How large they are, in their wire form.
+        behind: The number and the hash of the record that the last of them is of: another journal of this id has another.
+    """
+
+    first: int
+    last: int
+    events: tuple[Event, ...] = field(repr=False)
+    size_bytes: int
+    behind: tuple[int, bytes]
+
+
+class PastEvents:
+    """The events of stored sessions; one for a store. All of it blocks, and several threads may be in it."""
+
+    def __init__(self, store: Store) -> None:
+        """Begin with nothing read."""
+        self._store = store
+        self._runs: OrderedDict[tuple[str, SessionId], FoldedRun] = OrderedDict()
+        # What was undone is found by reading all records once, and from then on those that are new.
+        self._undone: OrderedDict[tuple[str, SessionId], UndoneEvents] = OrderedDict()
+
+    def page(  # noqa: PLR0913, PLR0917 - which one, and what is known of it
+        self,
+        stored: StoredSession,
+        asked: PageAsked,
+        kept: Sequence[Event],
+        last: int | None,
+        finder: PluginFinder,
+        ask: Ask,
+    ) -> PageOfEvents:
+        """Put a page of a session together.
+
+        Args:
+            stored: Of which session.
+            asked: Which page.
+            kept: What is in memory: up to its last event, without a gap.
+            last: The number of its last event; None where the store alone knows it.
+            finder: Finds the code of its plugins.
+            ask: How handlers are called.
+
+        Raises:
+            Erased, JournalCorrupt, CodecError, PluginError: As of `fold`.
+        """
+        if last is None:
+            last = stored.events
+        first_kept = last - len(kept) + 1
+
+        def read(low: int, high: int) -> tuple[Sequence[Event], int]:
+            live = [one for one in kept if low <= number_of(one) <= high]
+            if low >= first_kept:
+                return live, 1
+            old, kept_from = self.read(stored, finder, ask, low, min(high, first_kept - 1))
+            return [*old, *live], kept_from
+
+        return page_of_events(asked, last, self.undone(stored), read)
+
+    def undone(self, stored: StoredSession) -> tuple[NumberRange, ...]:
+        """Say which numbers of events of a session do not count."""
+        key = (stored.scope, stored.session)
+        known = self._undone.get(key)
+        if known is None or known.seen > stored.tail.seq or known.seen < stored.first_seq - 1:
+            known = UndoneEvents()
+            known.seen = stored.first_seq - 1
+        for records in self._records(stored, known.seen):
+            known.follow(records)
+        self._undone[key] = known
+        with suppress(KeyError):  # as in `_remember`
+            while len(self._undone) > _REMEMBERED:
+                self._undone.popitem(last=False)
+        return known.ranges
+
+    def read(
+        self, stored: StoredSession, finder: PluginFinder, ask: Ask, low: int, high: int
+    ) -> tuple[tuple[Event, ...], int]:
+        """Fold a range of events; where the code here makes others of the journal, there are none up to the end of the range.
+
+        Args:
+            stored: Of which session.
+            finder: Finds the code of its plugins.
+            ask: How handlers are called.
+            low: The first number.
+            high: The last one.
+
+        Returns:
+            Those that can be read; and the number of the first that can.
+
+        Raises:
+            Erased, JournalCorrupt, CodecError, PluginError: As of `fold`.
+        """
+        run = self._known_run(stored, low, high)
+        if run is not None:
+            return run.events[low - run.first : high - run.first + 1], 1
+        start, tail, kept_from = self._start_of(stored, finder, ask, low)
+        if kept_from > high:
+            return (), kept_from
+        records = [one for page in self._records(stored, tail.seq, until_event=high) for one in page]
+        sources = fold_sources(self._store, stored, finder, ask)
+        begun = first_state(records, sources) if start is None else start
+        found: list[Event] = []
+        for walked in walk(begun, records, tail=tail, sources=sources):
+            if drift_of(walked) is not None:
+                return (), high + 1
+            found += [
+                effect.event
+                for effect in walked.effects
+                if isinstance(effect, Publish)
+                and (meta := effect.event.meta) is not None
+                and not meta.ephemeral
+            ]
+        if records:
+            self._remember(stored, found, (records[-1].seq, records[-1].hash))
+        return tuple([one for one in found if low <= number_of(one) <= high]), kept_from
+
+    def _start_of(
+        self, stored: StoredSession, finder: PluginFinder, ask: Ask, low: int
+    ) -> tuple[SessionState | None, Tail, int]:
+        """Find the state to fold from, and the number of the first event that can be read behind it; beyond all where there is none."""
+        store = self._store
+        start, tail = newest_snapshot(store, stored, finder, ask, last_event=low - 1)
+        if start is not None or stored.first_seq == 1:
+            return start, tail, 1
+        oldest = store.snapshots(stored.scope, stored.session)
+        if oldest:
+            start, tail = newest_snapshot(store, stored, finder, ask, at_most=oldest[-1].seq)
+        return start, tail, stored.events + 1 if start is None else start.data.seq + 1
+
+    def _known_run(self, stored: StoredSession, low: int, high: int) -> FoldedRun | None:
+        run = self._runs.get((stored.scope, stored.session))
+        if run is None or not run.first <= low <= high <= run.last:
+            return None
+        number, digest = run.behind
+        behind = self._store.read(stored.scope, stored.session, number - 1, 1)
+        return run if behind and behind[0].hash == digest else None
+
+    def _remember(self, stored: StoredSession, events: list[Event], behind: tuple[int, bytes]) -> None:
+        """Keep what was folded for the next page, unless it is too much."""
+        numbers = [number_of(one) for one in events]
+        if not numbers or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+            return  # a rewind lies in between, and events by their places are not those of their numbers
+        size = sum(len(encode_event(one)) for one in events)
+        if size > MAX_RUN_BYTES:
+            return
+        key = (stored.scope, stored.session)
+        run = FoldedRun(
+            first=numbers[0], last=numbers[-1], events=tuple(events), size_bytes=size, behind=behind
+        )
+        with suppress(KeyError):  # another thread was faster: then it has made the room
+            self._runs[key] = run
+            self._runs.move_to_end(key)
+            while sum(one.size_bytes for one in tuple(self._runs.values())) > MAX_RUNS_BYTES:
+                self._runs.popitem(last=False)
+
+    def _records(
+        self, stored: StoredSession, after: int, *, until_event: int | None = None
+    ) -> "list[tuple[Record, ...]]":
+        pages: list[tuple[Record, ...]] = []
+        while after < stored.tail.seq:
+            page = self._store.read(stored.scope, stored.session, after, _RECORDS)
+            if not page:
+                break
+            pages.append(page)
+            after = page[-1].seq
+            if until_event is not None and page[-1].events >= until_event:
+                needed = next(place for place, one in enumerate(page, 1) if one.events >= until_event)
+                pages[-1] = page[:needed]
+                break
+        return pages

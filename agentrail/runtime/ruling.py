@@ -1,0 +1,148 @@
+"""The rules that people made in a session and in those below it: listed, and taken back. And all of a call that waits for a person.
+
+What only reads looks at the states as they are published; a rule is taken back by a message to the session that has it.
+"""
+
+from typing import Generic, TypeVar
+
+from attrs import frozen
+
+from agentrail.abc import Tool
+from agentrail.core.protocol.signals import RevokeRule, StatusQuery
+from agentrail.core.session.asked_forms import (
+    ApprovalForm,
+    ApprovalRule,
+    form_of_approval,
+    rule_of_id,
+    rules_of,
+)
+from agentrail.core.session.state import Rule
+from agentrail.errors import SessionDown, UnknownApproval, UnknownRule
+from agentrail.messages import SessionId
+from agentrail.runtime.arguments import fault_of_text, refuse
+from agentrail.runtime.asking import AskingHandle
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.session import SessionCell
+
+
+class RulingHandle(AskingHandle):
+    """A handle that knows what people have always allowed."""
+
+    __slots__ = ()
+
+    async def rules(self) -> tuple[ApprovalRule, ...]:
+        """Give the rules that people made with `approve(kind="always")`: of this session, and of those that work for it.
+
+        Returns:
+            Those of this session first, each session's in the order in which they were made.
+
+        Raises:
+            SessionDown: The session has ended.
+        """
+        await self._look()
+        return tuple([rule for cell in self._cell.below() for rule in rules_of(cell.visible.data)])
+
+    async def revoke_rule(self, rule_id: str) -> None:
+        """Take a rule back, here and in each session below that has it. What it has let run runs on; the next call asks.
+
+        Args:
+            rule_id: Of `rules()`.
+
+        Raises:
+            UnknownRule: Your move: no session here has it, or not any more.
+            OptionError: Your move: an argument of a wrong type.
+            SessionDown: The session has ended.
+            StoreUnavailable: The store takes nothing for now; the rule stands.
+
+        Cancellation: Where it is taken back it stays so; in sessions below it may stand yet.
+        """
+        refuse(fault_of_text("rule_id", rule_id))
+        await self._look()
+        is_revoked = False
+        for cell, rule in _having(self._cell, rule_id):
+            try:
+                is_revoked |= await _revoke(cell, rule)
+            except SessionDown:
+                if cell is self._cell:
+                    raise
+                is_revoked = True  # it has ended, and its rules with it
+        if not is_revoked:
+            message = f"no rule {rule_id!r:.80} stands in this session, or in one that works for it: rules() has those that do"
+            raise UnknownRule(message)
+
+    async def _look(self) -> None:
+        # Behind what was sent before, and with a session that slept awake.
+        await self._ask(StatusQuery(at_ms=now_ms(), signal_id=self._cell.pending_calls.mint()))
+
+
+RulingT = TypeVar("RulingT", bound=RulingHandle)
+
+
+@frozen(kw_only=True)
+class WaitingCall(Generic[RulingT]):
+    """A call that waits for a person.
+
+    Attributes:
+        form: What its session knows of it.
+        tool: The object that will run it; None where that is not there any more.
+        session: Whose call it is.
+        path: The sessions from the root to that one, each with its title; None where it has none.
+    """
+
+    form: ApprovalForm
+    tool: Tool | None
+    session: RulingT
+    path: tuple[tuple[SessionId, str | None], ...]
+
+
+async def read_waiting_call(session: RulingT, approval_id: str) -> WaitingCall[RulingT]:
+    """Tell all of a call that waits for a person, in this session or in one that works for it.
+
+    Raises:
+        UnknownApproval: Your move: no call waits under this id, or not any more.
+        OptionError: Your move: an argument of a wrong type.
+        SessionDown: The session has ended.
+    """
+    refuse(fault_of_text("approval_id", approval_id))
+    await session._look()  # noqa: SLF001 - of the same module
+    owner = session._cell.owner_of(approval_id)  # noqa: SLF001 - the door between a handle and its cell
+    form = form_of_approval(owner.visible.data, approval_id)
+    if form is None:
+        message = (
+            f"no call waits for an approval under {approval_id!r:.200}: it is decided, or never was there"
+        )
+        raise UnknownApproval(message)
+    return WaitingCall(
+        form=form,
+        tool=_tool_of(owner, form),
+        session=type(session)(owner),
+        path=tuple([(one, _title_of(owner, one)) for one in form.approval.path]),
+    )
+
+
+def _title_of(owner: SessionCell, session_id: SessionId) -> str | None:
+    is_own = session_id == owner.ports.session_id
+    cell = owner if is_own else owner.find(owner.ports.scope, session_id)
+    return None if cell is None else cell.visible.data.title
+
+
+def _tool_of(owner: SessionCell, form: ApprovalForm) -> Tool | None:
+    state = owner.state.data.batch.find(form.approval.call_id)
+    return None if state is None else owner.ports.tools.get((state.call.name, state.generation))
+
+
+def _having(cell: SessionCell, rule_id: str) -> tuple[tuple[SessionCell, Rule], ...]:
+    found = ((one, rule_of_id(one.state.data, rule_id)) for one in cell.below())
+    return tuple([(one, rule) for one, rule in found if rule is not None])
+
+
+async def _revoke(cell: SessionCell, rule: Rule) -> bool:
+    """Take a rule back in one session; say whether it stood there until then."""
+    signal = RevokeRule(
+        at_ms=now_ms(), signal_id=cell.pending_calls.mint(), tool=rule.tool, command_family=rule.family
+    )
+    try:
+        await AskingHandle(cell)._ask(signal)  # noqa: SLF001 - the base of this module's handle
+    except UnknownRule:  # another call was faster, and the rule is gone as it was wanted
+        return False
+    return True

@@ -1,0 +1,216 @@
+"""What the sessions of a store have used: each journal is folded once, and then only what was written behind it. It blocks; no loop enters.
+
+A book belongs to one thread at a time. Who adds up what stands in it, and shows it, does so elsewhere.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+from attrs import evolve, field, frozen
+
+from agentrail.abc.store import Filters, Store, StoredSession
+from agentrail.core.journal.folding import Sources, Walked, first_state, walk
+from agentrail.core.journal.record import Record, Tail
+from agentrail.core.journal.spending import (
+    Spending,
+    join_spendings,
+    spendings_in,
+    spendings_of_usage,
+)
+from agentrail.core.session.projection import model_of
+from agentrail.core.session.state import SessionState
+from agentrail.core.stack.loading import Ask
+from agentrail.errors import AgentrailError, SessionNotFound
+from agentrail.logs import Logger
+from agentrail.messages import SessionId
+from agentrail.runtime.plugin_watch import QuietWatch
+from agentrail.runtime.reviving import (
+    PluginFinder,
+    fold_sources,
+    newest_snapshot,
+    opening_of,
+    read_after,
+)
+
+LOGGER: Final = Logger("agentrail.runtime")
+
+MAX_KEPT_STATES: Final = 16
+"""Of how many sessions that were written last the state is kept, so that only what follows is folded."""
+
+_PAGE: Final = 1_000
+
+FindCode: TypeAlias = Callable[[str, SessionId], tuple[PluginFinder, Ask]]
+"""Says where a fold of a session finds the code of its plugins, and how it calls that; by scope and id."""
+
+
+def where_defined(_scope: str, session_id: SessionId) -> tuple[PluginFinder, Ask]:
+    """Find the code of plugins where it was defined."""
+    finder, watch = PluginFinder({}), QuietWatch(session_id, {})
+    watch.find_others(finder)
+    return finder, watch
+
+
+@frozen(kw_only=True)
+class SessionSpending:
+    """What one session has used.
+
+    Attributes:
+        session_id: Which one.
+        root_id: The session on top of its tree.
+        scope: Of which scope.
+        agent_id: Its profile; empty without one.
+        user_id: Whose it is; empty where that is not known.
+        spendings: What it used itself, in the order of time; what worked for it stands under its own id.
+        fault: Why its journal could not be read; None where it was. Then `spendings` are those of an earlier look, or none.
+    """
+
+    session_id: SessionId
+    root_id: SessionId
+    scope: str
+    agent_id: str
+    user_id: str
+    spendings: tuple[Spending, ...] = ()
+    fault: str | None = None
+
+
+@frozen(kw_only=True)
+class _Known:
+    tail: Tail
+    told: SessionSpending = field(repr=False)
+
+
+class SpendingBook:
+    """What is known of the sessions of one store."""
+
+    def __init__(self, store: Store, find_code: FindCode = where_defined) -> None:
+        """Know nothing yet.
+
+        Args:
+            store: Which one; it is only read.
+            find_code: Gives the code of plugins, for one session.
+        """
+        self._store = store
+        self._find_code = find_code
+        self._known: dict[tuple[str, str], _Known] = {}
+        self._states: OrderedDict[tuple[str, str], tuple[Tail, SessionState]] = OrderedDict()
+
+    def find_code_with(self, find_code: FindCode) -> None:
+        """Look for the code of plugins in another way from now on."""
+        self._find_code = find_code
+
+    def look(self, scope: str | None = None, since_ms: int | None = None) -> tuple[SessionSpending, ...]:
+        """Bring it up to date, and say what sessions have used.
+
+        Args:
+            scope: Only sessions of this scope; None for all.
+            since_ms: Only sessions that were written since; None for all.
+
+        Raises:
+            StoreUnavailable: The store cannot be read now.
+        """
+        found = tuple(self._sessions(scope))
+        wanted = [one for one in found if since_ms is None or one.written_at_ms >= since_ms]
+        told = tuple([self._spending_of(stored) for stored in wanted])
+        there = {(stored.scope, str(stored.session)) for stored in found}
+        gone = [key for key in self._known if key not in there and scope in (None, key[0])]
+        for key in gone:
+            del self._known[key]
+            self._states.pop(key, None)
+        return told
+
+    def _sessions(self, scope: str | None) -> Iterator[StoredSession]:
+        after: tuple[str, str] | None = None
+        while page := self._store.find(Filters(scope=scope), after=after, limit=_PAGE):
+            yield from page
+            after = (page[-1].scope, page[-1].session)
+
+    def _spending_of(self, stored: StoredSession) -> SessionSpending:
+        key = (stored.scope, str(stored.session))
+        known = self._known.get(key)
+        if known is not None and known.tail == stored.tail and known.told.fault is None:
+            return known.told
+        told = _described(self._store, stored) if known is None else known.told
+        try:
+            spendings = self._fold(stored, known)
+        except (AgentrailError, msgspec.MsgspecError) as error:
+            # One that is damaged, or whose plugin is gone, is told of, and takes no other session along.
+            LOGGER.warning("what session %s has used cannot be read: %s", stored.session, error)
+            return evolve(told, fault=f"{error}")
+        told = evolve(told, spendings=spendings, fault=None)
+        self._known[key] = _Known(tail=stored.tail, told=told)
+        return told
+
+    def _fold(self, stored: StoredSession, known: _Known | None) -> tuple[Spending, ...]:
+        key = (stored.scope, str(stored.session))
+        finder, ask = self._find_code(stored.scope, stored.session)
+        sources = fold_sources(self._store, stored, finder, ask)
+        start = self._states.pop(key, None)
+        if known is not None and start is not None and start[0] == known.tail:
+            records = read_after(self._store, stored.scope, stored.session, known.tail.seq, stored.tail.seq)
+            return join_spendings(known.told.spendings, self._walk(key, start[1], records, start[0], sources))
+        return self._fold_all(stored, finder, ask, sources)
+
+    def _fold_all(
+        self, stored: StoredSession, finder: PluginFinder, ask: Ask, sources: Sources
+    ) -> tuple[Spending, ...]:
+        key = (stored.scope, str(stored.session))
+        if stored.first_seq == 1:
+            records = read_after(self._store, stored.scope, stored.session, 0, stored.tail.seq)
+            return self._walk(key, first_state(records, sources), records, Tail(), sources)
+        start, tail = newest_snapshot(self._store, stored, finder, ask)
+        if start is None:
+            message = f"session {stored.session!r} was trimmed, and has no snapshot to begin with"
+            raise SessionNotFound(message)
+        earlier: tuple[Spending, ...] = ()
+        if stored.forked_from is None:  # else most of it was used by the session that it was forked from
+            earlier = spendings_of_usage(start.data.usage, model_of(start.data).model, stored.opened_at_ms)
+        records = read_after(self._store, stored.scope, stored.session, tail.seq, stored.tail.seq)
+        return join_spendings(earlier, self._walk(key, start, records, tail, sources))
+
+    def _walk(
+        self,
+        key: tuple[str, str],
+        start: SessionState,
+        records: Sequence[Record],
+        tail: Tail,
+        sources: Sources,
+    ) -> tuple[Spending, ...]:
+        last = start
+
+        def steps() -> Iterator[Walked]:
+            nonlocal last
+            for walked in walk(start, records, tail=tail, sources=sources):
+                last = walked.after
+                yield walked
+
+        told = spendings_in(steps())
+        if records:
+            end = records[-1]
+            tail = Tail(seq=end.seq, epoch=end.epoch, hash=end.hash)
+        self._states[key] = (tail, last)
+        while len(self._states) > MAX_KEPT_STATES:
+            self._states.popitem(last=False)
+        return told
+
+
+def _described(store: Store, stored: StoredSession) -> SessionSpending:
+    """Say whose a session is, as far as that can be read."""
+    told = SessionSpending(
+        session_id=stored.session,
+        root_id=stored.root,
+        scope=stored.scope,
+        agent_id="",
+        user_id="",
+    )
+    try:
+        data = opening_of(store, stored).config.user_data
+    except (AgentrailError, msgspec.MsgspecError):
+        return told
+    agent_id, user_id = data.get("agent_id"), data.get("user_id")
+    return evolve(
+        told,
+        agent_id=agent_id if isinstance(agent_id, str) else "",
+        user_id=user_id if isinstance(user_id, str) else "",
+    )

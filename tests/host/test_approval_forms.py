@@ -1,0 +1,143 @@
+"""What a person is shown beside the arguments of a call: the file as it is and would be, the line, and what *always* would allow."""
+
+import hashlib
+
+import pytest
+
+from agentrail.core.policy.gates import hash_arguments
+from agentrail.core.session.asked_forms import (
+    arguments_text,
+    is_one_line,
+    rule_id_of,
+    summary_of,
+    words_of_rule,
+)
+from agentrail.core.session.rules import family_of
+from agentrail.frozen import frozen_json
+from agentrail.host.approval_forms import (
+    MAX_PREVIEW_BYTES,
+    argv_of,
+    preview_of_command,
+    preview_of_file,
+)
+from agentrail.messages import JsonValue
+from agentrail.plugins import HumanApproval
+from agentrail.testing.models import ScriptedModel, calls
+from agentrail.tools import builtin
+from tests.gateway.web import serving
+from tests.runtime.rig import on_bounded_time
+
+EDIT: dict[str, JsonValue] = {"path": "a.py", "old_string": "one", "new_string": "two"}
+
+
+def made(content: bytes, arguments: dict[str, JsonValue], *, is_edit: bool = True):
+    """The preview of a call on a file with this content."""
+    digest = hashlib.sha256(content).hexdigest()
+    return preview_of_file("a.py", content, digest, frozen_json(arguments), is_edit=is_edit)
+
+
+def test_an_edit_is_shown_as_it_would_be_made():
+    """Before and after, and the hash of what it was made of; an edit that would fail says why, and shows no after."""
+    shown = made(b"one\n", EDIT)
+    assert (shown.before, shown.after, shown.fault) == ("one\n", "two\n", None)
+    assert shown.before_sha256 == hashlib.sha256(b"one\n").hexdigest()
+    for content in (b"other\n", b"one one\n"):
+        failing = made(content, EDIT)
+        assert (failing.before, failing.after) == (content.decode(), None)
+        assert failing.fault is not None
+        assert "old_string" in failing.fault
+    assert made(b"one one\n", {**EDIT, "replace_all": True}).after == "two two\n"
+
+
+def test_a_write_shows_the_whole_file():
+    """Also of one that is not there yet; what is no text or too large is said to be, and never cut."""
+    assert made(b"", {"content": "new"}, is_edit=False).after == "new"
+    for content in (b"\x00\x01", b"\xff\xfe", b"a" * (MAX_PREVIEW_BYTES + 1)):
+        odd = made(content, {"content": "new"}, is_edit=False)
+        assert (odd.before, odd.after) == (None, "new")
+        assert odd.fault is not None
+    large = made(b"a", {"content": "b" * (MAX_PREVIEW_BYTES + 1)}, is_edit=False)
+    assert (large.before, large.after) == ("a", None)
+    assert large.fault is not None
+
+
+@pytest.mark.parametrize(
+    ("line", "argv"),
+    [
+        ("git status -s", ("git", "status", "-s")),
+        ("grep 'a b' c", ("grep", "a b", "c")),
+        ("rm -rf $HOME", None),
+        ("ls; rm x", None),
+        ("ls > out", None),
+        ("A=1 ls", None),
+        ("$(cat x)", None),
+        ("", None),
+        ("ls " * 10_000, None),
+    ],
+)
+def test_words_are_told_only_of_one_plain_command(line, argv):
+    """Whatever a shell would make something else of has no words before it runs."""
+    assert argv_of(line) == argv
+    shown = preview_of_command(frozen_json({"command": line}), ".")
+    assert shown is not None
+    assert (shown.line, shown.argv) == (line, argv)
+
+
+def test_what_runs_no_command_has_no_preview():
+    """And a command that is no text is none."""
+    assert preview_of_command(frozen_json({"path": "a"}), None) is None
+    assert preview_of_command(frozen_json({"command": 7}), None) is None
+
+
+@pytest.mark.parametrize(
+    "line", ["ls -l", "git status", "git -C x status", "ls; rm x", "./run", "sudo ls", "'", ""]
+)
+def test_words_of_a_rule_say_no_less_than_it_allows(line):
+    """A family is one line, or all that begins like it: the words say which, by what the rule itself does."""
+    family = family_of(frozen_json({"command": line}))
+    assert family is not None
+    grows = family_of(frozen_json({"command": f"{family} more"})) == family
+    assert is_one_line(family) is not grows
+    words = words_of_rule("shell", family)
+    assert words.endswith(f": {family}")
+    assert ("very line" in words) is not grows
+    assert "every call" in words_of_rule("pay", None)
+    assert rule_id_of("shell", family) != rule_id_of("shell", None)
+
+
+def test_the_text_of_arguments_hashes_as_they_do_where_they_are_sorted():
+    """Numbers and texts are written as they are hashed, in the order of the model; a summary is never long."""
+    arguments = frozen_json({"a": 1e16, "b": [2**70, -0.0, 1e-7, "é\u202e\n"], "c": {"x": None, "y": True}})
+    text = arguments_text(arguments)
+    assert hashlib.sha256(text.encode()).hexdigest() == hash_arguments(arguments)
+    assert arguments_text(frozen_json({"b": 1, "a": 2})) == '{"b":1,"a":2}'
+    assert len(summary_of(frozen_json({"command": "x" * 10_000_000}))) == 200
+    assert summary_of(frozen_json({"command": " a \n b "})) == "a b"
+
+
+@on_bounded_time
+async def test_a_file_of_the_workspace_is_shown_before_it_is_edited(tmp_path):
+    """As it is on the disk now, with its hash; nothing is written by looking."""
+    (tmp_path / "a.py").write_text("one\n")
+    missing = {**EDIT, "path": "b.py"}
+    write = {"path": "new/c.py", "content": "three\n"}
+    turn = calls(("edit_file", EDIT), ("edit_file", missing), ("write_file", write))
+    guard = (HumanApproval, {"require_approval_for": ["*"]})
+    options = {
+        "tools": builtin("edit_file", "write_file"),
+        "plugins": [guard],
+        "working_dir": str(tmp_path),
+        "sandbox": "local",
+    }
+    session_options = {f"session_{name}": value for name, value in options.items()}
+    async with serving(ScriptedModel([turn]), **session_options) as web:
+        await web.chat(session_id="main")
+        asked = [one["id"] for one in (await web.client.get("/sessions/main")).json()["status"]["approvals"]]
+        shown = [(await web.client.get(f"/sessions/main/approvals/{one}")).json() for one in asked]
+        edit, gone, new = (one["preview"] for one in shown)
+        assert (edit["before"], edit["after"], edit["path"]) == ("one\n", "two\n", "a.py")
+        assert edit["before_sha256"] == hashlib.sha256(b"one\n").hexdigest()
+        assert (gone["before"], gone["after"], "not there" in gone["fault"]) == (None, None, True)
+        assert (new["before"], new["after"], new["before_sha256"]) == ("", "three\n", None)
+        assert [one["effect"] for one in shown] == ["reconcilable", "reconcilable", "idempotent"]
+    assert (tmp_path / "a.py").read_text() == "one\n"

@@ -1,0 +1,110 @@
+"""Rows of a server as a client has them: begun anew when a connection is lost, and refused where the server says so."""
+
+import json
+
+import pytest
+import trio
+
+from agentrail.errors import CodecError, RemoteRefused, Unauthorized, Unreachable
+from agentrail.host.payloads import Principal
+from agentrail.remote.dialing import address_of, dial_for
+from agentrail.remote.watching import WatchedRows, watch_rows
+from agentrail.wire.rows import RowFilter, SessionRow, WaitingRow
+from tests.gateway.web import serving
+from tests.host.hosting import answering
+
+LOCAL = Principal(tenant_id="local", user_id="local")
+ROW = {"session_id": "a", "phase": "idle", "waiting": {"approvals": 0, "questions": 0}, "changed_at_ms": 1}
+
+
+def dial_to(web, token=None):
+    """What opens connections to a server of a test."""
+    return dial_for(address_of(f"http://{web.address[0]}:{web.address[1]}"), token)
+
+
+def sessions(dial, **given):
+    """Watch sessions."""
+    return watch_rows(dial, "sessions", SessionRow, "session_id", RowFilter(), **given)
+
+
+async def until(watched, test):
+    """Wait until the rows pass a test."""
+    with trio.fail_after(10):
+        while not test(watched):
+            await watched.wait_changed(watched.version)
+
+
+async def test_rows_change_and_begin_anew_when_the_connection_is_lost():
+    """What came and went meanwhile is right behind the return."""
+    async with serving(answering("words")) as web:
+        await web.host.create(LOCAL, session_id="a")
+        async with sessions(dial_to(web)) as watched:
+            assert set(watched.rows) == {"a"}
+            assert watched.is_whole
+            session = await web.host.create(LOCAL, session_id="b")
+            await until(watched, lambda w: "b" in w.rows)
+            for one in tuple(web.served.sockets._open):  # noqa: SLF001 - a failure has no door
+                one.cut()
+            await until(watched, lambda w: w.line == "lost")
+            await session.ask("Hi")
+            await until(watched, lambda w: w.line == "live" and w.rows["b"].outcome == "completed")
+
+
+async def test_what_a_server_refuses_ends_the_watch_with_its_words():
+    """A token that is wrong, and a thing that is not there; nothing is tried again."""
+    async with serving(answering(), auth=lambda _: None) as web:
+        with pytest.raises(Unauthorized):
+            async with sessions(dial_to(web, "agt_x")):
+                pass
+    async with serving(answering()) as web:
+        with pytest.raises(RemoteRefused, match="moon"):
+            async with watch_rows(dial_to(web), "moon", WaitingRow, "key", RowFilter()):
+                pass
+
+
+async def test_where_no_server_answers_the_reason_is_told():
+    """Within the time that was given, with what the last attempt met."""
+    dial = dial_for(address_of("http://127.0.0.1:1"), None)
+    with pytest.raises(Unreachable, match=r"within 0\.3 s \(.*connect.*"):
+        async with sessions(dial, connect_seconds=0.3):
+            pass
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "no json",
+        "[]",
+        json.dumps({"type": "watching", "id": 1}),
+        json.dumps({"type": "watching", "id": 1, "rows": [{}], "total": 1}),
+        json.dumps({"type": "watching", "id": 1, "rows": [7], "total": 1}),
+        json.dumps({"type": "changed", "id": 1, "rows": [], "gone": 5, "total": 1}),
+        json.dumps({"type": "changed", "id": 1, "rows": [], "gone": [], "total": "x"}),
+    ],
+)
+def test_a_lying_server_is_named_as_one(frame):
+    """And never an exception that is none of ours."""
+    watched = WatchedRows(None, "sessions", SessionRow, "session_id", RowFilter())
+    with pytest.raises(CodecError):
+        watched.take(frame)
+
+
+def test_a_newer_server_may_say_more():
+    """Fields that are not known, frames of other kinds, and those of other ids."""
+    watched = WatchedRows(None, "sessions", SessionRow, "session_id", RowFilter())
+    told = {
+        "type": "watching",
+        "id": 1,
+        "what": "sessions",
+        "rows": [{**ROW, "added": 1}],
+        "total": 1,
+        "more": 2,
+    }
+    for frame in (
+        told,
+        {"type": "weather"},
+        {**told, "id": 9, "rows": []},
+        {"type": "reply", "id": 5, "ok": False},
+    ):
+        watched.take(json.dumps(frame))
+    assert set(watched.rows) == {"a"}
