@@ -14,9 +14,11 @@ from agentrail.core.wire.settling import mended_text
 from agentrail.errors import (
     AgentrailError,
     AlreadyResolved,
+    ApprovalExpired,
     AttachmentInvalid,
     CursorAhead,
     CycleFailed,
+    DayBudgetSpent,
     ErrorInfo,
     HeldBy,
     ProfileMismatch,
@@ -25,6 +27,7 @@ from agentrail.errors import (
     SessionIsChild,
     SessionUnknown,
     SubscriberTooSlow,
+    Trimmed,
     UnknownTool,
 )
 from agentrail.frozen import EMPTY, frozen_json
@@ -125,7 +128,7 @@ ERROR_ANSWERS: Final[Mapping[str, AnswerRow]] = MappingProxyType(
             hint="give another id",
         ),
         **_rows(409, "still_needed", says="the session is needed: it has forks, or another node owns it"),
-        **_rows(404, "unknown_call unknown_tool approval_unknown"),
+        **_rows(404, "unknown_call unknown_tool approval_unknown rule_unknown"),
         **_rows(410, "approval_expired erased trimmed"),
         **_rows(
             429,
@@ -362,8 +365,10 @@ def _answer_of_plugin(error: RequestRefused) -> ErrorAnswer:
 
 def _more_of(error: AgentrailError) -> JsonObject:
     match error:
-        case AlreadyResolved(status=status, by=by):
-            return {"status": status, "by": by}
+        case AlreadyResolved(status=status, by=by, at_ms=at_ms):
+            return {"status": status, "by": by, "decided": {"how": status, "by": by, "at_ms": at_ms}}
+        case ApprovalExpired(at_ms=at_ms):
+            return {"decided": {"how": "timeout", "by": "timeout", "at_ms": at_ms}}
         case CursorAhead(positions=positions):
             return {"last_seq": max(positions.values(), default=0)}
         case AttachmentInvalid(index=index):
@@ -378,6 +383,8 @@ def _more_of(error: AgentrailError) -> JsonObject:
             return {"resume_after": resume_after}
         case UnknownTool(names=names):
             return {"names": list(names)}
+        case Trimmed(first=first):
+            return {"first": first}
         case ProviderError(code=code):
             return {"cause": code}
         case _:
@@ -385,7 +392,7 @@ def _more_of(error: AgentrailError) -> JsonObject:
 
 
 def _wait_of(error: AgentrailError) -> dict[str, str]:
-    if isinstance(error, ProviderError) and error.retry_after_seconds is not None:
+    if isinstance(error, ProviderError | DayBudgetSpent) and error.retry_after_seconds is not None:
         return _retry_after(error.retry_after_seconds)
     return {}
 

@@ -15,9 +15,10 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, WebSocketRoute
 
 from agentrail.errors import OptionError
-from agentrail.gateway import chat_routes, event_routes, session_routes
+from agentrail.gateway import chat_routes, console_info, event_routes, past_routes, session_routes
 from agentrail.gateway.access import LOOPBACK_NAMES, AccessRules
 from agentrail.gateway.callers import Authenticate, CallerCheck
+from agentrail.gateway.console_files import CONSOLE_FILE_ROUTES
 from agentrail.gateway.endpoint import UnknownPath, guarded, starlette_routes
 from agentrail.gateway.hub import Hubs, open_hubs
 from agentrail.gateway.incoming import AsgiReceive, AsgiSend
@@ -26,6 +27,7 @@ from agentrail.gateway.protocols import ai_ui_routes
 from agentrail.gateway.routing import CallRoute, Gateway
 from agentrail.gateway.sockets import Sockets
 from agentrail.gateway.streams import write_stream
+from agentrail.gateway.watches import open_watches
 from agentrail.host.host import Host
 from agentrail.host.opening import open_host
 from agentrail.host.options import HostOptions, decide_host_options, is_seconds
@@ -34,6 +36,9 @@ ROUTES: Final[tuple[CallRoute, ...]] = (
     *chat_routes.CHAT_ROUTES,
     *event_routes.EVENT_ROUTES,
     *session_routes.SESSION_ROUTES,
+    *past_routes.PAST_ROUTES,
+    *console_info.INFO_ROUTES,
+    *CONSOLE_FILE_ROUTES,
 )
 """All routes, in the order in which their paths are looked at."""
 
@@ -56,6 +61,7 @@ OWN_OPTIONS: Final = (
     "heartbeat",
     "drain_delay",
     "inspector",
+    "console",
     "base_path",
     "protocols",
 )
@@ -73,6 +79,7 @@ class ServedHost:
         drain_delay: How many seconds a server that is told to stop goes on, so that balancers notice.
         heartbeat: After how many seconds a silent stream gets a comment.
         protocols: The names of the protocols of others that are served too.
+        base_path: Below which path all of it stands.
     """
 
     def __init__(  # noqa: PLR0913 - by keyword, from `create_app` alone
@@ -83,13 +90,16 @@ class ServedHost:
         drain_delay: float,
         heartbeat: float,
         inspector: bool = True,
+        console: bool = True,
         protocols: tuple[str, ...] = (),
+        base_path: str = "",
     ) -> None:
         """Made by `create_app`; nothing is open yet."""
         self.protocols = protocols
+        self.base_path = base_path
         self.options = options
         self.gateway = gateway
-        self.routes: tuple[CallRoute, ...] = ROUTES if inspector else without_inspector(ROUTES)
+        self.routes: tuple[CallRoute, ...] = routes_with(inspector=inspector, console=console)
         self.sockets: Sockets = Sockets(gateway, self.routes)
         self.drain_delay = drain_delay
         self.heartbeat = heartbeat
@@ -119,11 +129,13 @@ class ServedHost:
         try:
             async with open_host(options) as host, open_hubs(heartbeat_seconds=self.heartbeat) as hubs:
                 self.gateway.host, self.gateway.hubs = host, hubs
-                async with self.sockets.open():
+                has_inspector = self.gateway.has_inspector
+                async with open_watches(host, has_inspector=has_inspector) as watches, self.sockets.open():
+                    self.gateway.watches = watches
                     try:
                         yield host
                     finally:
-                        self.gateway.host = self.gateway.hubs = None
+                        self.gateway.host = self.gateway.hubs = self.gateway.watches = None
                         with trio.CancelScope(shield=True):
                             await self._end_streams(hubs, within_seconds=1.0)  # noqa: ASYNC102 - bounded
         finally:
@@ -183,6 +195,7 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
     heartbeat: float = 15.0,
     drain_delay: float = 0.0,
     inspector: bool = True,
+    console: bool = True,
     base_path: str = "",
     protocols: Sequence[str] = tuple(PROTOCOLS),
     **given: Any,
@@ -199,6 +212,7 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
         heartbeat: After how many seconds a silent stream gets a comment.
         drain_delay: How many seconds a server that is told to stop goes on, so that balancers notice.
         inspector: Whether there is anything below `/inspect`, for tokens with the scope `inspect`; else it is as unknown as any path.
+        console: Whether the web console is served below `/console`, and browsers that open `/` are led there.
         base_path: Below which path all routes stand, such as `/agents`.
         protocols: Which protocols of others are served, by name: those of `PROTOCOLS`.
         **given: The options of the host as keywords; see `HostOptions`.
@@ -212,13 +226,15 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
     if options is None:
         given.setdefault("is_for_several", auth is not None)
     host_options = decide_host_options(options, given, also=OWN_OPTIONS)
-    _check(heartbeat, drain_delay, inspector, base_path, protocols)
+    _check(heartbeat, drain_delay, {"inspector": inspector, "console": console}, base_path, protocols)
     rules = AccessRules(allowed_hosts=tuple(allowed_hosts), allowed_origins=_listed(allowed_origins))
     limits = host_options.limits
     gateway = Gateway(
         callers=CallerCheck(auth, rules, max_failures_per_minute=limits.failed_authentications_per_minute),
         limits=limits,
         chat_timeout=host_options.chat_timeout,
+        has_console=console,
+        has_inspector=inspector,
     )
     served = ServedHost(
         host_options,
@@ -226,9 +242,14 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
         drain_delay=drain_delay,
         heartbeat=heartbeat,
         inspector=inspector,
+        console=console,
         protocols=tuple(protocols),
+        base_path=base_path,
     )
+    return _application(served, base_path)
 
+
+def _application(served: ServedHost, base_path: str) -> Starlette:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with served.open():
@@ -236,9 +257,9 @@ def create_app(  # noqa: PLR0913 - what an operator may say of a server, by keyw
 
     app = Starlette(routes=routes(served, base_path=base_path), lifespan=lifespan)
     app.router.redirect_slashes = False  # an answer of its own, in front of all checks
-    app.router.default = _Nowhere(gateway)
+    app.router.default = _Nowhere(served.gateway)
     app.state.host = served
-    app.state.caller_check = gateway.callers
+    app.state.caller_check = served.gateway.callers
     app.state.drain = served.drain
     return app
 
@@ -259,9 +280,10 @@ def routes(served: ServedHost, *, base_path: str = "") -> list[BaseRoute]:
     ]
 
 
-def without_inspector(routes: Sequence[CallRoute]) -> tuple[CallRoute, ...]:
-    """Leave out what is for who may inspect, on sockets too: their commands are routes."""
-    return tuple([route for route in routes if route.scope != "inspect"])
+def routes_with(*, inspector: bool, console: bool) -> tuple[CallRoute, ...]:
+    """Leave out what is for who may inspect, on sockets too, whose commands are routes; and the console."""
+    kept = ROUTES if console else tuple([route for route in ROUTES if route not in CONSOLE_FILE_ROUTES])
+    return kept if inspector else tuple([route for route in kept if route.scope != "inspect"])
 
 
 class _Nowhere:
@@ -283,10 +305,14 @@ def _listed(origins: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if origins is None else tuple(origins)
 
 
-def _check(heartbeat: Any, drain_delay: Any, inspector: Any, base_path: Any, protocols: Any) -> None:
-    faults: list[str] = []
-    if type(inspector) is not bool:
-        faults.append(f"inspector is {inspector!r:.80}: expected True or False")
+def _check(
+    heartbeat: Any, drain_delay: Any, switches: Mapping[str, Any], base_path: Any, protocols: Any
+) -> None:
+    faults = [
+        f"{name} is {given!r:.80}: expected True or False"
+        for name, given in switches.items()
+        if type(given) is not bool
+    ]
     if isinstance(protocols, str) or not isinstance(protocols, Sequence):
         faults.append(f"protocols is {protocols!r:.80}: expected names, such as ('ai-ui',)")
     else:

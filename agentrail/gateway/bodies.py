@@ -177,10 +177,12 @@ class ForkBody(Value, frozen=True, kw_only=True):
 
     Attributes:
         at: Behind which record; None for the last.
+        event: Behind the record of which event, by its number, in place of a record.
         session_id: Its id; None for a new one.
     """
 
     at: int | None = None
+    event: int | None = None
     session_id: str | None = None
 
 
@@ -189,9 +191,15 @@ class RewindBody(Value, frozen=True, kw_only=True):
 
     Attributes:
         to: Behind which record.
+        event: Behind the record of which event, by its number, in place of a record.
+        files: Whether the files that its tools have written since become what they were.
+        dry: Whether it is only told what going back would come to.
     """
 
-    to: int
+    to: int | None = None
+    event: int | None = None
+    files: bool = False
+    dry: bool = False
 
 
 class CompactBody(Value, frozen=True, kw_only=True):

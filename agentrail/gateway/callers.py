@@ -110,10 +110,13 @@ class CallerCheck:
         found = ANYONE_HERE if self._auth is None else await self._ask(self._auth, head)
         return found if isinstance(found, ErrorAnswer) else name_user(found, head.headers)
 
+    def expires_at(self, head: CallHead) -> float | None:
+        """Say when the token of a call that was admitted ends, in seconds since 1970; None where it does not, or only `auth` knows."""
+        return self._auth.expires_at(head.headers) if isinstance(self._auth, Tokens) else None
+
     async def _ask(self, auth: Authenticate, head: CallHead) -> Principal | ErrorAnswer:
-        if isinstance(
-            auth, Tokens
-        ):  # its tokens cannot be guessed: the right one is let in whatever was tried before
+        # Its tokens cannot be guessed: the right one is let in whatever was tried before.
+        if isinstance(auth, Tokens):
             return auth(head.headers) or self._failures.failed(head.peer, outside.monotonic())
         wait = self._failures.wait_of(head.peer, outside.monotonic())
         if wait > 0:

@@ -52,7 +52,7 @@ WRITE_SECONDS: Final = 30.0
 
 SLOWEST_BYTES: Final = 4 << 10
 
-_NO_CONTENT: Final = 204
+_NO_CONTENT: Final = (204, 304)
 _USUAL_HEADERS: Final[Mapping[str, str]] = MappingProxyType(
     {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 )
@@ -72,7 +72,9 @@ class PathEndpoint:
         self._gateway = gateway
         self._write_stream = write_stream
         self._routes = {route.method: route for route in routes}
-        self.is_open: bool = bool(self._routes) and all(one.scope is None for one in self._routes.values())
+        found = self._routes.values()
+        self.is_public: bool = bool(self._routes) and all(one.scope is None for one in found)
+        self.is_open: bool = self.is_public and not any(one.is_guarded for one in found)
         # None for a stream: it would be open for ever, and show nothing.
         has_head = "GET" in self._routes and not self._routes["GET"].is_stream
         self.methods: Sequence[str] = [*self._routes, *(["HEAD"] if has_head else [])]
@@ -218,7 +220,7 @@ class PathEndpoint:
     async def _write(self, call: RouteCall, answer: WholeAnswer, scope: Mapping[str, Any]) -> None:
         """Write an answer; a caller who does not read it in its time is cut."""
         headers = {**_USUAL_HEADERS, **call.more_headers, **answer.headers}
-        if answer.status != _NO_CONTENT:
+        if answer.status not in _NO_CONTENT:
             headers["content-length"] = f"{len(answer.body)}"
         if answer.body:
             headers["content-type"] = answer.content_type
@@ -299,7 +301,10 @@ def guarded(endpoint: PathEndpoint, gateway: Gateway) -> AsgiApp:
     if endpoint.is_open:
         return endpoint
     return AccessGuard(
-        endpoint, gateway.callers, methods_of=lambda _: endpoint.methods, is_public=lambda _: False
+        endpoint,
+        gateway.callers,
+        methods_of=lambda _: endpoint.methods,
+        is_public=lambda _: endpoint.is_public,
     )
 
 

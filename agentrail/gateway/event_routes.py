@@ -6,19 +6,34 @@ Nothing is changed here. `/`, `/health` and `/ready` ask for no token, and say n
 import math
 from typing import Final
 
-from agentrail.gateway.queries import check_id, cursor_of
+from agentrail.gateway import calls
+from agentrail.gateway.console_files import lead_to_console, wants_page
+from agentrail.gateway.queries import (
+    MAX_CURSOR,
+    check_id,
+    cursor_of,
+    refuse_field,
+    whole_number,
+    yes_or_no,
+)
 from agentrail.gateway.replies import CheckReply, HealthReply, ReadyReply, as_given
 from agentrail.gateway.routing import CallRoute, Result, RouteCall, StreamAnswer, WholeAnswer, answer_json
 from agentrail.gateway.stream_reader import StreamReader
 from agentrail.gateway.streams import finish_with
 from agentrail.host.readiness import CheckResult
+from agentrail.runtime.past_events import PageAsked
 
 _NOT_READY: Final = 503
 
 
 async def answer_events(call: RouteCall) -> Result:
-    """Show what a session publishes, from a number on or from now on; to the end of a request, where one is named."""
+    """Show what a session publishes, from a number on or from now on; to the end of a request, where one is named.
+
+    Or, where the format is JSON, a page of what it has published.
+    """
     session_id = call.params["session_id"]
+    if _format_of(call) == "json":
+        return await _answer_page(call, session_id)
     after = cursor_of(call.head.headers.get("last-event-id"), call.query.get("after"))
     request_id = call.query.get("request_id")
     host, principal = call.host, call.principal
@@ -35,8 +50,78 @@ async def answer_events(call: RouteCall) -> Result:
     return StreamAnswer(session=session, after=after, follow=follow)
 
 
+_OF_A_PAGE: Final = ("before", "limit", "kinds", "whole")
+"""What a query may say of a page, and of a stream not."""
+
+
+def _format_of(call: RouteCall) -> str:
+    told = call.query.get("format", "stream")
+    if told not in ("json", "stream"):
+        refuse_field("format", f"is {told!r:.40}: expected json or stream")
+    wrong = [one for one in _OF_A_PAGE if told == "stream" and one in call.query]
+    if wrong:
+        refuse_field(wrong[0], "is for pages: add format=json")
+    if told == "json" and "request_id" in call.query:
+        refuse_field("request_id", "is for streams: leave it out, or format=json")
+    return told
+
+
+async def _answer_page(call: RouteCall, session_id: str) -> WholeAnswer:
+    query = call.query
+    numbers = {
+        name: whole_number(name, query[name], 0, most=MAX_CURSOR)
+        for name in ("before", "after")
+        if name in query
+    }
+    if len(numbers) > 1:
+        refuse_field("before", "and after are given: give one of them, or none for the last page")
+    limit = whole_number("limit", query.get("limit"), 200, least=1, most=calls.MAX_EVENTS_OF_A_PAGE)
+    is_whole = yes_or_no("whole", query.get("whole"))
+    if is_whole and limit != 1:
+        refuse_field("whole", "is for one event: add limit=1")
+    asked = PageAsked(limit=limit, kinds=calls.kinds_of_query(query.get("kinds")), **numbers)
+    made = await calls.read_events(call.host, call.principal, session_id, asked, is_whole=is_whole)
+    return WholeAnswer(body=made.body, headers={"cache-control": "no-store"})
+
+
+async def answer_call_details(call: RouteCall) -> WholeAnswer:
+    """Show what is known of one call."""
+    query = call.query
+    start = whole_number("result_from", query.get("result_from"), 0, most=MAX_CURSOR)
+    end = whole_number("result_to", query.get("result_to"), 0, most=MAX_CURSOR)
+    made = await calls.read_call_details(
+        call.host,
+        call.principal,
+        call.params["session_id"],
+        call.params["call_id"],
+        result_from=start,
+        result_to=end if "result_to" in query else None,
+    )
+    return WholeAnswer(body=made.body, headers={"cache-control": "no-store"})
+
+
+async def answer_context(call: RouteCall) -> WholeAnswer:
+    """Show what a model will be sent next."""
+    made = await calls.read_context(call.host, call.principal, call.params["session_id"])
+    return WholeAnswer(body=made.body, headers={"cache-control": "no-store"})
+
+
+async def answer_spans(call: RouteCall) -> WholeAnswer:
+    """Show the timeline of a session."""
+    cycle = call.query.get("cycle")
+    made = await calls.inspect_spans(
+        call.host,
+        call.principal,
+        call.params["session_id"],
+        cycle=None if cycle is None else whole_number("cycle", cycle, 1, least=1, most=MAX_CURSOR),
+    )
+    return WholeAnswer(body=made.body, headers={"cache-control": "no-store"})
+
+
 async def answer_root(call: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
-    """Say what this is, and where the rest of it is described: for who opens the address that `serve` prints. It names no version."""
+    """Say what this is, and where the rest of it is described; a browser that opens the address is led to the console. It names no version."""
+    if call.gateway.has_console and wants_page(call.head.headers):
+        return lead_to_console()
     base = call.head.path.rstrip("/")
     told = {
         "service": "agentrail",
@@ -45,7 +130,7 @@ async def answer_root(call: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the h
         "ready": f"{base}/ready",
         "socket": f"{base}/ws",
     }
-    return answer_json(told)
+    return answer_json(told, headers={"vary": "Accept"})
 
 
 async def answer_health(_: RouteCall) -> WholeAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
@@ -78,9 +163,30 @@ EVENT_ROUTES: Final = (
         "GET",
         "/sessions/{session_id}/events",
         answer_events,
-        does="shows what a session publishes as server-sent events",
-        query=("after", "request_id"),
+        does="shows what a session publishes as server-sent events, or a page of it as JSON",
+        query=("after", "request_id", "format", *_OF_A_PAGE),
         is_stream=True,
+    ),
+    CallRoute(
+        "GET",
+        "/sessions/{session_id}/calls/{call_id}",
+        answer_call_details,
+        does="shows what is known of a call, and its result in parts",
+        query=("result_from", "result_to"),
+    ),
+    CallRoute(
+        "GET",
+        "/sessions/{session_id}/context",
+        answer_context,
+        does="shows what the model will be sent next, part by part",
+    ),
+    CallRoute(
+        "GET",
+        "/inspect/sessions/{session_id}/spans",
+        answer_spans,
+        does="shows the timeline of a session, or of one of its cycles",
+        query=("cycle",),
+        scope="inspect",
     ),
     CallRoute("GET", "/", answer_root, does="says what this is, and where it is described", scope=None),
     CallRoute("GET", "/health", answer_health, does="says that the process answers", scope=None),

@@ -97,9 +97,14 @@ def event_frame(event: Event | UnknownEvent) -> bytes:
     return _frame(kind, encode_event(event), meta.seq if meta is not None and is_committed else None)
 
 
-def snapshot_frame(snapshot: Snapshot) -> bytes:
-    """Make the frame of a snapshot. It has no `id:`: its number stands in it, and no event of this number need have been seen."""
-    return _frame("snapshot", encode_snapshot(snapshot), None)
+def snapshot_frame(snapshot: Snapshot, *, agent_id: str | None = None) -> bytes:
+    """Make the frame of a snapshot. It has no `id:`: its number stands in it, and no event of this number need have been seen.
+
+    Args:
+        snapshot: How the session stands.
+        agent_id: The profile that it was started with.
+    """
+    return _frame("snapshot", encode_snapshot(snapshot, agent_id=agent_id), None)
 
 
 def done_frame(done: StreamEnd) -> bytes:

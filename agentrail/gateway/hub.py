@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 from attrs import frozen
@@ -20,6 +20,8 @@ from agentrail.events import Event, EventsLost, SessionParked
 from agentrail.gateway.frame_ring import MAX_RING_BYTES, MAX_RING_FRAMES, FrameMemory, FrameRing, RingFrame
 from agentrail.gateway.frames import RETRY, DoneReason, event_frame, snapshot_frame
 from agentrail.gateway.stream_reader import StreamReader
+from agentrail.gateway.watched_stream import WatchedStream
+from agentrail.host.host_sessions import profile_of_root
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.otp.edges import call_guarded
@@ -62,40 +64,6 @@ class HubStatistics:
     readers: int
     frames: int
     frame_bytes: int
-
-
-class WatchedStream(Protocol):
-    """A stream that is watched: given comments where it is silent, ended with all others, and cut where a write of it is stuck.
-
-    Attributes:
-        last_at: When it gave something last, on Trio's clock.
-        overdue_since: Since when it should have ended; None where that is not so.
-    """
-
-    last_at: float
-    overdue_since: float | None
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether its task waits for more to write."""
-        ...
-
-    @property
-    def is_due_to_end(self) -> bool:
-        """Whether it cannot go on, so that a write which takes long is cut."""
-        ...
-
-    def finish(self, reason: DoneReason) -> None:
-        """End it with a last word."""
-        ...
-
-    def beat(self) -> None:
-        """Write a comment if nothing else is to be written."""
-        ...
-
-    def cut(self) -> None:
-        """End it without a word."""
-        ...
 
 
 class Hub:
@@ -217,7 +185,7 @@ class Hub:
         def put() -> None:
             self.ring.append(self.frame_of(event))
             if isinstance(event, EventsLost):
-                self.ring.append(_frame_of_snapshot(subscription.snapshot))
+                self.ring.append(self._frame_of_snapshot(subscription.snapshot))
 
         # Readers would miss what cannot be written, and not know: so their streams end, and no other session's.
         call_guarded(self._break, put)
@@ -271,7 +239,7 @@ class Hub:
                 pending.append(event)
                 self._is_parked = self._is_parked or isinstance(event, SessionParked)
                 if isinstance(event, EventsLost):
-                    pending.append(_frame_of_snapshot(own.snapshot))
+                    pending.append(self._frame_of_snapshot(own.snapshot))
         except trio.WouldBlock:
             if self.ended is not None:  # another session of the same id lives by now
                 return None
@@ -287,18 +255,18 @@ class Hub:
         # As long as nothing was published it is the same one: a thousand that come at once are given it once made.
         known = self._snapshot
         if known is None or known[0] != self.ring.end:
-            known = self._snapshot = (self.ring.end, _frame_of_snapshot(own.snapshot))
+            known = self._snapshot = (self.ring.end, self._frame_of_snapshot(own.snapshot))
         return known[1]
+
+    def _frame_of_snapshot(self, snapshot: Snapshot | None) -> RingFrame:
+        assert snapshot is not None  # noqa: S101 - its subscription was entered
+        agent_id = profile_of_root(self.session.facts)
+        return RingFrame(snapshot_frame(snapshot, agent_id=agent_id), snapshot.last_seq)
 
     def age(self) -> None:
         """Give up what all readers have, and frames that no reader asks for any more."""
         self.ring.drop_before(min((reader.position for reader in self.readers), default=self.ring.end))
         self._memory.age()
-
-
-def _frame_of_snapshot(snapshot: Snapshot | None) -> RingFrame:
-    assert snapshot is not None  # noqa: S101 - its subscription was entered
-    return RingFrame(snapshot_frame(snapshot), snapshot.last_seq)
 
 
 class Hubs:

@@ -13,8 +13,27 @@ import msgspec
 from agentrail.events import KINDS
 from agentrail.gateway.frames import StreamEnd
 from agentrail.gateway.socket_calls import SocketCommand
-from agentrail.gateway.socket_frames import MAX_ID_CHARACTERS, Hello, Ping, Subscribe, Unsubscribe
-from agentrail.wire.server_frames import Closing, Lag, Pong, SocketReply, Subscribed, Welcome
+from agentrail.gateway.socket_frames import (
+    MAX_ID_CHARACTERS,
+    Hello,
+    Ping,
+    Subscribe,
+    Unsubscribe,
+    UnwatchRows,
+    WatchRows,
+)
+from agentrail.wire.inspected_rows import PluginRow, TreeRow
+from agentrail.wire.rows import SessionRow, WaitingRow
+from agentrail.wire.server_frames import (
+    Changed,
+    Closing,
+    Lag,
+    Pong,
+    RowsWatched,
+    SocketReply,
+    Subscribed,
+    Welcome,
+)
 
 SCHEMA_REFS: Final = "#/components/schemas/"
 
@@ -22,14 +41,28 @@ OF_CLIENT: Final[Mapping[str, type[msgspec.Struct]]] = {
     "hello": Hello,
     "subscribe": Subscribe,
     "unsubscribe": Unsubscribe,
+    "watch": WatchRows,
+    "unwatch": UnwatchRows,
     "ping": Ping,
 }
 """The frames of a client that are no commands, by their type."""
 
-OF_SERVER: Final[tuple[type[msgspec.Struct], ...]] = (Welcome, Subscribed, SocketReply, Pong, Lag, Closing)
+OF_SERVER: Final[tuple[type[msgspec.Struct], ...]] = (
+    Welcome,
+    Subscribed,
+    SocketReply,
+    RowsWatched,
+    Changed,
+    Pong,
+    Lag,
+    Closing,
+)
 """The frames of a server, but for events."""
 
-FRAME_STRUCTS: Final[tuple[type[msgspec.Struct], ...]] = (*OF_CLIENT.values(), *OF_SERVER, StreamEnd)
+ROWS: Final[tuple[type[msgspec.Struct], ...]] = (SessionRow, WaitingRow, TreeRow, PluginRow)
+"""What stands in the rows of a watch: one of these, by what is watched."""
+
+FRAME_STRUCTS: Final[tuple[type[msgspec.Struct], ...]] = (*OF_CLIENT.values(), *OF_SERVER, *ROWS, StreamEnd)
 
 _FRAME_ID: Final[dict[str, Any]] = {
     "description": "How the client calls the frame; it comes back in the reply.",
@@ -90,14 +123,33 @@ def add_frames(
     schemas["SocketReply"]["properties"]["result"] = {
         "description": "What the command gave, null where that is nothing; see `x-replies` of the route."
     }
+    of_rows = {"type": "array", "items": {"anyOf": [ref(kind.__name__) for kind in ROWS]}}
+    for told in (RowsWatched, Changed):
+        rows = schemas[told.__name__]["properties"]
+        rows["rows"] = {**of_rows, "description": rows["rows"].get("description", "")}
     schemas["EventFrame"] = {
         "type": "object",
         "description": "An event of a session that is read.",
         "required": ["type", "event"],
         "properties": {"type": {"enum": ["event"]}, "event": ref("Event")},
     }
-    told = {_tag_of(kind): kind.__name__ for kind in OF_SERVER} | {"event": "EventFrame"}
-    schemas["ServerFrame"] = _one_of("What a server sends over a socket: one JSON object in a message.", told)
+    schemas["EventsFrame"] = {
+        "type": "object",
+        "description": "What a session published before it was read, for a client whose `hello` asked for such frames.",
+        "required": ["type", "session_id", "events"],
+        "properties": {
+            "type": {"enum": ["events"]},
+            "session_id": {"type": "string"},
+            "events": {"type": "array", "items": ref("Event")},
+        },
+    }
+    names = {_tag_of(kind): kind.__name__ for kind in OF_SERVER} | {
+        "event": "EventFrame",
+        "events": "EventsFrame",
+    }
+    schemas["ServerFrame"] = _one_of(
+        "What a server sends over a socket: one JSON object in a message.", names
+    )
 
 
 def _command(

@@ -17,6 +17,7 @@ from agentrail.errors import SubscriberTooSlow
 from agentrail.events import Event, EventsLost
 from agentrail.gateway.access import UNAUTHORIZED, CallHead, require_scope, require_user
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, answer_to, error_answer
+from agentrail.gateway.catching_up import ReplaySocket, send_past
 from agentrail.gateway.command_memory import CommandMemory, CommandOutcome
 from agentrail.gateway.incoming import AsgiReceive, AsgiSend
 from agentrail.gateway.routing import Gateway
@@ -30,15 +31,21 @@ from agentrail.gateway.socket_frames import (
     Ping,
     Subscribe,
     Unsubscribe,
+    UnwatchRows,
+    WatchRows,
     agreed_heartbeat,
+    changed_frame,
     decode_frame,
     refusal_frame,
     reply_frame,
     subscribed_frame,
+    watching_frame,
     welcome_frame,
 )
 from agentrail.gateway.socket_queue import SendQueue
-from agentrail.gateway.stream_reader import TURN_EVERY
+from agentrail.gateway.watch_window import WatchPart
+from agentrail.gateway.watched_stream import TURN_EVERY
+from agentrail.host.host_sessions import profile_of_root
 from agentrail.host.identity import SessionOwner
 from agentrail.host.limits import OpenPlace, Pace, decide_draw
 from agentrail.host.payloads import Principal
@@ -68,6 +75,9 @@ MAX_BYTES_OF_STRANGERS: Final = 16 << 10
 
 MAX_AT_WORK: Final = 100
 """Commands of one socket that are carried out at one time."""
+
+MAX_WATCHES: Final = 16
+"""What one socket watches at one time."""
 
 SUBSCRIPTION_BUFFER: Final = 1_024
 """How many events of a session wait for one who is catching up."""
@@ -99,7 +109,9 @@ class OpenSocket:
         cut: Closes the connection, also while a write does not get through; None where another server serves.
         queue: What waits to be sent.
         subscriptions: What is read of each session; cancelled to read it no more.
+        watches: What is watched, by the ids of the frames that asked for it.
         heartbeat: Seconds; twice as long without a frame closes the socket.
+        replay_frames: Whether the client takes what was published before in frames of many events.
     """
 
     gateway: Gateway
@@ -115,7 +127,9 @@ class OpenSocket:
     cut: Callable[[], None] | None
     queue: SendQueue = attrs.field(factory=SendQueue)
     subscriptions: dict[str, trio.CancelScope] = attrs.field(factory=dict)
+    watches: dict[FrameId, trio.CancelScope] = attrs.field(factory=dict)
     heartbeat: float = USUAL_HEARTBEAT_SECONDS
+    replay_frames: bool = False
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
     _began_at: float = attrs.field(factory=trio.current_time)
     _heard_at: float = attrs.field(factory=trio.current_time)
@@ -127,6 +141,8 @@ class OpenSocket:
     _lanes: dict[str, trio.Event] = attrs.field(factory=dict)
     _has_frames: trio.Event = attrs.field(factory=trio.Event)
     _has_room: trio.Event = attrs.field(factory=trio.Event)
+    _has_sent: trio.Event = attrs.field(factory=trio.Event)
+    _is_low: trio.Event = attrs.field(factory=trio.Event)
 
     async def run(self) -> None:
         """Serve it until it closes, or its client leaves.
@@ -175,8 +191,11 @@ class OpenSocket:
             frame = self.queue.take()
             if not self.queue.is_half_full:
                 self._has_room.set()
+            if self.queue.is_low:
+                self._is_low.set()
             if frame is not None:
                 await self._write({"type": "websocket.send", "text": frame.decode()})
+                self._has_sent.set()
                 sent += 1
                 if sent % TURN_EVERY == 0:
                     await trio.lowlevel.checkpoint()  # a write after the client has left does not wait
@@ -203,6 +222,8 @@ class OpenSocket:
         self._has_frames.set()
         if self.queue.closing is not None:
             self._has_room.set()
+            self._has_sent.set()
+            self._is_low.set()
 
     def _put(self, frame: bytes) -> None:
         self.queue.put(frame)
@@ -210,8 +231,25 @@ class OpenSocket:
 
     async def _wait_room(self) -> None:
         while self.queue.is_half_full and self.queue.closing is None:
-            self._has_room = trio.Event()
+            # As of `_has_sent`: else the session that waited first would wait for ever.
+            self._has_room = trio.Event() if self._has_room.is_set() else self._has_room
             await self._has_room.wait()
+
+    async def _send_apart(self, session_id: str, seq: int | None, frame: bytes) -> bool:
+        """Send a frame of the past of a session, and return when it has gone out; False where the socket is closing."""
+        if not self.queue.put_apart(session_id, seq, frame):
+            return False
+        self._wake()
+        while self.queue.has_apart(session_id) and self.queue.closing is None:
+            # A new one only where the old one was set: many sessions wait for the same.
+            self._has_sent = trio.Event() if self._has_sent.is_set() else self._has_sent
+            await self._has_sent.wait()
+        return self.queue.closing is None
+
+    async def _wait_low(self) -> None:
+        while not self.queue.is_low and self.queue.closing is None:
+            self._is_low = trio.Event() if self._is_low.is_set() else self._is_low
+            await self._is_low.wait()
 
     # --- in
 
@@ -278,7 +316,14 @@ class OpenSocket:
             answer = error_answer("field_invalid", "it is known already who calls: open another socket")
             raise FrameRefused(answer, None)
         self.heartbeat = agreed_heartbeat(hello.heartbeat)
-        self._put(welcome_frame(self.heartbeat, self.gateway.limits))
+        self.replay_frames = hello.replay_frames
+        told = welcome_frame(
+            self.heartbeat,
+            self.gateway.limits,
+            version=self.gateway.version,
+            instance=self.gateway.instance,
+        )
+        self._put(told)
 
     async def _admit(self, hello: Hello) -> Principal | ErrorAnswer:
         if hello.token is None:
@@ -302,7 +347,10 @@ class OpenSocket:
     # --- what it asks for
 
     def _begin(
-        self, frame: Subscribe | Unsubscribe | CommandFrame, principal: Principal, nursery: trio.Nursery
+        self,
+        frame: Subscribe | Unsubscribe | WatchRows | UnwatchRows | CommandFrame,
+        principal: Principal,
+        nursery: trio.Nursery,
     ) -> None:
         """Begin what a frame asks for, in the order in which frames came."""
         match frame:
@@ -316,6 +364,15 @@ class OpenSocket:
                 self._check_may_read(frame)
                 reading = self.subscriptions[frame.session_id] = trio.CancelScope()
                 nursery.start_soon(self._read_session, frame, principal, reading)
+            case UnwatchRows():
+                watching = self.watches.pop(frame.id, None)
+                if watching is not None:
+                    watching.cancel(reason="the client watches this no more")
+                self._put(reply_frame(frame.id, b"null"))
+            case WatchRows():
+                self._check_may_watch(frame)
+                watching = self.watches[frame.id] = trio.CancelScope()
+                nursery.start_soon(self._watch_rows, frame, principal, watching)
             case CommandFrame():
                 if self._at_work >= MAX_AT_WORK:
                     message = (
@@ -339,6 +396,14 @@ class OpenSocket:
             message = (
                 f"this socket reads {most} sessions, more are not: unsubscribe from one, or open another"
             )
+            raise FrameRefused(error_answer("too_many_streams", message), frame.id)
+
+    def _check_may_watch(self, frame: WatchRows) -> None:
+        if frame.id in self.watches:
+            message = "this socket watches something under this id already: unwatch it first"
+            raise FrameRefused(error_answer("already_started", message), frame.id)
+        if len(self.watches) >= MAX_WATCHES:
+            message = f"this socket watches {MAX_WATCHES} things, more are not: unwatch one"
             raise FrameRefused(error_answer("too_many_streams", message), frame.id)
 
     async def _carry_out(
@@ -389,14 +454,20 @@ class OpenSocket:
                 charge_command(self.gateway, principal, "subscribe")
                 host = self.gateway.opened()[0]
                 session = await host.session_to_read(asked.session_id, principal)
-                events = session.subscribe(
-                    after=asked.after,
-                    kinds=asked.event_classes,
-                    deltas=asked.deltas,
-                    buffer=SUBSCRIPTION_BUFFER,
-                )
-                async with events:
-                    await self._pump(asked, events)
+                agent_id = profile_of_root(session.facts)
+                after, goes_on = asked.after, False
+                while True:
+                    events = session.subscribe(
+                        after=after,
+                        kinds=asked.event_classes,
+                        deltas=asked.deltas,
+                        buffer=SUBSCRIPTION_BUFFER,
+                    )
+                    async with events:
+                        after = await self._pump(asked, events, agent_id, goes_on=goes_on)
+                    if after is None:
+                        break
+                    goes_on = True
         except SubscriberTooSlow:
             self.close(CloseCode.SLOW)
         except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
@@ -406,14 +477,69 @@ class OpenSocket:
             if self.subscriptions.get(asked.session_id) is reading:
                 del self.subscriptions[asked.session_id]
 
-    async def _pump(self, asked: Subscribe, events: Subscription) -> None:
-        """Put what a session publishes into the queue, until the session or the socket ends."""
-        await self._wait_room()
-        snapshot = events.snapshot if asked.after is None else None
+    # --- rows that are watched
+
+    async def _watch_rows(self, asked: WatchRows, principal: Principal, watching: trio.CancelScope) -> None:
+        def is_on() -> bool:
+            return self.watches.get(asked.id) is watching
+
+        async def begin(part: WatchPart) -> None:  # noqa: ASYNC124 - room was waited for
+            if is_on():
+                self._put(watching_frame(asked, part))
+
+        async def tell(part: WatchPart) -> None:  # noqa: ASYNC124 - as above
+            if is_on():
+                self._put(changed_frame(asked.id, part))
+
+        try:
+            with watching:
+                charge_command(self.gateway, principal, "subscribe")
+                self.gateway.opened()
+                watches = self.gateway.watches
+                assert watches is not None  # noqa: S101 - it is open as long as the host is
+                kind = watches.kind_of(asked.what, principal)
+                await watches.watch(
+                    kind, asked.filter, principal, wait_room=self._wait_low, begin=begin, tell=tell
+                )
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+            raise_what_travels(raised)
+            if is_on():
+                self._reply_failure(asked.id, raised)
+        finally:
+            if is_on():
+                del self.watches[asked.id]
+
+    async def _pump(
+        self, asked: Subscribe, events: Subscription, agent_id: str | None, *, goes_on: bool
+    ) -> int | None:
+        """Put what a session publishes into the queue, until the session or the socket ends.
+
+        Returns:
+            The number to subscribe after once more, where more came than waits while the client caught up; None at the end.
+        """
+        snapshot = events.snapshot if asked.after is None and not goes_on else None
         seq = snapshot.last_seq if snapshot is not None else asked.after or 0
-        frame = subscribed_frame(asked, seq, snapshot)
-        is_open = self.queue.put_event(asked.session_id, seq, frame)
-        is_level, taken, dropped = False, 0, 0
+        frame = subscribed_frame(asked, seq, snapshot, agent_id=agent_id)
+        is_level = self.replay_frames
+        if is_level:
+            if not goes_on and not await self._send_apart(asked.session_id, seq, frame):
+                return None
+            socket = ReplaySocket(frame_of=self.frames.frame_of, send=self._send_apart)
+            resume_after = await send_past(socket, asked, events, agent_id=agent_id)
+            if resume_after is not None:
+                return resume_after
+            is_open = self.queue.closing is None
+        else:
+            await self._wait_room()
+            is_open = self.queue.put_event(asked.session_id, seq, frame)
+        await self._pump_live(asked, events, agent_id, is_open=is_open, is_level=is_level)
+        return None
+
+    async def _pump_live(
+        self, asked: Subscribe, events: Subscription, agent_id: str | None, *, is_open: bool, is_level: bool
+    ) -> None:
+        """Put into the queue what is live, and of a client that takes no frames of many events also what is not."""
+        taken, dropped = 0, 0
         while is_open:
             self._wake()
             try:
@@ -432,26 +558,25 @@ class OpenSocket:
             if events.dropped_deltas > dropped:
                 self.queue.count_dropped(asked.session_id, events.dropped_deltas - dropped)
                 dropped = events.dropped_deltas
-            is_open = self._offer(asked, event, events)
+            is_open = self._offer(asked, event, events, agent_id)
             taken += 1
             if taken % TURN_EVERY == 0:
                 await trio.lowlevel.checkpoint()
-        if (
-            events.is_rested
-        ):  # it goes on elsewhere, or here when it is awake: who comes back is given what follows
+        # It goes on elsewhere, or here when it is awake: who comes back is given what follows.
+        if events.is_rested:
             self.close(CloseCode.GOING_DOWN)
         elif is_open:
             # Not each end has an event of its own that says so, and some lie in front of what was asked for.
             self.queue.put(reply_frame(asked.id, b"null"))
         self._wake()
 
-    def _offer(self, asked: Subscribe, event: Event, events: Subscription) -> bool:
+    def _offer(self, asked: Subscribe, event: Event, events: Subscription, agent_id: str | None) -> bool:
         """Put an event into the queue; False where the socket is closing."""
         meta = event.meta
         if isinstance(event, EventsLost):
             snapshot = events.snapshot
             assert snapshot is not None  # noqa: S101 - it comes with the loss
-            begin = subscribed_frame(asked, snapshot.last_seq, snapshot)
+            begin = subscribed_frame(asked, snapshot.last_seq, snapshot, agent_id=agent_id)
             return self.queue.put(self.frames.frame_of(event)) and self.queue.put_event(
                 asked.session_id, snapshot.last_seq, begin
             )

@@ -16,6 +16,7 @@ from agentrail import outside
 from agentrail.core.wire import codec
 from agentrail.gateway.bodies import BODIES
 from agentrail.gateway.body_reading import ID_FIELDS, WORD_FIELDS
+from agentrail.gateway.calls import MAX_EVENTS_OF_A_PAGE
 from agentrail.gateway.calls.decisions import MAX_WAIT_SECONDS
 from agentrail.gateway.calls.sessions import CURSOR
 from agentrail.gateway.interface_frames import (
@@ -25,7 +26,8 @@ from agentrail.gateway.interface_frames import (
     ref,
     replies_of_commands,
 )
-from agentrail.gateway.queries import MAX_CURSOR
+from agentrail.gateway.past_routes import MAX_RECORDS_OF_A_PAGE
+from agentrail.gateway.queries import MAX_CURSOR, MAX_SEARCH_CHARACTERS
 from agentrail.gateway.replies import ErrorReply
 from agentrail.gateway.route_answers import (
     ASKS_PLUGINS,
@@ -42,13 +44,15 @@ from agentrail.gateway.routing import CallRoute, RouteCall, WholeAnswer
 from agentrail.gateway.session_routes import (
     MAX_FILES_OF_A_PAGE,
     MAX_MESSAGES_OF_A_PAGE,
-    MAX_RECORDS_OF_A_PAGE,
     MAX_SESSIONS_OF_A_PAGE,
 )
 from agentrail.gateway.socket_calls import SocketCommand, socket_commands
 from agentrail.gateway.socket_methods import METHOD_ROUTES
-from agentrail.host.session_list import SESSION_PHASES
+from agentrail.host.listed_session import SESSION_PHASES
+from agentrail.host.session_order import SORTS
+from agentrail.runtime.cost_table import WAYS
 from agentrail.wire.plain import encode_plain
+from agentrail.wire.rows import OUTCOMES_OF_ROWS
 
 VERSION: Final = "1"
 """Of the interface: it rises with a change that breaks clients."""
@@ -74,11 +78,35 @@ _PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "session_id": _SESSION_ID,
     "agent_id": _NAME,
     "request_id": _NAME,
+    "rule_id": _NAME,
+    "approval": {"type": "string"},
     "path": {"type": "string"},
     "after": {"type": "integer", "minimum": 0, "maximum": MAX_CURSOR},
     "cursor": {"type": "string", "pattern": f"^{CURSOR.pattern}$"},
     "phase": {"type": "string", "enum": [*SESSION_PHASES]},
+    "q": {"type": "string", "maxLength": MAX_SEARCH_CHARACTERS},
+    "outcome": {"type": "string", "enum": [*OUTCOMES_OF_ROWS]},
+    "sort": {"type": "string", "enum": [sign + one for one in SORTS for sign in ("", "-")]},
+    # Without a default: left out is neither.
+    "waiting": {"type": "boolean"},
+    "ended": {"type": "boolean"},
     "purge": _FLAG,
+    "before": {"type": "integer", "minimum": 0, "maximum": MAX_CURSOR},
+    "call_id": _NAME,
+    "format": {"type": "string", "enum": ["json", "stream"], "default": "stream"},
+    "kinds": {"type": "string"},
+    "plugin": {"type": "string", "maxLength": MAX_SEARCH_CHARACTERS},
+    "bodies": {"type": "boolean", "default": True},
+    "at": {"type": "integer", "minimum": 1, "maximum": MAX_CURSOR},
+    "from": {"type": "integer", "minimum": 1, "maximum": MAX_CURSOR},
+    "result_from": {"type": "integer", "minimum": 0, "maximum": MAX_CURSOR, "default": 0},
+    "result_to": {"type": "integer", "minimum": 0, "maximum": MAX_CURSOR},
+    "whole": _FLAG,
+    "cycle": {"type": "integer", "minimum": 1, "maximum": MAX_CURSOR},
+    "by": {"type": "string", "enum": [*WAYS], "default": WAYS[0]},
+    "since": {"type": "string", "pattern": r"^(\d{4}-\d{2}-\d{2}|[1-9]\d{0,4}d)$"},
+    "until": {"type": "string", "pattern": r"^(\d{4}-\d{2}-\d{2}|[1-9]\d{0,4}d)$"},
+    "tz": {"type": "string", "default": "UTC"},
 }
 """How what stands in a path or a query is read, by its name."""
 
@@ -86,6 +114,7 @@ _LIMITS: Final[Mapping[str, int]] = {
     "sessions": MAX_SESSIONS_OF_A_PAGE,
     "messages": MAX_MESSAGES_OF_A_PAGE,
     "trace": MAX_RECORDS_OF_A_PAGE,
+    "events": MAX_EVENTS_OF_A_PAGE,
     "files": MAX_FILES_OF_A_PAGE,
 }
 """How much a page may hold, by what its path ends with."""
@@ -267,7 +296,7 @@ def _as_json(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _content_of(route: CallRoute, reply: RouteReply | None, more: Sequence[str]) -> dict[str, Any]:
     if reply == ():
         return {}
-    if reply is not None:
+    if reply is not None and not route.is_stream:
         return _as_json(_schema_of(reply, *more))
     if route.success == 204:  # noqa: PLR2004 - as it stands in HTTP
         return {}
@@ -277,8 +306,10 @@ def _content_of(route: CallRoute, reply: RouteReply | None, more: Sequence[str])
             "schema": {},
             "x-item-schema": ref("StreamFrame" if route.frames == "Event" else route.frames),
         }
-        also = _as_json(ref("PluginAnswer")) if more else {}
+        also = _as_json(_schema_of(reply or (), *more)) if reply or more else {}
         return {"text/event-stream": frames, **also}
+    if route.content:
+        return {one: {"schema": {"type": "string", "format": "binary"}} for one in route.content}
     if route.path.endswith(":path}"):
         return {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
     return _as_json({"type": "object"})
@@ -373,10 +404,13 @@ _JSON_TYPES: Final = frozenset({"string", "integer", "number", "boolean", "array
 
 
 def _plainer(schema: Any) -> Any:
-    """Say any JSON as `{}`: generators of clients trip over a union of all that there is, and over arrays of nothing said."""
+    """Say any JSON as `{}`: generators of clients trip over a union of all that there is, over arrays of nothing said, and over pairs."""
     match schema:
         case {"anyOf": [*members], **rest} if {one.get("type") for one in members} >= _JSON_TYPES:
             return rest
+        case {"prefixItems": [first, *others], "items": False, **rest}:
+            same = all(one == first for one in others)
+            return {**rest, "items": _plainer(first if same else {"anyOf": [first, *others]})}
         case dict():
             made = {name: _plainer(value) for name, value in schema.items()}
             return {**made, "items": {}} if made == {"type": "array"} else made

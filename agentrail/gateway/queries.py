@@ -11,9 +11,14 @@ from typing import Any, Final, NoReturn
 from agentrail.gateway.answers import refuse_call
 from agentrail.gateway.bodies import ChatBody
 from agentrail.host.identity import fault_of_name, fault_of_session_id
+from agentrail.host.listed_session import SESSION_PHASES
+from agentrail.wire.rows import MAX_ROWS, OUTCOMES_OF_ROWS, RowFilter
 
 MAX_CURSOR: Final = (1 << 53) - 1
 """The largest whole number that every client can hold."""
+
+MAX_SEARCH_CHARACTERS: Final = 200
+"""Characters that rows are searched for."""
 
 
 def refuse_field(name: str, what: str) -> NoReturn:
@@ -87,6 +92,32 @@ def named_by_client(body_id: str | None, header: str | None) -> str | None:
         if body_id not in (None, header):
             refuse_field("client_id", "is not what Idempotency-Key says: send one of both")
     return body_id if body_id is not None else header
+
+
+def check_filter(wanted: RowFilter, before: str = "") -> None:
+    """Let a filter pass that rows can be found by.
+
+    Args:
+        wanted: The filter.
+        before: What stands in front of its names in messages: where they are.
+
+    Raises:
+        CallRefused: 422: a part of it cannot be.
+    """
+    if wanted.q is not None and len(wanted.q) > MAX_SEARCH_CHARACTERS:
+        refuse_field(f"{before}q", f"has more than {MAX_SEARCH_CHARACTERS} characters")
+    if wanted.agent_id is not None:
+        check_id(f"{before}agent_id", wanted.agent_id)
+    if wanted.phase is not None and wanted.phase not in SESSION_PHASES:
+        refuse_field(
+            f"{before}phase", f"is {wanted.phase!r:.40}: expected one of {', '.join(SESSION_PHASES)}"
+        )
+    if wanted.outcome is not None and wanted.outcome not in OUTCOMES_OF_ROWS:
+        refuse_field(
+            f"{before}outcome", f"is {wanted.outcome!r:.40}: expected one of {', '.join(OUTCOMES_OF_ROWS)}"
+        )
+    if not 1 <= wanted.limit <= MAX_ROWS:
+        refuse_field(f"{before}limit", f"is {wanted.limit:.0f}: expected a whole number from 1 to {MAX_ROWS}")
 
 
 _WHOLE: Final = re.compile(r"[0-9]{1,16}")

@@ -8,14 +8,18 @@ from typing import Any, Literal, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 
 from agentrail.core.journal.branches import CallBehind
+from agentrail.core.session.asked_forms import AlwaysOffer
+from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ErrorInfo
-from agentrail.events import EndReason, WaitingFor
+from agentrail.events import EndReason, PermissionOption, WaitingFor
 from agentrail.gateway.frames import ContextUse
+from agentrail.host.approval_forms import ApprovalPreview
 from agentrail.host.payloads import RequestKind
 from agentrail.host.request_end import RequestStatus
 from agentrail.host.workspace_files import WorkspaceEntry
-from agentrail.messages import Message, TokenUsage
-from agentrail.runtime.past import JournalEntry
+from agentrail.messages import TokenUsage
+from agentrail.runtime.restoring import RestoredFiles
+from agentrail.wire.rows import RowStep, ToolAtWork, WaitingCounts
 
 _Text: TypeAlias = str | UnsetType
 _Number: TypeAlias = int | UnsetType
@@ -23,6 +27,20 @@ _Number: TypeAlias = int | UnsetType
 
 class CallReply(Struct, frozen=True, kw_only=True):
     """What a call answers with."""
+
+
+class DecisionTold(CallReply, frozen=True, kw_only=True):
+    """How something was decided that waited for a person.
+
+    Attributes:
+        how: `approved`, `rejected`, `timeout`, `aborted` or `superseded`.
+        by: Who decided: `user`, `rule`, `timeout`, `abort`, `superseded` or `client`.
+        at_ms: When, in milliseconds since 1970; None where that was not kept.
+    """
+
+    how: str
+    by: str | None
+    at_ms: int | None
 
 
 class ErrorDetail(CallReply, frozen=True, kw_only=True):
@@ -36,6 +54,8 @@ class ErrorDetail(CallReply, frozen=True, kw_only=True):
         index: Of the attachment, from 0.
         status: How an approval or a question was decided; of another error in a socket its status over HTTP.
         by: Who decided it.
+        decided: How an approval or a question was decided, by whom and when.
+        arguments_hash: Of the arguments that the call has.
         last_seq: The number of the last event that there is.
         agent_id: The profile that the session has.
         root_id: The session that this one works for.
@@ -43,6 +63,7 @@ class ErrorDetail(CallReply, frozen=True, kw_only=True):
         address: Where that one can be called.
         resume_after: The number to go on after.
         names: The tools that there are.
+        first: The number of the first record that is kept, or that can be asked for.
         cause: The code of what failed in the cycle.
         text: What the model had said until then.
         reason: Why the cycle was aborted.
@@ -59,6 +80,8 @@ class ErrorDetail(CallReply, frozen=True, kw_only=True):
     index: _Number = UNSET
     status: str | int | UnsetType = UNSET
     by: str | UnsetType | None = UNSET
+    decided: DecisionTold | UnsetType = UNSET
+    arguments_hash: _Text = UNSET
     last_seq: _Number = UNSET
     agent_id: str | UnsetType | None = UNSET
     root_id: _Text = UNSET
@@ -66,6 +89,7 @@ class ErrorDetail(CallReply, frozen=True, kw_only=True):
     address: str | UnsetType | None = UNSET
     resume_after: int | UnsetType | None = UNSET
     names: tuple[str, ...] | UnsetType = UNSET
+    first: _Number = UNSET
     cause: _Text = UNSET
     text: _Text = UNSET
     reason: str | UnsetType | None = UNSET
@@ -212,6 +236,17 @@ class SessionItem(CallReply, frozen=True, kw_only=True):
         usage: Of the whole session.
         restarts: How often it crashed and came back.
         suspended: Whether its cycle waits for people and for nothing else.
+        first_words: What was said to it first, up to 80 characters; None where that is not known.
+        tearing_down: Whether what an abort stopped is not gone yet.
+        tool: The tool that runs longest; None while none does.
+        running: How many calls run.
+        waiting: How much waits for people.
+        tokens: Read and written by all of it; None of one that is not awake.
+        cost_usd: What that cost; None where a price is not known.
+        changed_at_ms: When it published something last.
+        outcome: How its last cycle ended; None while one runs, before the first, and where that is not known.
+        parent: The session that it was forked from; None for none.
+        ended: Whether nothing follows.
     """
 
     session_id: str
@@ -229,6 +264,113 @@ class SessionItem(CallReply, frozen=True, kw_only=True):
     usage: TokenUsage | UnsetType = UNSET
     restarts: _Number = UNSET
     suspended: bool | UnsetType = UNSET
+    first_words: str | UnsetType | None = UNSET
+    tearing_down: bool | UnsetType = UNSET
+    tool: ToolAtWork | UnsetType | None = UNSET
+    running: _Number = UNSET
+    waiting: WaitingCounts | UnsetType = UNSET
+    tokens: int | UnsetType | None = UNSET
+    cost_usd: float | UnsetType | None = UNSET
+    changed_at_ms: _Number = UNSET
+    outcome: str | UnsetType | None = UNSET
+    parent: str | UnsetType | None = UNSET
+    ended: bool | UnsetType = UNSET
+
+
+class ConsolePrincipal(CallReply, frozen=True, kw_only=True):
+    """Who calls.
+
+    Attributes:
+        tenant: The tenant.
+        user: Who of them; None for a token that speaks for the tenant.
+        scopes: What they may do.
+        expires_at_ms: When the token ends, in milliseconds since 1970; None where it does not, and where that is not known.
+    """
+
+    tenant: str
+    user: str | None
+    scopes: tuple[str, ...]
+    expires_at_ms: int | None
+
+
+class ConsoleProfile(CallReply, frozen=True, kw_only=True):
+    """A profile that sessions can be created with.
+
+    Attributes:
+        agent_id: What a caller names it by.
+        name: For people.
+        description: For people; None without one.
+        model: What it asks; None where that is decided for each session.
+        fault: Why no session of it can begin, such as a key that is not set; None where nothing is known to be wrong.
+    """
+
+    agent_id: str
+    name: str
+    description: str | None
+    model: str | None
+    fault: str | None
+
+
+class ConsoleModel(CallReply, frozen=True, kw_only=True):
+    """A model that is asked here.
+
+    Attributes:
+        model: The model string.
+        window: How many tokens it reads; None where that is not known.
+        input_price: US dollars for a million tokens read; None where that is not known.
+        output_price: US dollars for a million tokens written; None where that is not known.
+    """
+
+    model: str
+    window: int | None
+    input_price: float | None
+    output_price: float | None
+
+
+class ConsoleLimits(CallReply, frozen=True, kw_only=True):
+    """What the limits of a socket are, as `welcome` says too, and what may be spent.
+
+    Attributes:
+        frame_bytes: Of one frame that a client sends.
+        subscriptions: How many it may have.
+        commands_per_second: How many frames it may send.
+        cost_per_day_usd: What a caller may spend from one midnight of UTC to the next; None for no such limit.
+        tenant_cost_per_day_usd: The same of all callers of a tenant together.
+    """
+
+    frame_bytes: int
+    subscriptions: int
+    commands_per_second: int
+    cost_per_day_usd: float | None
+    tenant_cost_per_day_usd: float | None
+
+
+class ConsoleInfo(CallReply, frozen=True, kw_only=True):
+    """What a console has to know of its server.
+
+    Attributes:
+        version: Of the server.
+        instance: A text that each process makes anew: another one is a process that was started since.
+        protocol: What its sockets speak.
+        features: What it has of that which consoles can show.
+        principal: Who calls.
+        profiles: With what sessions can be created; none where that is decided for each.
+        models: What they ask.
+        limits: Of a socket.
+        journal: Whether sessions are kept, so that there are journals.
+        demo: Whether it only shows what it could do, with a model that needs no key.
+    """
+
+    version: str
+    instance: str
+    protocol: str
+    features: tuple[str, ...]
+    principal: ConsolePrincipal
+    profiles: tuple[ConsoleProfile, ...]
+    models: tuple[ConsoleModel, ...]
+    limits: ConsoleLimits
+    journal: bool
+    demo: bool
 
 
 class SessionPage(CallReply, frozen=True, kw_only=True):
@@ -276,11 +418,15 @@ class SessionRewound(CallReply, frozen=True, kw_only=True):
         session_id: Which one.
         at: Behind which record it goes on.
         calls: What happened outside since and is not taken back.
+        files: What became of the files; left out where they were not asked for.
+        dry: Whether this only says what going back would come to; left out where it went back.
     """
 
     session_id: str
     at: int
     calls: tuple[CallBehind, ...]
+    files: RestoredFiles | UnsetType = UNSET
+    dry: bool | UnsetType = UNSET
 
 
 class CompactionAsked(CallReply, frozen=True, kw_only=True):
@@ -311,6 +457,46 @@ class ApprovalDecided(CallReply, frozen=True, kw_only=True):
     """
 
     approval_id: str
+
+
+class ShownApproval(CallReply, frozen=True, kw_only=True):
+    """All that a person is shown of a call that waits for an approval.
+
+    Attributes:
+        approval_id: Which one.
+        call_id: The call.
+        tool: Its tool.
+        arguments: What runs when it is approved.
+        arguments_hash: SHA-256 of their canonical JSON, hexadecimal.
+        arguments_text: The arguments as JSON text, each number as it is hashed.
+        reason: Why a person is asked, in the words of who asks.
+        by: The plugin that wants a person to decide; None where that was not kept.
+        effect: What the tool promises about being run twice; None of a tool that is not known.
+        schema: Of the arguments; None of a tool that is not known.
+        always: The rule that an approval with `always` would make; None where that is not taken.
+        preview: What the call would do; None where that is not known.
+        path: From the root session to the one whose call it is.
+        requested_at_ms: Since when it waits, in milliseconds since 1970.
+        expires_at_ms: When the clock answers it; None: never.
+        permission_options: The answers that are taken.
+    """
+
+    approval_id: str
+    call_id: str
+    tool: str
+    arguments: dict[str, Any]
+    arguments_hash: str
+    arguments_text: str
+    reason: str | None
+    by: str | None
+    effect: EffectClass | None
+    schema: dict[str, Any] | None
+    always: AlwaysOffer | None
+    preview: ApprovalPreview | None
+    path: tuple[RowStep, ...]
+    requested_at_ms: int
+    expires_at_ms: int | None
+    permission_options: tuple[PermissionOption, ...]
 
 
 class QuestionAnswered(CallReply, frozen=True, kw_only=True):
@@ -391,94 +577,6 @@ class FilePage(CallReply, frozen=True, kw_only=True):
 
     entries: tuple[WorkspaceEntry, ...]
     next: int | None
-
-
-class TreeItem(CallReply, frozen=True, kw_only=True):
-    """A node of the supervision tree.
-
-    Attributes:
-        id: Of a session its id.
-        kind: `worker` or `supervisor`.
-        status: Such as `running`.
-        strategy: Of a supervisor what it does about a child that ends; None of a worker.
-        phase: Of a session what it does.
-        incarnation: How many instances of it came up.
-        restarts: How often it was started again since it recovered.
-        uptime_seconds: Since its last instance came up; None while none is.
-        mailbox: How many messages wait for it; None of what has no mailbox.
-        children: In start order.
-    """
-
-    id: str
-    kind: str
-    status: str
-    strategy: str | None
-    phase: str | None
-    incarnation: int
-    restarts: int
-    uptime_seconds: float | None
-    mailbox: int | None
-    children: tuple["TreeItem", ...]
-
-
-class HostPluginItem(CallReply, frozen=True, kw_only=True):
-    """A plugin of the host.
-
-    Attributes:
-        name: Which one.
-        version: Of its code.
-        priority: Higher runs first.
-        critical: Whether a failing interceptor refuses the request.
-        fail_closed: Whether a failing hook in front of a tool denies the call.
-        hooks: Those that it has.
-        failures: How often one of them failed.
-        stuck_hook: One that does not come back; None without.
-    """
-
-    name: str
-    version: str
-    priority: int
-    critical: bool
-    fail_closed: bool
-    hooks: tuple[str, ...]
-    failures: int
-    stuck_hook: str | None
-
-
-class HostPluginList(CallReply, frozen=True, kw_only=True):
-    """The plugins of the host.
-
-    Attributes:
-        plugins: In their order.
-    """
-
-    plugins: tuple[HostPluginItem, ...]
-
-
-class TracePage(CallReply, frozen=True, kw_only=True):
-    """A part of a journal.
-
-    Attributes:
-        entries: Its records, with what each step decided.
-        next: `after` of the page behind; None behind the last.
-    """
-
-    entries: tuple[JournalEntry, ...]
-    next: int | None
-
-
-class InspectedMessages(CallReply, frozen=True, kw_only=True):
-    """A part of a conversation, for who looks after it.
-
-    Attributes:
-        messages: In order.
-        next: `after` of the page behind; None behind the last.
-        usage: Of the whole session; that of each response stands in its journal.
-    """
-
-    messages: tuple[Message, ...]
-    next: int | None
-    usage: TokenUsage
 
 
 def as_given(value: Any) -> Any:

@@ -7,9 +7,22 @@ row that is missing here fails the test that meets it. What a code's status is s
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
+from agentrail.core.journal.explaining import ExplainedStep
 from agentrail.core.session.projection import Status
 from agentrail.events import AbortReceipt
 from agentrail.gateway.answers import ERROR_ANSWERS
+from agentrail.gateway.inspection_replies import (
+    CallDetails,
+    ContextReply,
+    CostReply,
+    EventPageReply,
+    HostPluginList,
+    InspectedMessages,
+    SpanPage,
+    StateReply,
+    TracePage,
+    TreeItem,
+)
 from agentrail.gateway.replies import (
     ApprovalDecided,
     CallStopped,
@@ -17,10 +30,9 @@ from agentrail.gateway.replies import (
     ChatReply,
     ChatWaiting,
     CompactionAsked,
+    ConsoleInfo,
     FilePage,
     HealthReply,
-    HostPluginList,
-    InspectedMessages,
     ModelReply,
     QuestionAnswered,
     ReadyReply,
@@ -30,13 +42,12 @@ from agentrail.gateway.replies import (
     SessionForked,
     SessionPage,
     SessionRewound,
+    ShownApproval,
     SteerReply,
-    TracePage,
-    TreeItem,
 )
 from agentrail.gateway.routing import CallRoute
 from agentrail.host.payloads import STATUSES
-from agentrail.wire.forms import AcceptedForm, MessagePage, SnapshotForm
+from agentrail.wire.forms import AcceptedForm, MessagePage, RuleList, SnapshotForm
 
 RouteReply: TypeAlias = type | tuple[type, ...]
 """The struct of an answer, or those of which it is one; none of an answer without a body."""
@@ -56,12 +67,16 @@ REPLIES: Final[Mapping[RouteKey, Mapping[int, RouteReply]]] = {
     ("GET", "/ready"): {200: ReadyReply, 503: ReadyReply},
     ("POST", "/sessions"): {201: SessionCreated},
     ("GET", "/sessions"): {200: SessionPage},
+    ("GET", "/console/info"): {200: ConsoleInfo},
     ("GET", _OF_SESSION): {200: SnapshotForm},
     ("DELETE", _OF_SESSION): {},
     ("POST", f"{_OF_SESSION}/prompt"): {202: (AcceptedForm, SteerReply)},
     ("POST", f"{_OF_SESSION}/steer"): {202: SteerReply},
     ("GET", f"{_OF_SESSION}/messages"): {200: MessagePage},
-    ("GET", f"{_OF_SESSION}/events"): {},
+    ("GET", f"{_OF_SESSION}/events"): {200: EventPageReply},
+    ("GET", f"{_OF_SESSION}/calls/{{call_id}}"): {200: CallDetails},
+    ("GET", f"{_OF_SESSION}/context"): {200: ContextReply},
+    ("GET", f"{_INSPECTED}/spans"): {200: SpanPage},
     ("POST", f"{_OF_SESSION}/model"): {200: ModelReply},
     ("POST", f"{_OF_SESSION}/fork"): {201: SessionForked},
     ("POST", f"{_OF_SESSION}/rewind"): {200: SessionRewound},
@@ -70,6 +85,9 @@ REPLIES: Final[Mapping[RouteKey, Mapping[int, RouteReply]]] = {
     ("POST", f"{_OF_SESSION}/approve"): {200: ApprovalDecided},
     ("POST", f"{_OF_SESSION}/reject"): {200: ApprovalDecided},
     ("POST", f"{_OF_SESSION}/respond"): {200: QuestionAnswered},
+    ("GET", f"{_OF_SESSION}/approvals/{{approval:path}}"): {200: ShownApproval},
+    ("GET", f"{_OF_SESSION}/rules"): {200: RuleList},
+    ("DELETE", f"{_OF_SESSION}/rules/{{rule_id}}"): {},
     ("GET", _OF_REQUEST): {200: RequestReply},
     ("POST", f"{_OF_REQUEST}/cancel"): {202: CancelReply},
     ("GET", f"{_OF_SESSION}/files"): {200: FilePage},
@@ -77,9 +95,14 @@ REPLIES: Final[Mapping[RouteKey, Mapping[int, RouteReply]]] = {
     ("GET", "/inspect/sessions"): {200: SessionPage},
     ("GET", "/inspect/tree"): {200: TreeItem},
     ("GET", "/inspect/plugins"): {200: HostPluginList},
+    ("GET", "/inspect/cost"): {200: CostReply},
     ("GET", f"{_INSPECTED}/trace"): {200: TracePage},
+    ("GET", f"{_INSPECTED}/state"): {200: StateReply},
+    ("GET", f"{_INSPECTED}/explain"): {200: ExplainedStep},
     ("GET", f"{_INSPECTED}/messages"): {200: InspectedMessages},
-    ("GET", "/"): {},
+    ("GET", "/"): {302: ()},
+    ("GET", "/console"): {302: ()},
+    ("GET", "/console/{path:path}"): {304: ()},
     ("POST", "/ai-ui/{agent_id}"): {},
     ("GET", f"{_OF_CHAT}/stream"): {204: ()},
     ("POST", f"{_OF_CHAT}/cancel"): {202: ResponseCancelled},
@@ -116,6 +139,7 @@ PLUGIN_STATUSES: Final = STATUSES
 # --- refusals
 
 _ANY: Final = "headers_too_large internal"
+_BY_PLACE: Final = "token_in_url forbidden host_refused origin_refused"
 _GUARDED: Final = (
     "token_in_url unauthorized forbidden host_refused origin_refused principal_mismatch id_invalid field_invalid"
     " field_unknown too_many_requests not_started draining plugin_failed"
@@ -148,7 +172,9 @@ _REFUSALS: Final[Mapping[RouteKey, str]] = {
     ("DELETE", _OF_SESSION): f"{_ON_SESSION} session_is_child still_needed",
     ("POST", f"{_OF_SESSION}/prompt"): _MESSAGE,
     ("POST", f"{_OF_SESSION}/steer"): _MESSAGE,
-    ("GET", f"{_OF_SESSION}/events"): f"{_ON_SESSION} cursor_invalid request_unknown",
+    ("GET", f"{_OF_SESSION}/events"): f"{_ON_SESSION} cursor_invalid request_unknown option_error",
+    ("GET", f"{_OF_SESSION}/calls/{{call_id}}"): f"{_ON_SESSION} unknown_call",
+    ("GET", f"{_OF_SESSION}/context"): f"{_ON_SESSION} session_is_child",
     ("POST", f"{_OF_SESSION}/model"): f"{_ON_SESSION} session_is_child model_not_found option_error",
     ("POST", f"{_OF_SESSION}/fork"): f"{_BRANCHING} already_exists quota still_needed",
     ("POST", f"{_OF_SESSION}/rewind"): _BRANCHING,
@@ -161,15 +187,26 @@ _REFUSALS: Final[Mapping[RouteKey, str]] = {
     ("POST", f"{_OF_SESSION}/respond"): (
         f"{_DECIDING} invalid_response answer_not_offered question_declined prompt_error request_refused"
     ),
+    ("GET", f"{_OF_SESSION}/approvals/{{approval:path}}"): f"{_ON_SESSION} approval_unknown",
+    ("DELETE", f"{_OF_SESSION}/rules/{{rule_id}}"): f"{_ON_SESSION} rule_unknown",
     ("GET", _OF_REQUEST): f"{_ON_SESSION} request_unknown",
     ("POST", f"{_OF_REQUEST}/cancel"): f"{_ON_SESSION} request_unknown request_over",
     ("GET", f"{_OF_SESSION}/files"): f"{_ON_SESSION} file_unknown files_unsupported",
     ("GET", f"{_OF_SESSION}/files/{{path:path}}"): f"{_ON_SESSION} file_unknown files_unsupported too_large",
     ("GET", "/inspect/sessions"): "cursor_invalid store_unavailable",
+    ("GET", "/inspect/cost"): "option_error store_unavailable",
+    **dict.fromkeys(
+        [("GET", f"{_INSPECTED}/{place}") for place in ("trace", "state", "explain")], "option_error"
+    ),
+    **dict.fromkeys(
+        [("GET", f"{_INSPECTED}/{place}") for place in ("trace", "state", "explain")], "option_error"
+    ),
     (
         "POST",
         "/ai-ui/{agent_id}",
     ): f"{_MESSAGE} {_DECIDING} approval_expired invalid_response invalid_arguments",
+    ("GET", "/console"): _BY_PLACE,
+    ("GET", "/console/{path:path}"): f"{_BY_PLACE} file_unknown",
     ("GET", f"{_OF_CHAT}/stream"): "profile_unknown profile_mismatch session_is_child",
     ("POST", f"{_OF_CHAT}/cancel"): "profile_unknown profile_mismatch session_is_child request_over",
 }

@@ -37,12 +37,14 @@ from agentrail.gateway.callers import CallerCheck
 from agentrail.gateway.hub import Hubs
 from agentrail.gateway.incoming import AsgiReceive, AsgiSend, BodyReader, CallerLeft, wait_left
 from agentrail.gateway.stream_reader import StreamReader
+from agentrail.gateway.watches import Watches
 from agentrail.host.host import Host
 from agentrail.host.identity import SessionOwner
 from agentrail.host.limits import Allowances, Limits, OpenCounts, OpenPlace
 from agentrail.host.payloads import HandledResponse, Principal
 from agentrail.runtime.crashes import what_travels
 from agentrail.runtime.handle import Session
+from agentrail.runtime.keeping import ENGINE
 from agentrail.wire.plain import encode_plain
 
 MAX_READERS: Final = 2
@@ -128,19 +130,31 @@ class Gateway:
         bodies: Reads them.
         readers: How many threads read what is large: few, since they and the loop take turns.
         chat_timeout: How many seconds a `chat` waits for its answer.
+        has_console: Whether browsers that open `/` are led to the console.
         host: None before it is open, and behind its close.
         hubs: Of its streams; None as `host`.
+        watches: What its sockets watch; None as `host`.
+        version: Of this package.
+        instance: A text that no other process has.
+        has_inspector: Whether there is anything for those who may inspect.
+        is_demo: Whether it only shows what it could do.
     """
 
     callers: CallerCheck
     limits: Limits
     chat_timeout: float = 300.0
+    has_console: bool = False
     allowances: Allowances[SessionOwner] = field(init=False)
     places: OpenCounts[SessionOwner] = field(init=False)
     bodies: BodyReader = field(factory=BodyReader)
     readers: trio.CapacityLimiter = field(factory=lambda: trio.CapacityLimiter(MAX_READERS))
     host: Host | None = None
     hubs: Hubs | None = None
+    watches: Watches | None = None
+    version: str = ENGINE
+    instance: str = field(factory=lambda: outside.ids(9))
+    has_inspector: bool = True
+    is_demo: bool = False
 
     def __attrs_post_init__(self) -> None:
         """Count nothing yet."""
@@ -296,9 +310,11 @@ class CallRoute:
         body: The struct of its body; None for a call without one.
         query: The names that may stand in its query.
         scope: What a token needs; None where no token is asked for.
+        is_guarded: Whether it is judged from where a call comes where no token is asked for; with a scope it always is.
         needs_user: Whether it has to be known which user calls, and not only which tenant.
         is_stream: Whether it takes the place of a stream.
         success: The status of its answer, for the page of the interface.
+        content: The types of what it gives that is no JSON, for that page.
         frames: The schema of what stands in the frames of its stream, for that page.
     """
 
@@ -310,9 +326,11 @@ class CallRoute:
     body: type[msgspec.Struct] | None = field(default=None, kw_only=True)
     query: tuple[str, ...] = field(default=(), kw_only=True)
     scope: str | None = field(default="use", kw_only=True)
+    is_guarded: bool = field(default=False, kw_only=True)
     needs_user: bool = field(default=True, kw_only=True)
     is_stream: bool = field(default=False, kw_only=True)
     success: int = field(default=200, kw_only=True)
+    content: tuple[str, ...] = field(default=(), kw_only=True)
     frames: str = field(default="Event", kw_only=True)
 
 

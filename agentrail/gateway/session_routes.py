@@ -20,14 +20,15 @@ from agentrail.gateway.bodies import (
     RespondBody,
     RewindBody,
 )
-from agentrail.gateway.calls import CallAnswer, FileAnswer
+from agentrail.gateway.calls import AskedSessions, CallAnswer, FileAnswer
 from agentrail.gateway.calls.decisions import MAX_WAIT_SECONDS
 from agentrail.gateway.queries import MAX_CURSOR, whole_number, yes_or_no
 from agentrail.gateway.routing import CallRoute, RouteCall, WholeAnswer
+from agentrail.host.session_order import USUAL_SORT
+from agentrail.wire.rows import RowFilter
 
 MAX_SESSIONS_OF_A_PAGE: Final = 200
 MAX_MESSAGES_OF_A_PAGE: Final = 1_000
-MAX_RECORDS_OF_A_PAGE: Final = 1_000
 MAX_FILES_OF_A_PAGE: Final = 1_000
 
 _PLAIN_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
@@ -67,14 +68,7 @@ async def _create(call: RouteCall) -> WholeAnswer:
 
 async def _list_own(call: RouteCall) -> WholeAnswer:
     """List sessions."""
-    made = await calls.list_own_sessions(
-        call.host,
-        call.principal,
-        limit=_limit(call, 50, MAX_SESSIONS_OF_A_PAGE),
-        cursor=call.query.get("cursor"),
-        phase=call.query.get("phase"),
-    )
-    return answer_of_call(made)
+    return answer_of_call(await calls.list_own_sessions(call.host, call.principal, _asked_sessions(call)))
 
 
 async def _show(call: RouteCall) -> WholeAnswer:
@@ -145,6 +139,23 @@ async def _reject(call: RouteCall) -> WholeAnswer:
     return answer_of_call(await calls.reject_approval(call.host, call.principal, _session(call), call.body))
 
 
+async def _approval(call: RouteCall) -> WholeAnswer:
+    """Show a call that waits for an approval; its id has a slash in it, which is one of the path."""
+    made = await calls.read_shown_approval(call.host, call.principal, _session(call), call.params["approval"])
+    return answer_of_call(made)
+
+
+async def _rules(call: RouteCall) -> WholeAnswer:
+    """List what is always allowed."""
+    return answer_of_call(await calls.list_session_rules(call.host, call.principal, _session(call)))
+
+
+async def _revoke_rule(call: RouteCall) -> WholeAnswer:
+    """Take a rule back."""
+    made = await calls.revoke_session_rule(call.host, call.principal, _session(call), call.params["rule_id"])
+    return answer_of_call(made)
+
+
 async def _respond(call: RouteCall) -> WholeAnswer:
     """WholeAnswer a question."""
     return answer_of_call(
@@ -196,14 +207,7 @@ async def _file(call: RouteCall) -> WholeAnswer:
 
 async def _all_sessions(call: RouteCall) -> WholeAnswer:
     """List the sessions of the tenant."""
-    made = await calls.inspect_sessions(
-        call.host,
-        call.principal,
-        limit=_limit(call, 50, MAX_SESSIONS_OF_A_PAGE),
-        cursor=call.query.get("cursor"),
-        phase=call.query.get("phase"),
-    )
-    return answer_of_call(made)
+    return answer_of_call(await calls.inspect_sessions(call.host, call.principal, _asked_sessions(call)))
 
 
 async def _tree(call: RouteCall) -> WholeAnswer:
@@ -211,21 +215,22 @@ async def _tree(call: RouteCall) -> WholeAnswer:
     return answer_of_call(await calls.inspect_tree(call.host, call.principal))
 
 
+async def _cost(call: RouteCall) -> WholeAnswer:
+    """Show what was used."""
+    made = await calls.inspect_cost(
+        call.host,
+        call.principal,
+        by=call.query.get("by", "day"),
+        since=call.query.get("since"),
+        until=call.query.get("until"),
+        tz=call.query.get("tz", "UTC"),
+    )
+    return answer_of_call(made)
+
+
 async def _plugins(call: RouteCall) -> WholeAnswer:
     """Show the plugins of the host."""
     return answer_of_call(await calls.inspect_plugins(call.host, call.principal))
-
-
-async def _trace(call: RouteCall) -> WholeAnswer:
-    """Show a journal."""
-    made = await calls.inspect_trace(
-        call.host,
-        call.principal,
-        _session(call),
-        after=_after(call),
-        limit=_limit(call, 100, MAX_RECORDS_OF_A_PAGE),
-    )
-    return answer_of_call(made)
 
 
 async def _all_messages(call: RouteCall) -> WholeAnswer:
@@ -238,6 +243,25 @@ async def _all_messages(call: RouteCall) -> WholeAnswer:
         limit=_limit(call, 100, MAX_MESSAGES_OF_A_PAGE),
     )
     return answer_of_call(made)
+
+
+def _asked_sessions(call: RouteCall) -> AskedSessions:
+    given = call.query
+    waiting, ended = given.get("waiting"), given.get("ended")
+    wanted = RowFilter(
+        q=given.get("q"),
+        agent_id=given.get("agent_id"),
+        phase=given.get("phase"),
+        outcome=given.get("outcome"),
+        waiting=None if waiting is None else yes_or_no("waiting", waiting),
+        ended=None if ended is None else yes_or_no("ended", ended),
+    )
+    return AskedSessions(
+        wanted=wanted,
+        limit=_limit(call, 50, MAX_SESSIONS_OF_A_PAGE),
+        cursor=given.get("cursor"),
+        sort=given.get("sort", USUAL_SORT),
+    )
 
 
 def _session(call: RouteCall) -> str:
@@ -258,7 +282,7 @@ _ONE: Final = "/sessions/{session_id}"
 _REQUEST: Final = f"{_ONE}/requests/{{request_id}}"
 _INSPECT: Final = "/inspect/sessions"
 _PAGE: Final = ("after", "limit")
-_LIST: Final = ("limit", "cursor", "phase")
+_LIST: Final = ("limit", "cursor", "phase", "q", "agent_id", "waiting", "outcome", "ended", "sort")
 
 # fmt: off
 SESSION_ROUTES: Final = (
@@ -275,14 +299,17 @@ SESSION_ROUTES: Final = (
     CallRoute("POST", f"{_ONE}/approve", _approve, does="lets a call run that waits for it", body=ApproveBody),
     CallRoute("POST", f"{_ONE}/reject", _reject, does="lets a call not run", operation="reject", body=RejectBody),
     CallRoute("POST", f"{_ONE}/respond", _respond, does="answers a question", operation="respond", body=RespondBody),
+    CallRoute("GET", f"{_ONE}/approvals/{{approval:path}}", _approval, does="shows a call that waits for an approval, and all that is known of it"),
+    CallRoute("GET", f"{_ONE}/rules", _rules, does="lists what people always allow"),
+    CallRoute("DELETE", f"{_ONE}/rules/{{rule_id}}", _revoke_rule, does="takes a rule back", operation="reject", success=204),
     CallRoute("GET", _REQUEST, _request, does="shows how a request stands, and its answer", query=("wait",)),
     CallRoute("POST", f"{_REQUEST}/cancel", _cancel, does="cancels a request", operation="cancel", body=CancelBody, success=202),
     CallRoute("GET", f"{_ONE}/files", _files, does="lists a directory of the workspace", query=("path", *_PAGE)),
     CallRoute("GET", f"{_ONE}/files/{{path:path}}", _file, does="gives a file of the workspace out"),
     CallRoute("GET", _INSPECT, _all_sessions, does="lists the sessions of the tenant", query=_LIST, scope="inspect"),
     CallRoute("GET", "/inspect/tree", _tree, does="shows the supervision tree of the tenant", scope="inspect"),
-    CallRoute("GET", "/inspect/plugins", _plugins, does="shows the plugins of the host", scope="inspect"),
-    CallRoute("GET", f"{_INSPECT}/{{session_id}}/trace", _trace, does="shows a journal", query=_PAGE, scope="inspect"),
+    CallRoute("GET", "/inspect/plugins", _plugins, does="shows the plugins of the host, and those of sessions by name", scope="inspect"),
+    CallRoute("GET", "/inspect/cost", _cost, does="adds up what the sessions of the tenant have used", query=("by", "since", "until", "tz"), scope="inspect"),
     CallRoute("GET", f"{_INSPECT}/{{session_id}}/messages", _all_messages, does="shows a conversation of the tenant", query=_PAGE, scope="inspect"),
 )
 # fmt: on

@@ -91,11 +91,13 @@ class ForkCommandBody(Value, frozen=True, kw_only=True):
     Attributes:
         at: Behind which record; None for the last.
         turn: Behind which turn, in place of a record.
+        event: Behind the record of which event, by its number, in place of a record.
         fork_id: The id of the fork; None for a new one.
     """
 
     at: int | None = None
     turn: int | None = None
+    event: int | None = None
     fork_id: str | None = None
 
 
@@ -105,14 +107,18 @@ class RewindCommandBody(Value, frozen=True, kw_only=True):
     Attributes:
         to: Behind which record.
         turn: Behind which turn, in place of a record.
+        event: Behind the record of which event, by its number, in place of a record.
         files: As of `Session.rewind`.
         force: As of `Session.rewind`.
+        dry: As of `Session.rewind`.
     """
 
     to: int | None = None
     turn: int | None = None
+    event: int | None = None
     files: bool = False
     force: bool = False
+    dry: bool = False
 
 
 class StateAtBody(Value, frozen=True, kw_only=True):

@@ -27,6 +27,8 @@ _ROUTE_OF: Final[Mapping[str, tuple[str, str]]] = {
     "approve": ("POST", "/sessions/{session_id}/approve"),
     "reject": ("POST", "/sessions/{session_id}/reject"),
     "respond": ("POST", "/sessions/{session_id}/respond"),
+    "rules": ("GET", "/sessions/{session_id}/rules"),
+    "revoke_rule": ("DELETE", "/sessions/{session_id}/rules/{rule_id}"),
     "compact": ("POST", "/sessions/{session_id}/compact"),
     "switch_model": ("POST", "/sessions/{session_id}/model"),
     "messages": ("GET", "/sessions/{session_id}/messages"),
@@ -55,13 +57,15 @@ _UNORDERED: Final = frozenset(
         "snapshot",
         "status",
         "request",
+        "revoke_rule",
+        "rules",
         "sessions",
     }
 )
 """What does not wait for earlier commands of its session: what reads, what stops, and what a person decides."""
 
 _READS: Final = frozenset(
-    {"messages", "snapshot", "status", "request", "sessions", "journal", "state_at", "receipt_of"}
+    {"messages", "snapshot", "status", "request", "sessions", "journal", "state_at", "receipt_of", "rules"}
 )
 """What changes nothing, and is done anew each time."""
 

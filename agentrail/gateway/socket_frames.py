@@ -6,7 +6,7 @@ whole number of the client's own, and comes back in the reply. An event has its 
 a frame goes out, is decided elsewhere.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -17,12 +17,23 @@ from agentrail.core.wire.codec import encode_event
 from agentrail.events import KINDS, Event, UnknownEvent
 from agentrail.gateway.answers import CallRefused, ErrorAnswer, refuse_call
 from agentrail.gateway.body_reading import read_object
-from agentrail.gateway.queries import MAX_CURSOR, check_id, check_known, refuse_field
+from agentrail.gateway.queries import MAX_CURSOR, check_filter, check_id, check_known, refuse_field
+from agentrail.gateway.watch_window import WatchPart
 from agentrail.host.limits import Limits
 from agentrail.structs import Value
 from agentrail.wire.forms import encode_snapshot
 from agentrail.wire.plain import encode_plain
-from agentrail.wire.server_frames import PROTOCOL, FrameId, SocketLimits, SocketReply, Subscribed, Welcome
+from agentrail.wire.rows import RowFilter
+from agentrail.wire.server_frames import (
+    PROTOCOL,
+    Changed,
+    FrameId,
+    RowsWatched,
+    SocketLimits,
+    SocketReply,
+    Subscribed,
+    Welcome,
+)
 
 MIN_HEARTBEAT_SECONDS: Final = 5.0
 MAX_HEARTBEAT_SECONDS: Final = 60.0
@@ -41,14 +52,17 @@ class Hello(Value, frozen=True, kw_only=True):
     Attributes:
         token: As behind `Bearer`.
         heartbeat: Seconds; the server takes the nearest from 5 to 60.
+        replay_frames: Whether what a session published before comes as `events`, many in one frame; else each as an `event`.
     """
 
     token: str | None = None
     heartbeat: float | None = None
+    replay_frames: bool = False
 
     def __repr__(self) -> str:
         """Say whether there is a token, and not which."""
-        return f"Hello(token={'…' if self.token is not None else None}, heartbeat={self.heartbeat})"
+        told = f"token={'…' if self.token is not None else None}, heartbeat={self.heartbeat}"
+        return f"Hello({told}, replay_frames={self.replay_frames})"
 
 
 class Subscribe(Value, frozen=True, kw_only=True):
@@ -86,6 +100,30 @@ class Unsubscribe(Value, frozen=True, kw_only=True):
     session_id: str
 
 
+class WatchRows(Value, frozen=True, kw_only=True):
+    """Begin to watch rows, such as those of a list of sessions.
+
+    Attributes:
+        id: Of the frame; `changed` has it, and `unwatch` names it.
+        what: What is watched, such as `sessions`.
+        filter: Which rows; left out for the thousand that changed last.
+    """
+
+    id: FrameId
+    what: str
+    filter: RowFilter = RowFilter()
+
+
+class UnwatchRows(Value, frozen=True, kw_only=True):
+    """Watch rows no more; the reply is the last frame that has this id.
+
+    Attributes:
+        id: Of the frame that began it.
+    """
+
+    id: FrameId
+
+
 class Ping(Value, frozen=True, kw_only=True):
     """Say that the client is there.
 
@@ -114,13 +152,17 @@ class CommandFrame(Value, frozen=True, kw_only=True):
     size: int
 
 
-ClientFrame: TypeAlias = Hello | Subscribe | Unsubscribe | Ping | CommandFrame
+OwnFrame: TypeAlias = Hello | Subscribe | Unsubscribe | WatchRows | UnwatchRows | Ping
+
+ClientFrame: TypeAlias = OwnFrame | CommandFrame
 
 _CLASSES: Final[Mapping[str, type[Event]]] = {kind: event for event, kind in KINDS.items()}
-_OWN: Final[Mapping[str, type[Hello | Subscribe | Unsubscribe | Ping]]] = {
+_OWN: Final[Mapping[str, type[OwnFrame]]] = {
     "hello": Hello,
     "subscribe": Subscribe,
     "unsubscribe": Unsubscribe,
+    "watch": WatchRows,
+    "unwatch": UnwatchRows,
     "ping": Ping,
 }
 
@@ -194,7 +236,7 @@ def _id_of(plain: Mapping[str, Any]) -> FrameId | None:
     return found if type(found) is int and abs(found) <= MAX_CURSOR else None
 
 
-def _own_frame(kind: type[Hello | Subscribe | Unsubscribe | Ping], plain: dict[str, Any]) -> ClientFrame:
+def _own_frame(kind: type[OwnFrame], plain: dict[str, Any]) -> ClientFrame:
     check_known(plain, kind.__struct_fields__)
     if "id" in kind.__struct_fields__:
         _check_id_of_frame(plain)
@@ -210,6 +252,8 @@ def _own_frame(kind: type[Hello | Subscribe | Unsubscribe | Ping], plain: dict[s
             refuse_field("heartbeat", "is no number of seconds")
         case Ping(n=n) if abs(n) > MAX_CURSOR:
             refuse_field("n", f"is larger than {MAX_CURSOR}")
+        case WatchRows():
+            check_filter(made.filter, before="filter.")
         case Subscribe() | Unsubscribe():
             check_id("session_id", made.session_id, of_session=True)
             if isinstance(made, Subscribe):
@@ -249,25 +293,72 @@ def _check_id_of_frame(plain: Mapping[str, Any]) -> None:
 # --- to the client
 
 
-def welcome_frame(heartbeat_seconds: float, limits: Limits) -> bytes:
-    """Make the answer to `hello`."""
-    told = SocketLimits(
+def limits_told(limits: Limits) -> SocketLimits:
+    """Say what a client is told of limits."""
+    return SocketLimits(
         frame_bytes=limits.max_frame_bytes,
         subscriptions=limits.max_subscriptions,
         commands_per_second=limits.commands_per_second,
     )
-    return encode_plain(Welcome(protocol=PROTOCOL, heartbeat=heartbeat_seconds, limits=told))
 
 
-def subscribed_frame(asked: Subscribe, seq: int, snapshot: Snapshot | None) -> bytes:
-    """Make the frame that a subscription begins with."""
-    form = UNSET if snapshot is None else Raw(encode_snapshot(snapshot))
+def welcome_frame(heartbeat_seconds: float, limits: Limits, *, version: str, instance: str) -> bytes:
+    """Make the answer to `hello`."""
+    return encode_plain(
+        Welcome(
+            protocol=PROTOCOL,
+            heartbeat=heartbeat_seconds,
+            limits=limits_told(limits),
+            version=version,
+            instance=instance,
+        )
+    )
+
+
+def watching_frame(asked: WatchRows, part: WatchPart) -> bytes:
+    """Make the frame that a watch begins with."""
+    rows = tuple([Raw(row) for row in part.rows])
+    return encode_plain(RowsWatched(id=asked.id, what=asked.what, rows=rows, total=part.total))
+
+
+def changed_frame(frame_id: FrameId, part: WatchPart) -> bytes:
+    """Make the frame that tells what has changed."""
+    rows = tuple([Raw(row) for row in part.rows])
+    return encode_plain(Changed(id=frame_id, rows=rows, gone=part.gone, total=part.total))
+
+
+def subscribed_frame(
+    asked: Subscribe, seq: int, snapshot: Snapshot | None, *, agent_id: str | None = None
+) -> bytes:
+    """Make the frame that a subscription begins with.
+
+    Args:
+        asked: What asked for it.
+        seq: The number that events follow on.
+        snapshot: How the session stands there, for one that begins.
+        agent_id: The profile that it was started with.
+    """
+    form = UNSET if snapshot is None else Raw(encode_snapshot(snapshot, agent_id=agent_id))
     return encode_plain(Subscribed(id=asked.id, session_id=asked.session_id, seq=seq, snapshot=form))
+
+
+_EVENT_HEAD: Final = b'{"type":"event","event":'
 
 
 def socket_event_frame(event: Event | UnknownEvent) -> bytes:
     """Make the frame of an event: its wire form, in a field of its own, since an event may have a field `type` too."""
-    return b'{"type":"event","event":' + encode_event(event) + b"}"
+    return _EVENT_HEAD + encode_event(event) + b"}"
+
+
+def replay_frame(session_id: str, frames: Sequence[bytes]) -> bytes:
+    """Make one frame of what a session published before.
+
+    Args:
+        session_id: Of the session.
+        frames: Of the events, in order, as `socket_event_frame` makes them.
+    """
+    events = b",".join([frame[len(_EVENT_HEAD) : -1] for frame in frames])
+    return b'{"type":"events","session_id":%b,"events":[%b]}' % (encode_plain(session_id), events)
 
 
 def reply_frame(frame_id: FrameId | None, result: bytes) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from agentrail.abc import Error, Ok
 from agentrail.errors import ToolContractError
 from agentrail.gateway.bodies import AbortBody
+from agentrail.gateway.calls.sessions import record_of_place, record_to_fork
 from agentrail.gateway.chat_routes import answer_prompt
 from agentrail.gateway.queries import MAX_CURSOR, refuse_field, whole_number, yes_or_no
 from agentrail.gateway.routing import CallRoute, Result, RouteCall, WholeAnswer, answer_json
@@ -115,8 +116,10 @@ async def _status(call: RouteCall) -> WholeAnswer:
 async def _fork(call: RouteCall) -> WholeAnswer:
     """Begin a session that goes on from this one."""
     body: ForkCommandBody = call.body
+    session_id = call.params["session_id"]
+    place = await record_to_fork(call.host, call.principal, session_id, at=body.at, event=body.event)
     fork, at = await call.host.fork_session(
-        call.params["session_id"], call.principal, at=body.at, turn=body.turn, wanted=body.fork_id
+        session_id, call.principal, at=place, turn=body.turn, wanted=body.fork_id
     )
     return answer_json({"session_id": fork.session_id, "at": at})
 
@@ -125,7 +128,9 @@ async def _rewind(call: RouteCall) -> WholeAnswer:
     """Go back, with the files where that is asked for."""
     body: RewindCommandBody = call.body
     session = await _session(call, only_root=True)
-    return answer_json(await session.rewind(body.to, turn=body.turn, files=body.files, force=body.force))
+    place = await record_of_place(session, "to", body.to, body.event)
+    rewound = await session.rewind(place, turn=body.turn, files=body.files, force=body.force, dry=body.dry)
+    return answer_json(rewound)
 
 
 async def _stop(call: RouteCall) -> WholeAnswer:

@@ -1,6 +1,7 @@
 """What waits to be sent on one socket: bounded, and what goes when there is no room is decided here.
 
-Pure. Frames go out in the order in which they came in. From half full on, ephemeral events are left out, and the client is told how many;
+Pure. Frames go out in the order in which they came in. What a session published before a client came is not among them: it waits apart, one
+frame of each session at a time, so that catching up takes no room from what is live, and never ends a socket. From half full on, ephemeral events are left out, and the client is told how many;
 a frame that may not be left out and has no room ends the socket: the last frame then says where each session is to be gone on with.
 """
 
@@ -23,7 +24,17 @@ class SendQueue:
         cursors: For each session that is read, the number of the last committed event that was put in.
     """
 
-    __slots__ = ("_bytes", "_dropped", "_frames", "_max_bytes", "_max_frames", "closing", "cursors")
+    __slots__ = (
+        "_apart",
+        "_bytes",
+        "_dropped",
+        "_frames",
+        "_is_turn_of_apart",
+        "_max_bytes",
+        "_max_frames",
+        "closing",
+        "cursors",
+    )
 
     def __init__(self, *, max_frames: int = MAX_QUEUED_FRAMES, max_bytes: int = MAX_QUEUED_BYTES) -> None:
         """Begin with none.
@@ -33,6 +44,8 @@ class SendQueue:
             max_bytes: How much they may be together.
         """
         self._frames: deque[bytes] = deque()
+        self._apart: dict[str, tuple[int | None, bytes]] = {}
+        self._is_turn_of_apart = False
         self._bytes = 0
         self._max_frames = max_frames
         self._max_bytes = max_bytes
@@ -42,7 +55,7 @@ class SendQueue:
 
     def __len__(self) -> int:
         """How many frames wait."""
-        return len(self._frames)
+        return len(self._frames) + len(self._apart)
 
     @property
     def size_bytes(self) -> int:
@@ -58,6 +71,11 @@ class SendQueue:
     def is_half_full(self) -> bool:
         """Whether ephemeral events are left out."""
         return 2 * len(self._frames) >= self._max_frames or 2 * self._bytes >= self._max_bytes
+
+    @property
+    def is_low(self) -> bool:
+        """Whether so little waits that what can be told later, and otherwise, may be told now."""
+        return 4 * len(self._frames) < self._max_frames and 4 * self._bytes < self._max_bytes
 
     # --- in
 
@@ -82,6 +100,26 @@ class SendQueue:
             self.cursors[session_id] = seq
         return is_taken
 
+    def put_apart(self, session_id: str, seq: int | None, frame: bytes) -> bool:
+        """Take a frame of the past of a session; `has_apart` says when the next one may come.
+
+        Args:
+            session_id: Of which session.
+            seq: The number that the client goes on after when it has the frame; None where that stays what it was.
+            frame: Counts for no bound: there is one of each session.
+
+        Returns:
+            Whether it was taken.
+        """
+        if self.closing is not None:
+            return False
+        self._apart[session_id] = (seq, frame)
+        return True
+
+    def has_apart(self, session_id: str) -> bool:
+        """Whether a frame of the past of a session waits."""
+        return session_id in self._apart
+
     def put_delta(self, session_id: str, frame: bytes) -> bool:
         """Take an ephemeral event, or leave it out and count it.
 
@@ -104,12 +142,14 @@ class SendQueue:
     def forget(self, session_id: str) -> None:
         """Note that a session is not read any more; what waits of it still goes out."""
         self.cursors.pop(session_id, None)
+        self._apart.pop(session_id, None)
         self._dropped.pop(session_id, None)
 
     def close(self, code: CloseCode) -> None:
         """Take nothing more, and end with a frame that says why, and where to go on. The first code that is said holds."""
         if self.closing is None:
             self.closing = code
+            self._apart.clear()  # the cursors do not count them: they come again
             self._append(encode_plain(Closing(reason=REASONS[code], cursors=self.cursors)))
 
     # --- out
@@ -119,12 +159,23 @@ class SendQueue:
 
         Where all has gone out and events were left out meanwhile, the next frame says so.
         """
+        if self._apart and (self._is_turn_of_apart or not self._frames):
+            return self._take_apart()
         if not self._frames and self._dropped and self.closing is None:
             self._tell_lag(next(iter(self._dropped)))
         if not self._frames:
             return None
+        self._is_turn_of_apart = True  # by turns: neither keeps the other waiting
         frame = self._frames.popleft()
         self._bytes -= len(frame)
+        return frame
+
+    def _take_apart(self) -> bytes:
+        self._is_turn_of_apart = False
+        session_id = next(iter(self._apart))
+        seq, frame = self._apart.pop(session_id)
+        if seq is not None:
+            self.cursors[session_id] = seq
         return frame
 
     def _tell_lag(self, session_id: str) -> None:

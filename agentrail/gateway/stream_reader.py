@@ -4,8 +4,8 @@ Trio, and no HTTP. A reader decides nothing about others: who makes frames, who 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, MutableMapping
-from typing import Any, Final, Protocol, Self
+from collections.abc import Iterator, MutableMapping
+from typing import Any, Final, Protocol
 
 import trio
 from msgspec.structs import replace
@@ -13,11 +13,8 @@ from msgspec.structs import replace
 from agentrail.events import Event
 from agentrail.gateway.frame_ring import FrameRing, RingFrame
 from agentrail.gateway.frames import HEARTBEAT, DoneReason, StreamEnd, done_frame
+from agentrail.gateway.watched_stream import WatchedStream
 from agentrail.messages import SessionId
-from agentrail.otp.edges import call_guarded
-
-TURN_EVERY: Final = 64
-"""After how many pieces that waited already other tasks get a turn."""
 
 MAX_WRITE_BYTES: Final = 256 << 10
 """How much a reader joins into one write; a frame alone may be larger."""
@@ -51,35 +48,23 @@ class FrameSource(Protocol):
         ...
 
 
-class StreamReader:
+class StreamReader(WatchedStream):
     """One stream: an async iterator over what is to be written, which ends behind the frame `done`.
 
     Made by `Hubs.open_reader`, and read by one task, which writes each piece before it asks for the next.
 
     Attributes:
         hub: Whose frames it reads.
-        last_at: When it gave something last, on Trio's clock.
-        overdue_since: Since when its stream should have ended; None where that is not so.
-        scope: Around the block of its task.
-        on_cut: Breaks the connection, where it has to be; a write may be deaf to cancellation.
         seq: The number of the last committed event that it gave; what the reader comes back with.
-        reason: How it ended; None while it goes on.
     """
 
     __slots__ = (
-        "_beats",
         "_done",
         "_done_behind",
         "_pending",
         "_position",
-        "_since_yield",
         "_task",
         "hub",
-        "last_at",
-        "on_cut",
-        "overdue_since",
-        "reason",
-        "scope",
         "seq",
     )
 
@@ -97,20 +82,14 @@ class StreamReader:
             after: The number that it goes on after.
             pending: What it is given first.
         """
+        super().__init__()
         self.hub: FrameSource = hub
         self._pending = pending
         self._position = hub.ring.end
         self._done: StreamEnd | None = None
         self._done_behind = 0
-        self._beats = False
         self._task: trio.lowlevel.Task | None = None
-        self._since_yield = 0
         self.seq: int = after
-        self.reason: DoneReason | None = None
-        self.last_at: float = trio.current_time()
-        self.overdue_since: float | None = None
-        self.scope: trio.CancelScope = trio.CancelScope()
-        self.on_cut: Callable[[], object] | None = None
 
     def finish(self, reason: DoneReason, *, behind: int = 0, **told: Any) -> None:
         """End the stream with a frame `done`. The first one that is said holds.
@@ -126,30 +105,6 @@ class StreamReader:
             self._done_behind = behind
             self.wake()
 
-    def __aiter__(self) -> Self:
-        """Iterate over oneself: there is one position."""
-        return self
-
-    async def __anext__(self) -> bytes:
-        """Give what waits, joined into one write; wait where nothing does.
-
-        Cancellation: Always a checkpoint for it, and nothing is lost by it.
-        """
-        if self.reason is not None:
-            raise StopAsyncIteration
-        self._since_yield += 1
-        if self._since_yield >= TURN_EVERY:
-            self._since_yield = 0
-            await trio.lowlevel.checkpoint()
-        else:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        self.overdue_since = None
-        while not (piece := self._next_piece()):
-            self._since_yield = 0
-            await self._wait()
-        self.last_at = trio.current_time()
-        return piece
-
     # --- what is given
 
     def _next_piece(self) -> bytes:
@@ -164,7 +119,7 @@ class StreamReader:
                 return b"".join(parts)
         done = self._decide_done()
         if done is not None:
-            self.reason = done.reason
+            self._end(done.reason)
             parts.append(done_frame(done))
         elif self._beats and not parts:
             parts.append(HEARTBEAT)
@@ -219,19 +174,6 @@ class StreamReader:
     def position(self) -> int:
         """Where it stands in the ring of its hub."""
         return self._position
-
-    def cut(self) -> None:
-        """End the stream without a word: its task is stuck in a write."""
-        self.scope.cancel()
-        if (
-            self.on_cut is not None
-        ):  # the watcher of all streams calls this: what fails here is no matter of the others
-            call_guarded(lambda _: None, self.on_cut)
-
-    def beat(self) -> None:
-        """Write a comment if nothing else is to be written."""
-        self._beats = True
-        self.wake()
 
     def wake(self) -> None:
         """Let it look again; fine if it does not wait."""

@@ -113,6 +113,11 @@ class Tokens:
         """
         return self.find(bearer_token(headers), outside.wall())
 
+    def expires_at(self, headers: Mapping[str, str]) -> float | None:
+        """Say when the token of a call ends, in seconds since 1970; None for one that does not end, and for one that lets no call in."""
+        entry = self._entry(bearer_token(headers), outside.wall())
+        return None if entry is None else entry.expires_at
+
     def find(self, token: str | None, now: float) -> Principal | None:
         """Look a token up. It takes as long for one that is unknown as for one that is known.
 
@@ -120,6 +125,10 @@ class Tokens:
             token: What the call brought; None for nothing.
             now: The time, in seconds since 1970.
         """
+        entry = self._entry(token, now)
+        return None if entry is None else entry.principal
+
+    def _entry(self, token: str | None, now: float) -> TokenEntry | None:
         # One that is missing is looked up too: how long an answer takes is not to tell it from one that is wrong.
         digest = hashlib.sha256((token or "").encode("utf-8", "replace")).digest()
         found = None
@@ -128,7 +137,7 @@ class Tokens:
                 found = entry
         if found is None or not token or (found.expires_at is not None and now >= found.expires_at):
             return None
-        return found.principal
+        return found
 
 
 def bearer_token(headers: Mapping[str, str]) -> str | None:

@@ -535,9 +535,8 @@ def _decided(response: UiResponse, call_id: str, *, is_denied: bool) -> UiRespon
 
 def _show_result(response: UiResponse, call_id: str, result: ToolResult) -> Shown:
     parts: tuple[UiPart, ...] = ()
-    if (
-        call_id not in response.calls
-    ):  # its beginning is kept no longer; a result of a call that it does not know breaks a client
+    # Its beginning is kept no longer; a result of a call that it does not know breaks a client.
+    if call_id not in response.calls:
         response, parts = _show_call(response, call_id, result.name, {})
     call = response.calls[call_id]
     if call.is_over:

@@ -4,25 +4,85 @@ Pure. Events have their form in `core.wire.codec`, and it is that one here too. 
 name, so that a client in any language reads what the reference describes, and `RemoteSession` gives the very classes of `Session`.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from attrs import frozen
 from msgspec import UNSET, Struct, UnsetType
 
-from agentrail.core.session.projection import QueuedInput, Snapshot, Status
+from agentrail.core.session.asked_forms import ApprovalRule, RuleReach
+from agentrail.core.session.projection import (
+    ChildSession,
+    ContextLength,
+    LiveText,
+    QueuedInput,
+    Snapshot,
+    Status,
+)
 from agentrail.core.session.receipts import PromptReceipt, SteerReceipt
+from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import CodecError
 from agentrail.events import AbortReceipt, Todo
 from agentrail.frozen import EMPTY, thawed
-from agentrail.messages import JsonObject, Message
+from agentrail.messages import CallId, JsonObject, Message, SessionId
 from agentrail.wire.plain import encode_plain
 
 Receipt: TypeAlias = PromptReceipt | SteerReceipt | AbortReceipt
 
 
+class ChildForm(Struct, frozen=True, kw_only=True):
+    """A session that works for a call, as a snapshot names it; how it stands in full is in `status.children`.
+
+    Attributes:
+        session_id: Which one.
+        call_id: The call of the session above it.
+        agent_id: As which agent it works, in the words of the call that began it; None where that is not known.
+        phase: One of the four, in lower case; None where it is not at hand.
+    """
+
+    session_id: str
+    call_id: str | None
+    agent_id: str | None
+    phase: str | None
+
+
+class LiveForm(Struct, frozen=True, kw_only=True):
+    """What was said in passing and not yet for good.
+
+    Attributes:
+        attempt: Which attempt at its turn the request is that is out; 0 where none is.
+        text: What its response has said so far.
+        thinking: What it has thought aloud so far.
+        progress: By call, what it said last of how far it is.
+    """
+
+    attempt: int
+    text: str
+    thinking: str
+    progress: dict[str, str]
+
+
 class SnapshotForm(Struct, frozen=True, kw_only=True):
-    """A snapshot as it is written: the number in front, because a reader goes on from there."""
+    """A snapshot as it is written: the number in front, because a reader goes on from there.
+
+    Attributes:
+        seq: The number of the last committed event.
+        status: How it stands.
+        queued: What the user said and what waits, steers first.
+        todos: The list that the model keeps of its work.
+        text: What the response that streams has said so far.
+        messages: The last ones.
+        before: How many stand in front of them.
+        title: What the model called the conversation; None before it has.
+        agent_id: The profile that it was started with; None where it has none.
+        first_seq: The number of the first event that can still be read, as far as that is known.
+        children: The sessions that work for it.
+        live: What was said in passing and not yet for good; None where that is nothing.
+        context: How full the model's window is.
+        metadata: What its caller said of it when it was created; left out where that is nothing.
+        effects: By tool, what it promises about being run twice; a tool that is not named here is `once`.
+    """
 
     seq: int
     status: Status
@@ -31,7 +91,15 @@ class SnapshotForm(Struct, frozen=True, kw_only=True):
     text: str
     messages: tuple[Message, ...]
     before: int
+    # What came later has a default: an older server does not say it, and older clients pass it over.
+    title: str | None = None
+    agent_id: str | None = None
+    first_seq: int = 1
+    children: tuple[ChildForm, ...] = ()
+    live: LiveForm | None = None
+    context: ContextLength = ContextLength()
     metadata: dict[str, Any] | UnsetType = UNSET
+    effects: dict[str, EffectClass] = msgspec.field(default_factory=dict)
 
 
 class AcceptedForm(Struct, frozen=True, kw_only=True):
@@ -65,17 +133,107 @@ class MessagePage:
     next: int | None
 
 
+class RuleForm(Struct, frozen=True, kw_only=True):
+    """A rule that a person made, as it is written.
+
+    Attributes:
+        rule_id: What it is revoked by.
+        session_id: The session that has it.
+        tool: The tool.
+        command_family: For commands the words that they begin with, or the very line; None: every call of the tool.
+        is_line: Whether the family is one very line.
+        words: What it allows, for people.
+        reach: Where it holds: in the one session that has it; what works for that one asks for itself.
+        at_ms: When it was made, in milliseconds since 1970; None where that was not kept.
+        by: Who made it: a person.
+    """
+
+    rule_id: str
+    session_id: SessionId
+    tool: str
+    command_family: str | None
+    is_line: bool
+    words: str
+    reach: RuleReach
+    at_ms: int | None
+    by: Literal["user"] = "user"
+
+
+class RuleList(Struct, frozen=True, kw_only=True):
+    """The rules that people made.
+
+    Attributes:
+        rules: Those of the session that was asked first, then those of the sessions below it.
+    """
+
+    rules: tuple[RuleForm, ...]
+
+
+def list_rules(rules: Iterable[ApprovalRule]) -> RuleList:
+    """Write rules."""
+    return RuleList(
+        rules=tuple(
+            [
+                RuleForm(
+                    rule_id=one.rule_id,
+                    session_id=one.session_id,
+                    tool=one.tool,
+                    command_family=one.command_family,
+                    is_line=one.is_line,
+                    words=one.words,
+                    reach=one.reach,
+                    at_ms=one.at_ms,
+                )
+                for one in rules
+            ]
+        )
+    )
+
+
+def read_rules(text: bytes) -> tuple[ApprovalRule, ...]:
+    """Read what `list_rules` wrote.
+
+    Raises:
+        CodecError: It is no list of rules.
+    """
+    try:
+        found = _RULES.decode(text).rules
+    except (msgspec.DecodeError, RecursionError) as error:
+        message = f"these are no rules: {error}"
+        raise CodecError(message, path="$") from error
+    return tuple(
+        [
+            ApprovalRule(
+                rule_id=one.rule_id,
+                session_id=one.session_id,
+                tool=one.tool,
+                command_family=one.command_family,
+                is_line=one.is_line,
+                reach=one.reach,
+                at_ms=one.at_ms,
+            )
+            for one in found
+        ]
+    )
+
+
+_RULES: Final = msgspec.json.Decoder(RuleList)
+
+
 # --- how a session stands
 
 
-def encode_snapshot(snapshot: Snapshot, *, metadata: JsonObject = EMPTY) -> bytes:
-    """Write `{seq, status, queued, todos, text, messages, before}`, and `metadata` where there is some.
+def encode_snapshot(
+    snapshot: Snapshot, *, metadata: JsonObject = EMPTY, agent_id: str | None = None
+) -> bytes:
+    """Write what `SnapshotForm` has, `metadata` only where there is some.
 
     `messages` are the last ones, `before` is how many stand in front of them: `messages?after=` gives those.
 
     Args:
         snapshot: How it stands.
         metadata: What its caller said of it when it was created.
+        agent_id: The profile that it was started with.
     """
     shown = snapshot.last_messages
     form = SnapshotForm(
@@ -86,9 +244,37 @@ def encode_snapshot(snapshot: Snapshot, *, metadata: JsonObject = EMPTY) -> byte
         text=snapshot.text,
         messages=shown,
         before=snapshot.status.messages - len(shown),
+        title=snapshot.title,
+        agent_id=agent_id,
+        first_seq=snapshot.first_seq,
+        children=tuple([_child_form(one) for one in snapshot.status.children]),
+        live=None if snapshot.live is None else _live_form(snapshot.live),
+        context=snapshot.context,
         metadata=thawed(metadata) or UNSET,
+        effects=dict(snapshot.effects),
     )
     return encode_plain(form)
+
+
+def _child_form(child: ChildSession) -> ChildForm:
+    status = child.status
+    return ChildForm(
+        session_id=child.session_id,
+        call_id=child.call_id,
+        agent_id=child.agent,
+        phase=None if status is None else status.phase,
+    )
+
+
+def _live_form(live: LiveText) -> LiveForm:
+    return LiveForm(
+        attempt=live.attempt, text=live.text, thinking=live.thinking, progress=dict(live.progress)
+    )
+
+
+def _live_in(form: LiveForm) -> LiveText:
+    progress = tuple([(CallId(call_id), text) for call_id, text in form.progress.items()])
+    return LiveText(attempt=form.attempt, text=form.text, thinking=form.thinking, progress=progress)
 
 
 def decode_snapshot(text: bytes) -> Snapshot:
@@ -108,6 +294,11 @@ def _snapshot_in(form: SnapshotForm) -> Snapshot:
         text=form.text,
         last_seq=form.seq,
         last_messages=form.messages,
+        title=form.title,
+        first_seq=form.first_seq,
+        live=None if form.live is None else _live_in(form.live),
+        context=form.context,
+        effects=tuple(form.effects.items()),
     )
 
 

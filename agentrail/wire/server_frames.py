@@ -66,11 +66,15 @@ class Welcome(Value, frozen=True, kw_only=True, tag_field="type", tag="welcome")
         protocol: `agentrail.v1`.
         heartbeat: Seconds; a client that is not heard of for twice as long is taken for lost.
         limits: Of the socket.
+        version: Of the server.
+        instance: A text that each process makes anew: another one is a process that was started since.
     """
 
     protocol: str
     heartbeat: float
     limits: SocketLimits
+    version: str = ""
+    instance: str = ""
 
 
 class Subscribed(Value, frozen=True, kw_only=True, tag_field="type", tag="subscribed"):
@@ -125,6 +129,38 @@ class Lag(Value, frozen=True, kw_only=True, tag_field="type", tag="lag"):
 
     session_id: str
     dropped: int
+
+
+class RowsWatched(Value, frozen=True, kw_only=True, tag_field="type", tag="watching"):
+    """Rows are watched from here on; what there is comes with it, and behind it in `changed` where that is much.
+
+    Attributes:
+        id: Of the frame that asked for it.
+        what: What is watched.
+        rows: Some of those that there are.
+        total: How many are wanted in all, also those beyond the limit.
+    """
+
+    id: FrameId
+    what: str
+    rows: tuple[Raw, ...]
+    total: int
+
+
+class Changed(Value, frozen=True, kw_only=True, tag_field="type", tag="changed"):
+    """Rows that are watched are other ones now. A `reply` with the same id is the end.
+
+    Attributes:
+        id: Of the frame that asked for it.
+        rows: That are new, or other than before, each as a whole.
+        gone: The keys of rows that are not there any more, or not wanted.
+        total: How many are wanted in all, also those beyond the limit.
+    """
+
+    id: FrameId
+    rows: tuple[Raw, ...]
+    gone: tuple[str, ...]
+    total: int
 
 
 class Closing(Value, frozen=True, kw_only=True, tag_field="type", tag="closing"):

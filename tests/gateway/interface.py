@@ -122,7 +122,16 @@ def validator_for(schema: Any) -> Any:
 @cache
 def _patterns() -> tuple[tuple[re.Pattern[str], Mapping[str, Any]], ...]:
     return tuple(
-        (re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(path).replace(r"\{path\}", ".+"))), methods)
+        (
+            re.compile(
+                re.sub(
+                    r"\\\{\w+\\\}",
+                    "[^/]+",
+                    re.escape(path).replace(r"\{path\}", ".*").replace(r"\{approval\}", ".+"),
+                )
+            ),
+            methods,
+        )
         for path, methods in page()["paths"].items()
     )
 

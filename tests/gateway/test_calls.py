@@ -26,7 +26,7 @@ from agentrail.gateway.bodies import (
     RespondBody,
     RewindBody,
 )
-from agentrail.gateway.calls import CallAnswer, FileAnswer
+from agentrail.gateway.calls import AskedSessions, CallAnswer, FileAnswer
 from agentrail.host import (
     ChatRequestContext,
     HandledResponse,
@@ -38,10 +38,12 @@ from agentrail.host import (
     workspace_files,
 )
 from agentrail.plugins import HumanApproval
+from agentrail.runtime.past_events import PageAsked
 from agentrail.runtime.session_files import open_files
 from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, calls as model_calls, says
 from agentrail.testing.tools import HangingTool, RecordingTool
+from agentrail.wire.rows import RowFilter
 from tests.host.hosting import ANN, BOB, EVE, answering, asked, hosting, profile
 from tests.runtime.rig import on_bounded_time, on_virtual_time
 
@@ -73,19 +75,38 @@ ON_A_SESSION: dict[str, AnyCall] = {
     "respond": lambda host, by, name: calls.respond_to_question(
         host, by, name, RespondBody(ref="main/1", response="yes")
     ),
+    "approval": lambda host, by, name: calls.read_shown_approval(host, by, name, "main/1"),
+    "rules": calls.list_session_rules,
+    "revoke a rule": lambda host, by, name: calls.revoke_session_rule(host, by, name, "rule_1"),
     "request": lambda host, by, name: calls.read_request(host, by, name, "r-1"),
     "waiting for a request": lambda host, by, name: calls.read_request(host, by, name, "r-1", wait=30),
     "cancel": lambda host, by, name: calls.cancel_request(host, by, name, "r-1", CancelBody()),
     "files": calls.list_workspace,
     "file": lambda host, by, name: calls.read_workspace_file(host, by, name, "notes.txt"),
     "trace": calls.inspect_trace,
+    "past state": lambda host, by, name: calls.inspect_state(host, by, name, 1, since=1),
+    "explanation": lambda host, by, name: calls.inspect_explanation(host, by, name, 1),
     "inspected messages": calls.inspect_messages,
+    "events": lambda host, by, name: calls.read_events(host, by, name, PageAsked()),
+    "call": lambda host, by, name: calls.read_call_details(host, by, name, "c-1"),
+    "context": calls.read_context,
+    "spans": calls.inspect_spans,
 }
 """Every call that names a session."""
 
 WITHOUT_A_SESSION = frozenset(
-    {"create_session", "list_own_sessions", "inspect_sessions", "inspect_tree", "inspect_plugins"}
+    {
+        "create_session",
+        "list_own_sessions",
+        "inspect_sessions",
+        "inspect_tree",
+        "inspect_plugins",
+        "inspect_cost",
+    }
 )
+
+
+ENDED_ONES = AskedSessions(wanted=RowFilter(phase="ended"))
 
 
 def read(answer: CallAnswer) -> Any:
@@ -115,7 +136,7 @@ def test_every_call_that_names_a_session_is_tried_on_that_of_another():
         name
         for name in vars(calls)
         if name.split("_")[0]
-        in {"abort", "accept", "respond", "cancel", "compact", "create", "delete", "fork", "inspect", "list", "read", "reject", "rewind", "switch"}
+        in {"abort", "accept", "respond", "cancel", "compact", "create", "delete", "fork", "inspect", "list", "read", "reject", "revoke", "rewind", "switch"}
         and callable(getattr(calls, name))
     }  # fmt: skip
     assert len(names - WITHOUT_A_SESSION) == len(ON_A_SESSION) - len(
@@ -189,6 +210,7 @@ async def test_an_approval_of_another_is_not_found_through_a_session_of_ones_own
             for call in (
                 lambda h, p, s: calls.accept_approval(h, p, s, ApproveBody(approval_id=approval.id)),
                 lambda h, p, s: calls.reject_approval(h, p, s, RejectBody(approval_id=approval.id)),
+                lambda h, p, s: calls.read_shown_approval(h, p, s, approval.id),
                 lambda h, p, s: calls.respond_to_question(
                     h, p, s, RespondBody(ref=approval.id, response="no")
                 ),
@@ -255,7 +277,7 @@ async def test_a_list_shows_all_sessions_once_on_pages():
         await calls.delete_session(host, ANN, "s3")
         seen, cursor = [], None
         while True:
-            page = read(await calls.list_own_sessions(host, ANN, limit=2, cursor=cursor))
+            page = read(await calls.list_own_sessions(host, ANN, AskedSessions(limit=2, cursor=cursor)))
             seen += page["sessions"]
             assert len(page["sessions"]) <= 2
             if (cursor := page["next_cursor"]) is None:
@@ -269,20 +291,26 @@ async def test_a_list_shows_all_sessions_once_on_pages():
         }
         awake = next(one for one in seen if one["session_id"] == "s1")
         assert {"model", "usage", "turn"} <= awake.keys()
-        ended = read(await calls.list_own_sessions(host, ANN, phase="ended"))["sessions"]
+        ended = read(await calls.list_own_sessions(host, ANN, ENDED_ONES))["sessions"]
         assert [one["session_id"] for one in ended] == ["s3"]
         assert read(await calls.list_own_sessions(host, EVE))["sessions"] == []
 
 
 @pytest.mark.parametrize(
-    ("given", "code"), [({"cursor": "x"}, "cursor_invalid"), ({"phase": "busy"}, "field_invalid")]
+    ("given", "code"),
+    [
+        (AskedSessions(cursor="x"), "cursor_invalid"),
+        (AskedSessions(wanted=RowFilter(phase="busy")), "field_invalid"),
+        (AskedSessions(wanted=RowFilter(outcome="fine")), "field_invalid"),
+        (AskedSessions(sort="size"), "field_invalid"),
+    ],
 )
 @on_virtual_time
-async def test_a_list_refuses_what_no_page_gave(given: dict[str, Any], code: str):
+async def test_a_list_refuses_what_no_page_gave(given: AskedSessions, code: str):
     """A cursor is taken as it was given, and a phase is one that there is."""
     async with stored() as host:
         with pytest.raises(CallRefused) as raised:
-            await calls.list_own_sessions(host, ANN, **given)
+            await calls.list_own_sessions(host, ANN, given)
         assert raised.value.answer.code == code
 
 
@@ -344,7 +372,7 @@ async def test_a_session_that_sleeps_in_the_store_is_ended_there():
         await (await asked(host, session_id="main")).outcome()
     async with stored(store=store) as host:
         await calls.delete_session(host, ANN, "main")
-        page = read(await calls.list_own_sessions(host, ANN, phase="ended"))
+        page = read(await calls.list_own_sessions(host, ANN, ENDED_ONES))
         assert [one["session_id"] for one in page["sessions"]] == ["main"]
 
 
@@ -598,5 +626,7 @@ async def test_who_inspects_sees_all_of_the_tenant_and_nothing_of_another():
             lambda h, p, _: calls.inspect_plugins(h, p),
             calls.inspect_trace,
             calls.inspect_messages,
+            ON_A_SESSION["past state"],
+            ON_A_SESSION["explanation"],
         ):
             assert (await refused(host, call, ANN, "main")).startswith(b"403")

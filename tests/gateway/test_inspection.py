@@ -145,7 +145,7 @@ async def test_the_tree_says_its_strategy_and_plugins_what_is_stuck():
 async def test_an_inspector_that_is_off_is_as_unknown_as_any_path():
     """Also on the page of the interface; and what is no answer is refused."""
     paths = [route.path.replace("{session_id}", "main") for route in ROUTES if route.scope == "inspect"]
-    assert len(paths) == 5
+    assert len(paths) == 9
     async with serving(answering("a"), inspector=False) as web:
         await web.post("/sessions", {"session_id": "main"})
         for path in paths:
@@ -171,8 +171,8 @@ async def test_the_address_that_is_printed_says_what_is_there():
 
 
 def test_no_option_does_nothing():
-    """The console is not built: an operator who asks for it is told, and not left to wonder; nor is a name that is nearly one."""
-    for name in ("console", "webhook"):
+    """An operator who asks for what there is not is told, and not left to wonder; also where a name is nearly one."""
+    for name in ("consoles", "webhook"):
         with pytest.raises(OptionError, match=f"there is no option '{name}'"):
             create_app(profiles=[profile(answering())], **{name: True})
 

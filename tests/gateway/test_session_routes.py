@@ -1,5 +1,6 @@
 """The routes of sessions over a socket: what they take, what they answer, and that they tell no one of another's sessions."""
 
+from hashlib import sha256
 from typing import Any
 
 import httpx
@@ -46,9 +47,15 @@ ON_A_SESSION = [route for route in ROUTES if "{session_id}" in route.path]
 async def call(web: Web, route: CallRoute, session_id: str, who: dict[str, str]) -> httpx.Response:
     """Make a call as it is meant, about a session."""
     path = route.path.replace("{session_id}", session_id).replace("{request_id}", "r-1")
-    path = path.replace("{path:path}", "notes.txt")
+    path = (
+        path.replace("{path:path}", "notes.txt")
+        .replace("{approval:path}", "main/1")
+        .replace("{rule_id}", "rule_1")
+        .replace("{call_id}", "c-1")
+    )
     said = BODIES.get(path.rpartition("/")[2], {}) if route.method == "POST" else None
-    return await web.client.request(route.method, path, json=said, headers=who)
+    needed = {"at": "1"} if path.endswith(("/state", "/explain")) else None
+    return await web.client.request(route.method, path, json=said, headers=who, params=needed)
 
 
 def shown(response: httpx.Response, session_id: str) -> tuple[int, str, list[tuple[str, str]]]:
@@ -84,9 +91,10 @@ async def test_on_every_route_a_foreign_session_is_answered_as_an_unknown_one():
 async def test_an_id_that_is_none_is_refused_on_every_route():
     """It is not repeated in the answer."""
     async with serving(answering(*MANY), auth=by_header) as web:
-        for route in ON_A_SESSION:
+        for number, route in enumerate(ON_A_SESSION):
+            who = caller(f"acme/{number}")  # so many calls are more than one may make at once
             for name in ("a..b", "a b", "x" * 129, "a%00b", "a@b"):
-                response = await call(web, route, name, ANN)
+                response = await call(web, route, name, who)
                 error_of(response, 422, "id_invalid")
                 assert name not in response.text
 
@@ -125,7 +133,8 @@ async def test_a_call_is_approved_over_http_with_what_was_shown():
         waits = (await web.chat(session_id="main")).json()
         asked = (await web.client.get("/sessions/main")).json()["status"]["approvals"][0]
         wrong = {"approval_id": asked["id"], "arguments_hash": "other"}
-        error_of(await web.post("/sessions/main/approve", wrong), 409, "approval_mismatch")
+        held = error_of(await web.post("/sessions/main/approve", wrong), 409, "approval_mismatch")
+        assert held["arguments_hash"] == asked["arguments_hash"]
         right = wrong | {"arguments_hash": asked["arguments_hash"]}
         (await web.post("/sessions/main/approve", right)).raise_for_status()
         place = f"/sessions/main/requests/{waits['request_id']}"
@@ -241,3 +250,103 @@ async def test_metadata_is_shown_where_its_session_is():
             assert error["field"] == "metadata"
             error_of(await web.post(path, {**body, "metadata": ["a"]}), 422, "field_invalid")
         assert len((await web.client.get("/sessions")).json()["sessions"]) == 3
+
+
+@on_bounded_time
+async def test_all_of_a_call_that_waits_is_shown_and_its_rule_is_listed_and_revoked():
+    """Who asks and why, what the tool promises, what *always* would allow and what runs; then the rule, and its end."""
+    properties = {"command": {"type": "string"}, "n": {"type": "array"}}
+    tool = RecordingTool(
+        name="shell", parameters={"type": "object", "properties": properties, "required": ["command"]}
+    )
+    wanted = {"command": "git status -s", "n": [2**63 - 1, 1.0]}
+    turns = [
+        calls(("shell", {"command": "git status"})),
+        says("Fine"),
+        calls(("shell", wanted)),
+        says("Done"),
+    ]
+    async with serving(ScriptedModel(turns), session_tools=[tool], session_plugins=[HumanApproval]) as web:
+        await web.chat(session_id="main")
+        first = (await web.client.get("/sessions/main")).json()["status"]["approvals"][0]
+        (await web.post("/sessions/main/approve", {"approval_id": first["id"]})).raise_for_status()
+        late = error_of(
+            await web.post("/sessions/main/approve", {"approval_id": first["id"]}), 409, "already_resolved"
+        )
+        assert (late["decided"]["how"], late["decided"]["by"]) == ("approved", "user")
+        assert late["decided"]["at_ms"] >= first["requested_at_ms"]
+        await web.chat(session_id="main")
+        asked = (await web.client.get("/sessions/main")).json()["status"]["approvals"][0]
+        shown = (await web.client.get(f"/sessions/main/approvals/{asked['id']}")).json()
+        assert (shown["by"], shown["reason"]) == ("HumanApproval", "each call of shell needs an approval")
+        assert (shown["effect"], shown["schema"]["required"]) == ("once", ["command"])
+        assert shown["arguments_text"] == '{"command":"git status -s","n":[9223372036854775807,1.0]}'
+        assert sha256(shown["arguments_text"].encode()).hexdigest() == shown["arguments_hash"]
+        always = shown["always"]
+        assert (always["tool"], always["command_family"], always["reach"]) == (
+            "shell",
+            "git status",
+            "session",
+        )
+        assert [one["summary"] for one in always["allowed"]] == ["git status"]
+        assert shown["preview"] == {
+            "kind": "command", "argv": ["git", "status", "-s"], "line": "git status -s", "cwd": None
+        }  # fmt: skip
+        assert shown["path"] == [{"session_id": "main", "title": None}]
+        said = {"approval_id": asked["id"], "kind": "always"}
+        (await web.post("/sessions/main/approve", said)).raise_for_status()
+        error_of(await web.client.get(f"/sessions/main/approvals/{asked['id']}"), 404, "approval_unknown")
+        (rule,) = (await web.client.get("/sessions/main/rules")).json()["rules"]
+        assert (rule["tool"], rule["command_family"], rule["by"]) == ("shell", "git status", "user")
+        gone = await web.client.delete(f"/sessions/main/rules/{rule['rule_id']}")
+        assert (gone.status_code, gone.content) == (204, b"")
+        error_of(await web.client.delete(f"/sessions/main/rules/{rule['rule_id']}"), 404, "rule_unknown")
+
+
+@on_bounded_time
+async def test_a_dry_rewind_tells_what_is_behind_and_goes_nowhere():
+    """The calls that stay done, and what they were about; the conversation is as it was."""
+    tool = RecordingTool(name="pay")
+    model = ScriptedModel([says("Hello"), calls(("pay", {"order": 4411})), says("Paid")])
+    async with serving(model, session_tools=[tool], store=MemoryStore()) as web:
+        await web.chat(session_id="main")
+        seq = len((await web.client.get("/inspect/sessions/main/trace")).json()["entries"])
+        await web.chat(session_id="main")
+        before = (await web.client.get("/sessions/main")).json()
+        told = (await web.post("/sessions/main/rewind", {"to": seq, "dry": True})).json()
+        (one,) = told["calls"]
+        assert (one["name"], one["effect_class"], one["outcome"]) == ("pay", "once", "done")
+        assert (one["summary"], one["number"] > seq, told["dry"]) == ('{"order":4411}', True, True)
+        assert (await web.client.get("/sessions/main")).json()["messages"] == before["messages"]
+        both = {"to": seq, "event": 1}
+        error_of(await web.post("/sessions/main/rewind", both), 422, "field_invalid")
+        error_of(await web.post("/sessions/main/rewind", {}), 422, "field_invalid")
+        error_of(await web.post("/sessions/main/rewind", {"event": 10_000}), 422, "option_error")
+        entries = (await web.client.get("/inspect/sessions/main/trace?limit=1000")).json()["entries"]
+        for event in {one["events"] for one in entries if one["events"]}:
+            known = min(one["number"] for one in entries if one["events"] >= event)
+            told_of = (await web.post("/sessions/main/rewind", {"event": event, "dry": True})).json()
+            assert told_of["at"] == known
+        fork = await web.post("/sessions/main/fork", {"event": entries[seq - 1]["events"]})
+        assert fork.json()["at"] == min(
+            one["number"] for one in entries if one["events"] >= entries[seq - 1]["events"]
+        )
+        went = (await web.post("/sessions/main/rewind", {"to": seq})).json()
+        assert (went["calls"], "dry" in went) == (told["calls"], False)
+        assert len((await web.client.get("/sessions/main")).json()["messages"]) == 2
+
+
+async def test_a_session_that_has_ended_is_forked_by_a_record_and_by_an_event():
+    """Its past is all that it has, and a reader knows it by events."""
+    async with serving(answering("Hello"), store=MemoryStore()) as web:
+        await web.chat(session_id="main")
+        entries = (await web.client.get("/inspect/sessions/main/trace?limit=1000")).json()["entries"]
+        event = max(one["events"] for one in entries)
+        number = min(one["number"] for one in entries if one["events"] >= event)
+        (session,) = web.host.supervisor.sessions()
+        await session.stop()
+        for place in ({"event": event}, {"at": number}):
+            fork = await web.post("/sessions/main/fork", place)
+            assert (fork.status_code, fork.json()["at"]) == (201, number), fork.text
+        both = {"event": event, "at": number}
+        error_of(await web.post("/sessions/main/fork", both), 422, "field_invalid")

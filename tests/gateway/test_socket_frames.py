@@ -15,14 +15,20 @@ from agentrail.gateway.socket_frames import (
     Ping,
     Subscribe,
     Unsubscribe,
+    WatchRows,
     agreed_heartbeat,
+    changed_frame,
     decode_frame,
     refusal_frame,
     reply_frame,
     socket_event_frame,
+    watching_frame,
     welcome_frame,
 )
+from agentrail.gateway.watch_window import WatchPart
 from agentrail.host.limits import Limits
+from agentrail.wire.plain import encode_plain
+from agentrail.wire.rows import RowFilter, SessionRow, WaitingCounts, decode_row
 from agentrail.wire.server_frames import REASONS, CloseCode
 
 LIMITS = Limits()
@@ -178,12 +184,68 @@ def test_replies_say_what_http_says():
 def test_a_heartbeat_lies_between_5_and_60_seconds(asked, agreed):
     """The nearest to what was asked for."""
     assert agreed_heartbeat(asked) == agreed
-    assert json.loads(welcome_frame(agreed, LIMITS)) == {
+    told = welcome_frame(agreed, LIMITS, version="1.2", instance="i-1")
+    assert json.loads(told) == {
         "type": "welcome",
         "protocol": "agentrail.v1",
         "heartbeat": agreed,
         "limits": {"frame_bytes": 1 << 20, "subscriptions": 64, "commands_per_second": 100},
+        "version": "1.2",
+        "instance": "i-1",
     }
+
+
+def test_rows_that_are_watched_stand_in_frames_as_they_are():
+    """`watching` first, `changed` behind it; what was left out of a row is null and not missing."""
+    row = SessionRow(
+        session_id="s-1",
+        phase="idle",
+        waiting=WaitingCounts(approvals=0, questions=0),
+        changed_at_ms=5,
+        user="ann",
+    )
+    part = WatchPart(rows=(encode_plain(row),), gone=("s-0",), total=7)
+    asked = read({"type": "watch", "id": 1, "what": "sessions", "filter": {"ended": False}})
+    assert asked == WatchRows(id=1, what="sessions", filter=RowFilter(ended=False))
+    told = {
+        "session_id": "s-1",
+        "title": None,
+        "first_words": None,
+        "agent_id": None,
+        "phase": "idle",
+        "suspended": False,
+        "tearing_down": False,
+        "tool": None,
+        "running": 0,
+        "waiting": {"approvals": 0, "questions": 0},
+        "queued": 0,
+        "model": None,
+        "turn": 0,
+        "tokens": None,
+        "cost_usd": None,
+        "created_at_ms": None,
+        "changed_at_ms": 5,
+        "outcome": None,
+        "restarts": 0,
+        "parent": None,
+        "ended": False,
+        "user": "ann",
+    }
+    assert json.loads(watching_frame(asked, part)) == {
+        "type": "watching",
+        "id": 1,
+        "what": "sessions",
+        "rows": [told],
+        "total": 7,
+    }
+    assert json.loads(changed_frame(1, part)) == {
+        "type": "changed",
+        "id": 1,
+        "rows": [told],
+        "gone": ["s-0"],
+        "total": 7,
+    }
+    assert decode_row(SessionRow, {**told, "added": 1}) == row
 
 
 def test_each_code_has_its_reason():

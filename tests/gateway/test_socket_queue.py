@@ -123,3 +123,31 @@ def test_whatever_happens_no_committed_event_is_missing_and_all_that_was_left_ou
     else:
         assert out[-1]["type"] == "closing"
         assert out[-1]["cursors"] == ({"s": seq} if seq else {})
+
+
+# --- what was published before
+
+
+def test_the_past_of_a_session_takes_no_room_from_what_is_live():
+    """However large: it is counted for no bound, and goes out by turns with what is."""
+    queue = SendQueue(max_frames=4, max_bytes=100)
+    assert queue.put_apart("s", 7, b'"' + b"p" * 1_000 + b'"')
+    assert (queue.has_room, queue.is_half_full, queue.size_bytes) == (True, False, 0)
+    assert queue.put(b"1")
+    assert queue.put(b"2")
+    assert queue.put_apart("t", None, b'"other"')
+    assert [len(json.dumps(frame)) for frame in drained(queue)] == [1, 1_002, 1, 7]
+    assert not queue.has_apart("s")
+    assert queue.cursors == {"s": 7}
+
+
+def test_what_of_the_past_has_not_gone_out_counts_for_no_cursor():
+    """The client goes on in front of it; and what is not read any more does not go out."""
+    queue = SendQueue()
+    queue.put_event("s", 3, b"1")
+    assert queue.put_apart("s", 9, b'"past"')
+    queue.put_apart("t", 5, b'"past"')
+    queue.forget("t")
+    queue.close(CloseCode.GOING_DOWN)
+    assert not queue.put_apart("s", 10, b'"late"')
+    assert drained(queue) == [1, {"type": "closing", "reason": "shutdown", "cursors": {"s": 3}}]

@@ -264,6 +264,8 @@ EACH_COMMAND = {
     "go_on": {},
     "receipt_of": {"client_id": "c"},
     "decline": {"ref": "r"},
+    "rules": {},
+    "revoke_rule": {"rule_id": "rule_1"},
     "answer": {"ref": "r", "text": "x"},
 }
 

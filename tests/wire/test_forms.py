@@ -10,6 +10,8 @@ from agentrail.abc import Secret
 from agentrail.core.policy.budget import BudgetLeft
 from agentrail.core.session.projection import (
     ChildSession,
+    ContextLength,
+    LiveText,
     PluginStatus,
     QueuedInput,
     RunningTool,
@@ -70,7 +72,7 @@ FULL = attrs.evolve(
     messages=70,
     usage=TokenUsage(input=5, cost_usd=None, estimated=True),
     budget_left=BudgetLeft(cost_usd=0.5, tokens=None),
-    children=(ChildSession(session_id=SessionId("s-2"), call_id=CallId("c"), status=BARE),),
+    children=(ChildSession(session_id=SessionId("s-2"), call_id=CallId("c"), status=BARE, agent="scout"),),
     plugins=(PluginStatus(name="p", version="1", priority=5, options={"deep": [{"a": None}]}),),
     agent="writer",
 )  # fmt: skip
@@ -79,13 +81,20 @@ SNAPSHOT = Snapshot(
     queued=(
         QueuedInput(ref=SteerRef("t-1"), content=(Text(text="s"),), steer=True),
         QueuedInput(
-            ref=PromptRef("p-1"), content=(Image(media_type="image/png", data="aGk="), FileRef(path="a"))
+            ref=PromptRef("p-1"),
+            content=(Image(media_type="image/png", data="aGk="), FileRef(path="a")),
+            request_id="r-1",
         ),
     ),
     todos=(Todo(id="1", content="do"),),
     text="so far",
     last_seq=9,
     last_messages=(UserMessage(content=(Text(text="Hi"),)),),
+    title="Trip",
+    first_seq=3,
+    live=LiveText(attempt=2, text="so far", thinking="hm", progress=((CallId("c"), "half"),)),
+    context=ContextLength(tokens=9, window=100),
+    effects=(("look", "pure"), ("put", "idempotent")),
 )
 
 
@@ -112,9 +121,23 @@ def test_a_status_is_read_as_it_was_written(status):
 def test_a_snapshot_has_the_documented_fields_and_is_read_as_it_was_written():
     """`before` is how many messages stand in front of those that are shown."""
     document = json.loads(encode_snapshot(SNAPSHOT))
-    assert list(document) == ["seq", "status", "queued", "todos", "text", "messages", "before"]
+    assert list(document) == [
+        "seq", "status", "queued", "todos", "text", "messages", "before", "title", "agent_id", "first_seq", "children",
+        "live", "context", "effects",
+    ]  # fmt: skip
+    assert document["effects"] == {"look": "pure", "put": "idempotent"}
+    assert document["children"] == [
+        {"session_id": "s-2", "call_id": "c", "agent_id": "scout", "phase": "idle"}
+    ]
     assert (document["seq"], document["before"]) == (9, 69)
     assert decode_snapshot(encode_snapshot(SNAPSHOT)) == SNAPSHOT
+    older = {
+        name: document[name] for name in ("seq", "status", "queued", "todos", "text", "messages", "before")
+    }
+    read = decode_snapshot(json.dumps(older).encode())
+    assert read == attrs.evolve(
+        SNAPSHOT, title=None, first_seq=1, live=None, context=ContextLength(), effects=()
+    )
 
 
 @settings(max_examples=40, deadline=None)

@@ -4,22 +4,37 @@ No word of HTTP but statuses and names of headers. Whose a session is, the host 
 """
 
 from agentrail.gateway.calls.answering import CallAnswer as CallAnswer
+from agentrail.gateway.calls.cost import inspect_cost as inspect_cost
 from agentrail.gateway.calls.decisions import (
     abort_session as abort_session,
     accept_approval as accept_approval,
     cancel_request as cancel_request,
+    list_session_rules as list_session_rules,
     read_request as read_request,
+    read_shown_approval as read_shown_approval,
     reject_approval as reject_approval,
     respond_to_question as respond_to_question,
+    revoke_session_rule as revoke_session_rule,
 )
 from agentrail.gateway.calls.inspection import (
+    inspect_explanation as inspect_explanation,
     inspect_messages as inspect_messages,
     inspect_plugins as inspect_plugins,
     inspect_sessions as inspect_sessions,
+    inspect_state as inspect_state,
     inspect_trace as inspect_trace,
     inspect_tree as inspect_tree,
 )
+from agentrail.gateway.calls.past import (
+    MAX_EVENTS_OF_A_PAGE as MAX_EVENTS_OF_A_PAGE,
+    inspect_spans as inspect_spans,
+    kinds_of_query as kinds_of_query,
+    read_call_details as read_call_details,
+    read_context as read_context,
+    read_events as read_events,
+)
 from agentrail.gateway.calls.sessions import (
+    AskedSessions as AskedSessions,
     compact_session as compact_session,
     create_session as create_session,
     delete_session as delete_session,

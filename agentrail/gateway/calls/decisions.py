@@ -4,6 +4,7 @@ from typing import Final
 
 from msgspec import UNSET
 
+from agentrail.frozen import thawed
 from agentrail.gateway.answers import refuse_call
 from agentrail.gateway.bodies import AbortBody, ApproveBody, CancelBody, RejectBody, RespondBody
 from agentrail.gateway.calls.answering import CallAnswer, answer_handled, answer_with
@@ -14,11 +15,13 @@ from agentrail.gateway.replies import (
     CancelReply,
     QuestionAnswered,
     RequestReply,
+    ShownApproval,
     as_given,
 )
 from agentrail.host import Host, Principal, RequestRecord
+from agentrail.host.approval_forms import read_approval
 from agentrail.runtime.handle import Session
-from agentrail.wire.forms import encode_receipt
+from agentrail.wire.forms import encode_receipt, list_rules
 
 MAX_WAIT_SECONDS: Final = 300
 """How long a call may wait for the end of a request."""
@@ -59,7 +62,50 @@ async def _check_hash(session: Session, approval_id: str, arguments_hash: str) -
             "approval_mismatch",
             "the call has other arguments than those with this hash",
             hint="read the approval once more, and show it to the person",
+            more={"arguments_hash": asked[0].arguments_hash},
         )
+
+
+async def read_shown_approval(
+    host: Host, principal: Principal, session_id: str, approval_id: str
+) -> CallAnswer:
+    """GET /sessions/{id}/approvals/{approval_id}."""
+    session = await host.session(session_id, principal)
+    page = await read_approval(session, approval_id)
+    asked, form = page.form.approval, page.form
+    return answer_with(
+        ShownApproval(
+            approval_id=asked.id,
+            call_id=asked.call_id,
+            tool=asked.tool,
+            arguments=thawed(asked.arguments),
+            arguments_hash=asked.arguments_hash,
+            arguments_text=form.arguments_text,
+            reason=asked.hint,
+            by=form.by,
+            effect=form.effect,
+            schema=None if form.schema is None else thawed(form.schema),
+            always=form.always,
+            preview=page.preview,
+            path=page.path,
+            requested_at_ms=asked.requested_at_ms,
+            expires_at_ms=asked.expires_at_ms,
+            permission_options=asked.permission_options,
+        )
+    )
+
+
+async def list_session_rules(host: Host, principal: Principal, session_id: str) -> CallAnswer:
+    """GET /sessions/{id}/rules."""
+    session = await host.session(session_id, principal)
+    return answer_with(list_rules(await session.rules()))
+
+
+async def revoke_session_rule(host: Host, principal: Principal, session_id: str, rule_id: str) -> CallAnswer:
+    """DELETE /sessions/{id}/rules/{rule_id}."""
+    session = await host.session(session_id, principal)
+    await session.revoke_rule(rule_id)
+    return CallAnswer(status=204)
 
 
 async def reject_approval(host: Host, principal: Principal, session_id: str, body: RejectBody) -> CallAnswer:

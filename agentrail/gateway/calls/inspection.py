@@ -4,16 +4,25 @@ Each of them needs the scope `inspect`, and shows no other tenant. None wakes a 
 are not shown: keys may be among them.
 """
 
-from collections.abc import Hashable
-
+from agentrail import outside
 from agentrail.actors.tree import TreeNode
 from agentrail.gateway.access import require_scope
 from agentrail.gateway.answers import CallRefused
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
-from agentrail.gateway.calls.sessions import known_phase, page_of_sessions, place_of_cursor
-from agentrail.gateway.replies import HostPluginItem, HostPluginList, InspectedMessages, TracePage, TreeItem
+from agentrail.gateway.calls.sessions import FIRST_PAGE, AskedSessions, page_of_sessions
+from agentrail.gateway.inspection_replies import (
+    HostPluginItem,
+    HostPluginList,
+    InspectedMessages,
+    StateReply,
+    TracePage,
+    TreeItem,
+)
 from agentrail.host import Host, Principal
+from agentrail.host.inspected_rows import Abouts, abouts_of, row_of_node
+from agentrail.runtime.inspecting import WantedRecords
 from agentrail.wire.forms import page_of_messages
+from agentrail.wire.plain import encode_plain
 
 
 def check_may_inspect(principal: Principal) -> None:
@@ -27,32 +36,25 @@ def check_may_inspect(principal: Principal) -> None:
         raise CallRefused(refused)
 
 
-async def inspect_sessions(
-    host: Host, principal: Principal, *, limit: int = 50, cursor: str | None = None, phase: str | None = None
-) -> CallAnswer:
+async def inspect_sessions(host: Host, principal: Principal, asked: AskedSessions = FIRST_PAGE) -> CallAnswer:
     """GET /inspect/sessions: those of all users of the tenant."""
     check_may_inspect(principal)
-    found = await host.list_sessions(
-        principal,
-        phase=known_phase(phase),
-        behind=place_of_cursor(cursor),
-        limit=limit + 1,
-        of_tenant=True,
-    )
-    return page_of_sessions(found, limit, with_users=True)
+    return page_of_sessions(await asked.find(host, principal, of_tenant=True), asked, with_users=True)
 
 
 async def inspect_tree(host: Host, principal: Principal) -> CallAnswer:
     """GET /inspect/tree: the supervision tree, as far as it is of the tenant."""
     check_may_inspect(principal)
     tree = await host.supervisor.tree(scope=principal.tenant_id)
-    return answer_with(item_of_node(tree, principal.tenant_id))
+    abouts = abouts_of(host.supervisor, principal.tenant_id)
+    return answer_with(item_of_node(tree, principal.tenant_id, abouts))
 
 
-def item_of_node(node: TreeNode, tenant_id: str) -> TreeItem:
+def item_of_node(node: TreeNode, tenant_id: str, abouts: Abouts) -> TreeItem:
     """Say of a node of the tree what people look for, with all below it."""
+    row = row_of_node(node, None, tenant_id, abouts)
     return TreeItem(
-        id=_plain_id(node.id, tenant_id),
+        id=row.name,
         kind=node.kind,
         status=node.status,
         strategy=node.strategy,
@@ -61,16 +63,19 @@ def item_of_node(node: TreeNode, tenant_id: str) -> TreeItem:
         restarts=node.restarts,
         uptime_seconds=node.uptime_seconds,
         mailbox=node.mailbox,
-        children=tuple(item_of_node(child, tenant_id) for child in node.children),
+        key=row.key,
+        up_at_ms=row.up_at_ms,
+        intensity=row.intensity,
+        exits=row.exits,
+        stuck=row.stuck,
+        title=row.title,
+        first_words=row.first_words,
+        children=tuple(item_of_node(child, tenant_id, abouts) for child in node.children),
     )
 
 
-def _plain_id(key: Hashable, tenant_id: str) -> str:
-    return str(key).removeprefix(f"{tenant_id}/")
-
-
 async def inspect_plugins(host: Host, principal: Principal) -> CallAnswer:  # noqa: ASYNC124 - the handler of a route, which is awaited
-    """GET /inspect/plugins: those of the host, in their order."""
+    """GET /inspect/plugins: those of the host, in their order, and those of the sessions of the tenant."""
     check_may_inspect(principal)
     failures, stuck = host.hooks.failures, host.hooks.stuck
     having = host.plugins.having
@@ -87,17 +92,59 @@ async def inspect_plugins(host: Host, principal: Principal) -> CallAnswer:  # no
         )
         for one in host.plugins.all
     ]
-    return answer_with(HostPluginList(plugins=tuple(items)))
+    rows = tuple(host.plugin_rows(principal.tenant_id).values())
+    return answer_with(HostPluginList(plugins=tuple(items), rows=rows))
 
 
-async def inspect_trace(
-    host: Host, principal: Principal, session_id: str, *, after: int = 0, limit: int = 100
+async def inspect_trace(  # noqa: PLR0913 - by keyword, as the query has them
+    host: Host,
+    principal: Principal,
+    session_id: str,
+    *,
+    after: int = 0,
+    before: int | None = None,
+    limit: int = 100,
+    kinds: frozenset[str] = frozenset(),
+    plugin: str | None = None,
+    text: str | None = None,
+    with_bodies: bool = True,
 ) -> CallAnswer:
-    """GET /inspect/sessions/{id}/trace: the journal, with what each step decided and when."""
+    """GET /inspect/sessions/{id}/trace: the journal, with what each step decided and when; or those of its records that are wanted."""
     check_may_inspect(principal)
-    entries = await host.inspect_journal(session_id, principal, after=after, limit=limit)
-    behind = entries[-1].number if len(entries) == limit else None
-    return answer_with(TracePage(entries=entries, next=behind))
+    wanted = WantedRecords(
+        after=after,
+        before=before,
+        limit=limit,
+        kinds=kinds,
+        plugin=plugin,
+        text=text,
+        with_bodies=with_bodies,
+    )
+    page = await (await host.inspected(session_id, principal)).find_records(wanted)
+    told = TracePage(
+        entries=page.entries, next=page.next, previous=page.previous, first=page.first, last=page.last
+    )
+    return await _answer_aside(told)
+
+
+async def inspect_state(
+    host: Host, principal: Principal, session_id: str, number: int, *, since: int | None = None
+) -> CallAnswer:
+    """GET /inspect/sessions/{id}/state: what the session was behind a record, and what has changed since another one."""
+    check_may_inspect(principal)
+    found = await (await host.inspected(session_id, principal)).plain_state_at(number, since=since)
+    return await _answer_aside(StateReply(at=found.at, state=dict(found.state), patch=found.patch))
+
+
+async def inspect_explanation(host: Host, principal: Principal, session_id: str, number: int) -> CallAnswer:
+    """GET /inspect/sessions/{id}/explain: what a record came to, and why."""
+    check_may_inspect(principal)
+    return answer_with(await (await host.inspected(session_id, principal)).explain_record(number))
+
+
+async def _answer_aside(value: object) -> CallAnswer:
+    """Answer with what may be long: it is written in a thread, so that no other caller waits for it."""
+    return CallAnswer(body=await outside.offload(encode_plain, value, abandon_on_cancel=True))
 
 
 async def inspect_messages(

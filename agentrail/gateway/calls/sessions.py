@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from attrs import frozen
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from agentrail.frozen import thawed
 from agentrail.gateway.answers import refuse_call
 from agentrail.gateway.bodies import CompactBody, CreateSessionBody, ForkBody, ModelBody, RewindBody
 from agentrail.gateway.calls.answering import CallAnswer, answer_with
-from agentrail.gateway.queries import refuse_field
+from agentrail.gateway.queries import check_filter, refuse_field
 from agentrail.gateway.replies import (
     CompactionAsked,
     ModelReply,
@@ -20,11 +22,17 @@ from agentrail.gateway.replies import (
     SessionItem,
     SessionPage,
     SessionRewound,
+    as_given,
 )
 from agentrail.host import Host, Principal
+from agentrail.host.host_sessions import profile_of_root
 from agentrail.host.identity import metadata_of_session, profile_of_session
-from agentrail.host.session_list import SESSION_PHASES, ListedSession, ListPlace
+from agentrail.host.listed_session import ListedSession
+from agentrail.host.session_order import SORTS, USUAL_SORT, ListPlace, place_in_list
+from agentrail.runtime.handle import Session
+from agentrail.runtime.looking_back import record_of_event
 from agentrail.wire.forms import encode_messages, encode_snapshot, encode_status
+from agentrail.wire.rows import ALL_ROWS, RowFilter
 
 OPEN_MODEL_OPTIONS: Final = frozenset(
     {"temperature", "top_p", "stop", "max_output_tokens", "reasoning", "tool_choice", "structured"}
@@ -47,20 +55,12 @@ async def create_session(host: Host, principal: Principal, body: CreateSessionBo
     return answer_with(told, status=201, x_session_id=session.session_id)
 
 
-async def list_own_sessions(
-    host: Host, principal: Principal, *, limit: int = 50, cursor: str | None = None, phase: str | None = None
-) -> CallAnswer:
-    """GET /sessions."""
-    behind = place_of_cursor(cursor)
-    found = await host.list_sessions(principal, phase=known_phase(phase), behind=behind, limit=limit + 1)
-    return page_of_sessions(found, limit)
-
-
 async def read_snapshot(host: Host, principal: Principal, session_id: str) -> CallAnswer:
     """GET /sessions/{id}."""
     session = await host.session(session_id, principal)
-    metadata = metadata_of_session(session.facts.user_data)
-    return CallAnswer(body=encode_snapshot(await session.snapshot(), metadata=metadata))
+    facts = session.facts
+    metadata, agent_id = metadata_of_session(facts.user_data), profile_of_root(facts)
+    return CallAnswer(body=encode_snapshot(await session.snapshot(), metadata=metadata, agent_id=agent_id))
 
 
 async def read_status(host: Host, principal: Principal, session_id: str) -> CallAnswer:
@@ -103,16 +103,62 @@ async def switch_session_model(
 
 async def fork_session(host: Host, principal: Principal, session_id: str, body: ForkBody) -> CallAnswer:
     """POST /sessions/{id}/fork."""
-    fork, at = await host.fork_session(session_id, principal, at=body.at, wanted=body.session_id)
+    place = await record_to_fork(host, principal, session_id, at=body.at, event=body.event)
+    fork, at = await host.fork_session(session_id, principal, at=place, wanted=body.session_id)
     told = SessionForked(session_id=fork.session_id, parent=session_id, at=at)
     return answer_with(told, status=201, x_session_id=fork.session_id)
+
+
+async def record_to_fork(
+    host: Host, principal: Principal, session_id: str, *, at: int | None, event: int | None
+) -> int | None:
+    """Give the record that a session is to be forked behind; None where none is said. One that has ended can be forked too.
+
+    Raises:
+        CallRefused: 422: a record and an event are given.
+        Exception: As of `Host.session_to_read` and `record_of_event`.
+    """
+    # A handle is needed for an event alone: without one, nothing is woken before it is known whether the fork may be made.
+    if event is None:
+        return at
+    return await record_of_place(await host.session_to_read(session_id, principal), "at", at, event)
 
 
 async def rewind_session(host: Host, principal: Principal, session_id: str, body: RewindBody) -> CallAnswer:
     """POST /sessions/{id}/rewind."""
     session = await host.session(session_id, principal, only_root=True)
-    rewound = await session.rewind(body.to)
-    return answer_with(SessionRewound(session_id=session_id, at=rewound.number, calls=rewound.calls))
+    place = await record_of_place(session, "to", body.to, body.event)
+    if place is None:
+        refuse_field("to", "is missing: give the number of a record, or that of an event in `event`")
+    rewound = await session.rewind(place, files=body.files, dry=body.dry)
+    told = SessionRewound(
+        session_id=session_id,
+        at=rewound.number,
+        calls=rewound.calls,
+        files=as_given(rewound.files),
+        dry=body.dry or UNSET,
+    )
+    return answer_with(told)
+
+
+async def record_of_place(session: Session, name: str, number: int | None, event: int | None) -> int | None:
+    """Give the record that is meant: by its number, or by that of an event, which readers have who may not read journals.
+
+    Args:
+        session: Whose.
+        name: Of the field of the number.
+        number: Of a record; None where it is not given.
+        event: Of an event; None where it is not given.
+
+    Raises:
+        CallRefused: 422: both are given.
+        AgentrailError: As of `record_of_event`.
+    """
+    if event is None:
+        return number
+    if number is not None:
+        refuse_field("event", f"is given beside {name}: give one of them")
+    return await record_of_event(session, event)
 
 
 async def compact_session(host: Host, principal: Principal, session_id: str, body: CompactBody) -> CallAnswer:
@@ -123,6 +169,61 @@ async def compact_session(host: Host, principal: Principal, session_id: str, bod
 
 
 # --- pages of sessions
+
+
+@frozen(kw_only=True)
+class AskedSessions:
+    """Which page of a list is asked for.
+
+    Attributes:
+        wanted: Which sessions; without a phase, and where nothing is said of the end, those that have not ended.
+        limit: How many.
+        cursor: Where it begins, as the page before said; None for the first.
+        sort: One of `SORTS`, with `-` in front for the greatest first.
+    """
+
+    wanted: RowFilter = ALL_ROWS
+    limit: int = 50
+    cursor: str | None = None
+    sort: str = USUAL_SORT
+
+    async def find(
+        self, host: Host, principal: Principal, *, of_tenant: bool = False
+    ) -> Sequence[ListedSession]:
+        """Find them, and one more where there are more.
+
+        Args:
+            host: Whose sessions they are.
+            principal: Who asks.
+            of_tenant: Whether those of all users of the tenant are meant.
+
+        Raises:
+            CallRefused: The cursor is none.
+            StoreUnavailable: The store cannot be read now.
+        """
+        wanted = self.wanted
+        check_filter(wanted)
+        if wanted.ended is None and wanted.phase is None:
+            wanted = replace(wanted, ended=False)
+        return await host.list_sessions(
+            principal,
+            wanted=wanted,
+            sort=known_sort(self.sort),
+            behind=place_of_cursor(self.cursor),
+            limit=self.limit + 1,
+            of_tenant=of_tenant,
+        )
+
+
+FIRST_PAGE: Final = AskedSessions()
+
+
+async def list_own_sessions(
+    host: Host, principal: Principal, asked: AskedSessions = FIRST_PAGE
+) -> CallAnswer:
+    """GET /sessions."""
+    return page_of_sessions(await asked.find(host, principal), asked)
+
 
 CURSOR: Final = re.compile(r"([0-9]{1,16})~([A-Za-z0-9._:-]{1,128})")
 """What a cursor looks like: when a session was created, and which one it is."""
@@ -142,28 +243,31 @@ def place_of_cursor(cursor: str | None) -> ListPlace | None:
     return int(found[1]), found[2]
 
 
-def known_phase(phase: str | None) -> str | None:
-    """Let a phase pass that sessions can be at.
+def known_sort(sort: str) -> str:
+    """Let pass what sessions are sorted by.
 
     Raises:
-        CallRefused: 422: there is none of this name.
+        CallRefused: 422: there is nothing of this name.
     """
-    if phase is not None and phase not in SESSION_PHASES:
-        refuse_field("phase", f"is {phase!r:.40}: expected one of {', '.join(SESSION_PHASES)}")
-    return phase
+    if sort.removeprefix("-") not in SORTS:
+        refuse_field("sort", f"is {sort!r:.40}: expected one of {', '.join(SORTS)}, or that with - in front")
+    return sort
 
 
-def page_of_sessions(found: Sequence[ListedSession], limit: int, *, with_users: bool = False) -> CallAnswer:
+def page_of_sessions(
+    found: Sequence[ListedSession], asked: AskedSessions, *, with_users: bool = False
+) -> CallAnswer:
     """Write a page: `{sessions, next_cursor}`.
 
     Args:
         found: In order, one more than the page holds where there are more.
-        limit: How many it holds.
+        asked: Which page it is.
         with_users: Whether it says whose they are.
     """
-    shown = found[:limit]
-    last = shown[-1] if len(found) > limit else None
-    cursor = None if last is None else f"{last.created_at_ms}~{last.session_id}"
+    shown = found[: asked.limit]
+    last = shown[-1].row if len(found) > asked.limit else None
+    number, session_id = (0, "") if last is None else place_in_list(last, asked.sort)
+    cursor = None if last is None else f"{number}~{session_id}"
     items = tuple(item_of_session(one, with_user=with_users) for one in shown)
     return answer_with(SessionPage(sessions=items, next_cursor=cursor))
 
@@ -180,7 +284,23 @@ def item_of_session(listed: ListedSession, *, with_user: bool) -> SessionItem:
         title=listed.title,
         metadata=thawed(listed.metadata) or UNSET,
     )
-    status = listed.status
+    row, status = listed.row, listed.status
+    if row is not None:
+        item = msgspec.structs.replace(
+            item,
+            title=row.title or "",
+            first_words=row.first_words,
+            tearing_down=row.tearing_down,
+            tool=row.tool,
+            running=row.running,
+            waiting=row.waiting,
+            tokens=row.tokens,
+            cost_usd=row.cost_usd,
+            changed_at_ms=row.changed_at_ms,
+            outcome=row.outcome,
+            parent=row.parent,
+            ended=row.ended,
+        )
     if status is None:
         return item
     return msgspec.structs.replace(

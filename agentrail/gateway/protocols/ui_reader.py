@@ -5,16 +5,16 @@ go on says so. Each response has a subscription of its own, and no hub: what it 
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Self
+from typing import Final
 
 import trio
 
 from agentrail.errors import SubscriberTooSlow
 from agentrail.events import Event, EventsLost
 from agentrail.gateway.frames import HEARTBEAT, DoneReason, text_frame
-from agentrail.gateway.stream_reader import MAX_WRITE_BYTES, TURN_EVERY
+from agentrail.gateway.stream_reader import MAX_WRITE_BYTES
+from agentrail.gateway.watched_stream import WatchedStream
 from agentrail.messages import SteerRef
-from agentrail.otp.edges import call_guarded
 from agentrail.protocols.ai_ui import (
     LAST_FRAME,
     UiPart,
@@ -42,16 +42,8 @@ _BROKEN_OFF: Final[dict[DoneReason, str]] = {
 _LOST: Final = "events of this session are kept no longer, and this response may be among them"
 
 
-class UiReader:
-    """An async iterator over what is to be written, which ends behind the last frame.
-
-    Attributes:
-        reason: How it ended; None while it goes on.
-        last_at: When it gave something last, on Trio's clock.
-        overdue_since: Since when its stream should have ended; None where that is not so.
-        scope: Around the block of its task.
-        on_cut: Breaks the connection, where it has to be.
-    """
+class UiReader(WatchedStream):
+    """An async iterator over what is to be written, which ends behind the last frame."""
 
     def __init__(
         self,
@@ -69,18 +61,12 @@ class UiReader:
             first: What goes out in front of it.
             is_muted: Whether its client has what was published by now: then it goes on with `go_on`.
         """
+        super().__init__()
         self._events = events
         self._response = response
         self._first = tuple(first)
         self._pending: list[bytes] = []
-        self._beats = False
         self._wait_scope: trio.CancelScope | None = None
-        self._since_yield = 0
-        self.reason: DoneReason | None = None
-        self.last_at: float = trio.current_time()
-        self.overdue_since: float | None = None
-        self.scope: trio.CancelScope = trio.CancelScope()
-        self.on_cut: Callable[[], object] | None = None
         parts = self._catch_up()
         if not is_muted:
             self._pending = [_frame_of(part) for part in (*self._first, *parts)]
@@ -93,10 +79,8 @@ class UiReader:
                 if isinstance(event, EventsLost):
                     self._lose()
                 self._response, shown = show_event(self._response, event)
-                if (
-                    shown and shown[0]["type"] == "start"
-                ):  # another message of the same cycle: the one before is complete
-                    parts.clear()
+                if shown and shown[0]["type"] == "start":
+                    parts.clear()  # another message of the same cycle: the one before is complete
                 parts.extend(shown)
         except trio.WouldBlock:
             snapshot = self._events.snapshot
@@ -138,37 +122,13 @@ class UiReader:
 
     # --- for its task
 
-    def __aiter__(self) -> Self:
-        """Iterate over oneself: there is one position."""
-        return self
-
-    async def __anext__(self) -> bytes:
-        """Give what waits, joined into one write; wait where nothing does.
-
-        Cancellation: Always a checkpoint for it, and nothing is lost by it.
-        """
-        if self.reason is not None:
-            raise StopAsyncIteration
-        self._since_yield += 1
-        if self._since_yield >= TURN_EVERY:
-            self._since_yield = 0
-            await trio.lowlevel.checkpoint()
-        else:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        self.overdue_since = None
-        while not (piece := self._next_piece()):
-            self._since_yield = 0
-            await self._wait()
-        self.last_at = trio.current_time()
-        return piece
-
     def _next_piece(self) -> bytes:
         self._take_waiting()
         pending, self._pending = self._pending, []
         if self._response.end is not None:
             pending += [_frame_of(part) for part in last_parts(self._response)]
             pending.append(text_frame(LAST_FRAME.encode()))
-            self.reason = "completed"
+            self._end("completed")
         elif self._beats and not pending:
             pending = [HEARTBEAT]
         self._beats = False
@@ -227,28 +187,18 @@ class UiReader:
     def finish(self, reason: DoneReason) -> None:
         """End the stream, if it has not ended: its cycle goes on, or ends with its host."""
         self._break_off(reason)
-        self._wake()
-
-    def beat(self) -> None:
-        """Write a comment if nothing else is to be written."""
-        self._beats = True
-        self._wake()
-
-    def cut(self) -> None:
-        """End the stream without a word: its task is stuck in a write."""
-        self.scope.cancel()
-        if self.on_cut is not None:  # the watcher calls this: what fails here is no matter of others
-            call_guarded(lambda _: None, self.on_cut)
+        self.wake()
 
     def fail(self) -> bytes:
         """Give the last frames of a stream in which something of ours failed."""
         self._break_off("failed")
         self._pending = []
-        self.reason = "failed"
+        self._end("failed")
         parts = [_frame_of(part) for part in last_parts(self._response)]
         return b"".join([*parts, text_frame(LAST_FRAME.encode())])
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let its task look again; fine if it does not wait."""
         if self._wait_scope is not None:
             self._wait_scope.cancel(reason="there is something to write")
 

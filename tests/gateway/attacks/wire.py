@@ -41,16 +41,21 @@ def by_header(headers: Any) -> Principal | None:
 
 
 async def tell(web: Web, sent: bytes, *, seconds: float = 3.0) -> tuple[bytes, bool]:
-    """Send bytes on a connection of their own; gives what came back, and whether the server closed it."""
+    """Send bytes on a connection of their own; gives what came back, and whether the server closed it.
+
+    It is done when nothing more comes for so many seconds. A first byte may take longer: a table is told at once, on a
+    machine that is busy besides.
+    """
     stream = await trio.open_tcp_stream(*web.address)
     held = bytearray()
     try:
-        with trio.move_on_after(seconds) as scope:
+        with trio.move_on_after(10 * seconds) as scope:
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(_send, stream, sent)
                     async for piece in stream:
                         held += piece
+                        scope.deadline = trio.current_time() + seconds
                     nursery.cancel_scope.cancel()
             except* trio.BrokenResourceError:
                 pass

@@ -1,0 +1,100 @@
+"""Pages of events as JSON: bounded, with what is large cut out of them and named by its size.
+
+Pure: events in, bytes out. A page is for who scrolls, so it has room for many small events and for the beginning of none: what was cut is
+asked for by itself. Where a page would be too large it ends earlier, and says where.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from agentrail.core.wire.codec import encode_event
+from agentrail.events import Event
+from agentrail.gateway.inspection_replies import EventPageReply
+from agentrail.runtime.past_events import PageOfEvents, number_of
+from agentrail.wire.plain import encode_plain
+
+MAX_PAGE_BYTES: Final = 1 << 20
+MAX_VALUE_BYTES: Final = 16 << 10
+"""Of a text in an event."""
+
+MAX_OBJECT_BYTES: Final = 256 << 10
+"""Of an object or a list in an event whose own values are all small."""
+
+CUT: Final = "$cut"
+"""The one field of what stands for a value that was cut: how many bytes it has as JSON."""
+
+_WHOLE_ELSEWHERE: Final[Mapping[str, str]] = {"agent_end": "messages"}
+"""By kind, a field that says again what the events before it said; it is cut as a text is."""
+
+
+def encode_event_page(page: PageOfEvents, *, is_forth: bool, is_whole: bool = False) -> bytes:
+    """Write a page: `{events, first, last, more, kept_from}`.
+
+    Args:
+        page: What was read.
+        is_forth: Whether it was asked for from its beginning: then it is the end that is left out where it is too large, else the beginning.
+        is_whole: Whether nothing is cut out of its events.
+    """
+    shown: list[bytes] = []
+    size = 0
+    order: Sequence[Event] = page.events if is_forth else page.events[::-1]
+    for event in order:
+        written = encode_event(event)
+        if not is_whole and len(written) > MAX_VALUE_BYTES:
+            written = cut_event(written)
+        if shown and size + len(written) > MAX_PAGE_BYTES:
+            break
+        shown.append(written)
+        size += len(written) + 1
+    first, last, more = page.first, page.last, page.more
+    if len(shown) < len(order):
+        edge = number_of(order[len(shown) - 1])
+        first, last, more = (first, edge, True) if is_forth else (edge, last, True)
+    in_order = shown if is_forth else shown[::-1]
+    return encode_plain(
+        EventPageReply(
+            events=tuple(map(msgspec.Raw, in_order)),
+            first=first,
+            last=last,
+            more=more,
+            kept_from=page.kept_from,
+        )
+    )
+
+
+def cut_event(written: bytes) -> bytes:
+    """Cut what is large out of an event; one in which nothing is comes out as it was but for its white space.
+
+    Args:
+        written: As `encode_event` writes it.
+    """
+    plain: dict[str, Any] = msgspec.json.decode(written)
+    doubled = _WHOLE_ELSEWHERE.get(plain["kind"])
+    cut = {name: _cut(value, is_doubled=name == doubled)[0] for name, value in plain.items()}
+    return msgspec.json.encode(cut)
+
+
+def _cut(value: Any, *, is_doubled: bool = False) -> tuple[Any, int]:
+    """Give a value without what is large in it, and the bytes of what is given."""
+    match value:
+        case str():
+            size = len(msgspec.json.encode(value)) if len(value) > MAX_VALUE_BYTES // 6 else len(value) + 2
+            return _bounded(value, size, MAX_VALUE_BYTES)
+        case dict():
+            parts = {name: _cut(one) for name, one in value.items()}
+            size = sum(len(name) + 4 + one[1] for name, one in parts.items()) + 2
+            most = MAX_VALUE_BYTES if is_doubled else MAX_OBJECT_BYTES
+            return _bounded({name: one[0] for name, one in parts.items()}, size, most)
+        case list():
+            members = [_cut(one) for one in value]
+            size = sum(one[1] + 1 for one in members) + 2
+            most = MAX_VALUE_BYTES if is_doubled else MAX_OBJECT_BYTES
+            return _bounded([one[0] for one in members], size, most)
+        case _:
+            return value, 8
+
+
+def _bounded(value: Any, size: int, most: int) -> tuple[Any, int]:
+    return (value, size) if size <= most else ({CUT: size}, 24)

@@ -1,0 +1,253 @@
+"""Watches of all sockets: what is watched is followed once for all who watch the same thing of the same tenant, and told to each by itself.
+
+Trio, and no frames of ASGI: what a watch tells is given to a function that puts it into a queue, when there is room in it. What is told
+next says `watch_window`; where rows come from, `watch_kinds`.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, TypeAlias
+
+import trio
+from attrs import define, field
+
+from agentrail.gateway.access import require_scope
+from agentrail.gateway.answers import CallRefused, refuse_call
+from agentrail.gateway.queries import refuse_field
+from agentrail.gateway.watch_kinds import WATCH_KINDS, WatchKind
+from agentrail.gateway.watch_window import WatchPart, WatchWindow
+from agentrail.host.host import Host
+from agentrail.host.payloads import Principal
+from agentrail.host.row_sources import RowFeed, RowSource
+from agentrail.otp.exits import keep
+from agentrail.runtime.crashes import log_crash, raise_what_travels
+from agentrail.wire.rows import RowFilter
+
+ROUND_SECONDS: Final = 0.25
+"""How long a watcher is told nothing after it was told something: changes are merged meanwhile."""
+
+ROWS_A_TURN: Final = 500
+"""After how many rows that are looked at other tasks get a turn."""
+
+TellPart: TypeAlias = Callable[[WatchPart], Awaitable[None]]
+"""Puts what a frame tells where it goes out."""
+
+WaitRoom: TypeAlias = Callable[[], Awaitable[None]]
+"""Waits until there is room for a frame."""
+
+
+@define(eq=False)
+class _Followed:
+    """A feed that is followed, and by how many."""
+
+    feed: RowFeed
+    scope: trio.CancelScope = field(factory=trio.CancelScope)
+    up: trio.Event = field(factory=trio.Event)
+    watchers: int = 0
+    over: str = ""
+    """With which code its watchers end; empty while it goes on."""
+
+    def check(self) -> None:
+        """Let pass as long as it is followed.
+
+        Raises:
+            CallRefused: It is not followed any more.
+        """
+        if self.over:
+            refuse_call(self.over, "what is watched cannot be followed any more: watch it again")
+
+
+class Watches:
+    """What is watched in a process. Made by `open_watches`."""
+
+    def __init__(
+        self, host: Host, nursery: trio.Nursery, *, kinds: Mapping[str, WatchKind], has_inspector: bool
+    ) -> None:
+        """Begin without watchers."""
+        self._host = host
+        self._nursery = nursery
+        self._kinds = {name: kind for name, kind in kinds.items() if has_inspector or kind.scope != "inspect"}
+        self._has_inspector = has_inspector
+        self._followed: dict[tuple[str, str], _Followed] = {}
+
+    @property
+    def open_feeds(self) -> int:
+        """How many feeds are followed."""
+        return len(self._followed)
+
+    def kind_of(self, what: str, principal: Principal) -> WatchKind:
+        """Find what is to be watched.
+
+        Raises:
+            CallRefused: The caller's move: there is nothing of this name here, or the token has not its scope.
+        """
+        kind = self._kinds.get(what)
+        if kind is None:
+            refuse_field("what", f"is {what!r:.40}: expected one of {', '.join(self._kinds)}")
+        refused = require_scope(principal, kind.scope)
+        if refused is not None:
+            raise CallRefused(refused)
+        return kind
+
+    async def watch(  # noqa: PLR0913 - what a socket says of one watch
+        self,
+        kind: WatchKind,
+        wanted: RowFilter,
+        principal: Principal,
+        *,
+        wait_room: WaitRoom,
+        begin: TellPart,
+        tell: TellPart,
+    ) -> None:
+        """Tell what there is, and then what changes, until cancelled.
+
+        Args:
+            kind: Of `kind_of`.
+            wanted: Which rows.
+            principal: Who watches.
+            wait_room: Waits until a frame may be made: what it tells is how things are then.
+            begin: Tells the first part, also where there are no rows.
+            tell: Tells each part behind it.
+
+        Raises:
+            CallRefused: It cannot be followed any more, because the host closes, or what follows it has failed.
+            Exception: What the source raised.
+
+        Cancellation: At once. The watcher has been told of a part of it, and begins anew if it comes back.
+        """
+        is_for_all = kind.scope == "inspect" or (self._has_inspector and "inspect" in principal.scopes)
+        async with self._following(kind, principal.tenant_id) as followed:
+            source = kind.source(followed.feed)
+            look = _Look(source, wanted, user_id=None if is_for_all else principal.user_id)
+            await look.at_all()
+            await wait_room()
+            part = look.next_part()
+            await begin(part or WatchPart(rows=(), gone=(), total=look.window.total))
+            while True:
+                while look.window.has_more:
+                    await wait_room()
+                    await look.at_changes()  # how things are now, and not when there was no room
+                    part = look.next_part()
+                    if part is not None:
+                        await tell(part)
+                await trio.sleep(ROUND_SECONDS)
+                await source.wait_newer(look.version)
+                followed.check()
+                await look.at_changes()
+
+    @asynccontextmanager
+    async def _following(self, kind: WatchKind, tenant_id: str) -> AsyncIterator[_Followed]:
+        key = kind.feed, tenant_id
+        followed = self._followed.get(key)
+        if followed is None:
+            followed = self._followed[key] = _Followed(kind.open_feed(self._host, tenant_id))
+            self._nursery.start_soon(self._follow, key, followed, kind, name=f"rows of {kind.feed}")
+        followed.watchers += 1
+        try:
+            await followed.up.wait()
+            followed.check()
+            yield followed
+        finally:
+            followed.watchers -= 1
+            if not followed.watchers:
+                followed.scope.cancel(reason="no one watches this any more")
+                self._drop(key, followed)
+
+    async def _follow(self, key: tuple[str, str], followed: _Followed, kind: WatchKind) -> None:
+        try:
+            with followed.scope:
+                await followed.feed.run(followed.up)
+            followed.over = "draining"
+        except BaseException as raised:  # noqa: ASYNC103, BLE001 - what travels is raised
+            followed.over = "internal"
+            raise_what_travels(raised)
+            log_crash(f"what is watched as {kind.feed!r} cannot be followed", raised, keep)
+        finally:
+            self._drop(key, followed)
+            followed.up.set()
+            for one in self._kinds.values():
+                if one.feed == kind.feed:
+                    one.source(followed.feed).log.wake()
+
+    def _drop(self, key: tuple[str, str], followed: _Followed) -> None:
+        if self._followed.get(key) is followed:
+            del self._followed[key]
+
+
+class _Look:
+    """How far one watcher has looked at a source.
+
+    Attributes:
+        window: What it has.
+        version: Of the last change that it has looked at.
+    """
+
+    def __init__(self, source: RowSource, wanted: RowFilter, *, user_id: str | None) -> None:
+        """Begin in front of all.
+
+        Args:
+            source: What is looked at.
+            wanted: Which rows.
+            user_id: Whose rows alone are shown; None for those of all users of the tenant.
+        """
+        self._source = source
+        self._wanted = wanted
+        self._user_id = user_id
+        self.window: WatchWindow = WatchWindow(wanted)
+        self.version = 0
+
+    async def at_all(self) -> None:
+        """Look at all rows."""
+        await self._source.settle()
+        self.version = self._source.log.version
+        self.window.begin_anew()
+        for place, key in enumerate(self._source.keys(), 1):
+            self.window.note(key, is_wanted=self._is_wanted(key))
+            if place % ROWS_A_TURN == 0:
+                await trio.lowlevel.checkpoint()
+        self.window.close_gaps()
+
+    async def at_changes(self) -> None:
+        """Look at the rows that have changed since; at all, where it is not remembered which those are."""
+        await self._source.settle()
+        changed = self._source.log.since(self.version)
+        if changed is None:
+            await self.at_all()
+            return
+        self.version = self._source.log.version
+        for key in reversed(changed):
+            self.window.note(key, is_wanted=self._is_wanted(key))
+        self.window.close_gaps()
+
+    def next_part(self) -> WatchPart | None:
+        """Give what to tell next; None where the watcher is level with what was looked at."""
+        return self.window.next_part(self.written)
+
+    def written(self, key: str) -> bytes | None:
+        """Give a row as it is now, where this watcher may see it: by now it may be another user's, or none that is wanted."""
+        return self._source.written(key) if self._is_wanted(key) else None
+
+    def _is_wanted(self, key: str) -> bool:
+        row = self._source.row(key)
+        if row is None or (self._user_id is not None and not self._source.is_of(key, self._user_id)):
+            return False
+        return self._source.fits(row, self._wanted)
+
+
+@asynccontextmanager
+async def open_watches(
+    host: Host, *, has_inspector: bool = True, kinds: Mapping[str, WatchKind] = WATCH_KINDS
+) -> AsyncIterator[Watches]:
+    """Open what sockets watch through.
+
+    Args:
+        host: Whose sessions are watched.
+        has_inspector: Whether those who may inspect are shown what others have.
+        kinds: What can be watched.
+
+    Yields:
+        The watches. What is followed when the block is left is not followed any more.
+    """
+    async with trio.open_nursery() as nursery:
+        yield Watches(host, nursery, kinds=kinds, has_inspector=has_inspector)
+        nursery.cancel_scope.cancel(reason="nothing is watched any more")

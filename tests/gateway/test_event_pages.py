@@ -1,0 +1,388 @@
+"""Pages of events over HTTP, forth and back: what is in them, what is cut out of them, and what is told of one call."""
+
+import hashlib
+import json
+
+import pytest
+import trio
+from hypothesis import given, strategies as st
+
+from agentrail.abc import Secret
+from agentrail.core.journal.timeline import timeline_of
+from agentrail.core.journal.undone import counts, range_after, range_before
+from agentrail.core.wire.codec import decode_event
+from agentrail.events import Envelope, PluginEvent
+from agentrail.gateway.event_pages import CUT, MAX_PAGE_BYTES, MAX_VALUE_BYTES, encode_event_page
+from agentrail.host import Principal
+from agentrail.host.limits import Limits
+from agentrail.messages import SessionId
+from agentrail.plugins import HumanApproval
+from agentrail.runtime import past_events
+from agentrail.runtime.past_events import PageOfEvents
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.tools import RecordingTool
+from tests.gateway.web import error_of, serving
+from tests.host.hosting import answering
+from tests.runtime.rig import on_bounded_time
+
+ALL = frozenset({"use", "inspect"})
+
+
+def by_header(headers):
+    """Who calls says so: `tenant/user`."""
+    tenant_id, _, user_id = headers.get("authorization", "").removeprefix("Bearer ").partition("/")
+    return Principal(tenant_id=tenant_id, user_id=user_id, scopes=ALL) if user_id else None
+
+
+async def page(web, query="", session_id="main"):
+    """One page."""
+    response = await web.client.get(f"/sessions/{session_id}/events?format=json{query}")
+    response.raise_for_status()
+    return response.json()
+
+
+def seqs(told):
+    """The numbers of a page."""
+    return [event["seq"] for event in told["events"]]
+
+
+async def lived(web, *, cycles=3):
+    """A session with some cycles; gives its last number."""
+    for _ in range(cycles):
+        (await web.post("/chat", {"message": "Hi", "session_id": "main"})).raise_for_status()
+    return (await web.client.get("/sessions/main")).json()["seq"]
+
+
+@pytest.mark.parametrize("has_store", [True, False])
+@on_bounded_time
+async def test_pages_back_and_forth_give_each_event_once(has_store):
+    """From the end to the beginning, and from the beginning to the end: the same, without a gap."""
+    options = {"store": MemoryStore()} if has_store else {}
+    async with serving(answering(*("Hello",) * 3), **options) as web:
+        last = await lived(web)
+        back, before = [], ""
+        while True:
+            told = await page(web, f"&limit=7{before}")
+            back = seqs(told) + back
+            assert told["kept_from"] == 1
+            if not told["more"]:
+                break
+            before = f"&before={told['first']}"
+        forth, after = [], 0
+        while True:
+            told = await page(web, f"&limit=7&after={after}")
+            forth += seqs(told)
+            after = told["last"]
+            if not told["more"]:
+                break
+        assert back == forth == list(range(1, last + 1))
+        told = await page(web, "&kinds=agent_end,agent_start&limit=3")
+        assert [event["kind"] for event in told["events"]] == ["agent_end", "agent_start", "agent_end"]
+        assert told["more"]
+        assert (await page(web, f"&after={last}"))["events"] == []
+        assert (await page(web, "&before=1")) == {
+            "events": [], "first": 1, "last": 0, "more": False, "kept_from": 1,
+        }  # fmt: skip
+
+
+@on_bounded_time
+async def test_a_page_is_asked_for_strictly():
+    """Two directions, a kind that is none, and words of pages on a stream are refused, each with its name."""
+    async with serving(answering("Hello"), store=MemoryStore()) as web:
+        await lived(web, cycles=1)
+        for query, name in (
+            ("format=json&before=3&after=1", "before"),
+            ("format=json&kinds=nothing", "kinds"),
+            ("format=json&kinds=", "kinds"),
+            ("format=json&limit=0", "limit"),
+            ("format=json&limit=1001", "limit"),
+            ("format=json&whole=true", "whole"),
+            ("format=json&request_id=r-1", "request_id"),
+            ("format=xml", "format"),
+            ("before=3", "before"),
+            ("kinds=agent_end", "kinds"),
+        ):
+            response = await web.client.get(f"/sessions/main/events?{query}")
+            assert error_of(response, 422, "field_invalid")["field"] == name, query
+
+
+@on_bounded_time
+async def test_what_is_large_is_cut_out_of_a_page_and_given_by_itself():
+    """A text of more than 16 KiB stands there as its size."""
+    long = "x" * (MAX_VALUE_BYTES + 1)
+    async with serving(answering(long), store=MemoryStore()) as web:
+        await lived(web, cycles=1)
+        answer, end = (await page(web, "&after=0&kinds=response_complete,agent_end"))["events"]
+        assert answer["message"]["content"] == [{"kind": "text", "text": {CUT: len(long) + 2}}]
+        assert end["messages"][-1]["content"] == answer["message"]["content"]
+        whole = await page(web, f"&after={answer['seq'] - 1}&limit=1&whole=true")
+        assert whole["events"][0]["message"]["content"][0]["text"] == long
+
+
+def test_a_page_is_bounded_whatever_is_in_it():
+    """1 MiB: of what is left out the page says where it is, forth and back; and a page has one event at least."""
+    events = tuple(
+        [
+            PluginEvent(
+                name="n", payload=["ab" * 7_000], meta=Envelope(SessionId("s"), seq, 1, (SessionId("s"),))
+            )
+            for seq in range(1, 201)
+        ]
+    )
+    whole = PageOfEvents(events=events, first=1, last=200, more=False)
+    for is_forth in (True, False):
+        body = encode_event_page(whole, is_forth=is_forth)
+        told = json.loads(body)
+        assert MAX_PAGE_BYTES / 2 < len(body) <= MAX_PAGE_BYTES + 1_000
+        assert told["more"]
+        assert seqs(told) == list(range(told["first"], told["last"] + 1))
+        assert (told["first"] if is_forth else 201 - told["last"]) == 1
+    deep = PluginEvent(name="n", payload=["a" * 15_000] * 200, meta=events[0].meta)
+    alone = json.loads(
+        encode_event_page(PageOfEvents(events=(deep,), first=1, last=1, more=False), is_forth=True)
+    )
+    assert alone["events"][0]["payload"][CUT] > 200 * 15_000
+    assert not alone["more"]
+
+
+@on_bounded_time
+async def test_what_a_rewind_has_undone_is_in_no_page():
+    """Its numbers are left out: the page goes on in front of them."""
+    async with serving(answering(*("Hello",) * 4), store=MemoryStore()) as web:
+        first = await lived(web, cycles=1)
+        trace = (await web.client.get("/inspect/sessions/main/trace")).json()["entries"]
+        number = next(one["number"] for one in reversed(trace) if one["events"] == first)
+        undone = await lived(web, cycles=1)
+        (await web.post("/sessions/main/rewind", {"to": number})).raise_for_status()
+        last = await lived(web, cycles=1)
+        told = await page(web, "&limit=1000")
+        assert last > undone > first
+        stays = [*range(1, first + 1), *range(undone + 1, last + 1)]
+        assert [seq for seq in seqs(told) if seq <= first or seq > undone] == seqs(told)
+        assert set(seqs(told)) <= set(stays)
+        assert seqs(told)[0] == 1
+        back = await page(web, f"&limit=4&before={undone + 1}")
+        assert seqs(back) == list(range(first - 3, first + 1))
+        forth = await page(web, f"&limit=2&after={first}")
+        assert all(seq > undone for seq in seqs(forth))
+
+
+@on_bounded_time
+async def test_a_session_that_has_ended_is_read_and_not_woken():
+    """Its events are in the store; without one they are there as long as its handle is."""
+    for options in ({"store": MemoryStore()}, {}):
+        async with serving(answering("Hello"), **options) as web:
+            await lived(web, cycles=1)
+            (await web.client.delete("/sessions/main")).raise_for_status()
+            told = await page(web, "&limit=1000")
+            assert told["events"][-1]["kind"] == "session_end"
+            assert seqs(told) == list(range(1, told["last"] + 1))
+
+
+# --- one call
+
+
+@on_bounded_time
+async def test_all_of_a_call_is_told_with_its_result_in_parts():
+    """What the model wrote, what a person made of it, who decided, and what it came to, byte by byte."""
+    text = "ä" * 1_000
+
+    def answer(_arguments):
+        return text
+
+    tool = RecordingTool(name="shell", answer=answer)
+    model = [calls(("shell", {"command": "ls"}), text="ok"), says("done")]
+    async with serving(
+        answering_with(model), session_tools=[tool], session_plugins=[HumanApproval], store=MemoryStore(), auth=by_header,
+    ) as web:  # fmt: skip
+        web.client.headers["authorization"] = "Bearer acme/ann"
+        (await web.post("/sessions", {"session_id": "main"})).raise_for_status()
+        await web.post("/sessions/main/prompt", {"message": "Hi"})
+        snapshot = await until_waits(web)
+        (approval,) = snapshot["status"]["approvals"]
+        call_id = approval["call_id"]
+        waits = (await web.client.get(f"/sessions/main/calls/{call_id}")).json()
+        assert waits["result"] is None
+        assert [gate["verdict"] for gate in waits["gates"]] == ["asked"]
+        assert waits["arguments_hash"] == approval["arguments_hash"]
+        edited = {"approval_id": approval["id"], "arguments": {"command": "pwd"}}
+        (await web.post("/sessions/main/approve", edited)).raise_for_status()
+        await until_idle(web)
+        told = (await web.client.get(f"/sessions/main/calls/{call_id}?result_from=1&result_to=5")).json()
+        assert (told["name"], told["arguments"], told["effective_arguments"]) == (
+            "shell",
+            {"command": "ls"},
+            {"command": "pwd"},
+        )
+        assert told["arguments_text"] == '{"command":"pwd"}'
+        assert told["arguments_hash"] == hashlib.sha256(told["arguments_text"].encode()).hexdigest()
+        assert [(gate["gate"], gate["verdict"], gate["by"]) for gate in told["gates"]] == [
+            ("approval", "asked", None),
+            ("approval", "approved", "user"),
+        ]
+        assert told["outcome"] == "done"
+        assert told["at_ms"] <= told["started_at_ms"] <= told["ended_at_ms"]
+        whole = (await web.client.get(f"/sessions/main/calls/{call_id}")).json()
+        assert whole["result"]["content"].endswith(text)
+        start = whole["result"]["size"] - 2_000
+        query = f"result_from={start + 1}&result_to={start + 5}"
+        part = (await web.client.get(f"/sessions/main/calls/{call_id}?{query}")).json()["result"]
+        assert (part["content"], part["from_bytes"], part["to_bytes"]) == ("ää", start + 2, start + 6)
+        error_of(await web.client.get("/sessions/main/calls/c-none"), 404, "unknown_call")
+        for query in ("result_from=-1", "result_to=x"):
+            error_of(await web.client.get(f"/sessions/main/calls/{call_id}?{query}"), 422, "field_invalid")
+
+
+# --- what else is made of events
+
+
+@pytest.mark.c(29)
+@on_bounded_time
+async def test_the_timeline_is_that_of_the_journal_and_of_each_cycle():
+    """The same spans of all of it, and cycle by cycle; of a session that has ended as of one that is awake."""
+    async with serving(answering(*("Hello",) * 3), store=MemoryStore()) as web:
+        await lived(web)
+        told = (await web.client.get("/inspect/sessions/main/spans")).json()
+        assert [span["kind"] for span in told["spans"]] == ["cycle", "request"] * 3
+        events = (await page(web, "&limit=1000"))["events"]
+        folded = timeline_of(decode_event(json.dumps(event)) for event in events)
+        assert [span["key"] for span in told["spans"]] == [span.key for span in folded]
+        for span in told["spans"]:
+            if span["kind"] == "cycle":
+                path = f"/inspect/sessions/main/spans?cycle={span['seq']}"
+                below = [one for one in told["spans"] if span["key"] in (one["key"], one["parent"])]
+                assert (await web.client.get(path)).json()["spans"] == below
+        assert (await web.client.get("/inspect/sessions/main/spans?cycle=1")).json()["spans"] == []
+        (await web.client.delete("/sessions/main")).raise_for_status()
+        ended = (await web.client.get("/inspect/sessions/main/spans")).json()
+        assert ended["spans"] == told["spans"]
+
+
+@on_bounded_time
+async def test_the_timeline_needs_inspect_and_shows_the_tenant():
+    """A colleague who may inspect sees it; without the scope it is forbidden."""
+
+    def by_name(headers):
+        name = headers.get("authorization", "").removeprefix("Bearer ")
+        scopes = frozenset({"use", "inspect"} if name == "boss" else {"use"})
+        return Principal(tenant_id="acme", user_id=name, scopes=scopes) if name else None
+
+    async with serving(answering("Hello"), auth=by_name) as web:
+        ann, boss = {"authorization": "Bearer ann"}, {"authorization": "Bearer boss"}
+        (await web.post("/chat", {"message": "Hi", "session_id": "main"}, headers=ann)).raise_for_status()
+        path = "/inspect/sessions/main/spans"
+        error_of(await web.client.get(path, headers=ann), 403, "forbidden")
+        assert len((await web.client.get(path, headers=boss)).json()["spans"]) == 2
+        for query in ("events?format=json", "calls/c-1", "context"):
+            error_of(await web.client.get(f"/sessions/main/{query}", headers=boss), 404, "session_unknown")
+
+
+@on_bounded_time
+async def test_the_next_request_is_told_part_by_part_without_secrets():
+    """System prompt, tools and messages, with tokens; a digest that changes with any of them, and with nothing else."""
+    key = "sk-very-secret-0123456789"
+    async with serving(
+        answering("Hello", "Again"),
+        session_tools=[RecordingTool(name="shell")],
+        # At the place at which the beginning of a text is cut, so that half of it would be left.
+        session_system_prompt="x" * 490 + key,
+        session_user_data={"key": Secret(key)},
+        store=MemoryStore(),
+    ) as web:
+        await lived(web, cycles=1)
+        first = (await web.client.get("/sessions/main/context")).json()
+        assert first == (await web.client.get("/sessions/main/context")).json()
+        kinds = [(part["kind"], part["name"]) for part in first["parts"]]
+        assert kinds[0] == ("system", "system_prompt")
+        assert ("tools", "shell") in kinds
+        assert kinds[-2:] == [("message", "prompt"), ("message", "answer")]
+        assert first["tokens"] == sum(part["tokens"] for part in first["parts"]) > 0
+        assert first["counted_tokens"] > 0
+        assert key[:8] not in json.dumps(first)
+        await lived(web, cycles=1)
+        again = (await web.client.get("/sessions/main/context")).json()
+        assert again["digest"] != first["digest"]
+        assert len(again["parts"]) == len(first["parts"]) + 2
+        (await web.client.delete("/sessions/main")).raise_for_status()
+        error_of(await web.client.get("/sessions/main/context"), 409, "session_ended")
+
+
+# --- which numbers count
+
+RANGES = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 5)), max_size=4)
+
+
+@given(RANGES, st.integers(0, 40), st.integers(1, 9))
+def test_a_page_is_counted_around_what_does_not_count(drawn, edge, limit):
+    """Against plain lists of all numbers."""
+    numbers = {seq for low, more in drawn for seq in range(low, low + more + 1)}
+    undone, last = tuple(runs(numbers)), 35
+    alive = [seq for seq in range(1, last + 1) if counts(seq, undone)]
+    low, high = range_before(min(edge, last + 1), limit, undone)
+    wanted = [seq for seq in alive if seq < min(edge, last + 1)][-limit:]
+    assert [seq for seq in alive if low <= seq <= high] == wanted
+    low, high = range_after(edge, last, limit, undone)
+    assert [seq for seq in alive if low <= seq <= high] == [seq for seq in alive if seq > edge][:limit]
+
+
+def runs(numbers):
+    """Numbers as ranges, in order."""
+    for seq in sorted(numbers):
+        if seq - 1 not in numbers:
+            end = seq
+            while end + 1 in numbers:
+                end += 1
+            yield seq, end
+
+
+# --- helpers
+
+
+def answering_with(turns):
+    """A model with these turns."""
+    return ScriptedModel(turns)
+
+
+async def until_waits(web):
+    """The snapshot when a call waits for a person."""
+    with trio.fail_after(5):
+        while True:
+            snapshot = (await web.client.get("/sessions/main")).json()
+            if snapshot["status"]["approvals"]:
+                return snapshot
+            await trio.sleep(0.03)
+
+
+async def until_idle(web):
+    """The snapshot when nothing is at work."""
+    with trio.fail_after(5):
+        while True:
+            snapshot = (await web.client.get("/sessions/main")).json()
+            if snapshot["status"]["phase"] == "idle" and not snapshot["status"]["suspended"]:
+                return snapshot
+            await trio.sleep(0.03)
+
+
+@on_bounded_time
+async def test_a_page_in_front_comes_out_of_the_fold_of_the_page_behind(monkeypatch):
+    """A journal is folded once for many pages; and one of another session of the same id is not taken for it."""
+    store, folded = MemoryStore(), []
+    real = past_events.walk
+    monkeypatch.setattr(
+        past_events, "walk", lambda *given, **named: folded.append(1) or real(*given, **named)
+    )
+    model = answering(*("Hello",) * 48)
+    limits = Limits(messages_per_minute=100_000)
+    async with serving(model, store=store, session_event_buffer_size=100, limits=limits) as web:
+        last = await lived(web, cycles=24)
+        seen, before = [], last + 1
+        while before > 1:
+            told = await page(web, f"&limit=15&before={before}")
+            seen, before = seqs(told) + seen, told["first"]
+        assert (seen, len(folded)) == (list(range(1, last + 1)), 1)
+        (await web.client.delete("/sessions/main?purge=true")).raise_for_status()
+        await lived(web, cycles=24)
+        told = await page(web, "&limit=5&before=20")
+        assert (seqs(told), len(folded)) == ([15, 16, 17, 18, 19], 2)
+        assert told["events"][0]["at_ms"] > 0

@@ -1,0 +1,376 @@
+"""The supervision tree and plugins as rows: what is told live, to whom, and that it is the same when it is asked for."""
+
+import json
+
+import pytest
+import trio
+
+from agentrail.core.policy.budget import Budget
+from agentrail.host import HostPlugin, Limits, Principal, RequestContext
+from agentrail.plugins import Action, BeforePrompt, Context, Continue, Plugin, on
+from agentrail.runtime.agent import Agent
+from agentrail.testing.cancelling import crash
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.tools import builtin
+from tests.gateway.socket_client import socket_of
+from tests.gateway.web import error_of, serving
+from tests.host.hosting import answering, asked, hosting, profile
+from tests.runtime.rig import on_virtual_time
+from tests.runtime.test_spending import Priced
+
+TOKENS = {
+    "ann": Principal(tenant_id="acme", user_id="ann"),
+    "boss": Principal(tenant_id="acme", user_id="boss", scopes=("use", "inspect")),
+    "eve": Principal(tenant_id="else", user_id="eve", scopes=("use", "inspect")),
+}
+
+
+def auth(headers):
+    """Know some tokens."""
+    return TOKENS.get(headers.get("authorization", "").removeprefix("Bearer "))
+
+
+def by(name):
+    """The headers of a caller."""
+    return {"authorization": f"Bearer {name}"}
+
+
+class Rows:
+    """The rows of one watch, as its client has them, by their keys."""
+
+    def __init__(self, client):
+        """Begin with none."""
+        self.client = client
+        self.rows = {}
+
+    async def begin(self, what, name="w"):
+        """Watch, and take the first frame."""
+        await self.client.send(type="watch", id=name, what=what)
+        self._take(await self.client.until("watching", id=name))
+        self._name = name
+        return self
+
+    async def until(self, test):
+        """Take frames until one row passes a test, and give it."""
+        with trio.fail_after(5):
+            while True:
+                found = next((row for row in self.rows.values() if test(row)), None)
+                if found is not None:
+                    return found
+                self._take(await self.client.until("changed", id=self._name))
+
+    def _take(self, frame):
+        for row in frame["rows"]:
+            self.rows[row["key"]] = row
+        for key in frame.get("gone", ()):
+            del self.rows[key]
+
+
+def named(name, **said):
+    """Look for a node of this name of which this is said."""
+    return lambda row: row["name"] == name and all(row[key] == value for key, value in said.items())
+
+
+# --- the tree
+
+
+@pytest.mark.c(31)
+async def test_each_restart_is_told_and_then_that_it_was_given_up():
+    """With the reason and the budget that is used; the key stays the same, and the parked one is there for who comes later."""
+    async with (
+        serving(answering("words"), auth=auth) as web,
+        socket_of(web, by="ann") as own,
+        socket_of(web, by="boss") as client,
+    ):
+        await own.done("create", session_id="s-1")
+        session = web.host.supervisor.session("s-1", scope="acme")
+        tree = await Rows(client).begin("tree")
+        root, node = tree.rows["0"], await tree.until(named("s-1"))
+        assert (root["kind"], root["parent"], root["name"]) == ("supervisor", None, "sessions")
+        assert (node["kind"], node["parent"], node["restarts"], node["exits"]) == ("session", "0", 0, [])
+        allowed = node["intensity"]["allowed"]
+        for number in range(1, allowed + 1):
+            crash(session, f"ray {number}")
+            seen = await tree.until(named("s-1", incarnation=number + 1, status="running"))
+            assert seen["key"] == node["key"]
+            assert (seen["restarts"], seen["intensity"]["used"]) == (number, number)
+            assert len(seen["exits"]) == number
+            assert f"ray {number}" in seen["exits"][-1]["reason"]
+        crash(session, "the last ray")
+        parked = await tree.until(named("s-1", status="parked"))
+        assert "the last ray" in parked["exits"][-1]["reason"]
+        assert node["key"] not in tree.rows
+        later = await Rows(client).begin("tree", "later")
+        assert later.rows[parked["key"]] == parked
+
+
+async def test_a_node_says_what_its_session_is_about():
+    """Title and first words: live, when it is asked for, and still when it was given up; a strange one that took its id has none of it."""
+    async with (
+        serving(answering("<title>Refund 4411</title>So."), auth=auth) as web,
+        socket_of(web, by="ann") as own,
+        socket_of(web, by="boss") as client,
+    ):
+        await own.done("create", session_id="s-1")
+        tree = await Rows(client).begin("tree")
+        seen = await tree.until(named("s-1"))
+        assert (seen["title"], seen["first_words"]) == (None, None)
+        await own.done("prompt", session_id="s-1", message="Where is\n my money?")
+        seen = await tree.until(named("s-1", title="Refund 4411"))
+        assert seen["first_words"] == "Where is my money?"
+        node = (await web.client.get("/inspect/tree", headers=by("boss"))).json()["children"][0]
+        assert {name: node[name] for name in ("title", "first_words")} == {
+            name: seen[name] for name in ("title", "first_words")
+        }
+        session = web.host.supervisor.session("s-1", scope="acme")
+        for _ in range(3):
+            crash(session)
+        parked = await tree.until(named("s-1", status="parked"))
+        assert (parked["title"], parked["first_words"]) == ("Refund 4411", "Where is my money?")
+        later = await Rows(client).begin("tree", "later")
+        assert later.rows[parked["key"]] == parked
+        await own.done("create", session_id="s-1")
+        again = await tree.until(named("s-1", status="running"))
+        assert (again["title"], again["first_words"]) == (None, None)
+
+
+@on_virtual_time
+async def test_a_node_that_was_given_up_long_ago_is_about_what_it_was_about():
+    """Its handle is forgotten; who watched remembers."""
+    async with hosting(answering("<title>Trip</title>So.")) as host:
+        request = await asked(host, session_id="main")
+        await request.outcome()
+        await host.quiet()
+        feed = host.tree_feed("acme")
+        await feed.settle()
+        for _ in range(3):
+            crash(request.session)
+        await trio.sleep(1)
+        for _ in range(2):
+            await feed.settle()
+            (row,) = [row for row in map(feed.row, feed.keys()) if row.session_id == "main"]
+            assert (row.status, row.title, row.first_words) == ("parked", "Trip", "Hi")
+            await trio.sleep(600)
+        late = host.tree_feed("acme")
+        await late.settle()
+        (row,) = [row for row in map(late.row, late.keys()) if row.session_id == "main"]
+        assert (row.status, row.title, row.first_words) == ("parked", None, None)
+
+
+async def test_one_that_came_back_is_parked_no_more():
+    """The row of its living session takes the place of what was given up."""
+    async with (
+        serving(answering("words"), auth=auth) as web,
+        socket_of(web, by="ann") as own,
+        socket_of(web, by="boss") as client,
+    ):
+        await own.done("create", session_id="s-1")
+        session = web.host.supervisor.session("s-1", scope="acme")
+        tree = await Rows(client).begin("tree")
+        for _ in range(3):
+            crash(session)
+        await tree.until(named("s-1", status="parked"))
+        await own.done("create", session_id="s-1")
+        await tree.until(named("s-1", status="running"))
+        assert len([row for row in tree.rows.values() if row["name"] == "s-1"]) == 1
+
+
+async def test_a_tree_with_an_agent_at_work_can_be_read():
+    """A child that is never restarted keeps no arguments; it is looked at all the same."""
+    model = ScriptedModel(
+        [calls(("task", {"description": "Look."})), says("Found.", pause_seconds=30), says("Done.")]
+    )
+    desk = profile(model, tools=builtin("task"), agents=[Agent(name="a", description="b")])
+    async with serving(profiles=[desk], auth=auth) as web, socket_of(web, by="ann") as own:
+        await own.done("create", session_id="s-1")
+        await own.done("prompt", session_id="s-1", message="Go")
+        with trio.fail_after(5):
+            while True:
+                answer = await web.client.get("/inspect/tree", headers=by("boss"))
+                assert answer.status_code == 200
+                if len(answer.json()["children"]) == 2:
+                    break
+                await trio.sleep(0.02)
+        root = answer.json()
+    keys = [child["key"] for child in root["children"]]
+    assert (root["key"], len(set(keys))) == ("0", 2)
+    child = next(one for one in root["children"] if one["id"] != "s-1")
+    mother = next(one for one in root["children"] if one["id"] == "s-1")
+    assert [(one["title"], one["first_words"]) for one in (root, mother, child)] == [
+        (None, None),
+        (None, "Go"),
+        (None, "Look."),  # what it has to do, in the words of the call
+    ]
+    assert child["phase"] in ("running", "streaming")
+    assert (child["mailbox"], child["stuck"], child["exits"]) == (0, False, [])
+    assert child["up_at_ms"] > 0
+
+
+@pytest.mark.parametrize("what", ["tree", "plugins"])
+async def test_who_may_not_inspect_watches_none_of_it_and_strangers_see_only_their_own(what):
+    """The scope is named; another tenant's tree has other sessions."""
+    async with (
+        serving(answering("words"), auth=auth) as web,
+        socket_of(web, by="ann") as own,
+        socket_of(web, by="eve") as stranger,
+    ):
+        await own.done("create", session_id="s-1")
+        await own.send(type="watch", id="w", what=what)
+        refused = await own.until("reply", id="w")
+        assert refused["error"]["code"] == "forbidden"
+        assert "inspect" in json.dumps(refused["error"])
+        rows = await Rows(stranger).begin(what)
+        assert not [row for row in rows.rows.values() if row["name"] == "s-1" or row["kind"] == "session"]
+
+
+# --- plugins
+
+
+class Nursing(HostPlugin):
+    """Does not come back, and holds on."""
+
+    name = "nursing"
+    version = "1.0"
+    timeouts = {"on_request_start": 0.05}  # noqa: RUF012 - as a plugin author writes it
+    done: trio.Event
+
+    async def on_request_start(self, ctx: RequestContext) -> None:
+        """Take no notice of a cancellation."""
+        with trio.CancelScope(shield=True):
+            await self.done.wait()
+
+
+class Counting(HostPlugin):
+    """Comes back at once."""
+
+    name = "counting"
+
+    async def on_request_end(self, ctx: RequestContext) -> None:
+        """Do nothing."""
+
+
+class Clumsy(Plugin[int]):
+    """Fails at each prompt, and says a secret by it."""
+
+    on_error = "open"
+
+    def init(self) -> int:
+        """Begin."""
+        return 0
+
+    @on(BeforePrompt)
+    def look(self, event: BeforePrompt, state: int, ctx: Context) -> Action[int]:
+        """Stumble over some prompts."""
+        if event.text == "stumble":
+            message = "the rug"
+            raise ValueError(message)
+        return Continue(state)
+
+
+@pytest.mark.c(33)
+async def test_a_stuck_hook_and_a_failing_session_plugin_are_told():
+    """How often each hook was called and failed, how long it took, since when one is stuck, and what failed last."""
+    nursing = Nursing()
+    nursing.done = trio.Event()
+    desk = profile(answering("a", "b"), plugins=[Clumsy])
+    async with (
+        serving(None, nursing, Counting(), profiles=[desk], auth=auth) as web,
+        socket_of(web, by="boss") as client,
+    ):
+        await client.done("create", session_id="s-1")
+        rows = await Rows(client).begin("plugins")
+        await client.done("prompt", session_id="s-1", message="stumble")
+        clumsy = await rows.until(lambda row: row["name"] == "Clumsy" and row["failures"] == 1)
+        assert (clumsy["kind"], clumsy["sessions"], clumsy["order"]) == ("session", 1, None)
+        assert (clumsy["last_failure"]["hook"], "the rug" in clumsy["last_failure"]["words"]) == (
+            "BeforePrompt",
+            True,
+        )
+        (hook,) = clumsy["hooks"]
+        assert (hook["hook"], hook["calls"], hook["failures"]) == ("BeforePrompt", 1, 1)
+        assert 0 < hook["p50_ms"] <= hook["p99_ms"]
+        stuck = await rows.until(lambda row: row["stuck_hook"] is not None)
+        assert (stuck["key"], stuck["stuck_hook"], stuck["order"]) == ("host:nursing", "on_request_start", 1)
+        assert stuck["stuck_at_ms"] >= clumsy["last_failure"]["at_ms"] - 5_000
+        calm = await rows.until(lambda row: row["name"] == "counting" and row["hooks"][0]["calls"])
+        assert (calm["failures"], calm["hooks"][0]["hook"], calm["order"]) == (0, "on_request_end", 2)
+        asked = (await web.client.get("/inspect/plugins", headers=by("boss"))).json()
+        assert [row["key"] for row in asked["rows"]] == ["host:nursing", "host:counting", "session:Clumsy"]
+        nursing.done.set()
+        await rows.until(lambda row: row["name"] == "nursing" and row["stuck_hook"] is None)
+        for path in ("/inspect/plugins", "/inspect/tree", "/inspect/cost"):
+            refused = await web.client.get(path, headers=by("ann"))
+            assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
+
+
+# --- what was used
+
+
+@pytest.mark.c(32)
+async def test_what_was_used_is_asked_for_in_a_time_zone():
+    """Of the tenant alone; what cannot be asked is a 422 that names the field."""
+    async with serving(answering("a", "b"), store="memory:", auth=auth) as web:
+        for name in ("ann", "eve"):
+            answer = await web.client.post("/chat", json={"message": "Hi"}, headers=by(name))
+            assert answer.status_code == 200
+        told = (
+            await web.client.get("/inspect/cost?by=user&tz=Europe/Berlin&since=3d", headers=by("boss"))
+        ).json()
+        assert (told["by"], told["tz"], [row["key"] for row in told["rows"]]) == (
+            "user",
+            "Europe/Berlin",
+            ["ann"],
+        )
+        assert told["total"] == {**told["rows"][0], "key": ""} == told["today"] == told["month"]
+        assert told["total"]["requests"] == 1
+        assert (told["budgets"], told["unread"]) == ([], [])
+        for query, field in (
+            ("by=week", "by"),
+            ("tz=Nowhere/At_all", "tz"),
+            ("since=soon", "since"),
+            ("until=x", "until"),
+        ):
+            refused = await web.client.get(f"/inspect/cost?{query}", headers=by("boss"))
+            assert (refused.status_code, refused.json()["error"]["field"]) == (422, field)
+
+
+async def test_a_budget_of_a_day_is_told_and_what_is_beyond_it_is_refused():
+    """In `/console/info`, and in `/inspect/cost` with what is used of it; a message behind it gets 429 and when to come back."""
+    limits = Limits(cost_per_day_usd=0.01, tenant_cost_per_day_usd=20)
+    desk = profile(Priced([says("Yes.")] * 2))
+    async with serving(profiles=[desk], store="memory:", auth=auth, limits=limits) as web:
+        told = (await web.client.get("/console/info", headers=by("ann"))).json()["limits"]
+        assert (told["cost_per_day_usd"], told["tenant_cost_per_day_usd"]) == (0.01, 20.0)
+        answer = await web.client.post("/chat", json={"message": "Hi"}, headers=by("ann"))
+        assert answer.status_code == 200
+        with trio.fail_after(10):
+            while True:
+                days = (await web.client.get("/inspect/cost", headers=by("boss"))).json()["day_budgets"]
+                if days[0]["used_usd"] > 0:
+                    break
+                await trio.sleep(0.1)
+        assert [(one["of"], one["name"], one["limit_usd"]) for one in days] == [
+            ("tenant", "acme", 20.0),
+            ("user", "ann", 0.01),
+        ]
+        assert days[0]["used_usd"] == days[1]["used_usd"] > 0.01
+        for path in ("/chat", "/stream"):
+            refused = await web.client.post(path, json={"message": "Hi"}, headers=by("ann"))
+            error = error_of(refused, 429, "budget")
+            assert "$0.01" in error["message"]
+            assert 0 < int(refused.headers["retry-after"]) <= 86_400
+        assert (await web.client.post("/chat", json={"message": "Hi"}, headers=by("boss"))).status_code == 200
+
+
+async def test_budgets_of_sessions_are_told_with_what_is_used_of_them():
+    """Those nearest to their limits first; without a journal the rest cannot be asked for."""
+    desk = profile(answering("a"), budget=Budget(max_cost_usd=2.5))
+    async with serving(profiles=[desk], store="memory:", auth=auth) as web:
+        await web.client.post("/chat", json={"message": "Hi", "session_id": "s-1"}, headers=by("ann"))
+        told = (await web.client.get("/inspect/cost", headers=by("boss"))).json()
+        assert told["budgets"] == [{"name": "s-1", "used_usd": 0.0, "limit_usd": 2.5}]
+        assert (await web.client.get("/inspect/cost", headers=by("eve"))).json()["budgets"] == []
+    async with serving(answering("a"), store=None, auth=auth) as web:
+        refused = await web.client.get("/inspect/cost", headers=by("boss"))
+        assert refused.status_code == 422
+        assert "store" in refused.json()["error"]["message"]

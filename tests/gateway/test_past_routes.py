@@ -1,0 +1,343 @@
+"""Who inspects looks back: records that are found, states as data, why a step did what it did. No other tenant, no secret, no waiting."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+import trio
+
+from agentrail.core.journal.explaining import ExplainedStep, lines_of_step
+from agentrail.core.journal.replaying import explain_journal
+from agentrail.errors import Trimmed
+from agentrail.host import Principal
+from agentrail.runtime.inspecting import MAX_LOOKED_THROUGH, RECORD_KINDS, WantedRecords
+from agentrail.runtime.reviving import PluginFinder, fold_sources, read_after
+from agentrail.runtime.withheld import knowing
+from agentrail.stores.memory import MemoryStore
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.plugins import PuppetPlugin, read_rule
+from agentrail.testing.tools import RecordingTool
+from property_tests.core.test_patches_give_the_other_document import as_sent, carry_out
+from tests.gateway.web import Web, error_of, serving
+from tests.host.hosting import answering, profile
+from tests.runtime.rig import on_bounded_time
+
+CANARY = "canary-of-a-key-4711"
+
+
+def puppet(name: str, priority: int, rule: str, action: str) -> PuppetPlugin:
+    """One with one rule, such as `BeforeTool.book`."""
+    return PuppetPlugin((read_rule(rule, action),), name=name, priority=priority)
+
+
+PLUGINS = [
+    puppet("early", 400, "BeforeTool.book", 'args:{"day": "mon"}'),
+    puppet("late", 410, "BeforeTool.book", 'args:{"day": "tue"}'),
+    puppet("guard", 420, "BeforeTool.shred", "block:not today"),
+    puppet("broken", 430, "AfterResponse", "raise:a fuse blew"),
+]
+
+
+def by_token(headers: Any) -> Principal | None:
+    """Who calls, by a token that says it."""
+    token = headers.get("authorization", "").removeprefix("Bearer ")
+    if token.count("/") < 2:
+        return None
+    tenant, user, *scopes = token.split("/")
+    return Principal(tenant_id=tenant, user_id=user, scopes=frozenset(scopes))
+
+
+def of(who: str) -> dict[str, str]:
+    """The headers of a caller."""
+    return {"authorization": f"Bearer {who}"}
+
+
+ANN, OLGA, EVE = "acme/ann/use", "acme/olga/use/inspect", "else/eve/use/inspect"
+
+
+@asynccontextmanager
+async def booking(store: Any) -> AsyncIterator[Web]:
+    """A session `main` of Ann that called two tools and answered."""
+    tools = [RecordingTool(name="book"), RecordingTool(name="shred")]
+    model = ScriptedModel([calls(("book", {"day": "sun"}), ("shred", {})), says("Booked."), says("Bye.")])
+    async with serving(
+        None,
+        profiles=[profile(model, tools=tools, plugins=PLUGINS)],
+        store=store,
+        auth=by_token,
+        headers=of(OLGA),
+    ) as web:
+        said = {"session_id": "main", "message": f"Book it, {CANARY}"}
+        assert (await web.client.post("/chat", json=said, headers=of(ANN))).status_code == 200
+        yield web
+
+
+async def read(web: Web, what: str, status: int = 200, **query: Any) -> Any:
+    """A look, as the operator."""
+    named = {name.rstrip("_"): value for name, value in query.items()}
+    answer = await web.client.get(f"/inspect/sessions/main/{what}", params=named)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+@pytest.mark.c(28)
+@on_bounded_time
+async def test_records_are_found_and_states_and_causes_are_told():
+    """All that a page of a journal asks for, over HTTP."""
+    store = MemoryStore()
+    async with booking(store) as web:
+        whole = await read(web, "trace")
+        numbers = [one["number"] for one in whole["entries"]]
+        last = whole["last"]
+        assert (numbers, whole["first"], whole["next"], whole["previous"]) == (
+            [*range(1, last + 1)],
+            1,
+            None,
+            None,
+        )
+        await _pages(web, last)
+        await _searches(web, whole["entries"])
+        await _states(web, last)
+        await _causes(web, store, last)
+        for query, code, field in (
+            ({"kinds": "promt"}, "field_invalid", "kinds"),
+            ({"before": 0}, "field_invalid", "before"),
+            ({"q": "x" * 201}, "field_invalid", "q"),
+            ({"bodies": "no"}, "field_invalid", "bodies"),
+        ):
+            assert (await read(web, "trace", 422, **query))["error"].items() >= {
+                "code": code,
+                "field": field,
+            }.items()
+        assert "did you mean 'prompt'" in (await read(web, "trace", 422, kinds="promt"))["error"]["message"]
+        for what in ("state", "explain"):
+            assert (await read(web, what, 422))["error"]["field"] == "at"
+            error = (await read(web, what, 422, at=last + 1))["error"]
+            assert error["code"] == "option_error"
+            assert f"from 1 to {last}" in error["message"]
+
+
+async def _pages(web: Web, last: int) -> None:
+    """From the end to the beginning, each record once; and without what they say."""
+    seen: list[int] = []
+    before: int | None = last + 1
+    while before is not None:
+        page = await read(web, "trace", before=before, limit=4)
+        seen = [one["number"] for one in page["entries"]] + seen
+        assert len(page["entries"]) <= 4
+        before = page["previous"]
+    assert seen == [*range(1, last + 1)]
+    middle = await read(web, "trace", after=2, before=6, bodies="false")
+    assert [one["number"] for one in middle["entries"]] == [3, 4, 5]
+    assert (middle["next"], middle["previous"]) == (5, 3)
+    assert all(one["body"] == {} and one["kind"] for one in middle["entries"])
+
+
+async def _searches(web: Web, entries: list[Any]) -> None:
+    """By kind, by what stands in them, by a plugin that said something."""
+    found = await read(web, "trace", kinds="response_completed,prompt")
+    assert {one["kind"] for one in found["entries"]} == {"response_completed", "prompt"}
+    assert [one["number"] for one in found["entries"]] == [
+        one["number"] for one in entries if one["kind"] in ("response_completed", "prompt")
+    ]
+    (first,) = (await read(web, "trace", kinds="response_completed", limit=1))["entries"]
+    backwards = await read(web, "trace", kinds="response_completed", before=99, limit=1)
+    assert backwards["entries"][0]["number"] > first["number"]
+    assert backwards["previous"] == backwards["entries"][0]["number"]
+    assert [one["kind"] for one in (await read(web, "trace", q="BOOK IT"))["entries"]] == ["prompt"]
+    assert [one["kind"] for one in (await read(web, "trace", q='"day":"sun"'))["entries"]] == []
+    assert (await read(web, "trace", q="RUN_TOOL"))["entries"]
+    by_plugin = {name: await read(web, "trace", plugin=name) for name in ("late", "guard", "broken", "none")}
+    assert [one["number"] for one in by_plugin["late"]["entries"]] == [first["number"]]
+    assert [one["number"] for one in by_plugin["guard"]["entries"]] == [first["number"]]
+    assert len(by_plugin["broken"]["entries"]) == 2
+    assert (by_plugin["none"]["entries"], by_plugin["none"]["next"]) == ([], None)
+    (latest,) = (await read(web, "trace", plugin="broken", before=99, limit=1))["entries"]
+    assert latest["number"] == by_plugin["broken"]["entries"][-1]["number"]
+
+
+async def _states(web: Web, last: int) -> None:
+    """At each record; and the patch between two of them makes one the other, in both directions."""
+    states = [(await read(web, "state", at=number))["state"] for number in range(1, last + 1)]
+    assert states[0]["messages"] == []
+    assert states[-1]["messages"][-1]["content"][0]["text"] == "Booked."
+    assert states[-1]["plugins"]["guard"] == {"version": "0", "state": 0}
+    for since, number in ((1, last), (last, 3), (4, 4)):
+        told = await read(web, "state", at=number, from_=since)
+        made = json.loads(json.dumps(states[since - 1]))
+        for step in told["patch"]:
+            made = carry_out(made, step)
+        assert as_sent(made) == as_sent(told["state"]) == as_sent(states[number - 1])
+    assert (await read(web, "state", at=2))["patch"] is None
+
+
+async def _causes(web: Web, store: Any, last: int) -> None:
+    """What `agentrail replay --explain` tells of the same journal, word for word."""
+    stored = store.get("acme", "main")
+    sources = fold_sources(store, stored, PluginFinder({one.name: one for one in PLUGINS}), _plainly)
+    lines = list(explain_journal(read_after(store, "acme", stored.session, 0), sources))
+    told = [await read(web, "explain", at=number) for number in range(1, last + 1)]
+    steps = [msgspec.convert(one, ExplainedStep) for one in told]
+    assert [line for step in steps for line in lines_of_step(step)] == lines
+    assert "    lost to late, priority 400" in lines
+    assert any(one["signal"]["begun_by"] for one in told)
+    (run,) = [run for one in told for run in one["runs"] if run["outcome"]["action"] == "BlockTool"]
+    assert run["links"][-1]["fields"] == {"reason": "not today"}
+
+
+def _plainly(member: Any, event: Any, state: Any, ctx: Any) -> Any:
+    return member.plugin.handle(event, state, ctx)
+
+
+@on_bounded_time
+async def test_no_other_tenant_and_no_one_without_the_scope_looks_back():
+    """Nor does who has it find out what another tenant has."""
+    async with booking("memory:") as web:
+        for path in ("trace?plugin=guard", "state?at=1", "explain?at=1"):
+            place = f"/inspect/sessions/main/{path}"
+            error_of(await web.client.get(place, headers=of(ANN)), 403, "forbidden")
+            error_of(await web.client.get(place, headers=of(EVE)), 404, "session_unknown")
+            error_of(await web.client.get(place, headers=of("stranger")), 401, "unauthorized")
+            assert (await web.client.get(place)).status_code == 200
+
+
+@on_bounded_time
+async def test_what_is_known_as_a_secret_by_now_does_not_leave():
+    """It was recorded when it was not known. And no one finds it by asking for one character after the other."""
+    async with booking("memory:") as web:
+        assert CANARY in (await web.client.get("/inspect/sessions/main/state?at=3&from=1")).text
+        with knowing([CANARY]):
+            for path in ("trace", "trace?bodies=false", "state?at=3", "state?at=3&from=1", "explain?at=3"):
+                text = (await web.client.get(f"/inspect/sessions/main/{path}")).text
+                assert CANARY not in text
+            assert (await read(web, "trace", q="Book it, Secret"))["entries"]
+            for part in (CANARY, CANARY[:4], CANARY[-4:]):
+                assert (await read(web, "trace", q=part, kinds="prompt"))["entries"] == []
+
+
+@on_bounded_time
+async def test_what_was_trimmed_is_told_by_its_first_number(tmp_path):
+    """410 with it; the list begins there, and goes back no further."""
+    store = MemoryStore()
+    async with booking(store):
+        pass
+    profiles = [
+        profile(
+            answering("x"), tools=[RecordingTool(name="book"), RecordingTool(name="shred")], plugins=PLUGINS
+        )
+    ]
+    async with serving(None, profiles=profiles, store=store, auth=by_token, headers=of(OLGA)) as web:
+        (snapshot,) = store.snapshots("acme", "main")
+        await web.host.supervisor.trim_session("main", before=snapshot.seq, scope="acme")
+        for what, query, first in (
+            ("state", {"at": 2}, snapshot.seq),
+            ("state", {"at": snapshot.seq, "from_": 2}, snapshot.seq),
+            ("trace", {"after": 0}, snapshot.seq),
+            ("explain", {"at": 2}, snapshot.seq),
+            ("explain", {"at": snapshot.seq}, snapshot.seq + 1),
+        ):
+            error = (await read(web, what, 410, **query))["error"]
+            assert (error["code"], error["first"]) == ("trimmed", first), (what, query)
+        kept = await read(web, "trace", before=9_999)
+        assert (kept["first"], kept["entries"][0]["number"], kept["previous"]) == (
+            snapshot.seq,
+            snapshot.seq,
+            None,
+        )
+        assert (await read(web, "state", at=snapshot.seq))["state"]["messages"]
+        assert (await read(web, "trace", before=9_999, kinds="prompt"))["previous"] is None
+
+
+@on_bounded_time
+async def test_without_a_store_it_is_said_how_there_is_a_journal():
+    """For each of the three."""
+    async with serving(answering("One."), auth=by_token, headers=of(OLGA)) as web:
+        await web.client.post("/chat", json={"session_id": "main", "message": "Hi"}, headers=of(ANN))
+        for what, query in (("trace", {}), ("state", {"at": 1}), ("explain", {"at": 1})):
+            assert "needs a store" in (await read(web, what, 422, **query))["error"]["message"]
+
+
+class Slow(MemoryStore):
+    """Takes its time to give records, as a long journal does."""
+
+    def __init__(self) -> None:
+        """Be quick, until told otherwise."""
+        super().__init__()
+        self.wait = None
+
+    def read(self, scope, session, after=0, limit=1000):
+        """Wait in the thread that asks."""
+        if self.wait is not None:
+            trio.from_thread.run(self.wait.wait)
+        return super().read(scope, session, after, limit)
+
+
+@on_bounded_time
+async def test_others_are_answered_while_a_journal_is_folded_and_who_leaves_is_not_waited_for():
+    """It is in a thread; a caller that hangs up leaves it there."""
+    store = Slow()
+    async with booking(store) as web:
+        store.wait = trio.Event()
+        for path in ("trace?plugin=guard", "state?at=3", "explain?at=3"):
+            with trio.move_on_after(0.05), pytest.raises(httpx.ReadTimeout):
+                await web.client.get(f"/inspect/sessions/main/{path}", timeout=0.02)
+            assert (await web.client.get("/health")).status_code == 200
+        store.wait.set()
+        store.wait = None
+        assert (await read(web, "state", at=3))["at"] == 3
+
+
+class Long(MemoryStore):
+    """Says how much is read of it."""
+
+    def __init__(self) -> None:
+        """Count from 0."""
+        super().__init__()
+        self.seen = 0
+
+    def read(self, scope, session, after=0, limit=1000):
+        """Count."""
+        found = super().read(scope, session, after, limit)
+        self.seen += len(found)
+        return found
+
+
+@on_bounded_time
+async def test_one_look_reads_a_bounded_part_of_a_long_journal(monkeypatch):
+    """It says where to go on, and who goes on finds all; a page of all that there is reads no more than it gives."""
+    monkeypatch.setattr("agentrail.runtime.inspecting.MAX_LOOKED_THROUGH", 4)
+    monkeypatch.setattr("agentrail.runtime.inspecting._AT_ONCE", 3)
+    store = Long()
+    async with booking(store) as web:
+        inspected = await web.host.inspected(
+            "main", Principal(tenant_id="acme", user_id="olga", scopes=("inspect",))
+        )
+
+        async def look(**wanted: Any) -> Any:
+            store.seen = 0
+            return await inspected.find_records(WantedRecords(**wanted))
+
+        whole = await look(limit=2, before=9_999)
+        assert (len(whole.entries), store.seen) == (2, 2)
+        forward, after = [], 0
+        while after is not None:
+            page = await look(after=after, kinds=frozenset({"response_completed"}), limit=50)
+            assert store.seen <= 4
+            forward += [one.number for one in page.entries]
+            after = page.next
+        backward: list[int] = []
+        before: int | None = whole.last + 1
+        while before is not None:
+            page = await look(before=before, kinds=frozenset({"response_completed"}), limit=50)
+            assert store.seen <= 4
+            backward = [one.number for one in page.entries] + backward
+            before = page.previous
+        assert len(forward) == 2
+        assert forward == backward
+    assert MAX_LOOKED_THROUGH == 20_000
+    assert {"opened", "heard", "prompt", "rewound"} <= RECORD_KINDS
+    assert Trimmed("s", first=3).first == 3
