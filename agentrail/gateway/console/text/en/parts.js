@@ -1,0 +1,36 @@
+// Words of the console: shared parts that show texts, outputs and changes. Constants, and functions with numbers and plurals; nothing else may enter.
+
+/** @param {string} size */
+export const showMore = (size) => `Show ${size} more`;
+/** @param {string} size */
+export const download = (size) => `Download all (${size})`;
+/** @param {string} size @param {string} shown */
+export const tooLarge = (size, shown) => `${size}; the first ${shown} are shown.`;
+/** @param {string} count */
+export const lineCut = (count) => `Long lines are cut: ${count} characters are not shown.`;
+export const showWholeLines = "Show whole lines";
+export const showFormatted = "Show with formatting";
+export const longBlock = "A long passage, shown as it was written.";
+/** @param {number} count */
+export const moreBlocks = (count) => (count === 1 ? "Show one passage more" : `Show ${count} passages more`);
+export const output = "Output";
+export const code = "Code";
+/** @param {string} language */
+export const codeIn = (language) => `Code: ${language}`;
+export const json = "JSON";
+export const hidden = "A character that is not seen";
+/** @param {number} count */
+export const manySpaces = (count) => `${count} spaces in a row`;
+/** @param {string} count */
+export const spacesMark = (count) => `${count} spaces`;
+/** @param {string} path */
+export const changesOf = (path) => `Changes of ${path}`;
+export const changes = "Changes";
+/** @param {number} added @param {number} removed */
+export const changeCounts = (added, removed) => `+${added} −${removed}`;
+export const noChanges = "Nothing changes.";
+export const notWhole = "The texts have little in common: all of it is shown as changed.";
+/** @param {number} count */
+export const moreLines = (count) => (count === 1 ? "Show one line more" : `Show ${count} lines more`);
+/** @param {string} address */
+export const leadsTo = (address) => `Leads to ${address}`;

@@ -1,0 +1,211 @@
+"""The page *Cost* in a browser: the sums of the server, to the last digit in its CSV, and what was estimated."""
+
+import csv
+import io
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from agentrail.cli.cost import csv_lines, exact_usd
+from agentrail.errors import Overloaded
+from agentrail.gateway.access import ANYONE_HERE as LOCAL
+from agentrail.runtime.clock import now_ms
+from agentrail.runtime.cost_table import cost_table, make_query
+from agentrail.testing.models import fails, says
+from tests.console.browsing import axe_faults, is_quiet, shows, until
+from tests.host.hosting import profile, say
+from tests.runtime.test_spending import Priced
+
+pytestmark = pytest.mark.check
+
+BILLIONTH = Decimal("1e-9")
+TIME_OF_RESET = "12:00:00 AM"
+
+
+def amount(key="", cost=0.0, **given):
+    """An amount, as a server sends it."""
+    return {
+        "key": key, "tokens_in": 1_200, "tokens_out": 340, "cached": 600, "cost_usd": cost, "estimated_usd": 0.0, "requests": 3,
+        "unpriced": 0, **given,
+    }  # fmt: skip
+
+
+def told(by="profile", rows=(), **given):
+    """An answer of `inspect/cost`."""
+    total = amount(
+        cost=sum(row["cost_usd"] for row in rows), estimated_usd=sum(row["estimated_usd"] for row in rows)
+    )
+    return {
+        "by": by, "tz": "UTC", "rows": list(rows), "total": total, "today": total, "month": total, "budgets": [], "unread": [], **given,
+    }  # fmt: skip
+
+
+def answering_cost(server, **given):
+    """Let a scripted server answer by what is asked for."""
+
+    async def answer(request):
+        by = request.query_params["by"]
+        return given.get(by) or told(by)
+
+    server.answers["GET inspect/cost"] = answer
+
+
+@pytest.mark.c(32)
+def test_what_is_shown_and_downloaded_adds_up_to_what_the_command_says(pages, console_server, tmp_path):
+    """To a billionth; what was estimated is marked, and a session is led to."""
+    turns = [says("One."), fails(Overloaded("busy"), after="half a "), says("Two."), says("Three.")]
+    console_server.start(profiles=[profile(Priced(turns))], store="memory:")
+
+    async def ask():
+        for name in ("a", "b", "a"):
+            request = await console_server.host.submit(say("Hi", by=LOCAL, session_id=name), LOCAL)
+            await request.outcome()
+
+    console_server.run(ask)
+    page = pages.open(
+        console_server.link("#/cost?by=session"), accept_downloads=True, timezone_id="Asia/Kathmandu"
+    )
+    shows(page, "Cost by session")
+    shows(page, "Days of Asia/Kat")
+    with page.expect_download() as coming:
+        page.get_by_role("button", name="CSV").click()
+    assert coming.value.suggested_filename == "cost-by-session.csv"
+    rows = list(csv.DictReader(io.StringIO(Path(coming.value.path()).read_text())))
+
+    async def sums():
+        at_ms = now_ms()
+        told_of = await console_server.host.supervisor.spendings(scope=LOCAL.tenant_id)
+        return cost_table(told_of, make_query("session", now_ms=at_ms), at_ms)
+
+    table = console_server.run(sums)
+    assert list(rows[0]) == next(iter(csv_lines(table))).split(",")
+    assert [row["key"] for row in rows] == [row.key for row in table.rows]
+    for mine, theirs in zip(rows, table.rows, strict=True):
+        assert abs(Decimal(mine["cost_usd"]) - Decimal(exact_usd(theirs.amount.atto_usd))) < BILLIONTH
+        assert (
+            abs(Decimal(mine["estimated_usd"]) - Decimal(exact_usd(theirs.amount.estimated_atto_usd)))
+            < BILLIONTH
+        )
+        assert int(mine["requests"]) == theirs.amount.requests
+    assert (
+        abs(sum(Decimal(row["cost_usd"]) for row in rows) - Decimal(exact_usd(table.total.atto_usd)))
+        < BILLIONTH
+    )
+    assert table.total.estimated_atto_usd > 0
+    shows(page, "% estimated")
+    assert page.get_by_role("link", name="a", exact=True).first.get_attribute("href") == "#/s/a"
+
+
+def test_days_budgets_and_shares_are_drawn(pages, scripted_server):
+    """A bar for each day also where nothing was used, hatched as far as it was estimated; budgets against their limits."""
+    days = [amount("2026-11-20", 2.0, estimated_usd=0.5), amount("2026-11-22", 1.0)]
+    budgets = [
+        {"name": "s-1", "used_usd": 4.1, "limit_usd": 5.0},
+        {"name": "s-2", "used_usd": 1.0, "limit_usd": 1.0},
+    ]
+    profiles = [amount("desk", 3.0, estimated_usd=0.12, unpriced=2), amount("", 0.0)]
+    answering_cost(
+        scripted_server,
+        day=told("day", days, budgets=budgets),
+        profile=told("profile", profiles, unread=["x"]),
+    )
+    page = pages.open(scripted_server.link("#/cost?days=7"), timezone_id="UTC", clock=True)
+    page.clock.set_fixed_time("2026-11-22T12:00:00Z")
+    page.reload()
+    shows(page, "$4.10 of $5.00")
+    heights = page.evaluate(
+        "() => [...document.querySelectorAll('.bar-whole')].map((one) => one.style.height)"
+    )
+    assert heights == ["0%", "0%", "0%", "0%", "100%", "0%", "50%"]
+    share = page.evaluate("() => document.querySelectorAll('.bar-estimated')[4].style.height")
+    assert share == "25%"
+    label = page.get_by_role("img", name="Cost of 7 days").get_attribute("aria-label")
+    assert "$3.00 in all; the most was $2.00 on Nov 20, 2026" in label
+    for words in (
+        "4 %",
+        "+2 ?",
+        "without a name",
+        "50 % of what was read came from a cache",
+        "cannot be read: x",
+    ):
+        shows(page, words)
+    page.get_by_role("combobox").nth(1).select_option("model")
+    until(page, "() => location.hash.includes('by=model')")
+    shows(page, "Cost by model")
+    shows(page, "Nothing was used in these days.")
+
+
+def test_its_states_say_what_is_missing(pages, scripted_server):
+    """No journal, an older server, an error that passes."""
+    answering_cost(scripted_server)
+    scripted_server.info["journal"] = False
+    page = pages.open(scripted_server.link("#/cost"))
+    shows(page, "this server keeps none")
+    scripted_server.info["journal"] = True
+    scripted_server.info["features"] = ["watch"]
+    page.reload()
+    shows(page, "Cost needs a newer server")
+    assert scripted_server.asked.count("GET inspect/cost") == 0
+    scripted_server.info["features"] = ["cost"]
+    known = scripted_server.answers["GET inspect/cost"]
+    scripted_server.answers["GET inspect/cost"] = (
+        503,
+        {"error": {"code": "store_unavailable", "message": "not now", "hint": None}},
+    )
+    pages.of(page).expects.append("503")
+    page.reload()
+    shows(page, "not now")
+    scripted_server.answers["GET inspect/cost"] = known
+    page.get_by_role("button", name="Try again").click()
+    shows(page, "Nothing was used in these days.")
+
+
+def test_a_day_is_held_against_its_budget(pages, scripted_server):
+    """Today of all together, and each user; one that is spent says until when; an older server tells of none."""
+    resets = 1_795_392_000_000
+    line = {"limit_usd": 20.0, "resets_at_ms": resets}
+    scripted_server.answers["GET sessions"] = {"sessions": [], "next_cursor": None}
+    days = [
+        {"of": "tenant", "name": "acme", "used_usd": 4.1, **line},
+        {"of": "user", "name": "ann", "used_usd": 5.0, **line, "limit_usd": 5.0},
+        {"of": "user", "name": "bob", "used_usd": 4.0, **line, "limit_usd": 5.0},
+    ]
+    answering_cost(scripted_server, day=told("day", [amount("2026-11-22", 4.1)], day_budgets=days))
+    page = pages.open(scripted_server.link("#/cost"), timezone_id="UTC")
+    shows(page, "$4.10 of $20.00 a day, in UTC")
+    lines = page.evaluate("() => [...document.querySelectorAll('.budgets li')].map((one) => one.innerText)")
+    assert [" ".join(one.split()) for one in lines] == [
+        "acme all together, a day $4.10 of $20.00",
+        f"ann user, a day $5.00 of $5.00 Spent: no message is taken until {TIME_OF_RESET}; what is under way goes on.",
+        "bob user, a day $4.00 of $5.00",
+    ]
+    assert page.get_by_role("link", name="ann").get_attribute("href") == "#/?q=ann"
+    assert axe_faults(page) == []
+    answering_cost(scripted_server)
+    page.reload()
+    shows(page, "No session that is awake has a budget of money, and there is none for a day.")
+
+
+@pytest.mark.c(36)
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_axe_finds_nothing_and_nothing_scrolls_sideways(pages, scripted_server, dark, width):
+    """With long names and large sums."""
+    days = [amount(f"2026-11-{day:02}", day * 1.5, estimated_usd=day * 0.3) for day in range(1, 23)]
+    profiles = [
+        amount("a-profile-with-a-very-long-name-" * 3, 12_345.678, estimated_usd=1.0),
+        amount("b", 0.000_012),
+    ]
+    budgets = [{"name": "a-session-with-a-long-name-" * 3, "used_usd": 4.1, "limit_usd": 5.0}]
+    answering_cost(scripted_server, day=told("day", days, budgets=budgets), profile=told("profile", profiles))
+    page = pages.open(scripted_server.link("#/cost"), width=width, dark=dark)
+    shows(page, "$12,346")
+    is_quiet(page)
+    assert (
+        page.evaluate(
+            "() => document.querySelector('#content').scrollWidth - document.querySelector('#content').clientWidth"
+        )
+        <= 0
+    )
+    assert axe_faults(page) == []

@@ -1,0 +1,161 @@
+"""The page *Plugins* and the panel of a session in a browser: what failed or is stuck stands first, and what each hook takes."""
+
+import time
+
+import pytest
+import trio
+
+from agentrail.gateway.access import ANYONE_HERE as LOCAL
+from agentrail.host import HostPlugin, RequestContext
+from agentrail.plugins import Action, BeforePrompt, Context, Continue, Plugin, on
+from tests.console.browsing import axe_faults, is_quiet, shows, until
+from tests.host.hosting import answering, profile, say
+
+pytestmark = pytest.mark.check
+
+SECTIONS = "() => [...document.querySelectorAll('.plugins-page section')].map((one) => one.innerText)"
+
+
+class Nursing(HostPlugin):
+    """Does not come back, and holds on."""
+
+    name = "nursing"
+    version = "1.0"
+    timeouts = {"on_request_start": 0.05}  # noqa: RUF012 - as a plugin author writes it
+
+    def __init__(self) -> None:
+        """Hold on until it is let go."""
+        self.done = trio.Event()
+
+    async def on_request_start(self, ctx: RequestContext) -> None:
+        """Take no notice of a cancellation."""
+        with trio.CancelScope(shield=True):
+            await self.done.wait()
+
+
+class Clumsy(Plugin[int]):
+    """Fails at some prompts."""
+
+    on_error = "open"
+
+    def init(self) -> int:
+        """Begin."""
+        return 0
+
+    @on(BeforePrompt)
+    def look(self, event: BeforePrompt, state: int, ctx: Context) -> Action[int]:
+        """Stumble."""
+        if "stumble" in event.text:
+            message = "the rug <img src=x onerror=alert(1)>"
+            raise ValueError(message)
+        return Continue(state)
+
+
+@pytest.mark.c(33)
+def test_what_is_stuck_and_what_failed_stand_on_top(pages, console_server):
+    """Live: the stuck hook first, then the plugin of a session that failed, with what it failed with; and no more when it came back."""
+    nursing = Nursing()
+    desk = profile(answering("a", "b"), plugins=[Clumsy])
+    console_server.start(profiles=[desk], plugins=[nursing])
+    page = pages.open(console_server.link("#/plugins"))
+    shows(page, "No plugin failed or is stuck.")
+
+    async def ask():
+        await console_server.host.submit(say("stumble", by=LOCAL, session_id="s-1"), LOCAL)
+
+    console_server.run(ask)
+    until(page, "() => document.querySelectorAll('.trouble li').length === 2")
+    first, second = page.evaluate(
+        "() => [...document.querySelectorAll('.trouble li')].map((one) => one.innerText)"
+    )
+    assert "nursing" in first
+    assert "on_request_start does not come back, for 0:0" in first
+    assert "Clumsy" in second
+    assert "the rug <img src=x onerror=alert(1)>" in second
+    top, host, session = page.evaluate(SECTIONS)
+    assert "nursing" in host
+    assert "Clumsy" in session
+    assert "in 1 session" in session
+    assert "BeforePrompt" in session
+    assert "Clumsy" not in host
+    assert top.startswith("Failed or stuck")
+
+    async def let_go():
+        nursing.done.set()
+
+    console_server.run(let_go)
+    until(
+        page,
+        "() => !document.querySelector('.plugins-page').innerText.includes('stuck') || !document.querySelector('.trouble').innerText.includes('does not come back')",
+    )
+    assert "failed once" in page.evaluate(SECTIONS)[0]
+
+
+def plugin(name, kind="host", **given):
+    """A row of a plugin, as a server sends it."""
+    hooks = [{"hook": "on_request_start", "calls": 12_345, "failures": 0, "p50_ms": 0.0123, "p99_ms": 12.5}]
+    return {
+        "key": f"{kind}:{name}", "name": name, "kind": kind, "version": "1.0", "order": 1 if kind == "host" else None, "hooks": hooks,
+        "failures": 0, "stuck_hook": None, "stuck_at_ms": None, "sessions": None if kind == "host" else 3, "last_failure": None, **given,
+    }  # fmt: skip
+
+
+def test_its_states_say_what_is_missing(pages, scripted_server):
+    """No plugins, an older server, and one of each kind that have the same name."""
+    page = pages.open(scripted_server.link("#/plugins"))
+    shows(page, "The host has no plugins.")
+    shows(page, "No session has used a plugin since the server began.")
+    scripted_server.rows["plugins"] = [plugin("audit"), plugin("audit", "session")]
+    page.reload()
+    until(page, "() => document.querySelectorAll('.plugin-card').length === 2")
+    said = page.evaluate(SECTIONS)[1]
+    for words in ("12,345", "12 µs", "13 ms", "1. audit 1.0"):
+        assert words in said
+    scripted_server.info["features"] = ["watch"]
+    page.reload()
+    shows(page, "Plugins needs a newer server")
+
+
+@pytest.mark.c(36)
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_axe_finds_nothing_and_nothing_scrolls_sideways(pages, scripted_server, dark, width):
+    """With long names and long errors."""
+    now = int(time.time() * 1000)
+    failure = {"hook": "on_request_start", "words": "ValueError: " + "x" * 280, "at_ms": now - 5_000}
+    scripted_server.rows["plugins"] = [
+        plugin(
+            "a-plugin-with-a-name-that-is-too-long-for-its-card-and-more", failures=12, last_failure=failure
+        ),
+        plugin("stuck", order=2, stuck_hook="on_request_start", stuck_at_ms=now - 61_000),
+        plugin("AnotherOne", "session"),
+    ]
+    page = pages.open(scripted_server.link("#/plugins"), width=width, dark=dark)
+    shows(page, "does not come back, for 1:0")
+    is_quiet(page)
+    assert (
+        page.evaluate(
+            "() => document.querySelector('#content').scrollWidth - document.querySelector('#content').clientWidth"
+        )
+        <= 0
+    )
+    assert axe_faults(page) == []
+
+
+@pytest.mark.c(34)
+def test_the_panel_of_a_session_tells_what_its_plugins_did(pages, console_server):
+    """In their order, with the notices that lead to the conversation; over all sessions for who may inspect."""
+    desk = profile(answering("a", "b"), plugins=[Clumsy])
+    console_server.start(profiles=[desk])
+
+    async def ask():
+        request = await console_server.host.submit(say("stumble", by=LOCAL, session_id="s-1"), LOCAL)
+        await request.outcome()
+
+    console_server.run(ask)
+    page = pages.open(console_server.link("#/s/s-1"), width=1440)
+    page.get_by_role("tab", name="Plugins").click()
+    shows(page, "Plugins")
+    until(page, "() => document.querySelector('.one-plugin')?.innerText.includes('failed once')")
+    until(page, "() => document.querySelector('.over-all')?.innerText.includes('BeforePrompt')")
+    assert axe_faults(page) == []

@@ -1,0 +1,464 @@
+"""The page of a session against a server that says what a test wrote: retries, receipts, agents below, reloads, gaps, and what cannot be drawn."""
+
+from itertools import pairwise
+
+import pytest
+
+from tests.console.browsing import is_quiet, shows, until
+from tests.console.story import BEGAN_MS, Story
+
+pytestmark = pytest.mark.check
+
+ROWS = "() => [...document.querySelectorAll('.feed [data-key]')].map((row) => row.innerText)"
+
+
+@pytest.fixture
+def story(scripted_server):
+    """A session on a scripted server."""
+    return Story(scripted_server)
+
+
+def opened(pages, story, **given):
+    """Open the page of a session, and wait until it reads."""
+    page = pages.open(story.link(), **given)
+    until(page, "() => document.querySelector('.feed, .conversation-state .state')")
+    return page
+
+
+def row_with(page, text):
+    """Wait for the row that shows a text, and give all that it shows."""
+    return until(
+        page,
+        "(text) => [...document.querySelectorAll('.feed [data-key]')].map((row) => row.innerText).find((one) => one.includes(text))",
+        text,
+    )
+
+
+@pytest.mark.c(13)
+def test_a_retry_in_mid_stream_leaves_nothing_of_the_discarded_text(pages, story):
+    """The discarded text goes, the attempt is named, nothing is doubled."""
+    page = opened(pages, story)
+    story.begins("Tell me.")
+    story.asks()
+    story.says("Half of a ", "sentence that breaks")
+    shows(page, "Half of a sentence that breaks")
+    error = {"code": "overloaded", "message": "the vendor is overloaded"}
+    story.tell("stream_error", error=error, attempt=1, discarded=True)
+    story.tell("retry", attempt=2, delay_ms=60_000, error=error)
+    told = row_with(page, "Attempt 1 broke off")
+    assert "the vendor is overloaded" in told
+    assert "What it had said is dropped." in told
+    assert "Half of a sentence" not in page.inner_text(".feed")
+    story.asks(attempt=2)
+    story.says("A whole ", "answer.", attempt=2)
+    story.answers("A whole answer.", attempt=2)
+    story.done()
+    shows(page, "Done")
+    feed = page.inner_text(".feed")
+    assert feed.count("A whole answer.") == 1
+    assert "attempt 2" in feed
+    assert "Half of a sentence" not in feed
+
+
+@pytest.mark.c(14)
+def test_a_receipt_names_what_may_have_happened_and_what_runs_on(pages, story):
+    """Both calls are named, with their arguments, in words that a person can act on; what runs on can be stopped alone."""
+    page = opened(pages, story)
+    story.begins()
+    story.asks()
+    wanted = [
+        ("c-1", "shell", {"command": "rm -r build"}),
+        ("c-2", "deploy", {"path": "site"}),
+        ("c-3", "read", {}),
+    ]
+    story.answers("", *wanted)
+    for call in wanted:
+        story.starts(*call)
+    story.ends("c-3", "read")
+    story.tell("agent_abort", reason="wrong folder", ref="p-1")
+    shows(page, "Stopping what runs…")
+    left = {"name": "fetch", "age_ms": 12_000, "pid": 4411}
+    receipt = {
+        "settled": True,
+        "tasks_ended": 2,
+        "processes_reaped": 1,
+        "stuck": [left],
+        "abandoned": [],
+        "committed": ["c-3"],
+        "unknown": ["c-1"],
+        "survivors": ["c-2"],
+        "milliseconds": 320,
+    }
+    story.tell("abort_settled", receipt=receipt)
+    told = row_with(page, "after 320 ms")
+    for words in ("May have happened", "rm -r build", "Check before you have it done again.", "wrong folder"):
+        assert words in told
+    for words in ("Runs on", "deploy", "site", "process 4411", "for 12"):
+        assert words in told
+    story.server.replies["abort_tool"] = {}
+    page.get_by_role("button", name="Stop deploy").first.click()
+    assert story.server.wait_for("abort_tool")["call_id"] == "c-2"
+
+
+@pytest.mark.c(16)
+def test_agents_two_levels_deep_stream_in_their_cards(pages, story):
+    """What a child's child says stands in the card of the child's card; its approval is there once, with its path."""
+    page = opened(pages, story, width=1050)
+    story.begins("Find it.")
+    story.asks()
+    story.answers("", ("c-1", "task", {"description": "outer work"}))
+    story.starts("c-1", "task", {"description": "outer work"})
+    story.tell("subagent_start", child_id="s-1.a", call_id="c-1", description="outer work")
+    outer, inner = Inside(story, "s-1.a", "c-1"), None
+    outer.tell("agent_start", ref="p-a")
+    call = {"kind": "tool_call", "call_id": "c-9", "name": "task", "arguments": {"description": "inner work"}}
+    outer.complete("outer says so", call)
+    outer.tell("tool_execution_start", name="task", call_id="c-9", arguments={"description": "inner work"})
+    outer.tell("subagent_start", child_id="s-1.a.b", call_id="c-9", description="inner work")
+    inner = Inside(story, "s-1.a.b", "c-9", above=outer)
+    inner.tell("agent_start", ref="p-b")
+    inner.tell("request_start", model="demo:", messages=1, attempt=1)
+    inner.tell("message_start", attempt=1)
+    inner.whisper("message_delta", delta="inner ", attempt=1)
+    inner.whisper("message_delta", delta="streams", attempt=1)
+    shows(page, "inner streams")
+    assert page.locator(".child .child").count() == 1
+    assert "inner streams" in page.locator(".child .child").inner_text()
+    approval = {
+        "id": "a-1",
+        "call_id": "c-b",
+        "tool": "shell",
+        "arguments": {"command": "make all"},
+        "arguments_hash": "0" * 64,
+        "requested_at_ms": BEGAN_MS,
+        "path": ["s-1", "s-1.a", "s-1.a.b"],
+    }
+    inner.complete(
+        "", {"kind": "tool_call", "call_id": "c-b", "name": "shell", "arguments": {"command": "make all"}}
+    )
+    inner.tell("approval_required", approval=approval)
+    until(page, "() => document.querySelector('.child .child .item-decision')")
+    assert page.locator(".item-decision").count() == 1
+    shows(page, "Waits for you")
+    until(page, "() => document.title.startsWith('(1) ')")
+
+
+class Inside:
+    """A session below another, whose events come within those of the one above."""
+
+    def __init__(self, story, session_id, call_id, above=None):
+        self.story, self.session_id, self.call_id, self.above, self.seq = story, session_id, call_id, above, 0
+
+    def tell(self, kind, **fields):
+        """Publish an event with a number."""
+        self.seq += 1
+        self._publish({**self._head(kind), **fields})
+
+    def whisper(self, kind, **fields):
+        """Publish one without."""
+        self._publish({**self._head(kind), **fields, "ephemeral": True})
+
+    def complete(self, words, call):
+        """Publish an answer that makes a call."""
+        content = [{"kind": "text", "text": words}, call] if words else [call]
+        message = {
+            "role": "assistant",
+            "content": content,
+            "model": "demo:",
+            "stop_reason": "tool_use",
+            "cut": False,
+        }
+        usage = {"input": 1, "output": 1, "cost_usd": 0.0}
+        self.tell("response_complete", message=message, usage=usage, stop_reason="tool_use", attempt=1)
+
+    def _head(self, kind):
+        return {"kind": kind, "seq": self.seq, "session_id": self.session_id, "at_ms": BEGAN_MS}
+
+    def _publish(self, event):
+        wrapped = {"call_id": self.call_id, "child_id": self.session_id, "depth": 1, "event": event}
+        told = self.story if self.above is None else self.above
+        if event.get("ephemeral"):
+            told.whisper("subagent_event", **wrapped)
+        else:
+            told.tell("subagent_event", **wrapped)
+
+
+@pytest.mark.c(18)
+def test_a_reload_in_mid_sentence_keeps_draft_folds_and_place(pages, story):
+    """What was typed, opened and looked at is there again."""
+    for number in range(60):
+        story.begins(f"Question {number}", ref=f"p-{number}")
+        story.asks()
+        story.answers(f"Answer {number}", (f"c-{number}", "read", {"path": f"file-{number}"}))
+        story.starts(f"c-{number}", "read", {"path": f"file-{number}"})
+        story.ends(f"c-{number}", "read", f"content of {number}")
+        story.done(ref=f"p-{number}")
+    page = opened(pages, story)
+    shows(page, "Answer 59")
+    page.get_by_label("Message", exact=True).fill("half of a sen")
+    page.locator("[data-key='call:c-58'] .call-head").click()
+    shows(page, "content of 58")
+    page.evaluate("() => { document.querySelector('.feed').scrollTop -= 1500; }")
+    place = "() => { const top = document.querySelector('.feed').getBoundingClientRect().top; return [...document.querySelectorAll('.feed [data-key]')].find((row) => row.getBoundingClientRect().bottom > top + 1)?.dataset.key; }"
+    until(page, "() => !document.body.innerText.includes('Answer 59')")
+    is_quiet(page)
+    before = page.evaluate(place)
+    page.reload()
+    until(page, "() => document.querySelector('.feed [data-key]')")
+    until(page, f"(before) => ({place})() === before", before)
+    assert page.get_by_label("Message", exact=True).input_value() == "half of a sen"
+    page.keyboard.press("End")
+    page.evaluate("() => { document.querySelector('.feed').scrollTop = 1e9; }")
+    shows(page, "content of 58")
+
+
+def test_a_question_says_which_tool_asks_where_several_run(pages, story):
+    """The event names the call; the model's own tool for questions is no news, and an older server names none."""
+    page = opened(pages, story)
+    story.begins()
+    story.asks()
+    wanted = [("c-1", "shell", {}), ("c-2", "book", {}), ("c-3", "ask_user", {"question": "Sure?"})]
+    story.answers("", *wanted)
+    for call in wanted:
+        story.starts(*call)
+    for ref, call_id in (("q-1", "c-2"), ("q-2", "c-3"), ("q-3", None)):
+        story.tell(
+            "ask_user", ref=ref, question=f"Which, {ref}?", **({"call_id": call_id} if call_id else {})
+        )
+    until(page, "() => document.querySelectorAll('.question').length === 3")
+    titles = page.evaluate(
+        "() => [...document.querySelectorAll('.question .approval-title')].map((one) => one.innerText)"
+    )
+    assert [" ".join(one.split()) for one in titles] == ["A question of book", "A question", "A question"]
+
+
+@pytest.mark.c(6)
+def test_what_is_not_kept_is_one_line(pages, story):
+    """A gap is told with its numbers, and scrolling back ends with words."""
+    story.seq = 899
+    for number in range(3):
+        story.begins(f"Late question {number}", ref=f"p-{number}")
+        story.done(ref=f"p-{number}")
+    page = opened(pages, story)
+    shows(page, "Kept from event 900 on.")
+    lost = story.event("events_lost", from_seq=story.seq + 1, to_seq=story.seq + 40)
+    story.resend({**lost, "ephemeral": True})
+    story.seq += 40
+    subscribed = [one for one in story.server.received if one["type"] == "subscribe"][-1]
+    head = {"type": "subscribed", "id": subscribed["id"], "session_id": story.session_id}
+    story.server.send({**head, "seq": story.seq, "snapshot": story.snapshot()})
+    story.begins("After the gap", ref="p-9")
+    shows(page, "Events 909–948 are not kept")
+    shows(page, "After the gap")
+
+
+@pytest.mark.c(37)
+def test_a_streamed_cycle_is_announced_in_whole_sentences(pages, story):
+    """At most one announcement in two seconds, each complete, and never what streams."""
+    page = opened(pages, story)
+    page.evaluate(
+        """() => {
+          globalThis.__said = [];
+          const node = document.querySelector("[role=status][aria-live]");
+          new MutationObserver(() => __said.push([performance.now(), node.textContent])).observe(node, { subtree: true, childList: true, characterData: true });
+        }"""
+    )
+    story.begins()
+    story.asks()
+    story.says(*[f"word{number} " for number in range(200)])
+    story.answers("The end.", ("c-1", "shell", {"command": "ls"}))
+    approval = {
+        "id": "a-1",
+        "call_id": "c-1",
+        "tool": "shell",
+        "arguments": {"command": "ls"},
+        "arguments_hash": "0" * 64,
+        "requested_at_ms": BEGAN_MS,
+        "path": ["s-1"],
+    }
+    story.tell("approval_required", approval=approval)
+    story.tell("approval_resolved", approval=approval, status="approved", by="user")
+    story.starts("c-1", "shell", {"command": "ls"})
+    story.ends("c-1", "shell")
+    story.done()
+    said = until(
+        page, "() => __said.some(([, text]) => text.startsWith('Answer complete')) && __said", seconds=8
+    )
+    assert {text for _, text in said} <= {"Approval needed: shell", "Answer complete, 1 call", ""}
+    times = [at for at, text in said if text]
+    assert all(later - earlier > 1_900 for earlier, later in pairwise(times))
+
+
+def test_what_cannot_be_drawn_shows_its_json_and_the_rest_goes_on(pages, story):
+    """An event with fields of other forms, and one of an unknown kind, are raw notices; twice is ignored."""
+    page = opened(pages, story)
+    story.begins("Before")
+    again = story.tell("brand_new_thing", amount=3)
+    story.tell(
+        "tool_execution_end",
+        name="x",
+        call_id="c-404",
+        result={"call_id": "c-404", "name": "x", "text": "of nothing"},
+    )
+    story.tell("abort_settled", receipt=None)
+    story.resend(again, again)
+    story.done()
+    shows(page, "Done")
+    told = row_with(page, "An event that this page does not know")
+    assert "brand_new_thing" in told
+    assert page.inner_text(".feed").count("brand_new_thing") == 1
+    page.get_by_role("button", name="Show its JSON").first.click()
+    shows(page, '"amount": 3')
+    assert row_with(page, "x")
+
+
+def test_ten_thousand_calls_are_groups_of_which_few_rows_exist(pages, story):
+    """Groups of a hundred; the nodes stay few, and a search opens what it finds."""
+    story.begins()
+    story.asks()
+    wanted = [(f"c-{number}", "read", {"path": f"file-{number}"}) for number in range(1_000)]
+    story.answers("", *wanted)
+    page = opened(pages, story)
+    shows(page, "file-999")
+    assert page.evaluate("() => document.querySelectorAll('.feed *').length") < 1_500
+    page.keyboard.press("/")
+    page.keyboard.type("file-321")
+    page.keyboard.press("Enter")
+    until(page, "() => document.querySelector('.is-current')?.innerText.includes('file-321')")
+    shows(page, "1 of 1")
+
+
+def test_a_session_that_is_not_there_or_goes_away_says_so(pages, story):
+    """Unknown: words and a way back. Deleted while open: what was shown stays, the composer is off."""
+    page = pages.open(story.server.link("#/s/other"))
+    pages.of(page).expects.append("404")
+    shows(page, "This session is not there")
+    page.get_by_role("link", name="Go to the sessions").wait_for()
+    page.evaluate("(path) => { location.hash = path; }", "/s/s-1")
+    story.begins("Still readable")
+    shows(page, "Still readable")
+    subscribed = [one for one in story.server.received if one["type"] == "subscribe"][-1]
+    story.server.send({"type": "reply", "id": subscribed["id"], "ok": True, "result": None})
+    shows(page, "This session is not there any more")
+    shows(page, "Still readable")
+    assert page.get_by_label("Message", exact=True).is_disabled()
+
+
+def test_the_end_of_a_session_turns_the_composer_off(pages, story):
+    """Parked and ended are told by words; what was said stays."""
+    page = opened(pages, story)
+    story.begins("Before the end")
+    story.tell("session_parked", reason="KeyError: 'x'")
+    story.tell("session_end", reason="parked")
+    shows(page, "This session crashed too often and is parked. Resume or fork it to go on.")
+    assert page.get_by_label("Message", exact=True).is_disabled()
+    shows(page, "Before the end")
+
+
+def test_what_it_said_that_it_does_is_not_told_while_it_waits_for_a_person(pages, story):
+    """`reading` beside *Waits for you* would be taken for what it does; it is told again when it goes on."""
+    page = opened(pages, story)
+    story.begins()
+    story.asks()
+    story.tell("status_update", text="reading the orders")
+    shows(page, "reading the orders")
+    story.answers("", ("c-1", "ask_user", {"question": "Which?"}))
+    story.starts("c-1", "ask_user", {"question": "Which?"})
+    story.tell("ask_user", ref="q-1", question="Which?")
+    story.tell("agent_suspended", waiting=[{"kind": "question", "id": "q-1", "call_id": "c-1"}])
+    until(page, "() => document.querySelector('.session-facts').innerText.includes('Waits for you')")
+    assert "reading the orders" not in page.inner_text(".session-facts")
+    story.tell("user_responded", ref="q-1", response="This one")
+    story.tell("agent_resumed")
+    until(page, "() => document.querySelector('.session-facts').innerText.includes('reading the orders')")
+
+
+def test_answer_in_the_panel_goes_to_the_field(pages, story):
+    """And *Review* there opens the card: both are a person's own press."""
+    page = opened(pages, story)
+    story.begins()
+    story.asks()
+    story.answers("", ("c-1", "ask_user", {"question": "Which?"}), ("c-2", "shell", {"command": "ls"}))
+    story.starts("c-1", "ask_user", {"question": "Which?"})
+    story.tell("ask_user", ref="q-1", question="Which?")
+    approval = {"id": "a-1", "call_id": "c-2", "tool": "shell", "arguments": {"command": "ls"}}
+    approval |= {"arguments_hash": "0" * 64, "requested_at_ms": BEGAN_MS, "path": ["s-1"]}
+    story.server.answers["GET sessions/s-1/approvals/a-1"] = {
+        **approval,
+        "approval_id": "a-1",
+        "by": "guard",
+        "reason": None,
+        "effect": "once",
+        "schema": {},
+        "always": None,
+        "preview": None,
+        "arguments_text": '{"command":"ls"}',
+    }
+    story.tell("approval_required", approval=approval)
+    panel = page.locator(".session-panel")
+    panel.get_by_role("button", name="Answer").click()
+    until(page, "() => document.activeElement.matches('.feed .question textarea')")
+    panel.get_by_role("button", name="Review").click()
+    until(page, "() => document.querySelector('.feed .approval.open .approval-arguments')")
+    until(page, "() => document.activeElement.matches('.approval-title')")
+
+
+def test_the_place_of_a_reader_is_kept_when_words_arrive(pages, story):
+    """Who scrolled up stays there; `.` goes to the end and sticks to it again."""
+    for number in range(40):
+        story.begins(f"Question {number} " + "word " * 60, ref=f"p-{number}")
+        story.done(ref=f"p-{number}")
+    page = opened(pages, story)
+    shows(page, "Question 39")
+    # Something is drawn between the scroll and its event, as a hover does: that must not take the reader back.
+    page.evaluate(
+        """() => {
+          const feed = document.querySelector('.feed');
+          feed.scrollTop -= 900;
+          feed.querySelector('[data-key]').dispatchEvent(new PointerEvent('pointerenter'));
+        }"""
+    )
+    until(page, "() => document.querySelector('.to-end')")
+    before = page.evaluate("() => document.querySelector('.feed').scrollTop")
+    for number in range(40, 44):
+        story.begins(f"Question {number}", ref=f"p-{number}")
+        story.done(ref=f"p-{number}")
+    shows(page, "new items below")
+    assert abs(page.evaluate("() => document.querySelector('.feed').scrollTop") - before) < 2
+    page.keyboard.press(".")
+    shows(page, "Question 43")
+    story.begins("Question 44", ref="p-44")
+    shows(page, "Question 44")
+    assert page.locator(".to-end").count() == 0
+
+
+def test_what_was_cut_for_the_wire_is_loaded_in_ranges(pages, story):
+    """The card says how much is not shown, until all of it is."""
+    page = opened(pages, story)
+    story.begins()
+    story.asks()
+    story.answers("", ("c-1", "read", {"path": "log"}))
+    story.starts("c-1", "read", {"path": "log"})
+    story.ends("c-1", "read", {"$cut": 41_000})
+    story.done()
+
+    async def told(request):
+        start = int(request.query_params.get("result_from", 0))
+        content, end = ("first part ", 11) if start == 0 else ("second part", 41_000)
+        result = {"content": content, "error": False, "size": 41_000, "from_bytes": start, "to_bytes": end}
+        arguments = {"path": "log"}
+        return {
+            "call_id": "c-1",
+            "arguments": arguments,
+            "effective_arguments": arguments,
+            "gates": [],
+            "result": result,
+        }
+
+    story.server.answers["GET sessions/s-1/calls/c-1"] = told
+    page.locator("[data-key='call:c-1'] .call-head").click()
+    page.get_by_role("button", name="Load all of it (40 KB are not shown)").click()
+    shows(page, "first part")
+    page.get_by_role("button", name="are not shown").click()
+    shows(page, "first part second part")
+    until(page, "() => !document.querySelector('.call-body').innerText.includes('not shown')")

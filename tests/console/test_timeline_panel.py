@@ -1,0 +1,395 @@
+"""The panels *Timeline* and *Context* in a browser: against a real gateway, and against a server that says what a test wrote."""
+
+import pytest
+import trio
+
+from agentrail.core.journal.timeline import timeline_of
+from agentrail.host import Principal
+from agentrail.plugins import HumanApproval
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.tools import RecordingTool
+from tests.console.browsing import axe_faults, is_quiet, shows, until
+from tests.console.story import BEGAN_MS, USAGE, Story
+from tests.host.hosting import say
+
+LOCAL = Principal(tenant_id="local", user_id="local")
+
+pytestmark = pytest.mark.check
+
+ROWS = "() => [...document.querySelectorAll('.timeline .tree-body [role=row]')].map((row) => row.innerText.replaceAll('\\n', ' '))"
+ERROR = {"code": "overloaded", "message": "the vendor is overloaded"}
+
+
+@pytest.fixture
+def story(scripted_server):
+    """A session on a scripted server, whose pages of events go both ways."""
+    told = Story(scripted_server)
+
+    async def pages(request):
+        given = request.query_params
+        kinds = set(given["kinds"].split(",")) if "kinds" in given else None
+        before, after = int(given.get("before", told.seq + 1)), int(given.get("after", 0))
+        wanted = [
+            one
+            for one in told.told
+            if after < one["seq"] < before and (kinds is None or one["kind"] in kinds)
+        ]
+        limit = int(given["limit"])
+        page = wanted[:limit] if "after" in given else wanted[-limit:]
+        is_cut = len(page) < len(wanted)
+        first = page[0]["seq"] if is_cut and "after" not in given else after + 1
+        return {"events": page, "first": first, "last": before - 1, "more": is_cut, "kept_from": 1}
+
+    scripted_server.answers[f"GET sessions/{told.session_id}/events"] = pages
+    return told
+
+
+def lived(story):
+    """A cycle with a retry, a gate, idle time, a plugin that acted, an agent below, and a call that fails."""
+    t = BEGAN_MS
+    story.tell(
+        "prompt_received",
+        ref="p-0",
+        content=[{"kind": "text", "text": "An earlier question"}],
+        at_ms=t - 9_000_000,
+    )
+    story.tell("agent_start", ref="p-0", at_ms=t - 9_000_000)
+    story.tell("request_start", model="demo:", messages=1, attempt=1, at_ms=t - 8_999_000)
+    answer = {
+        "role": "assistant",
+        "content": [{"kind": "text", "text": "Forty-two."}],
+        "model": "demo:",
+        "stop_reason": "end",
+        "cut": False,
+    }
+    story.tell(
+        "response_complete", message=answer, usage=USAGE, stop_reason="end", attempt=1, at_ms=t - 8_998_000
+    )
+    story.tell(
+        "agent_end", messages=[], usage=USAGE, stop_reason="end", ref="p-0", turns=1, at_ms=t - 8_997_900
+    )
+    story.tell("prompt_received", ref="p-1", content=[{"kind": "text", "text": "refund order 4411"}], at_ms=t)
+    story.tell("agent_start", ref="p-1", at_ms=t)
+    story.tell("request_start", model="demo:", messages=1, attempt=1, at_ms=t + 20)
+    story.tell("plugin_slow", plugin="audit", hook="RequestPrepared", milliseconds=320, at_ms=t + 340)
+    story.tell("stream_error", error=ERROR, attempt=1, discarded=True, at_ms=t + 600)
+    story.tell("retry", attempt=2, delay_ms=4_000, error=ERROR, at_ms=t + 600)
+    story.tell("request_start", model="demo:", messages=1, attempt=2, at_ms=t + 4_600)
+    story.tell("message_start", attempt=2, at_ms=t + 4_900)
+    calls_ = [
+        ("c-1", "lookup", {"order": 4411}),
+        ("c-2", "shell", {"command": "rm -r build"}),
+        ("c-3", "agent", {}),
+    ]
+    blocks = [{"kind": "tool_call", "call_id": i, "name": n, "arguments": a} for i, n, a in calls_]
+    said = {"role": "assistant", "content": blocks, "model": "demo:", "stop_reason": "tool_use", "cut": False}
+    story.tell(
+        "response_complete", message=said, usage=USAGE, stop_reason="tool_use", attempt=2, at_ms=t + 6_100
+    )
+    story.tell(
+        "tool_execution_start", name="lookup", call_id="c-1", arguments={"order": 4411}, at_ms=t + 6_110
+    )
+    story.tell(
+        "tool_execution_end",
+        name="lookup",
+        call_id="c-1",
+        result={"call_id": "c-1", "name": "lookup", "text": "x", "is_error": True, "details": None},
+        at_ms=t + 6_150,
+    )
+    asked = {
+        "id": "s-1/1",
+        "call_id": "c-2",
+        "tool": "shell",
+        "arguments": {"command": "rm -r build"},
+        "arguments_hash": "h",
+        "requested_at_ms": t + 6_160,
+        "path": ["s-1"],
+    }
+    story.tell("approval_required", approval=asked, at_ms=t + 6_160)
+    story.tell("approval_resolved", approval=asked, status="approved", by="user", at_ms=t + 250_000)
+    story.tell(
+        "tool_execution_start",
+        name="shell",
+        call_id="c-2",
+        arguments={"command": "rm -r build"},
+        at_ms=t + 250_010,
+    )
+    story.tell(
+        "tool_execution_end",
+        name="shell",
+        call_id="c-2",
+        result={"call_id": "c-2", "name": "shell", "text": "ok", "is_error": False, "details": None},
+        at_ms=t + 251_500,
+    )
+    story.tell("tool_execution_start", name="agent", call_id="c-3", arguments={}, at_ms=t + 251_510)
+    story.tell(
+        "subagent_start",
+        child_id="s-2",
+        call_id="c-3",
+        description="Look the order up in the archive",
+        at_ms=t + 251_520,
+    )
+    inner = {"session_id": "s-2", "session_path": ["s-1", "s-2"]}
+    for seq, (kind, more, at) in enumerate(
+        [
+            ("agent_start", {"ref": "q"}, 251_530),
+            ("request_start", {"model": "demo:small", "messages": 1, "attempt": 1}, 251_540),
+            (
+                "response_complete",
+                {"message": answer, "usage": USAGE, "stop_reason": "end", "attempt": 1},
+                252_800,
+            ),
+            (
+                "agent_end",
+                {"messages": [], "usage": USAGE, "stop_reason": "end", "ref": "q", "turns": 1},
+                252_810,
+            ),
+        ],
+        1,
+    ):
+        event = {"kind": kind, "seq": seq, "at_ms": t + at, **inner, **more}
+        story.tell("subagent_event", call_id="c-3", child_id="s-2", depth=1, event=event, at_ms=t + at)
+    story.tell(
+        "subagent_end",
+        child_id="s-2",
+        call_id="c-3",
+        result={"call_id": "c-3", "name": "agent", "text": "found", "is_error": False, "details": None},
+        at_ms=t + 252_820,
+    )
+    story.tell(
+        "tool_execution_end",
+        name="agent",
+        call_id="c-3",
+        result={"call_id": "c-3", "name": "agent", "text": "found", "is_error": False, "details": None},
+        at_ms=t + 252_830,
+    )
+    story.tell("request_start", model="demo:", messages=5, attempt=1, at_ms=t + 252_840)
+    story.tell("intervention", prompt="Be brief.", by=["quota"], at_ms=t + 252_850)
+    story.tell(
+        "response_complete", message=answer, usage=USAGE, stop_reason="end", attempt=1, at_ms=t + 254_000
+    )
+    story.tell(
+        "agent_end", messages=[], usage=USAGE, stop_reason="end", ref="p-1", turns=2, at_ms=t + 254_010
+    )
+
+
+def shown(pages, story, tab="timeline", **given):
+    """The page of a session with a panel open."""
+    page = pages.open(story.link(), **given)
+    until(page, "() => document.querySelector('.feed, .conversation-state .state')")
+    if not page.is_visible(f"[data-tab={tab}]"):
+        page.click(".panel-button")
+    page.click(f"[data-tab={tab}]")
+    return page
+
+
+# --- the timeline
+
+
+@pytest.mark.c(29)
+def test_a_cycle_is_the_same_live_behind_a_reload_and_from_the_journal(pages, console_server):
+    """The same rows as they happen and as they are read again; and the server's own fold gives the same spans of the journal."""
+    tool = RecordingTool(name="shell", answer="done it")
+    model = ScriptedModel([calls(("shell", {"command": "ls"}), text="I look."), says("Nothing ", "is left.")])
+    console_server.start(model, store="memory:", session_tools=[tool], session_plugins=[HumanApproval])
+    host = console_server.host
+
+    async def prompt():
+        request = await host.submit(say("refund order 4411", by=LOCAL), LOCAL)
+        return request.session.session_id
+
+    session_id = console_server.thread.run(prompt)
+    page = pages.open(console_server.link(f"#/s/{session_id}"))
+    until(page, "() => document.querySelector('[data-tab=timeline]')")
+    page.click("[data-tab=timeline]")
+    until(page, f"() => ({ROWS})().some((row) => row.includes('Approval') && row.includes('waits'))")
+
+    async def approve():
+        session = host.supervisor.session(session_id, scope=LOCAL.tenant_id)
+        (asked,) = (await session.status()).approvals
+        await session.approve(asked.id)
+        with trio.fail_after(5):
+            while (await session.status()).phase != "idle":  # noqa: ASYNC110 - a session that is idle is no event
+                await trio.sleep(0.02)
+
+    console_server.thread.run(approve)
+    until(
+        page,
+        f"() => ({ROWS})().filter((row) => row.includes('demo') || row.includes('scripted') || row.includes('shell')).length >= 2",
+    )
+    until(page, "() => !document.querySelector('.timeline .span-note.accent')")
+    live = keys_of(page)
+    page.reload()
+    until(page, "() => document.querySelector('[data-tab=timeline]')")
+    page.click("[data-tab=timeline]")
+    until(page, f"() => ({ROWS})().length >= 5")
+    assert keys_of(page) == live
+
+    async def journal():
+        read = await host.supervisor.events_page(session_id, after=0, limit=1_000, scope=LOCAL.tenant_id)
+        return {one.key for one in timeline_of(read.events)}
+
+    assert set(live) == console_server.thread.run(journal)
+
+
+def keys_of(page):
+    """The keys of all rows, in order."""
+    return page.evaluate(
+        "() => [...document.querySelectorAll('.timeline .tree-body [data-key]')].map((row) => row.dataset.key)"
+    )
+
+
+def test_attempts_share_a_row_idle_is_folded_and_marks_have_words(pages, story):
+    """A retry is two bars of one row, four minutes of waiting are 24 px with their length, and no bar is less than 2 px."""
+    lived(story)
+    page = shown(pages, story)
+    rows = until(page, f"() => {{ const rows = ({ROWS})(); return rows.length > 8 && rows; }}")
+    assert "refund order 4411" in rows[1]
+    assert "2 attempts" in rows[2]
+    assert "failed" in rows[3]
+    bars = page.evaluate(
+        "() => [...document.querySelectorAll('.timeline .span-bar')].map((bar) => bar.getBoundingClientRect().width)"
+    )
+    assert min(bars) >= 2
+    idle = page.evaluate(
+        "() => [...document.querySelectorAll('.timeline .span-idle')].map((one) => [one.innerText, one.title, one.getBoundingClientRect().width])"
+    )
+    assert [one[0] for one in idle] == ["4s", "4m"]
+    assert [one[1] for one in idle] == ["nothing worked for 4.0 s", "nothing worked for 4:04"]
+    assert all(abs(one[2] - 24) < 1 for one in idle)
+    marks = page.evaluate(
+        "() => [...document.querySelectorAll('.timeline .span-tick')].map((one) => one.title)"
+    )
+    assert "audit was slow · RequestPrepared (320 ms)" in marks
+    assert "quota put words in" in marks
+    assert not page.evaluate("() => document.querySelector('.timeline svg, .timeline canvas')")
+
+
+def test_a_row_that_is_selected_selects_its_item_and_tells_what_is_known(pages, story):
+    """By the mouse and by keys; own and Σ of tokens and cost stand side by side where there is room."""
+    lived(story)
+    page = shown(pages, story)
+    until(page, f"() => ({ROWS})().length > 8")
+    page.click(".timeline .tree-body [role=row]:has-text('lookup')")
+    shows(page, "lookup")
+    told = page.inner_text(".span-details")
+    assert "failed" in told
+    assert "40 ms" in told
+    # The focus goes to the item, two frames behind the row: what is pressed before would be pressed there.
+    until(page, "() => document.activeElement.matches(\".feed [data-key='call:c-1']\")")
+    page.focus(".timeline .tree-grid")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    until(page, "() => document.querySelector('.span-details').innerText.includes('300, 60')")
+    until(page, "() => document.activeElement.matches('.feed [data-key]')")
+    page.focus(".timeline .tree-grid")
+    page.keyboard.press("ArrowLeft")
+    until(page, f"() => ({ROWS})().length === 2")
+    page.click("text=Enlarge")
+    heads = until(
+        page,
+        "() => [...document.querySelectorAll('.timeline-dialog [role=columnheader]')].map((one) => one.innerText)",
+    )
+    assert heads == ["What", "When", "Took", "Tokens", "Σ tokens", "Cost", "Σ cost"]
+    row = page.inner_text(".timeline-dialog .tree-body [data-key='cycle:7']").split("\n")
+    assert row[-2:] == ["360", "$0.03"]
+
+
+@pytest.mark.c(42)
+def test_five_thousand_spans_are_as_many_rows_as_fit(pages, story):
+    """Only rows near the window exist, also while one scrolls; and a page at rest draws nothing."""
+    story.begins("A long night")
+    for number in range(2_500):
+        story.tell("request_start", model="demo:", messages=1, attempt=1)
+        story.tell("tool_execution_start", name="shell", call_id=f"c-{number}", arguments={})
+    page = shown(pages, story)
+    until(page, f"() => ({ROWS})().length > 5")
+    while page.is_visible("text=Earlier events"):
+        page.click("text=Earlier events")
+        page.wait_for_timeout(30)
+    count = until(
+        page, "() => document.querySelector('.timeline .tree-grid').getAttribute('aria-rowcount') * 1"
+    )
+    assert count > 4_500
+    body = "document.querySelector('.timeline .tree-body')"
+    rows = page.evaluate(
+        f"""async () => {{
+          const seen = [];
+          for (let step = 0; step < 20; step += 1) {{
+            {body}.scrollTop = step * 5000;
+            await new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 0)));
+            seen.push(document.querySelectorAll('.timeline .tree-body [role=row]').length);
+          }}
+          return seen;
+        }}"""
+    )
+    assert max(rows) < 150
+    assert page.evaluate("() => document.querySelectorAll('*').length") < 3_000
+
+
+@pytest.mark.c(36)
+@pytest.mark.parametrize("tab", ["timeline", "context"])
+def test_axe_finds_nothing_in_the_panels(pages, story, tab):
+    """Dark and narrow; and the large timeline."""
+    lived(story)
+    answers_context(story)
+    page = shown(pages, story, tab=tab, width=1100, dark=True)
+    until(page, f"() => document.querySelectorAll('.{tab} .tree-body [role=row]').length > 2")
+    is_quiet(page)
+    # Of the conversation beside it: the heading inside of a call that stands open.
+    assert axe_faults(page, allowed=("heading-order",)) == []
+
+
+# --- the context
+
+PARTS = [
+    ("system_prompt", "system", None, 900, "You are the desk of a shop.", [], None),
+    ("lookup", "tools", None, 300, "Looks an order up.", [], None),
+    ("note", "summary", "user", 2_400, "Summary of before", [], None),
+    ("prompt", "message", "user", 12, "refund order 4411", [], "p-1"),
+    ("answer", "message", "assistant", 60, "lookup(…)", ["c-1"], None),
+    ("results", "message", "tool", 6_878, "lookup: <b>x</b>", ["c-1"], None),
+]
+
+
+def answers_context(story, **more):
+    """What the server says of the next request."""
+    names = ("name", "kind", "role", "tokens", "text_head", "call_ids", "ref")
+    parts = [{**dict(zip(names, part, strict=True)), "seq": None} for part in PARTS]
+    told = {
+        "model": "demo:", "window": 12_000, "tokens": 10_550, "counted_tokens": 10_600, "digest": "ab" * 32, "parts": parts,
+        **more,
+    }  # fmt: skip
+
+    async def context(_request):
+        return told
+
+    story.server.answers[f"GET sessions/{story.session_id}/context"] = context
+
+
+def test_the_context_is_told_part_by_part(pages, story):
+    """Tokens of each kind and part, how full the window is, and a digest; what a person selects is shown and found."""
+    lived(story)
+    answers_context(story)
+    page = shown(pages, story, tab="context")
+    shows(page, "10.6k of 12k tokens")
+    shows(page, "The window is nearly full")
+    rows = page.evaluate(
+        "() => [...document.querySelectorAll('.context .tree-body [role=row]')].map((row) => row.innerText.split('\\n').join(' '))"
+    )
+    assert rows[0].startswith("▸ System prompt 1")
+    assert any(row.startswith("results lookup: <b>x</b>") for row in rows)
+    assert page.inner_text(".context").count("abababababab") == 1
+    page.click("text=results")
+    until(page, "() => document.querySelector('.context-text')?.innerText === 'lookup: <b>x</b>'")
+    until(page, "() => document.querySelector(\".feed [data-key='call:c-1']\")")
+
+
+def test_a_session_that_has_ended_has_no_context(pages, story):
+    """A sentence, and no error; a window that is not known is said to be that."""
+    lived(story)
+    answers_context(story, window=None)
+    page = shown(pages, story, tab="context")
+    shows(page, "The size of its window is not known.")
+    shows(page, "10.6k tokens")

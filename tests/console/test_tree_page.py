@@ -1,0 +1,301 @@
+"""The page *Tree* in a browser: restarts as they happen, what wants to be looked at first, and two thousand nodes."""
+
+import time
+
+import pytest
+
+from agentrail.gateway.access import ANYONE_HERE as LOCAL
+from agentrail.testing.cancelling import crash
+from tests.console.browsing import axe_faults, is_quiet, shows, until
+
+pytestmark = pytest.mark.check
+
+LOOK = "() => document.querySelector('.look-first')?.innerText ?? ''"
+NAMES = "() => [...document.querySelectorAll('.tree-body .node-name .cut')].map((one) => one.innerText.trim().replace(/\\s+/g, ' '))"
+IS_UP = """(name) => [...document.querySelectorAll('.tree-body .tree-row')]
+  .some((one) => one.innerText.includes(name) && /\\bup\\b/.test(one.innerText))"""
+WIDE = "() => document.scrollingElement.scrollWidth - innerWidth"
+
+
+def node(key, parent="0", **given):
+    """A row of a tree, as a server sends it."""
+    usual = {
+        "kind": "session" if parent else "supervisor",
+        "status": "running",
+        "phase": "idle" if parent else None,
+        "session_id": given.get("name", key) if parent else None,
+        "incarnation": 1,
+        "restarts": 0,
+        "mailbox": 0,
+        "up_at_ms": int(time.time() * 1000) - 7_200_000,
+        "intensity": {"used": 0, "allowed": 3, "within_ms": 5_000},
+        "exits": [],
+        "stuck": False,
+    }
+    return {"key": key, "parent": parent, "name": key, **usual, **given}
+
+
+def crashed(ago_ms, *reasons):
+    """Exits, the last one so long ago."""
+    now = int(time.time() * 1000)
+    return [
+        {"reason": reason, "at_ms": now - ago_ms - 1_000 * back}
+        for back, reason in reversed([*enumerate(reversed(reasons))])
+    ]
+
+
+ROOT = node("0", None, name="sessions", strategy="dynamic")
+
+
+@pytest.mark.c(31)
+def test_a_child_that_crashes_is_seen_within_a_second_each_time_and_then_parked(pages, console_server):
+    """Four times, without a reload: three are forgiven, each with how much of the budget is used, and the fourth is not."""
+    console_server.start(store=None)
+    host = console_server.host
+    session = console_server.thread.run(lambda: host.create(LOCAL, session_id="s-crash"))
+    page = pages.open(console_server.link("#/tree"))
+    shows(page, "s-crash")
+    shows(page, "Nothing restarted in the last minute")
+    page.evaluate("() => { globalThis.isTheSamePage = true; }")
+
+    async def hit(words):
+        crash(session, words)
+
+    def is_shown(number, used):
+        shows(page, f"ray {number}", seconds=1.0)
+        until(page, f"() => ({LOOK})().includes('{used} of 2 in 5 s')", seconds=1.0)
+        until(page, IS_UP, "s-crash", seconds=1.0)
+
+    console_server.thread.run(hit, "ray 1")
+    is_shown(1, used=1)
+    console_server.thread.jump(
+        5.1
+    )  # the budget of a session is two within five seconds: the first counts no more
+    for number, used in ((2, 1), (3, 2)):
+        console_server.thread.run(hit, f"ray {number}")
+        is_shown(number, used)
+    console_server.thread.run(hit, "ray 4")
+    until(page, f"() => ({LOOK})().includes('given up')", seconds=1.0)
+    shows(page, "ray 4", seconds=1.0)
+    row = until(
+        page,
+        "() => [...document.querySelectorAll('.tree-body .tree-row')].find((one) => one.innerText.includes('parked'))?.innerText",
+    )
+    assert "s-crash" in row
+    assert page.evaluate("() => globalThis.isTheSamePage")
+    page.reload()
+    shows(page, "given up")
+
+
+def test_what_matters_stands_first_and_a_minute_later_no_more(pages, scripted_server):
+    """The stuck, the parked, the restarted, those with letters; a restart is told by words and colour, and its time runs."""
+    scripted_server.rows["tree"] = [
+        ROOT,
+        node("0.1", name="calm"),
+        node("0.2", name="busy", mailbox=7),
+        node(
+            "0.3", name="restless", exits=crashed(20_000, "crashed: KeyError: 'x'"), restarts=1, incarnation=2
+        ),
+        node("0.4", name="deaf", status="stuck", stuck=True),
+        node(
+            "parked:gone",
+            name="gone",
+            status="parked",
+            phase=None,
+            exits=crashed(300_000, "crashed: ValueError"),
+        ),
+    ]
+    page = pages.open(scripted_server.link("#/tree"), clock=True)
+    shows(page, "restless")
+    names = page.evaluate("() => [...document.querySelectorAll('.look-name')].map((one) => one.innerText)")
+    assert names == ["deaf", "gone", "restless", "busy"]
+    said = page.evaluate(LOOK)
+    for words in ("does not obey", "given up 5 m ago", "0 of 3 in 5 s", "KeyError", "7 letters wait"):
+        assert words in said
+    scripted_server.send(
+        {
+            "type": "changed",
+            "id": scripted_server.wait_for("watch")["id"],
+            "rows": [node("0.2", name="busy")],
+            "gone": ["0.4"],
+            "total": 5,
+        }
+    )
+    until(page, "() => !document.querySelector('.look-first').innerText.includes('deaf')")
+    assert "busy" not in page.evaluate(LOOK)
+    page.clock.fast_forward(41_000)
+    until(page, "() => !document.querySelector('.look-first').innerText.includes('restless')", seconds=5)
+
+
+def test_it_is_sorted_folded_searched_and_opened_by_keyboard(pages, scripted_server):
+    """Keys of a treegrid; a third press on a column gives the order of the tree back; a node tells its last exits and leads to its session."""
+    scripted_server.rows["tree"] = [
+        ROOT,
+        node("0.10", name="ten", restarts=1, exits=crashed(90_000, "first words", "second words")),
+        node("0.2", name="two", restarts=5),
+        node("0.2.0", "0.2", name="worker", kind="actor", phase=None, session_id=None, mailbox=None),
+    ]
+    page = pages.open(scripted_server.link("#/tree"))
+    until(page, "() => document.querySelectorAll('.tree-body .tree-row').length === 4")
+    assert page.evaluate(NAMES) == ["sessions", "two", "worker", "ten"]
+    heading = page.get_by_role("button", name="Restarts")
+    for expected in (
+        ["sessions", "two", "worker", "ten"],
+        ["sessions", "ten", "two", "worker"],
+        ["sessions", "two", "worker", "ten"],
+    ):
+        heading.click()
+        assert page.evaluate(NAMES) == expected
+    page.get_by_role("treegrid").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate(NAMES) == ["sessions", "two", "ten"]
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    text = dialog.inner_text()
+    assert text.index("second words") < text.index("first words")
+    assert dialog.get_by_role("link", name="Open the session").get_attribute("href") == "#/s/ten"
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.keyboard.type("work")
+    assert page.evaluate(NAMES) == ["sessions", "two"]
+    page.keyboard.press("Backspace")
+    page.get_by_role("searchbox").fill("nothing of this name")
+    shows(page, "No node has these words.")
+
+
+@pytest.mark.parametrize(
+    "title", ["Refund 4411", "A title that is much longer than any column of this table " * 3]
+)
+def test_a_node_is_called_by_its_title_and_its_id_is_seen_too(pages, scripted_server, title):
+    """The title first, the id dim behind it or below it: neither pushes the other out of sight."""
+    scripted_server.rows["tree"] = [
+        ROOT,
+        node("0.1", name="s-0b1e6a7c-0123-4567-89ab", title=title, stuck=True),
+    ]
+    page = pages.open(scripted_server.link("#/tree"))
+    until(page, "() => document.querySelector('.tree-body .node-id')")
+    for width in (1280, 360):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_timeout(60)
+        for place in (".tree-body .node-name:has(.node-title)", ".look-name"):
+            title_box, id_box, around = (
+                page.locator(f"{place} {part}".strip()).bounding_box()
+                for part in (".node-title", ".node-id", "")
+            )
+            assert title_box["width"] >= 60
+            assert id_box["width"] >= 40
+            assert id_box["x"] + id_box["width"] <= around["x"] + around["width"] + 1
+            assert (id_box["x"], id_box["y"]) > (title_box["x"], title_box["y"]) or id_box["y"] > title_box[
+                "y"
+            ]
+    page.locator(".look").click()
+    dialog = page.locator("dialog[open]")
+    assert dialog.get_by_role("heading").first.inner_text().split() == f"Node {title}".split()
+    assert "s-0b1e6a7c-0123-4567-89ab" in dialog.inner_text()
+
+
+def test_a_session_is_named_by_what_it_is_about(pages, scripted_server):
+    """The title first, else what was said to it first, and its id beside; all of them are found, and a title is nothing but text."""
+    scripted_server.rows["tree"] = [
+        ROOT,
+        node("0.1", name="s-1", title="Refund 4411", first_words="Where is my money?", mailbox=2),
+        node("0.2", name="s-2", first_words="Find the invoice"),
+        node("0.3", name="s-3", title="<img src=x onerror=alert(1)>"),
+        node("0.4", name="s-4"),
+    ]
+    page = pages.open(scripted_server.link("#/tree"))
+    until(page, "() => document.querySelectorAll('.tree-body .tree-row').length === 5")
+    named = ["Refund 4411 s-1", "Find the invoice s-2", "<img src=x onerror=alert(1)> s-3", "s-4"]
+    assert page.evaluate(NAMES) == ["sessions", *named]
+    assert page.locator(".look-name").inner_text().split() == ["Refund", "4411", "s-1"]
+    page.get_by_role("searchbox").fill("invoice")
+    until(page, "() => document.querySelectorAll('.tree-body .tree-row').length === 2")
+    assert page.evaluate(NAMES) == ["sessions", named[1]]
+
+
+def test_its_states_say_what_is_missing(pages, scripted_server):
+    """An older server, a refused watch, a tree without sessions."""
+    scripted_server.info["features"] = ["watch"]
+    page = pages.open(scripted_server.link("#/tree"))
+    shows(page, "Tree needs a newer server")
+    assert not [frame for frame in scripted_server.received if frame["type"] == "watch"]
+    scripted_server.info["features"] = ["watch", "tree"]
+    scripted_server.replies["watch"] = lambda frame: [
+        {
+            "type": "reply",
+            "id": frame["id"],
+            "ok": False,
+            "error": {"code": "store_unavailable", "message": "not now", "hint": "later", "status": 503},
+        }
+    ]
+    page.reload()
+    shows(page, "not now")
+    del scripted_server.replies["watch"]
+    scripted_server.rows["tree"] = [ROOT]
+    page.reload()
+    shows(page, "No session is alive.")
+
+
+def test_two_thousand_nodes_are_few_elements_and_scroll(pages, scripted_server):
+    """15.9: rows near the window alone exist; jumping to the end and a hundred changes a second leave it so."""
+    many = [ROOT, *(node(f"0.{place}", name=f"session-{place}", mailbox=place % 3) for place in range(2_000))]
+    scripted_server.rows["tree"] = many
+    page = pages.open(scripted_server.link("#/tree"))
+    shows(page, "2,001 nodes")
+    assert page.evaluate("() => document.querySelectorAll('*').length") < 1_500
+    page.evaluate(
+        "() => { globalThis.tasks = []; new PerformanceObserver((list) => globalThis.tasks.push(...list.getEntries().map((one) => one.duration))).observe({ entryTypes: ['longtask'] }); }"
+    )
+    watch = scripted_server.wait_for("watch")["id"]
+    for turn in range(8):
+        rows = [{**one, "mailbox": turn} for one in many[1 + turn * 25 : 26 + turn * 25]]
+        scripted_server.send({"type": "changed", "id": watch, "rows": rows, "gone": [], "total": 2_001})
+        page.evaluate(
+            "(turn) => { const box = document.querySelector('.tree-body'); box.scrollTop = (box.scrollHeight / 8) * (turn + 1); }",
+            turn,
+        )
+        page.wait_for_timeout(120)
+    until(
+        page,
+        """() => {
+          const box = document.querySelector(".tree-body");
+          box.scrollTop = box.scrollHeight;
+          return box.innerText.includes("session-1999");
+        }""",
+    )
+    assert page.evaluate("() => document.querySelectorAll('*').length") < 1_500
+    assert max(page.evaluate("() => globalThis.tasks"), default=0) < 200
+
+
+@pytest.mark.c(36)
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_axe_finds_nothing_and_nothing_scrolls_sideways(pages, scripted_server, dark, width):
+    """With long names, a dialogue, and all that can stand first."""
+    scripted_server.rows["tree"] = [
+        ROOT,
+        node(
+            "0.1",
+            name="a-session-with-a-name-that-is-far-too-long-for-any-column-" * 2,
+            title="🚀 عنوان طويل جدا",
+        ),
+        node("0.2", name="busy", mailbox=12_345),
+        node(
+            "0.3",
+            name="restless",
+            exits=crashed(5_000, "crashed: KeyError: " + "x" * 200),
+            restarts=12_345,
+            incarnation=2,
+        ),
+        node("0.4", name="deaf", status="stuck", stuck=True),
+    ]
+    page = pages.open(scripted_server.link("#/tree"), width=width, dark=dark)
+    shows(page, "restless")
+    is_quiet(page)
+    assert page.evaluate(WIDE) <= 0
+    assert axe_faults(page) == []
+    page.locator(".look").first.click()
+    assert page.get_by_role("dialog").is_visible()
+    assert axe_faults(page) == []
