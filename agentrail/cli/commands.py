@@ -111,6 +111,25 @@ app.command(
     Exit codes: 0 stopped, 1 the application failed, 2 wrong usage.""",
 )
 app.command(
+    "agentrail.cli.top:show_top",
+    name="top",
+    help="""Watch the sessions of a server: phase, tool at work, tokens a second, cost, restarts.
+
+    At a terminal it goes on until q or Ctrl-C, and a letter sorts; into a pipe it prints one table and ends. A token is read from
+    AGENTRAIL_TOKEN or a file. A connection that is lost is opened again.
+
+    Exit codes: 0 done, 1 the server cannot be reached or refuses, 2 wrong usage, 130 interrupted.""",
+)
+app.command(
+    "agentrail.cli.cost:show_cost",
+    name="cost",
+    help="""Add up what stored sessions have used: tokens and dollars by day, profile, model, user or session.
+
+    Read beside a process that writes the store. Amounts of requests whose server had not said what was used are estimated, and marked.
+
+    Exit codes: 0 done, 2 wrong usage or there is no such store.""",
+)
+app.command(
     "agentrail.cli.token:app",
     name="token",
     help="""Make tokens that let callers into a server.

@@ -208,6 +208,7 @@ def _asked(question: Question) -> Event:
         options=question.options,
         schema=question.schema,
         url=question.url,
+        call_id=question.call_id,
     )
 
 

@@ -10,12 +10,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import quote
 
 import trio
 from attrs import evolve, frozen
 from cyclopts import Parameter
 
 from agentrail.cli.application import ApplicationFailed, find_application
+from agentrail.cli.demo_server import demo_directory, make_demo_application
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.options import Choices, choose_for, decide_session
@@ -40,6 +42,15 @@ DEFAULT_PORT: Final = 8700
 DRAIN_DELAY_SECONDS: Final = 5.0
 """How long a server that others reach goes on when it is told to stop, so that balancers notice."""
 
+TOKEN_VARIABLE: Final = "AGENTRAIL_TOKEN"  # noqa: S105 - the name of one
+"""What may hold a token for the link to the console that is printed."""
+
+DEMO_WORDS: Final = (
+    "this is the demo: three profiles on a model without intelligence. It runs no command, sends nothing anywhere, needs no key, "
+    "and its prices are pretended; a tool and two plugins fail at times, so that there is something to see. All of it is gone when it ends."
+)
+"""What is said before a demo is served."""
+
 _NEEDED: Final = ("hypercorn", "starlette")
 _MAX_PORT: Final = 65_535
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - to tell it, and not to bind it
@@ -59,6 +70,7 @@ class ServeOptions:
         certfile: For TLS.
         keyfile: For TLS.
         data_dir: Where sessions are kept, without an application of one's own.
+        demo: Whether the built-in demo is served.
         debug: Whether a crash is shown with its traceback.
     """
 
@@ -97,6 +109,13 @@ class ServeOptions:
             show_default=False,
         ),
     ] = None
+    demo: Annotated[
+        bool,
+        Parameter(
+            help="Serve three profiles at work on the built-in demo model, offline and without a key, to look at in the console.",
+            negative=(),
+        ),
+    ] = False
     debug: Debug = False
 
 
@@ -123,7 +142,9 @@ def serve_application(
         tokens = None if options.token_file is None else read_token_file(options.token_file)
         app = None if application is None else find_application(application)
         with many_sessions():
-            if application is None:
+            if options.demo:
+                serve_demo(options)
+            elif application is None:
                 trio.run(serve_until_signal, None, options, tokens)
             else:
                 run_application(application, partial(trio.run, serve_until_signal, app, options, tokens))
@@ -139,6 +160,17 @@ def serve_application(
     except OutputClosed:
         return Exit.FAILED
     return Exit.DONE
+
+
+def serve_demo(options: ServeOptions) -> None:
+    """Serve the demo until a signal; nothing of it is left behind.
+
+    Raises:
+        OptionError: As of `run_server`.
+    """
+    with demo_directory() as directory:
+        write_error(DEMO_WORDS)
+        trio.run(run_server, make_demo_application(directory), options)
 
 
 def run_application(name: str, run: Callable[[], object]) -> None:
@@ -185,8 +217,21 @@ def check_options(options: ServeOptions, application: str | None) -> None:
         faults.append(needs_token(options.host))
     if application is not None and options.data_dir is not None:
         faults.append("--data-dir is for serving without an application: yours has `data_dir` of create_app")
+    if options.demo:
+        faults += _faults_of_demo(options, application)
     if faults:
         raise OptionError(faults)
+
+
+def _faults_of_demo(options: ServeOptions, application: str | None) -> list[str]:
+    faults = []
+    if application is not None:
+        faults.append(f"--demo serves an application of its own: leave out --demo, or {application!r}")
+    if options.data_dir is not None:
+        faults.append("--demo keeps nothing: leave out --data-dir")
+    if options.token_file is not None or not is_local(options.host):
+        faults.append("--demo is for this machine alone: leave out --token-file and --host")
+    return faults
 
 
 def needs_token(host: str) -> str:
@@ -306,7 +351,7 @@ async def run_server(app: "AsgiApp", options: ServeOptions) -> None:
     scheme = "http" if tls is None else "https"
     shown = [f"{scheme}://{show_address(*address)}" for address in addresses_of(listeners)]
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        told = partial(_tell, shown, options)
+        told = partial(_tell, shown, options, console_link_of(app, shown[0]))
         stop = partial(
             wait_stop, signals, drain_of(app), told, lambda one: write_error(f"{say_stopping(one, app)}.")
         )
@@ -371,9 +416,28 @@ async def _cancel_at_next(signals: AsyncIterator[int], scope: trio.CancelScope) 
     scope.cancel(reason="a second signal")
 
 
-def _tell(shown: list[str], options: ServeOptions) -> None:
+def console_link_of(app: "AsgiApp", address: str) -> str | None:
+    """Give the address of the console of an application that `create_app` made, for a browser; None where it has none.
+
+    A token that calls need stands behind the `#`, which browsers send nowhere: the one of AGENTRAIL_TOKEN, if a person reads this at a
+    terminal. A file of tokens has their digests alone, and what goes into a log is kept.
+    """
+    from agentrail.gateway.app import ServedHost
+
+    served = getattr(getattr(app, "state", None), "host", None)
+    if not isinstance(served, ServedHost) or not served.gateway.has_console:
+        return None
+    link = f"{address}{served.base_path}/console/"
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    needs_one = served.gateway.callers.rules.needs_token
+    return f"{link}#token={quote(token, safe='')}" if needs_one and token and os.isatty(2) else link
+
+
+def _tell(shown: list[str], options: ServeOptions, console: str | None = None) -> None:
     if not is_local(options.host) and options.certfile is None:
         write_error("calls and tokens are not encrypted: give --certfile and --keyfile, or put TLS in front.")
     if options.host in _ANY_ADDRESS and not options.allowed_host:
         write_error("no other name than this machine's own is answered: give --allowed-host NAME.")
+    if console is not None:
+        write_error(f"console {console}")
     write_all(1, "".join(f"{address}\n" for address in shown).encode())

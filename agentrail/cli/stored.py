@@ -271,12 +271,17 @@ def journal_of(store: Store, stored: StoredSession) -> Journal:
 
 
 def _code_of(session: SessionId) -> tuple[PluginWatch, PluginFinder]:
-    here = os.getcwd()  # noqa: PTH109 - `python -m` puts this very text there
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    look_here_first()
     watch, finder = PluginWatch(session, {}), PluginFinder({})
     watch.find_others(finder)
     return watch, finder
+
+
+def look_here_first() -> None:
+    """Let Python look for the code of plugins in the current directory first, as `python -m` does."""
+    here = os.getcwd()  # noqa: PTH109 - `python -m` puts this very text there
+    if here not in sys.path:
+        sys.path.insert(0, here)
 
 
 # --- how commands over stores end

@@ -208,9 +208,8 @@ def _assistant_blocks(message: AssistantMessage) -> list[object]:
         match block:
             case Text(text=text) if text.strip():
                 blocks.append({"type": "text", "text": text})
-            case Thinking(
-                provider="anthropic", signature=str(signature)
-            ):  # an unsigned one was cut: it is refused
+            case Thinking(provider="anthropic", signature=str(signature)):
+                # An unsigned one was cut: it is refused.
                 blocks.append({"type": "thinking", "thinking": block.text, "signature": signature})
             case Opaque(provider="anthropic", payload=payload):
                 blocks.append(payload)

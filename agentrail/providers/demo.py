@@ -1,6 +1,7 @@
 """`demo:`: a model without intelligence, so that a newcomer without a key sees streaming, tools and steering.
 
-`respond` is a pure function of the request: the same request gives the same chunks. `Demo` only adds the pauses.
+`respond` is a pure function of the request: the same request gives the same chunks. `Demo` only adds the pauses. Under the names of
+`demo_scenes` it plays what is written there, and does all else as without a name.
 """
 
 import re
@@ -8,12 +9,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Final
 
+import msgspec
 import trio
-from attrs import frozen
+from attrs import evolve
 
 from agentrail.abc import Capabilities
 from agentrail.core.policy.budget import Price
-from agentrail.core.protocol.request import Chunk, ModelRequest, TextDelta, UsageUpdate
+from agentrail.core.protocol.request import Chunk, ModelRequest, ReasoningDelta, TextDelta, UsageUpdate
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.messages import (
     AssistantMessage,
@@ -29,6 +31,7 @@ from agentrail.messages import (
     ToolResult,
     UserMessage,
 )
+from agentrail.providers.demo_scenes import SceneTurn, decide_turn, is_staged
 from agentrail.providers.json_text import encode_json
 from agentrail.providers.response_builder import ResponseBuilder
 
@@ -37,6 +40,10 @@ INTRODUCTION: Final = (
     "This is a demo without any intelligence: a key in ANTHROPIC_API_KEY or OPENAI_API_KEY, or a server in "
     "OPENAI_BASE_URL, brings a real model. "
 )
+_PIECES: Final = re.compile(r"\S+\s*|\s+")
+# What a model of the middle costs, so that the pages that show what was spent have something to show.
+_PRETENDED: Final = Price(input=3.0, output=15.0, cache_read=0.3)
+_WINDOW: Final = 200_000
 _MAX_FILES: Final = 3
 _SHOWN: Final = 200
 _BYTES_PER_TOKEN: Final = 4
@@ -63,19 +70,6 @@ _FILLERS: Final = (
 _SAYS_NOTHING: Final = frozenset(_FILLERS.split())
 
 
-@frozen(kw_only=True)
-class _Plan:
-    """What to say, and what to call after it.
-
-    Attributes:
-        text: Words.
-        calls: Names and arguments.
-    """
-
-    text: str
-    calls: tuple[tuple[str, JsonObject], ...] = ()
-
-
 class Demo:
     """The provider `demo`: no server is asked."""
 
@@ -86,7 +80,9 @@ class Demo:
         self._pause_seconds = pause_seconds
 
     def capabilities(self, model: str) -> Capabilities:
-        """Say that it can do nothing special, for nothing."""
+        """Say that it can do nothing special, for nothing; under the name of a scene it pretends to be a model that costs something."""
+        if is_staged(model):
+            return Capabilities(context_window=_WINDOW, reasoning=True, price=_PRETENDED)
         return Capabilities(price=Price(input=0, output=0))
 
     def encode(self, request: ModelRequest) -> bytes:
@@ -96,42 +92,54 @@ class Demo:
     @asynccontextmanager
     async def open_stream(self, request: ModelRequest) -> AsyncIterator[AsyncIterator[Chunk]]:
         """Open the stream of one response; see `agentrail.abc.Provider.open_stream`."""
-        pause_seconds = 0.0 if request.model_name == "fast" else self._pause_seconds
-        async with aclosing(_paced(respond(request), pause_seconds)) as chunks:
+        turn = _plan(request)
+        pause_seconds = 0.0 if request.model_name == "fast" else self._pause_seconds * turn.pace
+        async with aclosing(_paced(_chunks(request, turn), pause_seconds)) as chunks:
             yield chunks
 
 
 async def _paced(chunks: Sequence[Chunk], pause_seconds: float) -> AsyncGenerator[Chunk, None]:
     await trio.lowlevel.checkpoint()
     for chunk in chunks:
-        if pause_seconds and isinstance(chunk, TextDelta):
+        if pause_seconds and isinstance(chunk, TextDelta | ReasoningDelta):
             await trio.sleep(pause_seconds)
         yield chunk
 
 
 def respond(request: ModelRequest) -> list[Chunk]:
     """Return the whole response, in word-sized chunks."""
-    plan = _plan(request)
+    return _chunks(request, _plan(request))
+
+
+def _chunks(request: ModelRequest, plan: SceneTurn) -> list[Chunk]:
     calls_before = sum(
         len(message.calls) for message in request.messages if isinstance(message, AssistantMessage)
     )
     draft = ResponseBuilder(provider=NAME, model=request.model, attempt=request.attempt)
-    chunks: list[Chunk] = [draft.text(word) for word in re.findall(r"\S+\s*|\s+", plan.text)]
+    chunks: list[Chunk] = [draft.thinking(word) for word in _PIECES.findall(plan.thinking)]
+    chunks += [draft.text(word) for word in _PIECES.findall(plan.text)]
     for number, (name, arguments) in enumerate(plan.calls, calls_before + 1):
         started = draft.start_call(f"call_{number}", name)
         chunks += [started, draft.arguments(started.index, encode_json(arguments).decode())]
-    usage = TokenUsage(  # made up, but by the rule by which the missing usage of others is estimated; its price is 0
+    usage = TokenUsage(  # made up, but by the rule by which the missing usage of others is estimated; usually its price is 0
         input=sum(len(_words_of(message)) for message in request.messages) // _BYTES_PER_TOKEN,
-        output=len(plan.text) // _BYTES_PER_TOKEN,
+        output=len(plan.thinking + plan.text) // _BYTES_PER_TOKEN,
+        reasoning=len(plan.thinking) // _BYTES_PER_TOKEN,
         estimated=True,
     )
+    if is_staged(request.model_name):
+        usage = _priced(usage)
     return [*chunks, UsageUpdate(usage), draft.completed("tool_use" if plan.calls else "end", usage)]
+
+
+def _priced(usage: TokenUsage) -> TokenUsage:
+    return msgspec.structs.replace(usage, cost_usd=_PRETENDED.cost_usd(usage))
 
 
 # --- deciding
 
 
-def _plan(request: ModelRequest) -> _Plan:
+def _plan(request: ModelRequest) -> SceneTurn:
     start = _cycle_start(request.messages)
     prompt = _words_of(request.messages[start]) if request.messages else ""
     cycle, before = request.messages[start + 1 :], request.messages[:start]
@@ -149,9 +157,23 @@ def _plan(request: ModelRequest) -> _Plan:
         for result in message.results
         if result.call_id in calls
     ]
+    place = sum(isinstance(message, AssistantMessage) for message in cycle)
+    has_failed = any(result.is_error for _, result in results[-_last_batch(cycle) :])
+    staged = decide_turn(request.model_name, prompt, place, has_failed=has_failed)
+    if staged is not None:
+        known = tuple([call for call in staged.calls if call[0] in tools])
+        return evolve(staged, text=_steered(cycle) + staged.text, calls=known)
     plan = _after(results, tools) if results else _first(prompt, before, tools)
     is_greeting = not any(isinstance(message, AssistantMessage) for message in request.messages)
-    return _Plan(text=(INTRODUCTION if is_greeting else "") + _steered(cycle) + plan.text, calls=plan.calls)
+    return SceneTurn(
+        text=(INTRODUCTION if is_greeting else "") + _steered(cycle) + plan.text, calls=plan.calls
+    )
+
+
+def _last_batch(cycle: Sequence[Message]) -> int:
+    """Count the calls of the last response, at least one."""
+    sizes = [len(message.calls) for message in cycle if isinstance(message, AssistantMessage)]
+    return max(sizes[-1], 1) if sizes else 1
 
 
 def _cycle_start(messages: Sequence[Message]) -> int:
@@ -174,50 +196,52 @@ def _steered(cycle: Sequence[Message]) -> str:
     return "".join(f"You steered: {text}\n" for text in fresh)
 
 
-def _first(prompt: str, before: Sequence[Message], tools: Mapping[str, ToolSpec]) -> _Plan:
+def _first(prompt: str, before: Sequence[Message], tools: Mapping[str, ToolSpec]) -> SceneTurn:
     """Decide the first turn of a cycle."""
     own = [spec for name, spec in sorted(tools.items()) if name not in _BUILT_IN]
     chosen = _matching(prompt, own) or _used_last(before, own)
     if chosen is not None:
         call = (chosen.name, _arguments(prompt, chosen.parameters))
-        return _Plan(text=f"I will ask the tool {chosen.name}.", calls=(call,))
+        return SceneTurn(text=f"I will ask the tool {chosen.name}.", calls=(call,))
     if "list_dir" in tools:
-        return _Plan(
+        return SceneTurn(
             text="I will look around in the working directory first.", calls=(("list_dir", {"path": "."}),)
         )
     asked_for = _matching(prompt, [spec for _, spec in sorted(tools.items())])
     # A built-in tool by its name, such as `shell`, where there is no directory to look at.
     if asked_for is not None:
-        return _Plan(
+        return SceneTurn(
             text=f"I will ask the tool {asked_for.name}.",
             calls=((asked_for.name, _arguments(prompt, asked_for.parameters)),),
         )
-    return _Plan(text=f"You said: {_shown(prompt)}\nThere is no tool that I could use, so I can only talk.")
+    return SceneTurn(
+        text=f"You said: {_shown(prompt)}\nThere is no tool that I could use, so I can only talk."
+    )
 
 
-def _after(results: list[tuple[ToolCall, ToolResult]], tools: Mapping[str, ToolSpec]) -> _Plan:
+def _after(results: list[tuple[ToolCall, ToolResult]], tools: Mapping[str, ToolSpec]) -> SceneTurn:
     """Decide a turn after tools have run."""
     names = [call.name for call, _ in results]
     last_call, last = results[-1]
     if last_call.name == "list_dir" and "read_file" not in names:
         if last.is_error:
-            return _Plan(text=f"The directory could not be listed: {_shown(last.text)}")
+            return SceneTurn(text=f"The directory could not be listed: {_shown(last.text)}")
         chosen = _worth_reading(last.text)
         if chosen and "read_file" in tools:
             calls = tuple(("read_file", {"path": name}) for name in chosen)
-            return _Plan(text=f"{_counted(last.text)} I will read {_enumerated(chosen)}.", calls=calls)
-        return _Plan(text=f"{_counted(last.text)} There is nothing in it that I could read.")
+            return SceneTurn(text=f"{_counted(last.text)} I will read {_enumerated(chosen)}.", calls=calls)
+        return SceneTurn(text=f"{_counted(last.text)} There is nothing in it that I could read.")
     if "read_file" in names:
         listing = next((result.text for call, result in results if call.name == "list_dir"), "")
         lines = [_first_line(call, result) for call, result in results if call.name == "read_file"]
-        return _Plan(text="\n".join([f"{_counted(listing)} The first lines of what I read:", *lines]))
+        return SceneTurn(text="\n".join([f"{_counted(listing)} The first lines of what I read:", *lines]))
     quotes = [
         f"{call.name} failed: {_shown(result.text)}"
         if result.is_error
         else f"{call.name} says: {_shown(result.text)}"
         for call, result in results
     ]
-    return _Plan(text="\n".join(quotes))
+    return SceneTurn(text="\n".join(quotes))
 
 
 # --- choosing a tool of the user's, and its arguments

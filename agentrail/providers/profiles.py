@@ -180,9 +180,8 @@ class ProfiledProvider:
         """What the provider of the last request holds, as its `secrets` say; before the first one what is known by now."""
         try:
             return secrets_held_by(self._last or self._known())
-        except (
-            AgentrailError
-        ):  # the profile is gone, or its options fit no more: that is told by the next request
+        except AgentrailError:
+            # The profile is gone, or its options fit no more: that is told by the next request.
             return ()
 
     def capabilities(self, model: str) -> Capabilities:

@@ -155,7 +155,9 @@ async def test_answers_that_are_not_offered_are_refused(supervisor):
     async with session.subscribe() as events:
         await session.prompt("Go")
         await until(events, ApprovalRequired)
-        assert show_waiting(await session.status())[0].endswith("shell: ls (/edit or /reject)")
+        assert show_waiting(await session.status())[0].endswith(
+            "shell {'command': 'ls'}: each call of shell needs an approval (/edit or /reject)"
+        )
         for command, rest in (("/approve", ""), ("/approve", "always"), ("/answer", "it ran")):
             with pytest.raises(AnswerNotOffered, match="it takes edit, reject; the call still waits"):
                 await decide(session, command, rest)

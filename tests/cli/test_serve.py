@@ -16,6 +16,7 @@ from agentrail.cli.serve import (
     caller_check_of,
     check_extra,
     check_options,
+    console_link_of,
     drain_of,
     forgets_webhooks,
     is_local,
@@ -168,6 +169,24 @@ def test_the_names_and_origins_that_follow_from_an_address():
     assert own_origins(ServeOptions(host="::1", port=443, certfile="c", keyfile="k")) == (
         *("https://127.0.0.1", "https://localhost", "https://[::1]"),
     )
+
+
+def test_the_link_to_the_console_has_a_token_only_where_a_person_reads_it(monkeypatch):
+    """Behind the `#`, at a terminal, where calls need one and AGENTRAIL_TOKEN has it; what goes into a log has none. No console, no link."""
+    desk = AgentProfile(id="desk", name="Desk", options=SessionOptions(model="demo:"))
+    open_to_all = create_app(profiles=[desk])
+    guarded = create_app(profiles=[desk], auth=TOKENS, base_path="/agents")
+    monkeypatch.setenv("AGENTRAIL_TOKEN", "agt_a&b")
+    monkeypatch.setattr(command.os, "isatty", lambda _: True)
+    assert console_link_of(open_to_all, "http://h:1") == "http://h:1/console/"
+    assert console_link_of(guarded, "http://h:1") == "http://h:1/agents/console/#token=agt_a%26b"
+    monkeypatch.setattr(command.os, "isatty", lambda _: False)
+    assert console_link_of(guarded, "http://h:1") == "http://h:1/agents/console/"
+    monkeypatch.delenv("AGENTRAIL_TOKEN")
+    monkeypatch.setattr(command.os, "isatty", lambda _: True)
+    assert console_link_of(guarded, "http://h:1") == "http://h:1/agents/console/"
+    assert console_link_of(create_app(profiles=[desk], console=False), "http://h:1") is None
+    assert console_link_of(SimpleNamespace(), "http://h:1") is None
 
 
 # --- the application

@@ -1,0 +1,316 @@
+"""What `agentrail top` draws: sessions as a table that fits a terminal. Plain functions; no terminal, no connection and no clock enters.
+
+Titles, tools and models are the words of others: nothing of them steers a terminal, and what has no room is cut with a sign.
+"""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+from attrs import define, evolve, field, frozen
+
+from agentrail.cli.rendering import on_one_line as joined
+from agentrail.wire.rows import SessionRow
+
+SortBy: TypeAlias = Literal["phase", "title", "model", "tool", "speed", "tokens", "cost", "age", "restarts"]
+"""What sessions are sorted by."""
+
+SORT_KEYS: Final[Mapping[str, SortBy]] = {
+    "p": "phase",
+    "n": "title",
+    "m": "model",
+    "t": "tool",
+    "s": "speed",
+    "k": "tokens",
+    "c": "cost",
+    "a": "age",
+    "r": "restarts",
+}
+"""Which key sorts by what; pressed again it turns the order."""
+
+SPEED_SECONDS: Final = 10.0
+"""Over how long tokens a second are counted."""
+
+_PHASES: Final = ("executing_tools", "streaming", "running", "waiting", "idle", "asleep", "ended")
+_WORDS: Final = {"executing_tools": "working"}
+_ROUND: Final = 1_000
+_UNITS: Final = ("", "k", "M", "G")
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+
+@frozen(kw_only=True)
+class TopView:
+    """How the table is looked at.
+
+    Attributes:
+        sort: By what it is sorted.
+        is_turned: Whether the other end comes first.
+        first: Which row is on top, from 0.
+        with_ended: Whether those that have ended are shown.
+    """
+
+    sort: SortBy = "age"
+    is_turned: bool = False
+    first: int = 0
+    with_ended: bool = False
+
+
+@define(eq=False)
+class Speeds:
+    """How many tokens a second each session reads and writes: what came within the last seconds, by the clock of the one who looks."""
+
+    _seen: dict[str, list[tuple[float, int]]] = field(factory=dict)
+
+    def note(self, rows: Iterable[SessionRow], now: float) -> None:
+        """Take what rows say at a time, in seconds; what is older than it has to be is forgotten."""
+        kept: dict[str, list[tuple[float, int]]] = {}
+        for row in rows:
+            if row.tokens is None:
+                continue
+            times = [one for one in self._seen.get(row.session_id, []) if one[0] >= now - SPEED_SECONDS]
+            before = self._seen.get(row.session_id, [])
+            if before and not times:
+                times = [(now - SPEED_SECONDS, before[-1][1])]
+            if not times or times[-1][1] != row.tokens or len(times) == 1:
+                times.append((now, row.tokens))
+            kept[row.session_id] = times
+        self._seen = kept
+
+    def of(self, session_id: str, now: float) -> float:
+        """Give the tokens a second of a session; 0 of one that was not seen to use any."""
+        times = [one for one in self._seen.get(session_id, []) if one[0] >= now - SPEED_SECONDS]
+        if len(times) < 2:  # noqa: PLR2004 - a difference has two ends
+            return 0.0
+        return max(0, times[-1][1] - times[0][1]) / max(1.0, now - times[0][0])
+
+
+def press(view: TopView, key: str, *, rows: int, page: int) -> TopView:
+    """Say how the table is looked at behind a key; the same view for one that means nothing.
+
+    Args:
+        view: As it was.
+        key: A character, or `up`, `down`, `page_up`, `page_down`, `home`, `end`.
+        rows: How many there are.
+        page: How many have room.
+    """
+    if key in SORT_KEYS:
+        sort = SORT_KEYS[key]
+        return evolve(view, sort=sort, is_turned=not view.is_turned if sort == view.sort else False, first=0)
+    if key == "e":
+        return evolve(view, with_ended=not view.with_ended, first=0)
+    steps = {"up": -1, "down": 1, "page_up": -page, "page_down": page, "home": -rows, "end": rows}
+    first = min(max(view.first + steps.get(key, 0), 0), max(0, rows - page))
+    return evolve(view, first=first)
+
+
+def shown_rows(rows: Iterable[SessionRow], view: TopView, speed: Callable[[str], float]) -> list[SessionRow]:
+    """Give the rows of a table in order. Of what has none, such as a price that is not known, the row comes last either way."""
+    wanted = [row for row in rows if view.with_ended or not row.ended]
+    known = [row for row in wanted if _value(row, view.sort, speed) is not None]
+    unknown = [row for row in wanted if _value(row, view.sort, speed) is None]
+    known.sort(key=lambda row: row.session_id)
+    known.sort(
+        key=lambda row: _value(row, view.sort, speed),  # type: ignore[arg-type,return-value]  # of one sort they are of one type
+        reverse=(view.sort in _GREATEST_FIRST) != view.is_turned,
+    )
+    return [*known, *sorted(unknown, key=lambda row: row.session_id)]
+
+
+_GREATEST_FIRST: Final = frozenset({"speed", "tokens", "cost", "age", "restarts"})
+
+
+def _value(row: SessionRow, sort: SortBy, speed: Callable[[str], float]) -> float | str | None:
+    match sort:
+        case "phase":
+            phase = phase_word(row)
+            return _PHASES.index(phase) if phase in _PHASES else len(_PHASES)
+        case "title":
+            return (row.title or row.first_words or "").casefold() or None
+        case "model":
+            return row.model
+        case "tool":
+            return None if row.tool is None else row.tool.name
+        case "speed":
+            return speed(row.session_id)
+        case "tokens":
+            return row.tokens
+        case "cost":
+            return row.cost_usd
+        case "restarts":
+            return row.restarts
+        case _:
+            return row.changed_at_ms
+
+
+def phase_word(row: SessionRow) -> str:
+    """Say in one word what a session is at: what it waits for goes before what it does."""
+    if row.ended:
+        return "ended"
+    return "waiting" if row.suspended else row.phase
+
+
+# --- the table
+
+
+def draw_table(
+    rows: Sequence[SessionRow], *, width: int, now_ms: int, speed: Callable[[str], float], sort: SortBy
+) -> list[str]:
+    """Draw rows below their heading, each line as wide as the terminal at most.
+
+    Args:
+        rows: In order.
+        width: Of the terminal, in columns.
+        now_ms: In milliseconds since 1970.
+        speed: Gives the tokens a second of a session.
+        sort: What is marked in the heading.
+    """
+    columns = _columns(width)
+    head = "  ".join(
+        _fit(_heading(name, sort), size, is_number=is_number) for name, size, is_number in columns
+    )
+    lines = [head.rstrip()]
+    for row in rows:
+        cells = _cells(row, now_ms, speed(row.session_id))
+        lines.append(
+            "  ".join(
+                _fit(cells[name], size, is_number=is_number) for name, size, is_number in columns
+            ).rstrip()
+        )
+    return lines
+
+
+def _columns(width: int) -> list[tuple[SortBy | Literal["profile"], int, bool]]:
+    """Say which columns have room, and how much; the title gets the rest."""
+    fixed: list[tuple[SortBy | Literal["profile"], int, bool]] = [
+        ("phase", 9, False),
+        ("tool", 14, False),
+        ("speed", 6, True),
+        ("tokens", 6, True),
+        ("cost", 8, True),
+        ("age", 5, True),
+        ("restarts", 3, True),
+        ("profile", 12, False),
+        ("model", 18, False),
+    ]
+    least = 16
+    while len(fixed) > 1 and sum(size + 2 for _, size, _ in fixed) + least > width:
+        fixed.pop()
+    title = max(1, width - sum(size + 2 for _, size, _ in fixed))
+    return [fixed[0], ("title", title, False), *fixed[1:]]
+
+
+_HEADINGS: Final = {
+    "phase": "PHASE",
+    "title": "TITLE",
+    "tool": "TOOL",
+    "speed": "TOK/S",
+    "tokens": "TOKENS",
+    "cost": "COST",
+    "age": "AGE",
+    "restarts": "RST",
+    "profile": "PROFILE",
+    "model": "MODEL",
+}
+
+
+def _heading(name: str, sort: SortBy) -> str:
+    return f"{_HEADINGS[name]}*" if name == sort and name != "restarts" else _HEADINGS[name]
+
+
+def _cells(row: SessionRow, now_ms: int, speed: float) -> dict[str, str]:
+    phase = phase_word(row)
+    waits = row.waiting.approvals + row.waiting.questions
+    more = f" +{row.running - 1}" if row.running > 1 else ""
+    tool = "" if row.tool is None else f"{plain(row.tool.name)}{more}"
+    return {
+        "phase": _WORDS.get(phase, phase),
+        "title": plain(row.title or row.first_words or row.session_id),
+        "tool": f"! {waits} wait{'s' if waits == 1 else ''}" if waits and not tool else tool,
+        "speed": f"{speed:.1f}" if speed else "",
+        "tokens": "" if row.tokens is None else scaled(row.tokens),
+        "cost": "" if row.cost_usd is None else f"${row.cost_usd:.2f}",
+        "age": age(now_ms - row.changed_at_ms),
+        "restarts": f"{row.restarts}" if row.restarts else "",
+        "profile": plain(row.agent_id or ""),
+        "model": plain(row.model or ""),
+    }
+
+
+def scaled(number: float) -> str:
+    """Write a number of tokens shortly: `940`, `12.3k`, `1.2M`."""
+    place = 0
+    while number >= _ROUND - 0.5 and place < len(_UNITS) - 1:
+        number, place = number / _ROUND, place + 1
+    return (
+        f"{number:.0f}{_UNITS[place]}"
+        if place == 0 or number >= _ROUND / 10
+        else f"{number:.1f}{_UNITS[place]}"
+    )
+
+
+def age(ms: float) -> str:
+    """Say how long ago something was, in one unit."""
+    seconds = max(0, int(ms // 1_000))
+    for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def _fit(text: str, width: int, *, is_number: bool) -> str:
+    """Give a text exactly so many columns, cut with a sign where it has more."""
+    if columns_of(text) > width:
+        kept = ""
+        for char in text:
+            if columns_of(kept + char) > width - 1:
+                break
+            kept += char
+        text = f"{kept}…"
+    blank = " " * max(0, width - columns_of(text))
+    return blank + text if is_number else text + blank
+
+
+def plain(text: str) -> str:
+    """Give the words of others on one line, without what steers a terminal, or turns what stands beside it."""
+    line = joined(text)
+    return line if line.isascii() else "".join(char for char in line if unicodedata.category(char) != "Cf")
+
+
+def columns_of(text: str) -> int:
+    """Count the columns that a text takes in a terminal: some characters take two, and some none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0
+        if unicodedata.combining(char) or unicodedata.category(char) == "Cf"
+        else 2
+        if unicodedata.east_asian_width(char) in "WF"
+        else 1
+        for char in text
+    )
+
+
+def head_lines(rows: Sequence[SessionRow], total: int, line: str, server: str, width: int) -> list[str]:
+    """Say on one line how the server stands.
+
+    Args:
+        rows: All that came.
+        total: How many there are.
+        line: How the connection stands.
+        server: Its address.
+        width: Of the terminal.
+    """
+    working = sum(phase_word(row) in ("running", "streaming", "executing_tools") for row in rows)
+    waiting = sum(row.waiting.approvals + row.waiting.questions for row in rows)
+    known = [row.cost_usd for row in rows if row.cost_usd is not None]
+    cost = f"${sum(known):.2f}" + (
+        "" if len(known) == sum(row.tokens is not None for row in rows) else " and more"
+    )
+    said = f"{plain(server)}  {line}  {total} session{'' if total == 1 else 's'}  {working} working  {waiting} waiting  {cost}"
+    return [_fit(said, width, is_number=False).rstrip()]
+
+
+def foot_line(width: int) -> str:
+    """Say which keys there are."""
+    said = "q quit  e ended  ↑↓ scroll  sort: p phase n title t tool s tok/s k tokens c cost a age r restarts m model"
+    return _fit(said, width, is_number=False).rstrip()

@@ -1,0 +1,269 @@
+"""`agentrail top`: what it draws, what keys do, and that a terminal is as it was afterwards."""
+
+import json
+import unicodedata
+
+import pytest
+import trio
+from hypothesis import given, settings, strategies as st
+
+from agentrail.cli.top import named_keys, read_token
+from agentrail.cli.top_view import (
+    SORT_KEYS,
+    Speeds,
+    TopView,
+    age,
+    columns_of,
+    draw_table,
+    foot_line,
+    head_lines,
+    press,
+    scaled,
+    shown_rows,
+)
+from agentrail.errors import OptionError
+from agentrail.host.payloads import Principal
+from agentrail.wire.rows import SessionRow, ToolAtWork, WaitingCounts
+from tests.cli.rig import open_process, open_terminal, read_all, run_agentrail
+from tests.gateway.web import serving
+from tests.host.hosting import answering
+
+NOBODYS = WaitingCounts(approvals=0, questions=0)
+LOCAL = Principal(tenant_id="local", user_id="local")
+
+
+def row(name, **more):
+    """The row of a session."""
+    told = {
+        "phase": "idle",
+        "waiting": NOBODYS,
+        "changed_at_ms": 1_000,
+        "tokens": 0,
+        "cost_usd": 0.0,
+        "model": "demo:",
+    }
+    return SessionRow(session_id=name, **{**told, **more})
+
+
+def slow(_name):
+    """No speed."""
+    return 0.0
+
+
+def drawn(rows, width=100, sort="age"):
+    """The lines of a table."""
+    return draw_table(rows, width=width, now_ms=61_000, speed=slow, sort=sort)
+
+
+def test_a_table_says_what_each_session_is_at():
+    """Phase, tool, tokens, cost, age and restarts; what waits stands where the tool would."""
+    lines = drawn(
+        [
+            row(
+                "s-1",
+                title="Refund 4411",
+                phase="executing_tools",
+                tool=ToolAtWork(name="shell", since_ms=1),
+                running=2,
+            ),
+            row(
+                "s-2",
+                suspended=True,
+                waiting=WaitingCounts(approvals=1, questions=1),
+                tokens=12_345,
+                cost_usd=0.31,
+            ),
+            row("s-3", cost_usd=None, tokens=None, restarts=2, changed_at_ms=60_000),
+        ]
+    )
+    assert lines[0].split() == ["PHASE", "TITLE", "TOOL", "TOK/S", "TOKENS", "COST", "AGE*", "RST", "PROFILE"]
+    assert lines[1].split()[:5] == ["working", "Refund", "4411", "shell", "+1"]
+    assert lines[2].split() == ["waiting", "s-2", "!", "2", "wait", "12.3k", "$0.31", "1m"]
+    assert lines[3].split() == ["idle", "s-3", "1s", "2"]
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
+
+
+@settings(max_examples=100)
+@given(title=TEXTS, tool=TEXTS, model=TEXTS, width=st.integers(20, 240))
+def test_no_line_is_wider_than_the_terminal_and_none_steers_it(title, tool, model, width):
+    """Whatever stands in a title: wide characters count twice, combining ones not at all."""
+    rows = [
+        row("s-1", title=title, tool=ToolAtWork(name=tool, since_ms=1), running=1, model=model, agent_id=tool)
+    ]
+    for line in (*drawn(rows, width), *head_lines(rows, 1, "live", title, width), foot_line(width)):
+        assert columns_of(line) <= width
+        assert not {unicodedata.category(char) for char in line} & {"Cc", "Cf", "Cs"}
+
+
+@pytest.mark.parametrize("sort", [*SORT_KEYS.values()])
+def test_each_order_has_all_rows_and_the_unknown_last_either_way(sort):
+    """Turned, the known ones are turned, and those without a value stay at the end."""
+    rows = [
+        row(
+            "a",
+            title="b",
+            cost_usd=1.0,
+            tokens=5,
+            model="x",
+            restarts=1,
+            tool=ToolAtWork(name="t", since_ms=1),
+        ),
+        row(
+            "b",
+            title="a",
+            cost_usd=2.0,
+            tokens=9,
+            model="y",
+            restarts=0,
+            tool=ToolAtWork(name="u", since_ms=1),
+            changed_at_ms=9,
+        ),
+        row("c", cost_usd=None, tokens=None, model=None, changed_at_ms=5),
+    ]
+    for is_turned in (False, True):
+        found = shown_rows(rows, TopView(sort=sort, is_turned=is_turned), slow)
+        assert sorted(one.session_id for one in found) == ["a", "b", "c"]
+        if sort in ("cost", "tokens", "model", "title", "tool"):
+            assert found[-1].session_id == "c"
+    known = [one.session_id for one in shown_rows(rows, TopView(sort="cost"), slow)]
+    assert known == ["b", "a", "c"]
+
+
+def test_keys_sort_turn_scroll_and_show_the_ended():
+    """Within what there is; a key that means nothing changes nothing."""
+    view = TopView()
+    assert press(view, "c", rows=9, page=3).sort == "cost"
+    assert press(press(view, "c", rows=9, page=3), "c", rows=9, page=3).is_turned
+    assert press(view, "e", rows=9, page=3).with_ended
+    assert press(view, "down", rows=9, page=3).first == 1
+    assert press(view, "page_down", rows=9, page=3).first == 3
+    assert press(view, "end", rows=9, page=3).first == 6
+    assert press(press(view, "end", rows=9, page=3), "home", rows=9, page=3).first == 0
+    assert press(view, "up", rows=9, page=3) == press(view, "#", rows=9, page=3) == view
+    assert press(view, "down", rows=2, page=3).first == 0
+    assert shown_rows([row("a", ended=True)], view, slow) == []
+    assert named_keys(b"\x1b[Aq\x1b[6~\x00\xc3\xa9c") == ["up", "q", "page_down", "c"]
+
+
+def test_speed_is_what_came_within_ten_seconds():
+    """Counted by the clock of whoever looks; a session that is new has none, one that is gone is forgotten."""
+    speeds = Speeds()
+    speeds.note([row("a", tokens=100)], 0.0)
+    assert speeds.of("a", 0.0) == 0
+    speeds.note([row("a", tokens=300)], 4.0)
+    assert speeds.of("a", 4.0) == 50
+    speeds.note([row("a", tokens=300)], 9.0)
+    assert round(speeds.of("a", 9.0), 1) == 22.2
+    for now in (20.0, 21.0, 40.0):
+        speeds.note([row("a", tokens=300)], now)
+    assert speeds.of("a", 40.0) == 0
+    speeds.note([row("a", tokens=400)], 45.0)
+    assert speeds.of("a", 45.0) == 20
+    speeds.note([], 46.0)
+    assert speeds.of("a", 46.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(0, "0"), (999, "999"), (1_000, "1.0k"), (12_345, "12.3k"), (123_456, "123k"), (1_234_567, "1.2M")],
+)
+def test_tokens_are_written_shortly(number, said):
+    """With a unit from a thousand on."""
+    assert scaled(number) == said
+
+
+def test_ages_are_written_in_one_unit():
+    """From seconds to days, and never below nothing."""
+    assert [age(ms) for ms in (-5, 59_999, 60_000, 3_600_000, 90_000_000)] == ["0s", "59s", "1m", "1h", "1d"]
+
+
+def test_a_token_is_read_of_a_file_or_of_the_environment(tmp_path, monkeypatch):
+    """A file that is none is said to be none, and what it holds is not repeated."""
+    monkeypatch.setenv("AGENTRAIL_TOKEN", "agt_of_the_environment")
+    assert read_token(None) == "agt_of_the_environment"
+    path = tmp_path / "token"
+    path.write_text("agt_x\n")
+    assert read_token(path) == "agt_x"
+    path.write_text("two words")
+    for bad in (path, tmp_path / "none"):
+        with pytest.raises(OptionError) as refused:
+            read_token(bad)
+        assert "two words" not in str(refused.value)
+
+
+# --- the command
+
+
+async def test_into_a_pipe_one_table_is_printed_and_that_is_all():
+    """All rows, without one sequence that steers a terminal."""
+    async with serving(answering("words")) as web:
+        for name in ("s-1", "s-2"):
+            await web.host.create(LOCAL, session_id=name)
+        base = f"http://{web.address[0]}:{web.address[1]}"
+        async with open_process("top", base, "--sort", "title") as process:
+            out = await read_all(process.stdout)
+            err = await read_all(process.stderr)
+            assert (await process.wait(), err) == (0, "")
+        head, *table = out.splitlines()
+        assert f"{base}  live  2 sessions" in head
+        assert [line.split()[1] for line in table[1:]] == ["s-1", "s-2"]
+        assert "\x1b" not in out
+
+
+async def test_at_a_terminal_it_changes_sorts_and_leaves_everything_as_it_was():
+    """A session that comes is seen; `q` quits, and the terminal shows what is typed again."""
+    async with serving(answering("words")) as web:
+        await web.host.create(LOCAL, session_id="s-1")
+        base = f"http://{web.address[0]}:{web.address[1]}"
+        async with open_terminal("top", base, term="xterm") as typist:
+            await typist.wait_for("s-1")
+            await typist.wait_for("q quit")
+            assert not typist.echoes()
+            session = await web.host.create(LOCAL, session_id="s-2")
+            await typist.wait_for("s-2")
+            await session.ask("Refund order 4411")
+            await typist.wait_for("Refund order 4411")
+            typist.type("c")
+            await typist.wait_for("COST*")
+            typist.type("q")
+            assert await typist.wait_end() == 0
+            assert typist.echoes()
+
+
+async def test_ctrl_c_leaves_cleanly():
+    """With 130, and no traceback."""
+    async with serving(answering("words")) as web:
+        base = f"http://{web.address[0]}:{web.address[1]}"
+        async with open_terminal("top", base, term="xterm") as typist:
+            await typist.wait_for("q quit")
+            typist.interrupt()
+            assert await typist.wait_end() == 130
+            assert typist.echoes()
+            assert b"Traceback" not in typist.seen
+
+
+def only_ann(headers):
+    """Know one token."""
+    is_ann = headers.get("authorization") == "Bearer agt_ann"
+    return Principal(tenant_id="acme", user_id="ann") if is_ann else None
+
+
+async def test_a_wrong_address_or_token_says_why():
+    """Each in a sentence, with the exit code of its kind."""
+    async with serving(answering("words"), auth=only_ann) as web:
+        base = f"http://{web.address[0]}:{web.address[1]}"
+        for arguments, variables, code, said in (
+            ((base,), {"AGENTRAIL_TOKEN": "agt_wrong"}, 1, "does not take this token"),
+            ((f"{base}/nowhere",), {"AGENTRAIL_TOKEN": "agt_ann"}, 1, "refused the connection"),
+            (("ftp://x",), {}, 2, "url is none"),
+            ((f"{base}?token=agt_ann",), {}, 2, "a query"),
+        ):
+            async with open_process("top", *arguments, **variables) as process:
+                err = await read_all(process.stderr)
+                assert (await process.wait(), said in err, "Traceback" in err) == (code, True, False), err
+    ran = await run_agentrail("top", "--help")
+    assert "Exit codes" in ran.out
+    assert json.dumps(ran.code) == "0"
+    assert trio.lowlevel.current_task()
