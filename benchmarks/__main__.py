@@ -15,6 +15,8 @@ from benchmarks.actors import actor_memory, call, cast, child, children, restart
 from benchmarks.bodies import bodies
 from benchmarks.bystanders import bystanders
 from benchmarks.calls import gates, kills, tool_batch, tool_call
+from benchmarks.console.drawing import ageing, drawing
+from benchmarks.console.lists import lists
 from benchmarks.crowds import crowds, sessions
 from benchmarks.cycles import cycle, growth, own_tool, plugins, tools
 from benchmarks.explain import Explanation
@@ -82,9 +84,13 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "gateway-leavers": leavers,
     "gateway-shutdown": shutdown,
     "gateway-aborts": aborts_by_socket,
+    "console-drawing": drawing,
+    "console-page": ageing,
+    "console-lists": lists,
 }
 GROUPS: Final[Mapping[str, Sequence[str]]] = {
     "gateway": [name for name in WORKLOADS if name.startswith("gateway-")],
+    "console": [name for name in WORKLOADS if name.startswith("console-")],
 }
 """What `--only` takes for several."""
 _ONLY_WITH_FULL: Final = frozenset({"streams"})

@@ -81,6 +81,21 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "gate 6 adds":          ("ours",  (100, 45),    None),  # µs
         "a provider adds":      ("ours",  (100, 50),    None),  # µs
         "abort over a WebSocket": ("ours", (150, 50),   None),  # ms
+        "session opened":       ("ours",  (400, 400),   None),  # ms; from here on as the console's specification has them
+        "page back":            ("ours",  (150, 150),   None),  # ms
+        "late frames at the end": ("ours", (1, 1),      None),  # %
+        "late frames sweeping": ("ours",  (3, 3),       None),  # %
+        "late frames jumping":  ("ours",  (5, 5),       None),  # %
+        "key to paint":         ("ours",  (100, 100),   None),  # ms
+        "longest task":         ("ours",  (50, 50),     None),  # ms
+        "nodes":                ("ours",  (1500, 1500), None),
+        "heap of a page":       ("ours",  (60, 60),     None),  # MiB
+        "back after a cut":     ("ours",  (500, 500),   None),  # ms
+        "first load":           ("ours",  (600, 600),   None),  # ms
+        "draws of a list":      ("ours",  (4, 4),       None),  # a second
+        "page at rest":         ("ours",  (1, 1),       None),  # %
+        "files of the console": ("ours",  (400, 400),   None),  # KiB
+        "packed files of the console": ("ours", (120, 120), None),  # KiB
     }
 )  # fmt: skip
 

@@ -111,9 +111,8 @@ async def _abort_all(address: tuple[str, int], ids: list[str]) -> Sample:
         subscribed = 0
         while subscribed < len(ids):  # all read before any talks
             subscribed += json.loads(await connection.get_message())["type"] == "subscribed"
-        for number, session_id in enumerate(
-            ids
-        ):  # one after another: a hundred at once are more than a queue holds
+        # One after another: a hundred at once are more than a queue holds.
+        for number, session_id in enumerate(ids):
             await _send(connection, type="prompt", id=f"p{number}", session_id=session_id, message="Hi")
             event = {"kind": "", "session_id": ""}
             while (event["kind"], event["session_id"]) != ("agent_start", session_id):
