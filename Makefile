@@ -12,6 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Three stamps: `make run` needs what a user installs, `make test` what the tests import, everything else the linters as well.
 BASE := $(VENV)/.installed-base
+SERVED := $(VENV)/.installed-served
 TEST := $(VENV)/.installed-test
 DEV := $(VENV)/.installed-dev
 
@@ -34,7 +35,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run test property check bench bench-quick bench-peers soak soak-gateway crash lint lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check coverage coverage-of-spec mutants compiled-test compiled-build test-minimum examples longest install litellm peers clients clean
+.PHONY: help run demo test property check bench bench-quick bench-peers soak soak-gateway crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check coverage coverage-of-spec mutants compiled-test compiled-build test-minimum examples longest install litellm peers clients console-tools clean soak-console
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -42,6 +43,9 @@ help:  ## say what there is
 
 run: $(BASE)  ## one agent cycle in this checkout; offline unless a key is set
 	$(BIN)/agentrail run "$(PROMPT)"
+
+demo: $(SERVED)  ## agents at work on the built-in demo model, and the address of their console; Ctrl-C ends it
+	$(BIN)/agentrail serve --demo
 
 test: $(TEST) peers  ## unit, scenario and conformance tests, and the code in the pages; two minutes
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) -m 'not check'
@@ -69,6 +73,9 @@ soak: $(DEV)  ## ten minutes of sessions that live and die badly, and as long of
 soak-gateway: $(DEV)  ## the same for a server with a thousand sessions and readers, which is killed every minute: nothing is lost, no reader has a gap; KILL_EVERY=60
 	$(BIN)/python -m benchmarks.gateway_soak --seconds $(SECONDS) --kill-every $(KILL_EVERY) --seed $(SEED)
 
+soak-console: $(DEV)  ## ten minutes of a monkey with a seed in the console of the demo: no exception, a flat heap, each dialogue closes; SECONDS=600 SEED=20261120
+	$(BIN)/python -m tests.console.monkey --seconds $(SECONDS) --seed $(SEED)
+
 crash: $(TEST)  ## a process that writes journals is killed, ten thousand times, and nothing it was told is lost; ROUNDS=10000
 	$(BIN)/python -m scripts.crash --rounds $(ROUNDS) --seed $(SEED)
 	$(BIN)/python -m scripts.crash --sessions --rounds $$(($(ROUNDS) / 10)) --delay 0.3 --seed $(SEED)
@@ -79,7 +86,7 @@ IN_PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 lint: $(DEV)  ## style, types (ours, and as users see them), layers, what a seed has to give, Trio habits, news fragments
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going $(IN_PIECES) \
-		lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news
+		lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news lint-js
 
 lint-doors: $(DEV)
 	$(BIN)/python -m scripts.doors
@@ -103,6 +110,18 @@ lint-layers: $(DEV)
 
 lint-news: $(DEV)
 	$(BIN)/towncrier build --draft --version next > /dev/null
+
+lint-js: $(DEV) console-tools  ## format, habits and types of the console, and the tests of its pure modules
+	$(BIN)/python -m scripts.lint_console
+
+console-tools:
+	@bash scripts/install_console_tools.sh
+
+pictures: $(DEV)  ## take the pictures of README and docs from a real run of the demo, light and dark; needs chromium
+	$(BIN)/python -m scripts.pictures
+
+vendor-console: $(DEV)  ## write what the console has of others anew, from npm, at the versions and digests of its vendor.json
+	$(BIN)/python -m scripts.vendor_console
 
 docs: $(DEV)  ## write the generated pages anew
 	$(BIN)/python scripts/generate_docs.py
@@ -150,6 +169,7 @@ litellm: $(DEV) peers  ## the wire tests through the LiteLLM proxy, which is ins
 peers:  # programs that we did not write, for the tests of wires
 	@bash scripts/install_peers.sh
 	@bash scripts/install_ai_sdk.sh
+	@bash scripts/install_console_tools.sh
 
 clients:  ## what judges the interface over HTTP from outside: Schemathesis, and a generator of clients
 	@PYTHON=$(PYTHON) bash scripts/install_clients.sh
@@ -171,10 +191,14 @@ $(BASE): pyproject.toml | $(BIN)/python
 	$(INSTALL) -e .
 	@touch $@
 
+$(SERVED): pyproject.toml | $(BIN)/python
+	$(INSTALL) -e ".[gateway,prices]"
+	@touch $(BASE) $@
+
 $(TEST): pyproject.toml | $(BIN)/python
 	$(INSTALL) -e ".[http2,prices,repl,test]"
-	@touch $(BASE) $@
+	@touch $(BASE) $(SERVED) $@
 
 $(DEV): pyproject.toml | $(BIN)/python
 	$(INSTALL) -e ".[dev]"
-	@touch $(BASE) $(TEST) $@
+	@touch $(BASE) $(SERVED) $(TEST) $@

@@ -102,6 +102,27 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.addaudithook(_refuse_what_leaves_the_machine)
     if not config.getoption("cov_source", default=None):  # where lines are counted, times say nothing
         _watch_every_run()
+    if hasattr(config, "workerinput") and not (config.option.durations or config.option.xmlpath):
+        _report_calls_alone(config)
+
+
+def _report_calls_alone(config: pytest.Config) -> None:
+    """In a worker: of a test that passes send what it came to, and not also that it was set up and taken down.
+
+    Nobody shows that, unless durations are asked for, and two reports of three are of it.
+    """
+    manager = config.pluginmanager
+    found = [one for one in manager.get_plugins() if type(one).__name__ == "WorkerInteractor"]
+    for interactor in found:
+        send = interactor.pytest_runtest_logreport
+
+        def pytest_runtest_logreport(report: pytest.TestReport, send: Callable[..., None] = send) -> None:
+            if report.when == "call" or not report.passed:
+                send(report=report)
+
+        manager.unregister(interactor)
+        interactor.pytest_runtest_logreport = pytest_runtest_logreport
+        manager.register(interactor)
 
 
 def _demand_the_compiled_build() -> None:
@@ -291,6 +312,18 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
     return (yield) + _MORE_THAN_CORES
 
 
+# Tests of pages are more than half of what takes long, and a browser costs a second to begin: two share them, about half of the time each.
+_OF_THE_FIRST_BROWSER: Final = frozenset(
+    f"tests/console/test_{name}.py"
+    for name in ("approvals", "bad_input", "hostile", "monkey", "reconnect", "session_live", "session_page")
+)
+
+# As long as so many wait, a worker is given several at once: it begins a test only when it knows the next one, and most take less
+# than it takes to ask. Near the end it has two, so that none sits on tests that another could run.
+_MANY_WAIT: Final = 1_000
+_AT_ONCE: Final = 12
+
+
 class Shares(LoadScopeScheduling):
     """Spreads tests one by one, but those together that would do work twice or need each other.
 
@@ -302,6 +335,8 @@ class Shares(LoadScopeScheduling):
         if "::sybil:" in nodeid:
             return nodeid.partition("::")[0]
         file = nodeid.partition("::")[0]
+        if file.startswith("tests/console/"):
+            return "a browser" if file in _OF_THE_FIRST_BROWSER else "another browser"
         return SHARES.get(nodeid.partition("[")[0]) or SHARES.get(file, nodeid)
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
@@ -313,6 +348,33 @@ class Shares(LoadScopeScheduling):
         if all(work[scope].values()):
             del work[scope]
         self._reschedule(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        if node.shutting_down or len(self.workqueue) < _MANY_WAIT:
+            super()._reschedule(node)
+        elif self._pending_of(self.assigned_work[node]) <= _AT_ONCE // 2:
+            self._assign(node, _AT_ONCE)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        self._assign(node, 1)
+
+    def _assign(self, node: WorkerController, scopes: int) -> None:
+        """Give a worker the tests of so many scopes, in one message. Theirs looks for each of them in the list of all."""
+        work = dict(self.workqueue.popitem(last=False) for _ in range(scopes))
+        self.assigned_work.setdefault(node, {}).update(work)
+        places = self._places_of(node)
+        todo = [nodeid for tests in work.values() for nodeid, is_done in tests.items() if not is_done]
+        node.send_runtest_some([places[nodeid] for nodeid in todo])
+
+    def _places_of(self, node: WorkerController) -> Mapping[str, int]:
+        found = _places.get(node)
+        if found is None:
+            found = {nodeid: place for place, nodeid in enumerate(self.registered_collections[node])}
+            _places[node] = found
+        return found
+
+
+_places: Final[weakref.WeakKeyDictionary[WorkerController, Mapping[str, int]]] = weakref.WeakKeyDictionary()
 
 
 @pytest.hookimpl(optionalhook=True)

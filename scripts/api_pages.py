@@ -25,7 +25,7 @@ SESSION: Final[Mapping[str, str]] = MappingProxyType(
         "Ask": "ask run stream wait_for prompt go_on collect_reply receipt_of",
         "Read": "subscribe snapshot status messages",
         "Steer and stop": "steer abort abort_tool stop",
-        "Decide and answer": "approve reject respond decline answer",
+        "Decide and answer": "approve reject respond decline answer rules revoke_rule",
         "Change": "switch_model attach_tools detach_tools replace_tools report_tool_source "
         "attach_plugin detach_plugin reload_plugin update_plugin_opts compact",
         "Look back": "journal state_at fork rewind",
@@ -42,7 +42,7 @@ SUPERVISOR: Final[Mapping[str, str]] = MappingProxyType(
         "Read": "subscribe_all subscribe_group",
         "End": "stop_session rest",
         "Keep": "export_session import_session trim_session delete_session",
-        "Know": "monitor facts_of stored_journal stored_state check_store last_words reports tree statistics",
+        "Know": "monitor facts_of stored_journal stored_state find_records plain_state_at explain_record events_page check_store last_words reports tree parked_sessions plugin_use fault_of_model budget_use spendings statistics",
     }
 )
 

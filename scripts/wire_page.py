@@ -21,15 +21,21 @@ from agentrail.gateway.socket_frames import (
     Ping,
     Subscribe,
     Unsubscribe,
+    UnwatchRows,
+    WatchRows,
 )
+from agentrail.gateway.watches import ROUND_SECONDS
 from agentrail.wire.forms import SnapshotForm
+from agentrail.wire.rows import RowFilter, SessionRow, WaitingRow
 from agentrail.wire.server_frames import (
     PROTOCOL,
     REASONS,
+    Changed,
     CloseCode,
     Closing,
     Lag,
     Pong,
+    RowsWatched,
     SocketReply,
     Subscribed,
     Welcome,
@@ -141,7 +147,11 @@ def socket_lines() -> Iterator[str]:
     )
     for struct, kind in TO_CLIENT:
         yield from (f"**`{kind}`**: {first_line(struct)}", "", *struct_rows(struct), "")
+    yield from WATCHES.splitlines()
+    for struct, what in ROWS:
+        yield from ("", what, "", *struct_rows(struct))
     yield from (
+        "",
         "### How it closes",
         "",
         "| code | `reason` of `closing` | whose move it is |",
@@ -152,6 +162,30 @@ def socket_lines() -> Iterator[str]:
         (said,) = re.findall(rf"{code.name} = {code.value}  # (.*)", source)
         yield f"| {code.value} | `{REASONS[code]}` | {said} |"
     yield ""
+
+
+ROWS: Final[tuple[tuple[type, str], ...]] = (
+    (RowFilter, "`filter` of `watch`:"),
+    (SessionRow, "A row of `sessions`, whose key is `session_id`:"),
+    (WaitingRow, "A row of `waiting`, whose key is `key`:"),
+)
+
+WATCHES: Final = f"""### Rows that are watched
+
+`watch` with `"what": "sessions"` or `"waiting"` gives rows, and goes on giving those that change: for lists that people look at. A row is whole each time. With the scope
+`use` they are those of the caller, with `inspect` those of the tenant.
+
+```text
+→ {{"type": "watch", "id": "w", "what": "sessions", "filter": {{"phase": "idle", "limit": 200}}}}
+← {{"type": "watching", "id": "w", "what": "sessions", "rows": [{{"session_id": "main", …}}, …], "total": 41}}
+← {{"type": "changed", "id": "w", "rows": [{{"session_id": "main", "phase": "running", …}}], "gone": ["old"], "total": 40}}
+→ {{"type": "unwatch", "id": "w"}}
+← {{"type": "reply", "id": "w", "ok": true, "result": null}}
+```
+
+- Changes are merged by key for {ROUND_SECONDS:g} s; a frame says how things are when it is made. A slow reader is told less often, never later, and its socket is not closed for it.
+- What is much comes in several frames: `changed` may follow on `watching` at once.
+- A `reply` with `ok: false` and the `id` of a watch ends it: watch again."""
 
 
 def does(route: CallRoute) -> str:
@@ -174,12 +208,16 @@ TO_SERVER: Final[tuple[tuple[type, str], ...]] = (
     (Hello, "hello"),
     (Subscribe, "subscribe"),
     (Unsubscribe, "unsubscribe"),
+    (WatchRows, "watch"),
+    (UnwatchRows, "unwatch"),
     (Ping, "ping"),
 )
 TO_CLIENT: Final[tuple[tuple[type, str], ...]] = (
     (Welcome, "welcome"),
     (Subscribed, "subscribed"),
     (SocketReply, "reply"),
+    (RowsWatched, "watching"),
+    (Changed, "changed"),
     (Pong, "pong"),
     (Lag, "lag"),
     (Closing, "closing"),
@@ -225,6 +263,13 @@ SNAPSHOT: Final[Mapping[str, str]] = {
     "text": "what the running response has said so far",
     "messages": "the last 50 messages",
     "before": "how many stand in front of them: `GET /sessions/{id}/messages` gives those",
+    "title": "what the model called the conversation, or null",
+    "agent_id": "the profile that it was started with, or null",
+    "first_seq": "the number of the first event that can still be read, as far as that is known",
+    "children": "the sessions that work for it",
+    "live": "what was said in passing and not yet for good, with the attempt that it belongs to; null where that is nothing",
+    "context": "how full the window of the model is",
+    "effects": "by tool, what it promises about being run twice; one that is not named is `once`",
     "metadata": "what its caller said of it when it was created; left out where that is nothing",
 }
 
@@ -240,7 +285,7 @@ def struct_rows(struct: type) -> Iterator[str]:
             else f" Default: `{field.default!r}`."
         )
         optional = "" if field.required else ", optional"
-        yield f"| `{field.name}`{optional} | {in_json(said[field.name])}{default.replace('True', 'true')} |"
+        yield f"| `{field.name}`{optional} | {in_json(said[field.name])}{default.replace('True', 'true').replace('False', 'false')} |"
 
 
 def event_lines() -> Iterator[str]:

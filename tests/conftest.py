@@ -2,12 +2,15 @@
 
 import os
 import shutil
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 ROOT: Final = Path(__file__).parent.parent
+_NO_MODULE: Final = ModuleSpec("nothing", None, origin="/nowhere")
 
 
 def _program(name: str) -> Path:
@@ -24,6 +27,10 @@ SERVICES: Final = {
     "node": _program("node"),
     "chromium": _program("chromium"),
     "curl": _program("curl"),
+    "npm": _program("npm"),
+    "playwright": Path((find_spec("playwright") or _NO_MODULE).origin or "/nowhere"),
+    "axe-core": ROOT / ".peers" / "console" / "node_modules" / "axe-core" / "axe.min.js",
+    "console tools": ROOT / ".peers" / "console" / "node_modules" / ".bin" / "biome",
 }
 _REMEDIES: Final = {
     "schemathesis": "run `make clients`, which needs pip and a package index",
@@ -31,6 +38,10 @@ _REMEDIES: Final = {
     "node": "install Node 20 or newer",
     "chromium": "scripts/install_chromium.sh does it",
     "curl": "install it with your package manager",
+    "npm": "install Node 20 or newer",
+    "playwright": "run `make install`, which needs pip and a package index",
+    "axe-core": "scripts/install_console_tools.sh does it, which needs npm",
+    "console tools": "scripts/install_console_tools.sh does it, which needs npm",
 }
 # Installed by a target of its own, and so never missing.
 OPTIONAL: Final = {"litellm": "run `make litellm`, which needs pip and a package index"}

@@ -14,8 +14,9 @@
     │   ├── UnknownTool             no tool of this name is there; carries those that are
     │   ├── InteractionError        a decision about something that does not wait
     │   │   ├── UnknownApproval         nothing of this id ever waited
-    │   │   ├── ApprovalExpired         its time is over
-    │   │   ├── AlreadyResolved         it is decided; carries how, and by whom
+    │   │   ├── ApprovalExpired         its time is over; carries since when
+    │   │   ├── AlreadyResolved         it is decided; carries how, by whom, and when
+    │   │   ├── UnknownRule             nothing always allows that, or not any more
     │   │   ├── InvalidArguments        edited arguments that the tool does not take
     │   │   ├── AnswerNotOffered        an approval that takes other answers
     │   │   └── InvalidResponse         an empty answer, an option that is none, or what does not fit the form
@@ -75,6 +76,7 @@
     │   ├── WebhookInvalid          an address that no webhook may be sent to
     │   ├── WebhooksOff             an address for a webhook, where a host sends none
     │   ├── QuotaReached            a caller has as much open as it may: sessions, or webhooks that are not taken
+    │   ├── DayBudgetSpent          a caller, or all of their tenant, have spent what they may in a day; carries when it is free again
     │   ├── TooLarge                more came at once than a host takes
     │   ├── CodecError              a text that is no event, signal or state, or a state that no text can hold; says where
     │   └── SubscriberTooSlow       a subscriber that did not read; carries the number to resume after
@@ -157,6 +159,7 @@ from agentrail.errors.base import (
 from agentrail.errors.host import (
     AttachmentInvalid as AttachmentInvalid,
     AttachmentsUnsupported as AttachmentsUnsupported,
+    DayBudgetSpent as DayBudgetSpent,
     FilesUnsupported as FilesUnsupported,
     FileUnknown as FileUnknown,
     HookTimeout as HookTimeout,
@@ -244,6 +247,7 @@ from agentrail.errors.sessions import (
     TypeFault as TypeFault,
     UnknownApproval as UnknownApproval,
     UnknownCall as UnknownCall,
+    UnknownRule as UnknownRule,
     UnknownTool as UnknownTool,
 )
 from agentrail.errors.stores import (

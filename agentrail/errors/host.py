@@ -235,3 +235,18 @@ class QuotaReached(YourMove):
     """A caller has as much of something open as it may: no more is opened until some of it ends."""
 
     code = "quota"
+
+
+class DayBudgetSpent(YourMove):
+    """A caller, or all of their tenant, have spent what a host lets them spend in a day: no message is taken until the next one.
+
+    Attributes:
+        retry_after_seconds: How long it is until the next midnight of UTC; 0 where a server did not say it.
+    """
+
+    code = "budget"
+
+    def __init__(self, message: str, *, retry_after_seconds: float) -> None:
+        """Say whose budget it is, and when it is free again."""
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds

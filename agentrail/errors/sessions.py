@@ -100,9 +100,18 @@ class UnknownApproval(InteractionError):
 
 
 class ApprovalExpired(InteractionError):
-    """The time for a decision is over; the call was answered with a timeout."""
+    """The time for a decision is over; the call was answered with a timeout.
+
+    Attributes:
+        at_ms: When that was, in milliseconds since 1970; None where it is not known any more.
+    """
 
     code = "approval_expired"
+
+    def __init__(self, message: str, *, at_ms: int | None = None) -> None:
+        """Keep when it was over."""
+        super().__init__(message)
+        self.at_ms = at_ms
 
 
 class AlreadyResolved(InteractionError):
@@ -111,15 +120,23 @@ class AlreadyResolved(InteractionError):
     Attributes:
         status: How it was decided.
         by: Who decided: `user`, `rule`, `timeout`, `abort`, `superseded`.
+        at_ms: When, in milliseconds since 1970; None where it is not known any more.
     """
 
     code = "already_resolved"
 
-    def __init__(self, message: str, *, status: str, by: str) -> None:
+    def __init__(self, message: str, *, status: str, by: str, at_ms: int | None = None) -> None:
         """Keep who was faster."""
         super().__init__(message)
         self.status = status
         self.by = by
+        self.at_ms = at_ms
+
+
+class UnknownRule(InteractionError):
+    """There is no such rule, or not any more: it was revoked before."""
+
+    code = "rule_unknown"
 
 
 class InvalidArguments(InteractionError):

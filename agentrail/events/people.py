@@ -64,14 +64,17 @@ class AskUser(EventBase, frozen=True, kw_only=True, omit_defaults=True):
         schema: A form, which is answered with an object: JSON Schema of a flat object of texts, numbers, flags and choices.
             None: the question takes a text or an option.
         url: An address that the user is to be shown; nothing is opened by itself.
+        call_id: The call of `ask_user` that its answer is the result of; or that of the tool that asks. None in what was written before
+            this was told.
     """
 
-    # The last two came later, and are left out where there is none, so that what was written before stays as it was.
+    # The last three came later, and are left out where there is none, so that what was written before stays as it was.
     ref: QuestionRef
     question: str
     options: tuple[str, ...] = msgspec.field(default_factory=_no_options)
     schema: JsonObject | None = None
     url: str | None = None
+    call_id: CallId | None = None
 
     def __post_init__(self) -> None:
         """Freeze the form."""

@@ -27,7 +27,7 @@ from agentrail.otp.child_specs import NO_ARGUMENTS, Spec, SupervisorFlags, check
 from agentrail.otp.exits import ExitReason
 from agentrail.otp.restarts import admit_restart, is_cancelled_start, left_behind
 from agentrail.otp.supervision_requests import cancel, serve, undo_start
-from agentrail.otp.supervision_state import Child, ChildPhase, SupervisorState, Sweep
+from agentrail.otp.supervision_state import Child, ChildPhase, SupervisorState, Sweep, remember_exit
 from agentrail.otp.supervision_step import SupervisorStep
 from agentrail.otp.supervision_stops import (
     begin_ending,
@@ -220,6 +220,7 @@ def _on_failed(step: SupervisorStep, child: Child, reason: ExitReason) -> None:
     if stuck is not None:
         step.report("stuck", child, stuck)
     phase = ChildPhase.IDLE if stuck is None else ChildPhase.STUCK
+    child = remember_exit(child, reason, step.now)
     if child.starter is not None or step.is_stopping:
         _end_start(step, child, start_failed(child, reason))
         take_down(step, child, phase)
@@ -230,7 +231,9 @@ def _on_failed(step: SupervisorStep, child: Child, reason: ExitReason) -> None:
 def _on_exit(step: SupervisorStep, child: Child, reason: ExitReason) -> None:
     if step.is_stopping:
         finish_stop(step, child, reason)
-    elif step.is_sweeping or step.starter is not None:
+        return
+    child = remember_exit(child, reason, step.now)
+    if step.is_sweeping or step.starter is not None:
         # As in OTP, where the supervisor would not have looked yet: what is under way comes to its end first.
         exited = structs.replace(child, phase=ChildPhase.EXITED, exit_reason=reason, exit_seconds=step.now)
         step.save(exited)

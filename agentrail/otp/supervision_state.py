@@ -8,7 +8,7 @@ import enum
 from collections.abc import Hashable
 from typing import Final, Literal, TypeAlias, assert_never
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from agentrail.otp.child_specs import NO_ARGUMENTS, Arguments, ChildSpec, ShutdownTime, SupervisorFlags
 from agentrail.otp.exits import ExitReason
@@ -38,6 +38,22 @@ class ChildPhase(enum.Enum):
     STUCK = "it did not obey its kill"
 
 
+MAX_EXITS: Final = 5
+"""How many ends of a child are remembered."""
+
+
+class ChildExit(Struct, frozen=True):
+    """How an instance of a child ended by itself, or why an attempt to start it failed.
+
+    Attributes:
+        reason: Why.
+        at_seconds: When it was known, on the clock of the signals.
+    """
+
+    reason: ExitReason
+    at_seconds: float
+
+
 class Child(Struct, frozen=True, kw_only=True):
     """One child, over all its instances.
 
@@ -58,6 +74,7 @@ class Child(Struct, frozen=True, kw_only=True):
         started_seconds: When the last one did.
         in_a_row: Restarts without a recovery, for the back-off.
         restarts: When its restarts happened that still count, if `flags.intensity_per` is `child`; else empty.
+        exits: The last ends that it was not told to come to, the newest last; for people, nothing is decided by them.
         asked: How it was told to stop; `None` before.
         exit_reason: In EXITED: how it ended.
         exit_seconds: In EXITED: when that was known.
@@ -81,6 +98,7 @@ class Child(Struct, frozen=True, kw_only=True):
     started_seconds: float = 0.0
     in_a_row: int = 0
     restarts: tuple[float, ...] = ()
+    exits: tuple[ChildExit, ...] = ()
     asked: ShutdownTime | None = None
     exit_reason: ExitReason | None = None
     exit_seconds: float = 0.0
@@ -97,6 +115,12 @@ class Child(Struct, frozen=True, kw_only=True):
     def has_process(self) -> bool:
         """Tell whether there is an instance that came up and has not ended."""
         return self.phase in PROCESS
+
+
+def remember_exit(child: Child, reason: ExitReason, at_seconds: float) -> Child:
+    """Note how an instance of a child ended; only the last ends are kept."""
+    exits = (*child.exits, ChildExit(reason, at_seconds))
+    return structs.replace(child, exits=exits[-MAX_EXITS:])
 
 
 # Tuples, since the hash of an enum's member is computed in Python, and each step looks here several times.

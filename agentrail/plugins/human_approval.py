@@ -17,7 +17,6 @@ from agentrail.core.protocol.actions import (
 from agentrail.core.protocol.hooks import BeforePrompt, BeforeTool
 from agentrail.core.stack.plugin import Context
 from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
-from agentrail.messages import JsonObject
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.chat_decisions import forms_of, read_decision, text_behind
 from agentrail.plugins.shell_lines import ShellCommand, simple_commands
@@ -97,13 +96,8 @@ class HumanApproval(Plugin[Asking]):
         line = event.arguments.get("command")
         if isinstance(line, str) and _is_safe_line(line, asking.safe):
             return Continue(asking)
-        hint = (
-            f"{event.name}: {line}"
-            if isinstance(line, str) and line
-            else f"{event.name}{_shown(event.arguments)}"
-        )
         return RequireApproval(
-            hint,
+            _why(event.name, asking, is_line=isinstance(line, str)),
             asking,
             expires_seconds=asking.timeout_seconds,
             permission_options=asking.permission_options,
@@ -144,6 +138,9 @@ def _is_safe(command: ShellCommand, safe: Sequence[str]) -> bool:
     )
 
 
-def _shown(arguments: JsonObject) -> str:
-    shown: list[Any] = [f"{name}={value!r}" for name, value in arguments.items()]
-    return f"({', '.join(shown)})"
+def _why(name: str, asking: Asking, *, is_line: bool) -> str:
+    """Say why a person is asked. Not what would run: that stands in the approval, and a text that repeats it can disagree with it."""
+    pattern = next(one for one in asking.tools if fnmatchcase(name, one))
+    whose = "each call" if pattern == "*" else f"each call of {pattern}"
+    besides = "; this line is not of safe commands alone" if is_line and asking.safe else ""
+    return f"{whose} needs an approval{besides}"

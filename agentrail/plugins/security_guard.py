@@ -98,9 +98,8 @@ def _objections_to_lines(
     """Judge lines; a list is an argument vector, quoted the line of a single command, or one line for each item."""
     if isinstance(value, str) or key == "commands":
         lines = list(texts)
-    elif (
-        sum(map(len, texts)) + len(texts) > MAX_SHELL_LINE_CHARACTERS
-    ):  # not even quoted: that alone would take its time
+    elif sum(map(len, texts)) + len(texts) > MAX_SHELL_LINE_CHARACTERS:
+        # Not even quoted: that alone would take its time.
         lines = ["x" * (MAX_SHELL_LINE_CHARACTERS + 1)]
     else:
         lines = [shlex.join(texts)]

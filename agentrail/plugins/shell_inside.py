@@ -234,9 +234,8 @@ def _declare(reader: LineReader, operands: tuple[str, ...]) -> None:
     for operand in operands:
         if (found := _ASSIGNED.match(operand)) is not None:
             reader.assign(found[1], (found[2],))
-        elif operand[:1] == "-" and not set("ni").isdisjoint(
-            operand
-        ):  # a name for another variable, or a number
+        elif operand[:1] == "-" and not set("ni").isdisjoint(operand):
+            # A name for another variable, or a number.
             for name in operands:
                 reader.variables.add(name.partition("=")[0], (UNQUOTED,))
                 if "n" in operand and "=" in name:

@@ -271,9 +271,8 @@ def _fields_of(event: EventBase) -> str:
         value = getattr(event, field.name)
         if field.name == "meta" or value == field.default:
             continue
-        if field.name == "turns" and isinstance(
-            event, AgentEnd
-        ):  # each turn has its request, in the lines above
+        # Each turn has its request, in the lines above.
+        if field.name == "turns" and isinstance(event, AgentEnd):
             continue
         match value:
             case str() if field.name in _NAMED:

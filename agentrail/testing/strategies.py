@@ -243,6 +243,11 @@ def decisions() -> SearchStrategy[s.Signal]:
             details=st.sampled_from((None, {"a": [1.5, None]})),
         ),
         _asked(s.Decline, ref=st.sampled_from(_PLACES).map(QuestionRef), reason=st.none() | _words),
+        _asked(
+            s.RevokeRule,
+            tool=st.sampled_from(("ask", "shell", "write_file")),
+            command_family=st.none() | _words,
+        ),
     )
 
 
@@ -578,6 +583,9 @@ def fit(signal: S, state: SessionState, number: int) -> S:
             changes["ref"] = QuestionRef(interaction_at(place, state))
         case s.AbortTool(call_id=place):
             changes["call_id"] = call_at(place, state)
+        case s.RevokeRule() if state.data.rules:
+            rule = min(state.data.rules, key=lambda one: (one.tool, one.family or ""))
+            changes |= {"tool": rule.tool, "command_family": rule.family}
         case s.ChangeTools():
             changes["generation"] = number
         case _:

@@ -71,6 +71,14 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         killed_by=_SHELL,
     ),
     Mutant(
+        name="what was said on another way is still known",
+        breaks=_RULES,
+        file="runtime/context.py",
+        old="        if not longer:\n            self._said = set()\n",
+        new="",
+        killed_by=f"{_SHELL}::test_what_a_conversation_says_is_known_as_it_grows_and_where_it_goes_another_way",
+    ),
+    Mutant(
         name="equal context is made anew",
         breaks="what is kept of a conversation for a wire is kept (8.16)",
         file="runtime/context.py",

@@ -24,10 +24,10 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a rule stands for what was made of an edit",
         breaks=_APPROVED,
         file="core/session/call_gates.py",
-        old="    interactions.require_approval(step, state, hint, wanted.timeout_ms, wanted.options)\n    return",
-        new="    if interactions.is_allowed(step.data.rules, state.call.name, state.arguments):\n"
+        old='    hint = f"{changed_by} changed what you wrote"\n',
+        new="    if rules.is_allowed(step.data.rules, state.call.name, state.arguments):\n"
         "        return msgspec.structs.replace(state, bound_to=None)\n"
-        "    interactions.require_approval(step, state, hint, wanted.timeout_ms, wanted.options)\n    return",
+        '    hint = f"{changed_by} changed what you wrote"\n',
         killed_by=scenario("host_edit_shown_again"),
     ),
     Mutant(

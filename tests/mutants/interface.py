@@ -30,8 +30,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a frame of a stream has a field that is on no page",
         breaks=_PAGE,
         file="gateway/frames.py",
-        old='return _frame("snapshot", encode_snapshot(snapshot), None)',
-        new='return _frame("snapshot", b\'{"x":1,\' + encode_snapshot(snapshot)[1:], None)',
+        old='return _frame("snapshot", encode_snapshot(snapshot, agent_id=agent_id), None)',
+        new='return _frame("snapshot", b\'{"x":1,\' + encode_snapshot(snapshot, agent_id=agent_id)[1:], None)',
         killed_by="tests/gateway/test_app.py::test_streams_have_places_that_come_back",
     ),
     Mutant(

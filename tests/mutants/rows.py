@@ -344,9 +344,17 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (73,),
         "always is not for what waits already",
         "core/session/interactions.py",
-        "        if is_allowed(step.data.rules, asked.tool, asked.arguments):\n",
+        "        if rules.is_allowed(step.data.rules, asked.tool, asked.arguments):\n",
         "        if not asked:\n",
         scenario("approval_always"),
+    ),
+    _row(
+        (73,),
+        "a revoked rule lets calls run on",
+        "core/session/rules.py",
+        "    step.data.rules = step.data.rules - {rule}\n",
+        "",
+        scenario("rule_revoked"),
     ),
     _row(
         (74,),

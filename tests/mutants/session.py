@@ -169,7 +169,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="a command approved always approves its whole program",
         breaks=_APPROVED,
-        file="core/session/interactions.py",
+        file="core/session/rules.py",
         old='    return f"{program} {words[1]}" if len(words) > 1 and _PLAIN_WORD.fullmatch(words[1]) else command\n',
         new="    return program\n",
         killed_by=scenario("approval_always"),

@@ -25,7 +25,7 @@ def asks(event, **options):
 def test_the_shell_waits_for_a_person_by_default():
     """`require_approval_for=("shell",)`, for 120 seconds (5.8)."""
     assert asks(call("shell", command="make")) == p.RequireApproval(
-        "shell: make", asks_state(), expires_seconds=120.0
+        "each call of shell needs an approval", asks_state(), expires_seconds=120.0
     )
     assert asks(call("read_file", path="x")) is None
 
@@ -36,13 +36,29 @@ def asks_state(**options):
 
 
 def test_tools_are_named_or_matched():
-    """Names may be patterns; the person sees the arguments."""
+    """Names may be patterns; the person reads why, and in the approval itself what would run."""
     options = {"require_approval_for": ["write_*", "deploy"], "timeout_seconds": 0}
     asked = asks(call("write_file", path="x", n=1), **options)
-    assert (asked.hint, asked.expires_seconds) == ("write_file(path='x', n=1)", 0.0)
-    assert asks(call("deploy"), **options).hint == "deploy()"
+    assert (asked.hint, asked.expires_seconds) == ("each call of write_* needs an approval", 0.0)
+    assert asks(call("deploy"), **options).hint == "each call of deploy needs an approval"
+    assert asks(call("deploy"), require_approval_for=["*", "deploy"]).hint == "each call needs an approval"
     assert asks(call("shell", command="x"), **options) is None
-    assert asks(call("shell", command="")).hint == "shell(command='')"
+    assert asks(call("shell", command="")).hint == "each call of shell needs an approval"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "besides"),
+    [
+        ({"command": "make"}, "; this line is not of safe commands alone"),
+        ({"command": ""}, "; this line is not of safe commands alone"),
+        ({"script": "make"}, ""),
+        ({"command": ["make"]}, ""),
+    ],
+)
+def test_where_commands_may_be_safe_the_person_is_told_that_these_are_not(arguments, besides):
+    """The reason says why, in words; it repeats no arguments, which stand in the approval."""
+    asked = asks(call("shell", **arguments), safe_commands=SAFE)
+    assert asked.hint == f"each call of shell needs an approval{besides}"
 
 
 @pytest.mark.parametrize(
@@ -203,7 +219,7 @@ def test_a_person_is_asked_for_exactly_what_will_run(lines, flipped):
         case p.BlockTool():
             assert outcome.event.arguments["command"] == "rm -rf x"
         case p.RequireApproval(hint=hint):
-            assert hint == f"shell: {outcome.event.arguments['command']}"
+            assert hint == "each call of shell needs an approval; this line is not of safe commands alone"
             assert outcome.event.arguments["command"] == "make"
         case _:
             assert outcome.event.arguments["command"] == last

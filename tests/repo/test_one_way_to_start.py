@@ -15,6 +15,8 @@ FOLDS = {
     "runtime/reviving.py",  # reads and folds: what all below are given
     "runtime/past.py",  # what a session was at a number
     "runtime/old_events.py",  # what it published long ago
+    "runtime/past_events.py",  # the same, in pages, of sessions that sleep too
+    "runtime/spending_book.py",  # what it has used: lost usage stands in no signal
     "testing/folded.py",  # compares a fold with a session of a test
 }
 BRINGS_BACK = {

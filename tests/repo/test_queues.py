@@ -59,6 +59,8 @@ QUEUES: Final = {
     "remote/reading.py:kept": ("a part of `_waiting`", "tests/remote/test_decisions.py"),
     "remote/reading.py:_snapshots": ("one for each `EventsLost` of `_waiting`", "tests/remote/test_link.py"),
     "runtime/last_words.py:_due": ("MAX_HANDLES", "tests/runtime/test_last_words.py"),
+    "runtime/inspecting.py:kept": ("the limit of a page", "tests/gateway/test_past_routes.py"),
+    "runtime/session_reports.py:parked": ("MAX_PARKED", "tests/runtime/test_session_reports.py"),
     "runtime/outbox.py:_steps": (
         "one for each record of a session that is not durable; while the store takes none nothing is admitted, and no stream read",
         "tests/runtime/test_kept_sessions.py",
@@ -87,9 +89,8 @@ QUEUES: Final = {
 
 def queues_in(source: str) -> list[str]:
     """The names that a queue is given in some source; an empty one where it is given none."""
-    if not any(
-        maker in source for maker in MAKERS
-    ):  # most have none, and to look through all of them takes seconds
+    # Most have none, and to look through all of them takes seconds.
+    if not any(maker in source for maker in MAKERS):
         return []
     found = []
     nodes = list(ast.walk(ast.parse(source)))

@@ -487,13 +487,14 @@ async def repositories_that_are_made(target: Target) -> None:
         "mkdir n; echo gitdir: ../b > n/.git; mkdir -p o/.git; echo evil > o/.git/config"
     )
     assert set(told.written_protected) == {"b/HEAD", "b/config", "b/hooks", "n/.git", "o/.git/config"}
+    # By now `b` is a repository, so what decides about its commands is not to be written any more.
     for path in (
         "b/config",
         "b/hooks/x",
         "b/commondir",
         "b/info/x",
         "b/modules/x/config",
-    ):  # by now it is one
+    ):
         _expect((await target.sandbox.write(path, "x")).error, "permission_denied", path)
     assert (await target.sandbox.write("b/refs/heads/x", "x")).error is None
     again = await target.run("echo more > b/config; rm -rf b/hooks; mv b c")

@@ -24,6 +24,7 @@ from agentrail.core.protocol.signals import (
     Prompt,
     Respond,
     ResponseCompleted,
+    RevokeRule,
     SessionBegan,
     Signal,
     TeardownFinished,
@@ -228,6 +229,7 @@ MORE = st.one_of(
     st.builds(Respond, **CALL, ref=st.just("s/a1"), response=OBJECTS | st.integers(0, 9)),
     st.builds(AnswerCall, **CALL, ref=st.just("s/a1"), text=TEXTS, is_error=st.booleans(), details=JSON),
     st.builds(Decline, **CALL, ref=st.just("s/a1"), reason=st.none() | TEXTS),
+    st.builds(RevokeRule, **CALL, tool=st.just("shell"), command_family=st.none() | TEXTS),
     st.builds(
         ToolWantsChild,
         **CALL,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from agentrail.core.protocol.effects import RunTool, StartStream, stall_timer_of
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import StepCrashed
+from agentrail.core.protocol.signals import RevokeRule, StepCrashed
 from agentrail.core.session import owners
 from agentrail.core.session.batch import GOES_ON_BY_ITSELF
 from agentrail.core.session.context import is_gathering
@@ -39,7 +39,7 @@ def state_is_as_written(seen: Seen) -> None:
     assert data.teardown is None or (state.phase is Phase.IDLE and not state.suspended)
     assert len(data.resolved) <= MAX_RESOLVED
     assert len(data.remembered) <= MAX_REMEMBERED
-    assert data.rules >= was.rules
+    hold_rules(seen)
     assert data.stopping is None or teardowns_of(state) or state.ended
     assert not data.stoppers or data.stopping is not None
     assert data.last is not None or was.last is None
@@ -51,6 +51,15 @@ def state_is_as_written(seen: Seen) -> None:
         not seen.before.ended
     )
     assert data.incarnation >= was.incarnation
+
+
+def hold_rules(seen: Seen) -> None:
+    """A rule goes when a person takes it back, and no other goes with it; none stands for what another one stands for."""
+    rules = seen.after.data.rules
+    for gone in seen.before.data.rules - rules:
+        assert isinstance(seen.signal, RevokeRule)
+        assert (gone.tool, gone.family) == (seen.signal.tool, seen.signal.command_family)
+    assert len({(one.tool, one.family) for one in rules}) == len(rules)
 
 
 def hold_is_as_written(seen: Seen) -> None:
