@@ -5,8 +5,7 @@ from agentrail.plugins import HumanApproval
 from trio import TooSlowError, fail_after, run, to_thread
 
 ORDERS = {17: "a kettle, 39.90 EUR", 18: "a lamp, 25.00 EUR"}
-GUARD = [(HumanApproval, {"require_approval_for": ["refund"]})]
-BUDGET = Budget(max_cost_usd=0.05)
+GUARD, BUDGET = [(HumanApproval, {"require_approval_for": ["refund"]})], Budget(max_cost_usd=0.05)
 
 
 @tool(effect_class="pure")
@@ -29,7 +28,8 @@ async def main(question: str, model: str | Provider = "demo:", patience: float =
                 async with session.stream(question, raise_on_failure=True) as events:
                     async for event in events:
                         if isinstance(event, ApprovalRequired):
-                            yes = await to_thread.run_sync(input, event.approval.hint, abandon_on_cancel=True)
+                            asked = f"{event.approval.tool} {event.approval.arguments}? "
+                            yes = await to_thread.run_sync(input, asked, abandon_on_cancel=True)
                             await (session.approve if yes == "yes" else session.reject)(event.approval.id)
                 print(events.reply.text)
         except (AgentrailError, TooSlowError) as why:

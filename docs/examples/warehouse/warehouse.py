@@ -87,7 +87,7 @@ async def main(directory: str, model: str | Provider = "demo:") -> None:
 async def decide(session: Session, event: ApprovalRequired) -> None:
     """Ask a person, unless it is decided."""
     if event.approval.id in {one.id for one in (await session.status()).approvals}:
-        print(f"asked: {event.approval.hint}", flush=True)
+        print(f"asked: {event.approval.tool} {event.approval.arguments}", flush=True)
         yes = await to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
         await (session.approve if yes.strip() == "yes" else session.reject)(event.approval.id)
 
