@@ -45,8 +45,8 @@ OWN = b"Origin: http://127.0.0.1\r\n"
 
 @pytest.fixture
 async def attacked(monkeypatch):
-    """A server that knows who calls by what they say; a silent connection is closed soon."""
-    hurry = ConnectionLimits(grace_seconds=0.2, cut_seconds=0.2, idle_seconds=0.3)
+    """A server that knows who calls by what they say; a silent connection is closed soon, but not before a busy machine has read it."""
+    hurry = ConnectionLimits(grace_seconds=0.2, cut_seconds=0.2, idle_seconds=1)
     monkeypatch.setattr(web_module, "HURRY", hurry)
     async with serving(answering("a"), auth=by_header, limits=FREE) as opened:
         yield opened

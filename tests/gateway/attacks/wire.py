@@ -49,7 +49,7 @@ async def tell(web: Web, sent: bytes, *, seconds: float = 3.0) -> tuple[bytes, b
     stream = await trio.open_tcp_stream(*web.address)
     held = bytearray()
     try:
-        with trio.move_on_after(10 * seconds) as scope:
+        with trio.move_on_after(5 * seconds) as scope:
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(_send, stream, sent)
