@@ -38,9 +38,9 @@ cd "$tree"
 
 case "$*" in
     '')
-        "$python" -m pytest -n auto -rs
-        "$python" -m pytest -n auto -rs property_tests
+        "$python" -m scripts.run_tests -n auto -rs
+        "$python" -m scripts.run_tests -n auto -rs property_tests
         "$python" -m scripts.run_mutants --compiled
         ;;
-    *) "$python" -m pytest -n auto -rs "$@" ;;
+    *) "$python" -m scripts.run_tests -n auto -rs "$@" ;;
 esac

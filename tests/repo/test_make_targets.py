@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+RUNNER = "scripts.run_tests"  # pytest, and one more try for what failed
 CHOOSES = ("-m", "-k", "--ignore", "--ignore-glob", "--deselect", "--last-failed", "--lf", "--maxfail", "-x")
 
 
@@ -23,8 +24,8 @@ def commands(target: str) -> list[str]:
 
 def pytest_runs(target: str) -> list[list[str]]:
     """Give the arguments of each run of pytest that the target would make."""
-    lines = [shlex.split(line) for line in commands(target) if " -m pytest " in line]
-    return [words[words.index("pytest") + 1 :] for words in lines]
+    lines = [shlex.split(line) for line in commands(target) if f" -m {RUNNER} " in line]
+    return [words[words.index(RUNNER) + 1 :] for words in lines]
 
 
 def chosen(arguments: list[str]) -> list[str]:

@@ -1,0 +1,62 @@
+"""Runs pytest, and gives a test that failed beside others one more try, alone: `python -m scripts.run_tests ARGUMENTS…`.
+
+Seventeen thousand tests share two cores with browsers, servers and processes that are killed. One that waits too short a time for a
+process that got no turn says nothing about a change. So up to `MOST` that fail are run once more, one at a time, and each that then
+passes is named as unsteady: that is a fault of the test or a race in what it tests, to be looked into, and no reason to throw the whole run away.
+What fails alone too is red, and so is a run in which more fail. An example that Hypothesis found is kept, and tried first.
+"""
+
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+MOST: Final = 3
+_TESTS_FAILED: Final = 1  # pytest's exit code
+LAST_FAILED: Final = Path(".pytest_cache/v/cache/lastfailed")
+
+
+def run_tests(arguments: Sequence[str], python: str = sys.executable) -> int:
+    """Run pytest with these arguments in the working directory; gives the exit code of the run, or of its second try."""
+    LAST_FAILED.unlink(missing_ok=True)  # of another run
+    code = _pytest(python, arguments)
+    failed = _failed()
+    if code != _TESTS_FAILED or not 0 < len(failed) <= MOST:
+        return code
+    print(f"\n==> {len(failed)} failed beside others; once more, alone", flush=True)
+    code = _pytest(python, ("-p", "no:randomly", *alone(arguments), *failed))
+    still = _failed()
+    for test in failed:
+        print(f"==> {'failed twice' if test in still else 'UNSTEADY, passed alone'}: {test}", flush=True)
+    return code
+
+
+def alone(arguments: Sequence[str]) -> list[str]:
+    """Give the options of a run without those that choose tests, count lines or share the work: `-m`, `-n`, paths, `--cov…`."""
+    kept: list[str] = []
+    given = iter(arguments)
+    for argument in given:
+        if argument in ("-n", "-m", "-k"):
+            next(given, None)
+        elif argument in ("-p", "-o", "-W"):
+            kept += [argument, *itertools.islice(given, 1)]
+        elif argument.startswith("-") and not argument.startswith(("--cov", "--ignore")):
+            kept.append(argument)
+    return kept
+
+
+def _pytest(python: str, arguments: Sequence[str]) -> int:
+    return subprocess.run([python, "-m", "pytest", *arguments], check=False).returncode  # noqa: S603 - pytest, on tests of ours
+
+
+def _failed() -> list[str]:
+    if not LAST_FAILED.exists():  # pytest removes it when nothing failed
+        return []
+    return sorted(json.loads(LAST_FAILED.read_text(encoding="utf-8")))
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_tests(sys.argv[1:]))
