@@ -33,8 +33,8 @@ const COLUMNS = [
 ];
 /** Where there is little room; letters that wait are told above the tree. */
 const NARROW = [
-  { ...NAME, width: "minmax(8ch, 1fr)" },
-  { key: "status", label: words.columns.status, width: "12ch" },
+  { ...NAME, width: "minmax(12ch, 3fr)" },
+  { key: "status", label: words.columns.status, width: "minmax(8ch, 2fr)" },
   { key: "uptime", label: words.columns.uptime, width: "6ch", isNumber: true, isSortable: true },
 ];
 
