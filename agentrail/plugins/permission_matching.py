@@ -135,7 +135,11 @@ def must_be(rule: Command, command: PlainCommand, *, is_covered: bool) -> bool:
         return is_covered and rule.line is not None and rule.line.commands == (command,)
     if not is_covered:
         return False
-    return _has_words(rule, command.words) or (command.behind > 0 and _has_words(rule, command.run))
+    if not command.behind:
+        return _has_words(rule, command.words)
+    # `nice *` says nothing of what nice runs; `nice make *` does.
+    is_named = len(rule.words) > command.behind and command.behind not in rule.stars
+    return _has_words(rule, command.run) or (is_named and _has_words(rule, command.words))
 
 
 def _has_words(rule: Command, words: tuple[str, ...]) -> bool:

@@ -89,9 +89,14 @@ class PermissionPolicy:
         """The narrowest of its modes."""
         return min(self.modes, key=MODES.index)
 
-    @cached_property
+    @property
     def indexes(self) -> tuple[RuleIndex, RuleIndex, RuleIndex]:
         """The rules of the three lists, by tool."""
+        return self._indexes
+
+    # Kept under a name with an underscore: a codec leaves it out.
+    @cached_property
+    def _indexes(self) -> tuple[RuleIndex, RuleIndex, RuleIndex]:
         deny, ask, allow = (RuleIndex(read_rule(rule.text) for rule in getattr(self, name)) for name in LISTS)
         return deny, ask, allow
 

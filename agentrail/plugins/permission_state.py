@@ -39,9 +39,14 @@ class Permitted:
     may_bypass: bool = False
     pure_tools: tuple[str, ...] = PURE_TOOLS
 
-    @cached_property
+    @property
     def policy(self) -> PermissionPolicy:
-        """All of it as one policy; put together once."""
+        """All of it as one policy."""
+        return self._policy
+
+    # Kept under a name with an underscore: the codec leaves it out.
+    @cached_property
+    def _policy(self) -> PermissionPolicy:
         options: Any = {"may_bypass": self.may_bypass, "pure_tools": self.pure_tools}
         found = join(dict(self.scoped), **options)
         for other in self.within:

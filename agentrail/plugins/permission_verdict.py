@@ -75,7 +75,7 @@ class PermissionVerdict:
         by: The rules that decided: one, or for a line of commands one for each that was allowed.
         mode: The mode that decided, or made the answer of a rule stricter.
         reading: How a command was read; None of other calls.
-        uncovered: Of each command that no rule allows, its words and why.
+        uncovered: Of each command that no rule allows, its words, and why no star does; no words for what is about all of a line.
         asked: The rules that were compared, in order; empty unless they were asked for.
     """
 
@@ -262,7 +262,7 @@ class _Judging:
         for command, why in zip(commands, whys, strict=True):
             number = self._covering(rules, command, is_covered=why is None)
             if number is None:
-                uncovered.append((command.words, why or "no rule allows it"))
+                uncovered.append((command.words, why or ""))
             else:
                 by.append(self._written(_ALLOW, number))
         if not _SHELL_ARGUMENTS.issuperset(self.call.arguments):
@@ -323,16 +323,15 @@ class _Judging:
                 return "allow", "the mode accept_edits allows work on files of the workspace", mode
             case _:
                 decision: Decision = "deny" if mode in {"strict", "dont_ask"} else "ask"
-                return decision, f"no rule allows it{self._stopped()}", mode
+                return decision, self._stopped(), mode
 
     def _stopped(self) -> str:
         """Say why no rule of commands could."""
         if isinstance(self.reading, NotRead):
-            return f": the command is not read beyond character {self.reading.at}, {self.reading.why}"
-        if not self.uncovered:
-            return ""
-        words, why = self.uncovered[0]
-        return f": {' '.join(words):.80}: {why}" if words else f": {why}"
+            return f"no rule can allow it: the command is not read beyond character {self.reading.at}: {self.reading.why}"
+        words, why = self.uncovered[0] if self.uncovered else ((), "")
+        what = repr(" ".join(words)[:80]) if words else "it"
+        return f"no rule allows {what}: {why}" if why else f"no rule allows {what}"
 
     # --- what is asked
 

@@ -198,7 +198,8 @@ def why_never(program: str) -> str | None:
         return known
     # `python3.11`, `gcc-12`, `x86_64-linux-gnu-gcc-12`; `gxargs` as others call the one of GNU
     base = _VERSION.sub("", name)
-    return next((_REASON_OF[one] for one in (base, base.rpartition("-")[2], name[1:]) if one in _REASON_OF), None)
+    others = (base, base.rpartition("-")[2], name[1:] if name[:1] == "g" else "")
+    return next((_REASON_OF[one] for one in others if one in _REASON_OF), None)
 
 
 def uncovered_by_star(command: PlainCommand) -> str | None:
