@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from attrs import evolve
 
+from agentrail.core.session.asked_forms import is_one_line
 from agentrail.core.session.rules import family_of
 from agentrail.messages import JsonObject
 from agentrail.plugins.permission_matching import must_be, must_mean
@@ -90,7 +91,8 @@ def _of_command(command: PlainCommand) -> str | None:
     family = family_of({"command": text})
     if None in quoted:
         return None
-    is_wide = family is not None and family != text and family.split(" ") == list(command.words[:2])
+    # `git log`, and not a line of two words that is a family of its own.
+    is_wide = family is not None and family.split(" ") == list(command.words[:2]) and not is_one_line(family)
     rule = f"shell({family} *)" if is_wide else f"shell({text})"
     return rule if _covers(rule, command) else None
 
@@ -147,6 +149,8 @@ def _file_of(call: PermissionCall) -> str | None:
     if place is None or not place.is_sure or len(place.ends) > 1:
         return None
     end, below = place.ends[0], place.workspace.rstrip("/") + "/"
+    if end == place.workspace:
+        return None
     return f"{call.tool}(./{end.removeprefix(below)})" if end.startswith(below) else f"{call.tool}(/{end})"
 
 

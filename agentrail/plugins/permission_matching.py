@@ -18,6 +18,7 @@ from agentrail.plugins.shell_values import MARKS
 _HOST: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?", re.IGNORECASE)
 _LOOSE_HOST: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:)?/*(?:[^/?#]*@)?(\[[^\]]*\]|[^/?#:]*)", re.IGNORECASE)
 _MISSING: Final = object()
+_UNKNOWN: Final = re.compile(f"{MARKS.pattern}|[$]")
 
 
 # --- calls of other tools than the shell
@@ -101,7 +102,9 @@ def _may_be_below(url: str, host: str) -> bool:
         known = found.encode("idna").decode()
     except UnicodeError:
         return True
-    return _is_below(known, host)
+    if known.startswith("[") and known.endswith("]"):
+        return False  # an address, and no name
+    return not _HOST.fullmatch(known) or _is_below(known, host)
 
 
 def _is_below(found: str, host: str) -> bool:
@@ -202,7 +205,7 @@ def _may_be_word(word: str, wanted: str, *, is_program: bool) -> bool:
         return True
     if "*" in wanted and _star(wanted).match(word) is not None:
         return True
-    if (mark := MARKS.search(word)) is not None:  # known up to here
+    if (mark := _UNKNOWN.search(word)) is not None:  # known up to here
         head, wanted_head = word[: mark.start()], wanted.partition("*")[0]
         return head.startswith(wanted_head) or wanted_head.startswith(head)
     return not set(word).isdisjoint("*?[") and fnmatchcase(wanted, word)

@@ -99,8 +99,8 @@ def place_of(path: str, working_dir: str, home: str = "", also: tuple[str, ...] 
     if len(path) > MAX_PATH_CHARACTERS:
         return None
     workspace = _joined("", working_dir if working_dir.startswith("/") else f"/{working_dir}")
-    is_sure = not path.startswith(("~", "$")) and path == path.strip() and "\0" not in path
     plain = _ANOTHER_ROOT.sub("/", path.strip())
+    is_sure = not path.startswith(("~", "$")) and path == plain and "\0" not in path
     if plain.startswith("~"):
         end = home + plain[1:] if home and plain[1:2] in {"", "/"} else plain
     elif plain.startswith("/"):
@@ -111,7 +111,7 @@ def place_of(path: str, working_dir: str, home: str = "", also: tuple[str, ...] 
     ends = (end, *(_joined("", one) for one in also))
     return Place(
         ends=ends,
-        inside=is_sure and plain == path and all(_is_below(one, workspace) for one in ends),
+        inside=is_sure and all(_is_below(one, workspace) for one in ends),
         is_sure=is_sure,
         workspace=workspace,
         home=home,

@@ -31,7 +31,7 @@ def warnings_of(policy: PermissionPolicy, tools: Collection[str] | None = None) 
                 (
                     (other, one)
                     for other, one, seen in every
-                    if is_named(seen.tool, rule.tool) and (seen.tool == rule.tool or "*" not in rule.tool)
+                    if is_named(seen.tool, rule.tool) and (seen.tool in {"*", rule.tool} or "*" not in rule.tool)
                 ),
                 None,
             )

@@ -36,6 +36,7 @@ _KEYWORDS: Final = frozenset(
 _LEAVES_OPEN: Final = frozenset({"&&", "||", "|"})
 _TIME: Final = re.compile(r"[0-9]+(?:\.[0-9]+)?[smhd]?")
 _NICE: Final = re.compile(r"-n?-?[0-9]+|--adjustment=-?[0-9]+")
+_NUMBER: Final = re.compile(r"-?[0-9]+")
 _MODE: Final = re.compile(r"-[ioe](?:L|[0-9]+[KMG]?)")
 _SIGNAL: Final = re.compile(r"[A-Z0-9]+")
 _WHY_NOT: Final = (
@@ -202,7 +203,7 @@ def _behind_nohup(words: list[str], at: int) -> int:
 
 
 def _behind_nice(words: list[str], at: int) -> int:
-    if words[at : at + 1] == ["-n"] and _NICE.fullmatch("".join(words[at + 1 : at + 2])):
+    if words[at : at + 1] == ["-n"] and _NUMBER.fullmatch("".join(words[at + 1 : at + 2])):
         return at + 2
     return at + 1 if _NICE.fullmatch("".join(words[at : at + 1])) else at
 
