@@ -34,7 +34,9 @@ class OfTool:
     def about(self, program: str) -> tuple[Entry, ...]:
         """Give the rules that may be about a program."""
         found = self.by_program.get(program)  # most names have no folder, and are in lower case
-        return self.by_program.get(program.rpartition("/")[2].lower(), self.anywhere) if found is None else found
+        return (
+            self.by_program.get(program.rpartition("/")[2].lower(), self.anywhere) if found is None else found
+        )
 
 
 class RuleIndex:

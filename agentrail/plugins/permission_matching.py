@@ -16,7 +16,9 @@ from agentrail.plugins.shell_programs import GLOBAL_OPTIONS
 from agentrail.plugins.shell_values import MARKS
 
 _HOST: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?", re.IGNORECASE)
-_LOOSE_HOST: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:)?/*(?:[^/?#]*@)?(\[[^\]]*\]|[^/?#:]*)", re.IGNORECASE)
+_LOOSE_HOST: Final = re.compile(
+    r"^(?:[a-z][a-z0-9+.-]*:)?/*(?:[^/?#]*@)?(\[[^\]]*\]|[^/?#:]*)", re.IGNORECASE
+)
 _MISSING: Final = object()
 _UNKNOWN: Final = re.compile(f"{MARKS.pattern}|[$]")
 
@@ -61,14 +63,23 @@ def _has_argument(pattern: Argument, arguments: JsonObject, *, ignore_case: bool
     for name in pattern.pointer:
         if isinstance(found, Mapping):
             found = found.get(name, _MISSING)
-        elif isinstance(found, Sequence) and not isinstance(found, str) and name.isdecimal() and len(name) < len("1" * 9):
+        elif (
+            isinstance(found, Sequence)
+            and not isinstance(found, str)
+            and name.isdecimal()
+            and len(name) < len("1" * 9)
+        ):
             found = found[int(name)] if int(name) < len(found) else _MISSING
         else:
             found = _MISSING
     if found is _MISSING:
         return False
     text, glob = _canonical(found), pattern.glob
-    return _star(glob.casefold()).match(text.casefold()) is not None if ignore_case else _star(glob).match(text) is not None
+    return (
+        _star(glob.casefold()).match(text.casefold()) is not None
+        if ignore_case
+        else _star(glob).match(text) is not None
+    )
 
 
 def _canonical(value: Any) -> str:
@@ -88,7 +99,9 @@ def _must_be_below(url: str, host: str) -> bool:
     except ValueError:
         return False
     found = parts.hostname or ""
-    plain = parts.scheme in {"http", "https"} and has_port and "@" not in parts.netloc and _HOST.fullmatch(found)
+    plain = (
+        parts.scheme in {"http", "https"} and has_port and "@" not in parts.netloc and _HOST.fullmatch(found)
+    )
     return bool(plain) and _is_below(found, host)
 
 
@@ -172,7 +185,9 @@ def may_be(rule: Command, words: tuple[str, ...]) -> bool:
         return rule.has_tail
     if len(words) > 1 and len(rule.words) > 1:
         second, wanted = words[1], rule.words[1]
-        if second != wanted and second.isalnum() and "*" not in wanted:  # most are told apart by this, and a word of letters is no option
+        if (
+            second != wanted and second.isalnum() and "*" not in wanted
+        ):  # most are told apart by this, and a word of letters is no option
             return False
     takes = GLOBAL_OPTIONS.get(rule.words[0])
     places = {0}

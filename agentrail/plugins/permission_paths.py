@@ -22,13 +22,28 @@ from agentrail.plugins.protected_paths import MAX_PATH_CHARACTERS, first_that_pr
 
 _ANY_HOME: Final = (("home", "*"), ("users", "*"), ("root",), ("~*",))
 _Way: TypeAlias = tuple[re.Pattern[str] | None, ...]
-_ANOTHER_ROOT: Final = re.compile(r"^(?:file:/+|/proc/(?:self|thread-self|\d+)/(?:root|cwd)(?=/))", re.IGNORECASE)
+_ANOTHER_ROOT: Final = re.compile(
+    r"^(?:file:/+|/proc/(?:self|thread-self|\d+)/(?:root|cwd)(?=/))", re.IGNORECASE
+)
 
 EDITED_WITH_CARE: Final = (
     *(".git", ".gitmodules", ".gitconfig", ".hg", ".agentrail", ".vscode", ".idea", ".mcp.json", ".envrc"),
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
     *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login"),
-    *("*.key", "*.pem", "*.p12", "*.pfx", "*.crt", "*.cer", ".env*", ".npmrc", ".netrc", ".ssh", ".gnupg", ".aws"),
+    *(
+        "*.key",
+        "*.pem",
+        "*.p12",
+        "*.pfx",
+        "*.crt",
+        "*.cer",
+        ".env*",
+        ".npmrc",
+        ".netrc",
+        ".ssh",
+        ".gnupg",
+        ".aws",
+    ),
 )
 """Names that the mode `accept_edits` does not accept: programs run what is in them, or they hold secrets."""
 
@@ -73,7 +88,10 @@ class Place:
 def fault_of_glob(text: str) -> tuple[int, str] | None:
     """Say what is wrong with a pattern, and at which character; None for a sound one."""
     if text.startswith("/") and not text.startswith("//"):
-        return 0, "'/' alone could be two roots: write '//' for that of the file system, './' for the workspace"
+        return (
+            0,
+            "'/' alone could be two roots: write '//' for that of the file system, './' for the workspace",
+        )
     if ".." in (parts := text.split("/")):
         return text.index(".."), "'..' leads elsewhere than it says: name the place itself"
     glued = next((part for part in parts if "**" in part and part != "**"), None)
@@ -149,7 +167,9 @@ def may_hold(glob: PathGlob, place: Place) -> bool:
 
 def is_protected(place: Place) -> bool:
     """Say whether a place has a name that is written with care."""
-    return any(first_that_protects(EDITED_WITH_CARE, end, working_dir="/") is not None for end in place.anywhere)
+    return any(
+        first_that_protects(EDITED_WITH_CARE, end, working_dir="/") is not None for end in place.anywhere
+    )
 
 
 def _joined(base: str, path: str) -> str:

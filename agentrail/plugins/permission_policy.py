@@ -75,7 +75,9 @@ class PermissionPolicy:
     def __attrs_post_init__(self) -> None:
         """Read the rules."""
         faults = [
-            f"modes: expected some of {', '.join(MODES)}, got {mode!r:.80}" for mode in self.modes if mode not in MODES
+            f"modes: expected some of {', '.join(MODES)}, got {mode!r:.80}"
+            for mode in self.modes
+            if mode not in MODES
         ]
         if not self.modes:
             faults.append(f"modes: expected one at least of {', '.join(MODES)}")
@@ -127,7 +129,7 @@ class ScopedRules:
     is_trusted: bool = True
 
 
-def read_scope(  # noqa: PLR0913 - the keys of a file
+def read_scope(
     scope: Scope,
     table: Mapping[str, Any],
     *,
@@ -146,10 +148,15 @@ def read_scope(  # noqa: PLR0913 - the keys of a file
         OptionError: Your move: unknown keys, modes that there are not, rules that cannot be read; all at once.
     """
     known = {"mode", *LISTS, *(("ceiling",) if scope == "managed" else ())}
-    faults = [f"{key}: unknown; expected some of {', '.join(sorted(known))}" for key in sorted(set(table) - known)]
-    for key in ("mode", "ceiling"):
-        if key in table and key in known and table[key] not in MODES:
-            faults.append(f"{key}: expected one of {', '.join(MODES)}, got {table[key]!r:.80}")
+    unknown = sorted(map(str, set(table) - known))
+    faults = [
+        *(f"{key}: unknown; expected some of {', '.join(sorted(known))}" for key in unknown),
+        *(
+            f"{key}: expected one of {', '.join(MODES)}, got {table[key]!r:.80}"
+            for key in ("mode", "ceiling")
+            if key in table and key in known and table[key] not in MODES
+        ),
+    ]
     lists: dict[str, Any] = {}
     for name in LISTS:
         listed = table.get(name, ())
@@ -161,7 +168,9 @@ def read_scope(  # noqa: PLR0913 - the keys of a file
         faults += found
         if not found:
             padded = (*where, *("" for _ in listed))
-            lists[name] = tuple(WrittenRule(text, scope, place) for text, place in zip(listed, padded, strict=False))
+            lists[name] = tuple(
+                WrittenRule(text, scope, place) for text, place in zip(listed, padded, strict=False)
+            )
     refuse_faults(faults)
     return ScopedRules(mode=table.get("mode"), ceiling=table.get("ceiling"), is_trusted=is_trusted, **lists)
 
@@ -183,14 +192,18 @@ def join(
         OptionError: Your move: the mode is `bypass`, and nobody said that; or a managed file forbids it.
     """
     heard = [(scope, scoped[scope]) for scope in SCOPES if scope in scoped]
-    modes = [one.mode for scope, one in heard if one.mode is not None and not _is_withheld(scope, one, one.mode)]
+    modes = [
+        one.mode for scope, one in heard if one.mode is not None and not _is_withheld(scope, one, one.mode)
+    ]
     ceilings = [one.ceiling for _, one in heard if one.ceiling is not None]
     if modes and narrowest(modes) == ("bypass",):
         lower = next((ceiling for ceiling in ceilings if ceiling != "bypass"), None)
         if lower is not None:
             refuse_faults([f"mode: 'bypass' is forbidden by a managed file, whose ceiling is {lower!r}"])
         if not may_bypass:
-            refuse_faults(["mode: 'bypass' is for who says --dangerously-bypass-permissions; expected another mode"])
+            refuse_faults(
+                ["mode: 'bypass' is for who says --dangerously-bypass-permissions; expected another mode"]
+            )
     lists: dict[ListName, tuple[WrittenRule, ...]] = {
         name: tuple(
             rule

@@ -114,7 +114,7 @@ class ReadRule:
         return "*" in self.tool or self.tool.startswith("mcp__")
 
 
-class RuleFault(Exception):  # noqa: N818 - becomes a sentence of an `OptionError`
+class RuleFault(Exception):
     """A rule cannot be read.
 
     Attributes:
@@ -148,7 +148,9 @@ def check_rules(name: ListName, rules: Sequence[object], places: Sequence[str] =
     for index, rule in enumerate(rules):
         where = f"{place}: " if (place := "".join(places[index : index + 1])) else ""
         if not isinstance(rule, str):
-            faults.append(f"{where}{name}[{index}]: expected a text such as 'shell(git status)', got {rule!r:.80}")
+            faults.append(
+                f"{where}{name}[{index}]: expected a text such as 'shell(git status)', got {rule!r:.80}"
+            )
             continue
         try:
             read_rule(rule)
@@ -178,7 +180,9 @@ def read_rule(text: str) -> ReadRule:
         raise RuleFault(MAX_RULE_CHARACTERS, f"a rule has at most {MAX_RULE_CHARACTERS} characters")
     hidden = next((at for at, char in enumerate(text) if not char.isprintable() and char not in "\n\t"), None)
     if hidden is not None:
-        raise RuleFault(hidden, f"the character U+{ord(text[hidden]):04X} is not seen: write the rule without it")
+        raise RuleFault(
+            hidden, f"the character U+{ord(text[hidden]):04X} is not seen: write the rule without it"
+        )
     tool, bracket, rest = text.partition("(")
     found = _TOOL.match(tool)
     if found is None or found.end() < len(tool):
@@ -212,7 +216,9 @@ def _pattern(tool: str, text: str, begun: int) -> Pattern:
     if tool == "web_fetch" and text.startswith("domain:"):
         host = text.removeprefix("domain:")
         if not _DOMAIN.fullmatch(host):
-            raise RuleFault(begun + len("domain:"), "expected a host such as 'example.com', without scheme, port and path")
+            raise RuleFault(
+                begun + len("domain:"), "expected a host such as 'example.com', without scheme, port and path"
+            )
         return Domain(host=host.lower().rstrip("."))
     named = _NAMED_BY.get(tool)
     if named is not None and "=" not in text:
@@ -222,7 +228,10 @@ def _pattern(tool: str, text: str, begun: int) -> Pattern:
         wanted = "'domain:HOST' or 'name=value'" if tool == "web_fetch" else "'name=value'"
         raise RuleFault(begun + len(text), f"expected {wanted}: {tool!r} has no patterns of its own")
     if not _POINTER.fullmatch(name):
-        raise RuleFault(begun, "expected the name of an argument, or a JSON pointer such as '/options/mode', in front of '='")
+        raise RuleFault(
+            begun,
+            "expected the name of an argument, or a JSON pointer such as '/options/mode', in front of '='",
+        )
     pointer = tuple(part.replace("~1", "/").replace("~0", "~") for part in name.lstrip("/").split("/"))
     return Argument(pointer=pointer if name.startswith("/") else (name,), glob=glob)
 
@@ -246,7 +255,11 @@ def _read_command(text: str, begun: int) -> Command:
     stars = _stars(words, first, body, begun)
     if len(reading.commands) == 1:
         return Command(
-            text=text, words=words, stars=stars, has_tail=has_tail, line=None if stars or has_tail else reading
+            text=text,
+            words=words,
+            stars=stars,
+            has_tail=has_tail,
+            line=None if stars or has_tail else reading,
         )
     if has_tail or any(_stars(command.words, command, body, begun) for command in reading.commands):
         raise RuleFault(begun, "a rule is one simple command, or a whole line without a star")
@@ -254,8 +267,12 @@ def _read_command(text: str, begun: int) -> Command:
 
 
 def _stars(words: tuple[str, ...], command: PlainCommand, body: str, begun: int) -> tuple[int, ...]:
-    places = tuple(place for place, word in enumerate(words) if "*" in word and (place in command.patterns or place == 0))
+    places = tuple(
+        place for place, word in enumerate(words) if "*" in word and (place in command.patterns or place == 0)
+    )
     quoted = next((words[place] for place in places if words[place] not in body), None)
     if quoted is not None:
-        raise RuleFault(begun, f"a word with a star has no quotes: write it plainly, or without a star ({quoted!r:.40})")
+        raise RuleFault(
+            begun, f"a word with a star has no quotes: write it plainly, or without a star ({quoted!r:.40})"
+        )
     return places

@@ -10,7 +10,15 @@ import attrs
 
 from agentrail.errors import OptionError
 from agentrail.messages import JsonObject
-from agentrail.plugins.permission_policy import PURE_TOOLS, Mode, PermissionPolicy, ScopedRules, join, meet, read_scope
+from agentrail.plugins.permission_policy import (
+    PURE_TOOLS,
+    Mode,
+    PermissionPolicy,
+    ScopedRules,
+    join,
+    meet,
+    read_scope,
+)
 from agentrail.plugins.permission_rules import Scope
 
 _LISTS: Final = ("deny", "ask", "allow")
@@ -66,7 +74,11 @@ class Permitted:
 
 
 def begin(
-    *, own: Mapping[str, Any], scopes: Mapping[Scope, Mapping[str, Any]], within: Sequence[Mapping[str, Any]], rest: Permitted
+    *,
+    own: Mapping[str, Any],
+    scopes: Mapping[Scope, Mapping[str, Any]],
+    within: Sequence[Mapping[str, Any]],
+    rest: Permitted,
 ) -> Permitted:
     """Make the first state.
 
@@ -87,7 +99,9 @@ def begin(
     others = tuple((scope, read_scope(scope, table)) for scope, table in scopes.items())
     named = {key: value for key, value in own.items() if key != "mode" or value is not None}
     above = tuple(read_scope("session", table) for table in within)
-    return _checked(attrs.evolve(rest, scoped=(*others, ("session", read_scope("session", named))), within=above))
+    return _checked(
+        attrs.evolve(rest, scoped=(*others, ("session", read_scope("session", named))), within=above)
+    )
 
 
 def go_on(options: JsonObject, state: Permitted) -> Permitted:

@@ -6,7 +6,7 @@ A pure function of policy and call, and the same with the trail of all rules tha
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from agentrail.messages import JsonObject
 from agentrail.plugins.permission_index import Entry, OfTool, bare
@@ -102,7 +102,9 @@ def explain(policy: PermissionPolicy, call: PermissionCall) -> PermissionVerdict
 def offered(policy: PermissionPolicy, tools: Sequence[str]) -> tuple[str, ...]:
     """Leave those tools out that a rule denies whatever they are called with: a model need not know of them."""
     members = (policy, *policy.within)
-    return tuple(tool for tool in tools if all(bare(one.indexes[_DENY].of(tool).rules) is None for one in members))
+    return tuple(
+        tool for tool in tools if all(bare(one.indexes[_DENY].of(tool).rules) is None for one in members)
+    )
 
 
 def _strictest(policy: PermissionPolicy, call: PermissionCall, *, explains: bool) -> PermissionVerdict:
@@ -165,7 +167,11 @@ class _Judging:
         found = self._first(_DENY, indexes[_DENY].of(tool).rules, place, may_mean)
         if found is None and (tool in WRITERS or tool == "grep"):
             # Who may not read a file may not write over it either, nor search in it.
-            entries = [entry for entry in indexes[_DENY].of("read_file").rules if isinstance(entry[1].pattern, PathGlob)]
+            entries = [
+                entry
+                for entry in indexes[_DENY].of("read_file").rules
+                if isinstance(entry[1].pattern, PathGlob)
+            ]
             found = self._first(_DENY, entries, place, may_mean)
         if found is None and tool == "grep":
             found = self._searched(place)
@@ -175,7 +181,10 @@ class _Judging:
 
     def _searched(self, place: Place | None) -> _Found | None:
         """Let a person decide on a search that may come upon what may not be read: its results cannot be taken apart here."""
-        for number, rule in (*self.policy.indexes[_DENY].of("read_file").rules, *self.policy.indexes[_DENY].of("grep").rules):
+        for number, rule in (
+            *self.policy.indexes[_DENY].of("read_file").rules,
+            *self.policy.indexes[_DENY].of("grep").rules,
+        ):
             if isinstance(rule.pattern, PathGlob) and (place is None or may_hold(rule.pattern, place)):
                 written = self.policy.deny[number]
                 return _Found(_ASK, (written,), f"it may find what the rule {written.shown} denies")
@@ -209,7 +218,9 @@ class _Judging:
                     return found, False
             if is_unknown and ask.rules:
                 written = self.policy.ask[ask.rules[0][0]]
-                return _Found(_ASK, (written,), f"what it runs cannot be known, and the rule {written.shown} asks"), False
+                return _Found(
+                    _ASK, (written,), f"what it runs cannot be known, and the rule {written.shown} asks"
+                ), False
         is_unread = is_unknown and bool(deny.rules)
         return (None if is_unread else self._allowed(allow, commands, whys)), is_unread
 
@@ -268,7 +279,9 @@ class _Judging:
         if not _SHELL_ARGUMENTS.issuperset(self.call.arguments):
             uncovered.append(((), "it has arguments that rules of commands say nothing about"))
         if elsewhere:
-            uncovered.append(((), "git in another directory reads the settings that lie there, and runs what they say"))
+            uncovered.append(
+                ((), "git in another directory reads the settings that lie there, and runs what they say")
+            )
         self.uncovered = tuple(uncovered)
         return _Found(_ALLOW, tuple(dict.fromkeys(by))) if commands and not uncovered else None
 
@@ -277,7 +290,9 @@ class _Judging:
         if command.behind:
             entries = (*entries, *rules.about(command.run[0]))
         for number, rule in entries:
-            matched = isinstance(rule.pattern, Command) and must_be(rule.pattern, command, is_covered=is_covered)
+            matched = isinstance(rule.pattern, Command) and must_be(
+                rule.pattern, command, is_covered=is_covered
+            )
             if self.asked is not None:
                 self._note(_ALLOW, number, command.words, matched=matched)
             if matched:
@@ -298,7 +313,11 @@ class _Judging:
         if mode == "dont_ask" and (found is None or found.place == _ASK):
             return "deny", "no rule allows it, and in the mode dont_ask nobody is asked", mode
         if is_held:
-            return "deny", "while a plan is made nothing runs that has an effect: finish the plan, and call exit_plan", mode
+            return (
+                "deny",
+                "while a plan is made nothing runs that has an effect: finish the plan, and call exit_plan",
+                mode,
+            )
         if mode == "plan" and tool == EXIT_PLAN:
             return "ask", "a plan is to be approved", mode
         if found is not None and found.place == _ASK:
@@ -307,10 +326,16 @@ class _Judging:
             return "allow", f"allowed by {', '.join(rule.shown for rule in found.by)}", None
         if is_unread:
             decision: Decision = "ask" if mode in {"default", "accept_edits"} else "deny"
-            return decision, f"what it runs cannot be known, and there are rules that deny some of {tool}", mode
+            return (
+                decision,
+                f"what it runs cannot be known, and there are rules that deny some of {tool}",
+                mode,
+            )
         return self._unmatched(mode, place, is_pure=is_pure)
 
-    def _unmatched(self, mode: Mode, place: Place | None, *, is_pure: bool) -> tuple[Decision, str, Mode | None]:
+    def _unmatched(
+        self, mode: Mode, place: Place | None, *, is_pure: bool
+    ) -> tuple[Decision, str, Mode | None]:
         tool = self.call.tool
         match mode:
             case "bypass":
@@ -319,7 +344,9 @@ class _Judging:
                 return "allow", "it changes nothing but the plan", mode
             case "default" | "accept_edits" if is_pure:
                 return "allow", "it changes nothing", mode
-            case "accept_edits" if tool in FILE_TOOLS and place is not None and place.inside and not is_protected(place):
+            case "accept_edits" if (
+                tool in FILE_TOOLS and place is not None and place.inside and not is_protected(place)
+            ):
                 return "allow", "the mode accept_edits allows work on files of the workspace", mode
             case _:
                 decision: Decision = "deny" if mode in {"strict", "dont_ask"} else "ask"

@@ -31,7 +31,8 @@ def warnings_of(policy: PermissionPolicy, tools: Collection[str] | None = None) 
                 (
                     (other, one)
                     for other, one, seen in every
-                    if is_named(seen.tool, rule.tool) and (seen.tool in {"*", rule.tool} or "*" not in rule.tool)
+                    if is_named(seen.tool, rule.tool)
+                    and (seen.tool in {"*", rule.tool} or "*" not in rule.tool)
                 ),
                 None,
             )
@@ -53,7 +54,11 @@ def _faults(name: ListName, rule: ReadRule, tools: Collection[str] | None) -> It
         return
     if command.not_read is not None:
         stopped = f"is not read beyond character {command.not_read.at}: {command.not_read.why}"
-        yield f"never matches: the command {stopped}" if name == "allow" else f"matches that very line alone: it {stopped}"
+        yield (
+            f"never matches: the command {stopped}"
+            if name == "allow"
+            else f"matches that very line alone: it {stopped}"
+        )
     elif name == "allow" and command.has_star and command.words:
         yield from _held_by_star(command)
 

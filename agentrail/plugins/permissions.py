@@ -15,6 +15,7 @@ from agentrail.plugins.permission_rules import Scope
 from agentrail.plugins.permission_state import Permitted, begin, go_on
 from agentrail.plugins.permission_verdict import EXIT_PLAN, PermissionCall, judge
 
+
 class Permissions(Plugin[Permitted]):
     """Lets calls run, asks a person about them, or refuses them, by rules: deny, then ask, then allow, then the mode."""
 
@@ -83,7 +84,9 @@ class Permissions(Plugin[Permitted]):
         if event.name != EXIT_PLAN or state.own.mode != "plan" or event.result.is_error:
             return Continue(state)
         left = state.in_mode(state.before, before=None)
-        return Continue(left, emits=(("plan_approved", {"call_id": event.call_id, "mode": left.policy.mode}),))
+        return Continue(
+            left, emits=(("plan_approved", {"call_id": event.call_id, "mode": left.policy.mode}),)
+        )
 
 
 def _answers(call: PermissionCall, proposed: tuple[str, ...]) -> tuple[PermissionOption, ...]:

@@ -30,7 +30,22 @@ _TOKEN: Final = re.compile(
 _QUOTED: Final = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _PROGRAM: Final = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+-]*")
 _KEYWORDS: Final = frozenset(
-    {"if", "then", "elif", "else", "fi", "for", "in", "while", "until", "do", "done", "case", "esac", "select"}
+    {
+        "if",
+        "then",
+        "elif",
+        "else",
+        "fi",
+        "for",
+        "in",
+        "while",
+        "until",
+        "do",
+        "done",
+        "case",
+        "esac",
+        "select",
+    }
     | {"function", "time", "coproc"}
 )
 _LEAVES_OPEN: Final = frozenset({"&&", "||", "|"})
@@ -198,7 +213,7 @@ def _unprintable(line: str) -> int | None:
 # --- the programs that are looked through: where what they run begins, or behind all words where that is not certain
 
 
-def _behind_nohup(words: list[str], at: int) -> int:
+def _behind_nohup(_: list[str], at: int) -> int:
     return at
 
 

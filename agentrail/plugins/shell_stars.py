@@ -70,34 +70,34 @@ def _row(  # noqa: PLR0913 - a row of a table
 NEVER: Final[tuple[tuple[str, str], ...]] = (
     ("is a shell, and runs what it is told", " ".join((*sorted(SHELLS), "pwsh elvish nu xonsh rc es busybox toybox yash osh"))),
     ("runs the program that it is given", " ".join(sorted(WRAPPERS))),
-    ("runs the program that it is given", "chronic multitime hyperfine watchexec nodemon inotifywait run-parts start-stop-daemon capsh bwrap "
+    ("runs the program that it is given", ("chronic multitime hyperfine watchexec nodemon inotifywait run-parts start-stop-daemon capsh bwrap "
         "proot wine ld.so ldd ltrace setsid ionice nq tsp pssh rush dbus-launch gtk-launch xdg-open open gio x-terminal-emulator xterm "
         "konsole kitty alacritty tmux concurrently forever pm2 logsave choom uclampset cset cgexec runcon sg newgrp login agetty getty "
-        "i386 x86_64 aoss eatmydata faketime runscript systemd-nspawn machinectl fzf sk parallel-ssh"),
-    ("runs code", " ".join((*sorted(INTERPRETERS), *sorted(CODE_FIRST), "wish irb pry R Rscript luajit java javac jshell groovy scala kotlin kotlinc "
+        "i386 x86_64 aoss eatmydata faketime runscript systemd-nspawn machinectl fzf sk parallel-ssh")),
+    ("runs code", " ".join((*sorted(INTERPRETERS), *sorted(CODE_FIRST), ("wish irb pry R Rscript luajit java javac jshell groovy scala kotlin kotlinc "
         "dotnet mono csi fsi erl iex elixir mix ghc ghci runghc runhaskell stack cabal ocaml racket guile clojure clj lein sbcl clisp "
         "swift crystal nim zig dart flutter perl5 pythonw ipython bpython jupyter ts-node tsx tsc esbuild swc webpack vite rollup jest "
         "vitest mocha ava karma cypress playwright storybook m4 ed red vimdiff view rview rvim gvim gview nano pico micro joe jed mg "
         "kak hx dc gnuplot octave maxima gdb lldb sqlite3 psql mysql mariadb mongo mongosh redis-cli bsql duckdb nasm gcc g++ cc c++ clang "
         "clang++ cpp ld as tcc rustc gfortran go-run latex pdflatex xelatex lualatex tex pdftex luatex groff troff gs ghostscript pandoc "
-        "magick convert ffmpeg xsltproc jrunscript jjs nickle tclsh8 xmlstarlet"))),
-    ("runs what a file of the project says", "make gmake bmake ninja cmake ctest meson scons just rake task ant mvn gradle sbt bazel buck buck2 tox "
+        "magick convert ffmpeg xsltproc jrunscript jjs nickle tclsh8 xmlstarlet")))),
+    ("runs what a file of the project says", ("make gmake bmake ninja cmake ctest meson scons just rake task ant mvn gradle sbt bazel buck buck2 tox "
         "nox invoke fab doit pre-commit lerna nx turbo grunt gulp bundle rails composer vagrant ansible ansible-playbook puppet salt chef terraform "
-        "tofu pulumi packer helm skaffold tilt docker-compose podman-compose foreman overmind honcho procfile act poetry hatch pdm pipenv rye uv"),
-    ("fetches programs and runs them", "npx pnpx bunx uvx pipx pip pip3 easy_install gem cpan cpanm luarocks opam conda mamba micromamba apt apt-get aptitude "
+        "tofu pulumi packer helm skaffold tilt docker-compose podman-compose foreman overmind honcho procfile act poetry hatch pdm pipenv rye uv")),
+    ("fetches programs and runs them", ("npx pnpx bunx uvx pipx pip pip3 easy_install gem cpan cpanm luarocks opam conda mamba micromamba apt apt-get aptitude "
         "dpkg yum dnf rpm zypper pacman apk brew port snap flatpak nix nix-env nix-shell nix-build guix choco winget scoop rustup nvm fnm volta asdf mise "
-        "pyenv rbenv corepack degit create-react-app"),
-    ("runs programs in a container or on another machine", "docker podman nerdctl buildah ctr crictl lxc lxc-attach incus ssh scp sftp rsync mosh telnet ftp "
-        "lftp rsh rlogin nc ncat netcat socat aws gcloud az oc heroku fly flyctl"),
+        "pyenv rbenv corepack degit create-react-app")),
+    ("runs programs in a container or on another machine", ("docker podman nerdctl buildah ctr crictl lxc lxc-attach incus ssh scp sftp rsync mosh telnet ftp "
+        "lftp rsh rlogin nc ncat netcat socat aws gcloud az oc heroku fly flyctl")),
     ("fetches from anywhere, and writes files where its options say: allow web_fetch(domain:…) in its place",
         "curl wget wget2 aria2c http https httpie xh axel lynx w3m links elinks youtube-dl yt-dlp"),
-    ("writes the files that it is told to, or reads them as a program", "tar bsdtar gtar cpio pax tee sponge dd split csplit patch xxd ar 7z 7za rar shred "
-        "sdiff openssl gpg gpg2 ssh-keygen tcpdump tshark nmap logrotate mail mailx sendmail mutt script replay scriptreplay ctags install-info"),
+    ("writes the files that it is told to, or reads them as a program", ("tar bsdtar gtar cpio pax tee sponge dd split csplit patch xxd ar 7z 7za rar shred "
+        "sdiff openssl gpg gpg2 ssh-keygen tcpdump tshark nmap logrotate mail mailx sendmail mutt script replay scriptreplay ctags install-info")),
     ("shows text through programs of its own choice", "less more most man info pg pager ncdu ranger mc vifm lf nnn bat-pager git-shell whiptail dialog"),
     ("runs commands later, or starts services", " ".join((*sorted(READS_COMMANDS), "systemctl service launchctl supervisord supervisorctl initctl anacron"))),
-    ("is a builtin that defines or evaluates", " ".join((*sorted(DECLARES), *sorted(SETS), "eval . source exec command builtin trap alias unalias printf test [ "
+    ("is a builtin that defines or evaluates", " ".join((*sorted(DECLARES), *sorted(SETS), ("eval . source exec command builtin trap alias unalias printf test [ "
         "let set shopt unset enable hash bind complete compopt compgen fc history jobs fg bg disown wait ulimit umask return exit logout shift times "
-        "type pushd popd dirs suspend caller break continue help"))),
+        "type pushd popd dirs suspend caller break continue help")))),
 )
 """Programs that no star covers, by reason."""
 

@@ -14,7 +14,11 @@ MAX_PLAN_CHARACTERS = 50_000
 async def exit_plan(  # noqa: ASYNC124 - in the loop: a plain function would have a thread
     plan: Annotated[
         str,
-        msgspec.Meta(min_length=1, max_length=MAX_PLAN_CHARACTERS, description="The plan, in Markdown: what you will do, in steps."),
+        msgspec.Meta(
+            min_length=1,
+            max_length=MAX_PLAN_CHARACTERS,
+            description="The plan, in Markdown: what you will do, in steps.",
+        ),
     ],
 ) -> Ok:
     """Show your plan to a person, who approves it or not. Call it once the plan is complete; until it is approved nothing can be changed."""

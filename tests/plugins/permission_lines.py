@@ -21,7 +21,7 @@ NOT_READ: Final = (
     "X=./harm.sh sh -c 'harm'", "LESSOPEN='|harm' less f", "GIT_EDITOR=harm git commit --allow-empty", "ENV=./harm.sh sh -i -c ls",
     # --- quoting of the program, and backslashes
     "'harm'", '"harm"', "ha''rm", 'h"ar"m', "\\harm", "h\\arm", "ha\\\nrm", "ls \\\n; harm", "ls\\\n;harm", "''harm", "'ha'rm", "ha'rm'", '""harm""', "ls; 'harm'",
-    "ls && h'a'rm", "echo \\'; harm \\'", 'echo \\"; harm; echo \\"', "echo 'a\\'; harm #'", "echo \"a\\\\\"; harm #\"", "ls | 'harm'",
+    "ls && h'a'rm", "echo \\'; harm \\'", 'echo \\"; harm; echo \\"', "echo 'a\\'; harm #'", 'echo "a\\\\"; harm #"', "ls | 'harm'",
     # --- the grammar
     "(harm)", "( harm )", "{ harm; }", "{ harm;}", "((1)); harm", "if harm; then :; fi", "if true; then harm; fi", "if false; then :; else harm; fi",
     "while harm; do break; done", "until harm; do break; done", "for i in 1; do harm; done", "for i in $(harm); do :; done", "for ((;;)); do harm; break; done",
@@ -37,7 +37,7 @@ NOT_READ: Final = (
     "ls > $(echo HARM)", "ls > 'HARM'", 'ls > "HARM"', "ls > ./HARM", "ls > H'AR'M", "ls >/dev/null/../HARM; ls > HARM", "echo a >HARM b", "echo a>HARM;", "ls 2>&1 | cat > HARM",
     "cat f > HARM", "git log > HARM", "git diff HEAD~1 >> HARM", "head -n 1 f >HARM 2>&1", "ls 3>HARM", "ls >/dev/null 2>HARM", "ls 2>/dev/null >HARM", "ls >\\\nHARM",
     # --- here-documents
-    "cat <<EOF\n$(harm)\nEOF", "cat <<E\n`harm`\nE\n", "cat <<< $(harm)", "cat <<< \"$(harm)\"", "bash <<EOF\nharm\nEOF", "bash <<'EOF'\nharm\nEOF", "bash <<< harm",
+    "cat <<EOF\n$(harm)\nEOF", "cat <<E\n`harm`\nE\n", "cat <<< $(harm)", 'cat <<< "$(harm)"', "bash <<EOF\nharm\nEOF", "bash <<'EOF'\nharm\nEOF", "bash <<< harm",
     "cat <<'EOF'\nx\nEOF\nharm", "cat <<-EOF\n\t$(harm)\n\tEOF", "cat <<A <<B\nx\nA\n$(harm)\nB",
     # --- comments
     "ls #\nharm", "ls # x\nharm", "# x\nharm", "#'\nharm #'", "ls #'\nharm\n#'", 'ls #"\nharm\n#"', "ls;#\nharm", "ls # \\\nharm", "echo a #' \n harm",
@@ -98,7 +98,7 @@ GIT: Final = (
 
 OPTIONS: Final = (
     "sort -o HARM f", "sort -oHARM f", "sort --output=HARM f", "sort --output HARM f", "sort --outp=HARM f", "sort --out HARM f", "sort --o HARM f", "sort --o=HARM f", "sort -ro HARM f", "sort -ruoHARM f", "sort f -o HARM",
-    "sort f -oHARM", "sort -- f; sort -o HARM f", "cat f | sort -o HARM", "sort -nro HARM f g", "sort 2>/dev/null -o HARM f", "sort '-oHARM' f", "sort \"-o\" HARM f", "sort -'o' HARM f", "sort --'output'=HARM f",
+    "sort f -oHARM", "sort -- f; sort -o HARM f", "cat f | sort -o HARM", "sort -nro HARM f g", "sort 2>/dev/null -o HARM f", "sort '-oHARM' f", 'sort "-o" HARM f', "sort -'o' HARM f", "sort --'output'=HARM f",
     "sort -S 1k --compress-program=harm big", "sort -S 1k --compress-prog=harm big", "sort -S 1k --comp harm big", "nice sort -o HARM f", "timeout 5 sort --o HARM f", "uniq f HARM", "uniq -c f HARM", "uniq -- f HARM", "uniq - HARM </dev/null",
     "uniq -f 1 f HARM", "uniq -d f HARM", "sort f | uniq - HARM", "shuf -o HARM f", "shuf --output=HARM f", "shuf --o=HARM f", "shuf -oHARM f", "shuf -n1 -o HARM f", "shuf -en1 -oHARM a", "iconv -o HARM f", "iconv --output=HARM f", "iconv --outp=HARM f",
     "cd opts && sort *", "cd opts && sort -- *; sort -o HARM f", "cd opts; sort *", "sort opts/*; sort -o HARM f", "cd opts && sort -*", "cd opts && sort ?oHARM x", "cd opts && uniq [hx]*", "cd opts && find * -maxdepth 0; find ../keep -delete",

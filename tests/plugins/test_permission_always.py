@@ -63,8 +63,19 @@ def test_the_narrowest_rule_of_another_call(tool, arguments, texts):
 
 def test_a_path_that_leads_elsewhere_by_a_link_gets_no_rule():
     """Both ends would have to be named."""
-    call = PermissionCall(tool="write_file", arguments={"path": "a"}, working_dir="/srv/project", leads_to=("/etc/x",))
+    call = PermissionCall(
+        tool="write_file", arguments={"path": "a"}, working_dir="/srv/project", leads_to=("/etc/x",)
+    )
     assert proposed(call) == ()
+
+
+def test_explain_names_the_rule_that_always_wrote():
+    """G-017: with it the call is allowed, by that very rule; a line that is too long for a rule gets none."""
+    for line in ("wc a", "git log -n 1", "git log | wc a"):
+        call = call_of("shell", command=line)
+        texts = proposed(call)
+        assert {rule.text for rule in explain(with_rules(NOTHING, texts), call).by} == set(texts)
+    assert proposed(call_of("shell", command="wc " + "a" * 5_000)) == ()
 
 
 lines = st.sampled_from((*HARMFUL, *ORDINARY)) | st.text("ab '\"*;|-/\n?", min_size=1, max_size=15)

@@ -49,7 +49,15 @@ def test_a_workspace_without_a_root_is_a_world_of_its_own():
 
 @pytest.mark.parametrize(
     ("glob", "path", "holds"),
-    [("./a/b/**", "a", True), ("./a/b/**", "a/b/c", True), ("./a/b", "c", False), ("x", "c", True), ("//etc/*", "/", True), ("~/x", "/home", True), ("~/x", "/srv", False)],
+    [
+        ("./a/b/**", "a", True),
+        ("./a/b/**", "a/b/c", True),
+        ("./a/b", "c", False),
+        ("x", "c", True),
+        ("//etc/*", "/", True),
+        ("~/x", "/home", True),
+        ("~/x", "/srv", False),
+    ],
 )
 def test_what_may_lie_below(glob, path, holds):
     """A search in a folder may come upon what a pattern means."""

@@ -5,6 +5,7 @@ from hypothesis import given, strategies as st
 
 from agentrail.errors import OptionError
 from agentrail.plugins.permission_index import RuleIndex, is_named
+from agentrail.plugins.permission_matching import may_mean, must_mean
 from agentrail.plugins.permission_policy import (
     MODES,
     PermissionPolicy,
@@ -24,7 +25,9 @@ from agentrail.plugins.permission_warnings import warnings_of
 
 def said(policy, tool, /, **arguments):
     """What a policy says to a call."""
-    return judge(policy, PermissionCall(tool=tool, arguments=arguments, working_dir="/srv/project", home="/home/ada"))
+    return judge(
+        policy, PermissionCall(tool=tool, arguments=arguments, working_dir="/srv/project", home="/home/ada")
+    )
 
 
 def decision(policy, tool, /, **arguments):
@@ -39,7 +42,9 @@ def line(policy, command, **more):
 
 def policy_of(*modes, deny=(), ask=(), allow=(), **more):
     """A policy of texts."""
-    return PermissionPolicy(modes=modes or ("default",), deny=rules(*deny), ask=rules(*ask), allow=rules(*allow), **more)
+    return PermissionPolicy(
+        modes=modes or ("default",), deny=rules(*deny), ask=rules(*ask), allow=rules(*allow), **more
+    )
 
 
 # --- rules that do not parse
@@ -95,8 +100,15 @@ def test_reading_a_rule_is_total(text):
 
 def test_the_first_list_that_matches_decides():
     """Deny, ask, allow, mode; being more specific changes nothing (12.7)."""
-    policy = policy_of(deny=["shell(git push *)"], ask=["shell(git *)"], allow=["shell(git push origin main)", "shell(ls *)"])
-    assert [line(policy, one) for one in ("git push origin main", "git log", "ls -l", "wc x")] == ["deny", "ask", "allow", "ask"]
+    policy = policy_of(
+        deny=["shell(git push *)"], ask=["shell(git *)"], allow=["shell(git push origin main)", "shell(ls *)"]
+    )
+    assert [line(policy, one) for one in ("git push origin main", "git log", "ls -l", "wc x")] == [
+        "deny",
+        "ask",
+        "allow",
+        "ask",
+    ]
     assert said(policy, "shell", command="git push").by[0].text == "shell(git push *)"
     assert line(policy_of("bypass", ask=["shell(git *)"]), "git log") == "ask"
 
@@ -132,7 +144,12 @@ def test_what_a_rule_of_allow_covers(rule, lines, others):
 def test_git_in_another_directory_asks():
     """`cd` and `git` in one line, or a directory of the call, run what the settings there say; only the very line is allowed."""
     policy = policy_of(allow=["shell(cd *)", "shell(git *)", "shell(cd a && git log)"])
-    assert [line(policy, one) for one in ("cd b", "git log", "cd b && git log", "cd a && git log")] == ["allow", "allow", "ask", "allow"]
+    assert [line(policy, one) for one in ("cd b", "git log", "cd b && git log", "cd a && git log")] == [
+        "allow",
+        "allow",
+        "ask",
+        "allow",
+    ]
     assert line(policy, "git log", workdir="b") == "ask"
     assert line(policy, "git log", workdir=".", timeout_seconds=5) == "allow"
     assert "another directory" in said(policy, "shell", command="git log", workdir="b").why
@@ -150,7 +167,9 @@ def test_a_command_that_is_none_is_not_allowed_by_words(command):
     """What is no text, or empty, asks; a bare rule still holds."""
     assert line(policy_of(allow=["shell(*)"]), command) == "ask"
     assert line(policy_of(deny=["shell"]), command) == "deny"
-    assert line(policy_of(deny=["shell(rm *)"], allow=["shell"]), command) == ("allow" if command == "" else "ask")
+    assert line(policy_of(deny=["shell(rm *)"], allow=["shell"]), command) == (
+        "allow" if command == "" else "ask"
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,14 +240,25 @@ def test_a_path_that_is_none_may_be_any(path):
     [
         ("https://python.org", True, True), ("https://docs.python.org/3?a#b", True, True), ("HTTP://PYTHON.ORG:8080/", True, True), ("https://python.org./", True, True), ("https://pythonxorg/", False, False),
         ("https://python.org.evil.com/", False, False), ("https://evil.com/python.org", False, False), ("https://python.org@evil.com/", False, False), ("https://evil.com@python.org/", False, True), ("https://evil.com\\@python.org", False, False),
-        ("ftp://python.org", False, True), ("file:///python.org", False, True), ("//python.org", False, True), ("python.org", False, True), ("https://python.org:x/", False, True), ("https://python.org:/", False, True), ("https://[::1", False, True),
+        ("ftp://python.org", False, True), ("file:///python.org", False, True), ("//python.org", False, True), ("python.org", False, True), ("https://python.org:x/", False, True), ("https://python.org:/", False, True), ("https://[::1", False, True), ("https://[::1]/", False, False),
         ("https://py%74hon.org", False, True), ("https://pythön.org", False, False), ("https:// python.org", False, True), ("", False, True), (7, False, True), ("https://" + "a" * 80 + ".org", False, True),
     ],
 )  # fmt: skip
 def test_a_host_is_compared_whole(url, allowed, denied):
     """For `allow` only a plain address of that host or below; for `deny` whatever may lead there."""
-    assert (decision(policy_of("strict", allow=["web_fetch(domain:python.org)"]), "web_fetch", url=url) == "allow") is allowed
-    assert (decision(policy_of("bypass", deny=["web_fetch(domain:Python.org.)"]), "web_fetch", url=url) == "deny") is denied
+    assert (
+        decision(policy_of("strict", allow=["web_fetch(domain:python.org)"]), "web_fetch", url=url) == "allow"
+    ) is allowed
+    assert (
+        decision(policy_of("bypass", deny=["web_fetch(domain:Python.org.)"]), "web_fetch", url=url) == "deny"
+    ) is denied
+
+
+def test_a_command_is_about_no_other_tool():
+    """Whatever its arguments are called."""
+    pattern = read_rule("shell(ls)").pattern
+    assert not may_mean(pattern, {"command": "ls"}, None)
+    assert not must_mean(pattern, {"command": "ls"}, None)
 
 
 def test_a_star_stands_for_one_name_of_a_host():
@@ -243,7 +273,7 @@ def test_a_star_stands_for_one_name_of_a_host():
     [
         ("deploy(stage=test*)", {"stage": "testing"}, True), ("deploy(stage=test*)", {"stage": "prod"}, False), ("deploy(stage=test*)", {}, False), ("deploy(/options/stage=t)", {"options": {"stage": "t"}}, True),
         ("deploy(/options/stage=t)", {"options": "t"}, False), ("deploy(/list/1=b)", {"list": ["a", "b"]}, True), ("deploy(/list/2=b)", {"list": ["a", "b"]}, False), ("deploy(/list/x=b)", {"list": ["b"]}, False),
-        ("deploy(/a~1b=1)", {"a/b": 1}, True), ("deploy(n=1)", {"n": 1.0}, True), ("deploy(n=true)", {"n": True}, True), ("deploy(n={\"a\":*})", {"n": {"a": [1]}}, True), ("deploy(n=a?c[d])", {"n": "abc[d]"}, False),
+        ("deploy(/a~1b=1)", {"a/b": 1}, True), ("deploy(n=1)", {"n": 1.0}, True), ("deploy(n=true)", {"n": True}, True), ('deploy(n={"a":*})', {"n": {"a": [1]}}, True), ("deploy(n=a?c[d])", {"n": "abc[d]"}, False),
         ("deploy(n=a?c[d])", {"n": "a?c[d]"}, True), ("deploy(n=)", {"n": ""}, True), ("deploy(/list/999999999999=b)", {"list": ["b"]}, False),
     ],
 )  # fmt: skip
@@ -255,13 +285,19 @@ def test_an_argument_is_found_by_name_or_pointer(rule, arguments, matches):
 
 def test_agents_skills_and_servers():
     """`task(agent)`, `skill(name)`, `mcp__server`, and `*` in names."""
-    policy = policy_of("strict", allow=["task(review*)", "skill(pdf)", "mcp__a", "mcp__b__get_*", "mcp__c__x(y=1)"])
+    policy = policy_of(
+        "strict", allow=["task(review*)", "skill(pdf)", "mcp__a", "mcp__b__get_*", "mcp__c__x(y=1)"]
+    )
     assert decision(policy, "task", subagent_type="reviewer", description="x") == "allow"
     assert decision(policy, "task", subagent_type="general-purpose", description="x") == "deny"
     assert [decision(policy, "skill", name=name) for name in ("pdf", "PDF")] == ["allow", "deny"]
     assert decision(policy_of("bypass", deny=["skill(pdf)"]), "skill", name="PDF") == "deny"
-    assert [decision(policy, name, y=1) for name in ("mcp__a__x", "mcp__ab__x", "mcp__b__get_x", "mcp__b__put", "mcp__c__x")] == ["allow", "deny", "allow", "deny", "allow"]
-    assert is_named("mcp__a", "mcp__a") and not is_named("mcp__a__b", "mcp__a__b__c")
+    assert [
+        decision(policy, name, y=1)
+        for name in ("mcp__a__x", "mcp__ab__x", "mcp__b__get_x", "mcp__b__put", "mcp__c__x")
+    ] == ["allow", "deny", "allow", "deny", "allow"]
+    assert is_named("mcp__a", "mcp__a")
+    assert not is_named("mcp__a__b", "mcp__a__b__c")
 
 
 # --- modes
@@ -286,14 +322,28 @@ def test_the_modes(mode, wanted):
 def test_accept_edits_accepts_files_of_the_workspace_only():
     """Not what lies elsewhere, and not names that programs trust (6.7)."""
     policy = policy_of("accept_edits")
-    edits = ["a.py", "/srv/project/a", "../a", "/etc/x", "~/a", ".git/config", ".bashrc", "a/.env", "x.pem", " a", "file:///srv/project/x"]
+    edits = [
+        "a.py",
+        "/srv/project/a",
+        "../a",
+        "/etc/x",
+        "~/a",
+        ".git/config",
+        ".bashrc",
+        "a/.env",
+        "x.pem",
+        " a",
+        "file:///srv/project/x",
+    ]
     assert [decision(policy, "edit_file", path=path) for path in edits] == ["allow", "allow", *["ask"] * 9]
 
 
 def test_plan_mode_lets_nothing_with_an_effect_run():
     """G-018: whatever `allow` says; `exit_plan` asks, also where a rule allows it, and the list of todos is written."""
     policy = policy_of("plan", allow=["*", "exit_plan"])
-    assert [decision(policy, name) for name in ("shell", "deploy", "write_todos", "list_dir", "exit_plan")] == ["deny", "deny", "allow", "allow", "ask"]
+    assert [
+        decision(policy, name) for name in ("shell", "deploy", "write_todos", "list_dir", "exit_plan")
+    ] == ["deny", "deny", "allow", "allow", "ask"]
     assert decision(policy_of("plan", deny=["exit_plan"]), "exit_plan") == "deny"
     assert decision(policy_of("plan", ask=["write_todos"]), "write_todos") == "ask"
     assert decision(policy_of("plan"), "write_todos") == "allow"
@@ -312,7 +362,10 @@ def test_scopes_are_joined():
     assert [line(policy, one) for one in ("rm x", "git push", "ls")] == ["deny", "ask", "allow"]
     assert policy.deny[0].scope == "managed"
     assert join({}).modes == ("default",)
-    assert join({"session": ScopedRules(mode="strict"), "user": ScopedRules(mode="plan")}).modes == ("strict", "plan")
+    assert join({"session": ScopedRules(mode="strict"), "user": ScopedRules(mode="plan")}).modes == (
+        "strict",
+        "plan",
+    )
 
 
 def test_bypass_is_for_who_says_so():
@@ -322,13 +375,17 @@ def test_bypass_is_for_who_says_so():
         join({"session": bypass})
     with pytest.raises(OptionError, match="forbidden by a managed file, whose ceiling is 'strict'"):
         join({"session": bypass, "managed": ScopedRules(ceiling="strict")}, may_bypass=True)
-    assert join({"session": bypass, "managed": ScopedRules(ceiling="bypass")}, may_bypass=True).mode == "bypass"
+    assert (
+        join({"session": bypass, "managed": ScopedRules(ceiling="bypass")}, may_bypass=True).mode == "bypass"
+    )
     assert join({"session": bypass, "user": ScopedRules(mode="default")}).mode == "default"
 
 
 def test_a_project_that_is_not_trusted_only_narrows():
     """Its `deny` and `ask` count, what it grants itself does not, and that is said (12.11, G-026)."""
-    project = read_scope("project", {"mode": "accept_edits", "allow": ["shell(*)"], "deny": ["shell(rm *)"]}, is_trusted=False)
+    project = read_scope(
+        "project", {"mode": "accept_edits", "allow": ["shell(*)"], "deny": ["shell(rm *)"]}, is_trusted=False
+    )
     policy = join({"project": project})
     assert (policy.mode, line(policy, "ls"), line(policy, "rm x")) == ("default", "ask", "deny")
     assert not_granted({"project": project}) == ("mode accept_edits", "allow shell(*) (project)")
@@ -339,17 +396,45 @@ def test_a_project_that_is_not_trusted_only_narrows():
 def test_a_scope_is_read_with_all_its_faults():
     """Unknown keys, modes that there are not, and rules, in one error."""
     with pytest.raises(OptionError) as refused:
-        read_scope("user", {"mode": "wild", "ceiling": "strict", "deny": 7, "allow": ["x("]}, places={"allow": ["u.toml:4"]})
-    assert [fault.partition(":")[0] for fault in refused.value.faults] == ["ceiling", "mode", "deny", "u.toml"]
+        read_scope(
+            "user",
+            {"mode": "wild", "ceiling": "strict", "deny": 7, "allow": ["x("]},
+            places={"allow": ["u.toml:4"]},
+        )
+    assert [fault.partition(":")[0] for fault in refused.value.faults] == [
+        "ceiling",
+        "mode",
+        "deny",
+        "u.toml",
+    ]
     with pytest.raises(OptionError, match="ceiling: expected one of"):
         read_scope("managed", {"ceiling": "x"})
-    assert read_scope("user", {"allow": ["x", "y"]}, places={"allow": ["u:1"]}).allow == (WrittenRule("x", "user", "u:1"), WrittenRule("y", "user"))
+    assert read_scope("user", {"allow": ["x", "y"]}, places={"allow": ["u:1"]}).allow == (
+        WrittenRule("x", "user", "u:1"),
+        WrittenRule("y", "user"),
+    )
 
 
-texts = st.sampled_from(("shell", "shell(git *)", "shell(git log)", "shell(ls *)", "read_file(a)", "write_file(./**)", "*", "deploy", "web_fetch(domain:x.org)"))
+texts = st.sampled_from(
+    (
+        "shell",
+        "shell(git *)",
+        "shell(git log)",
+        "shell(ls *)",
+        "read_file(a)",
+        "write_file(./**)",
+        "*",
+        "deploy",
+        "web_fetch(domain:x.org)",
+    )
+)
 lists = st.lists(texts, max_size=3).map(lambda found: rules(*found))
 policies = st.builds(
-    PermissionPolicy, modes=st.lists(st.sampled_from(MODES), min_size=1, max_size=2).map(tuple), deny=lists, ask=lists, allow=lists
+    PermissionPolicy,
+    modes=st.lists(st.sampled_from(MODES), min_size=1, max_size=2).map(tuple),
+    deny=lists,
+    ask=lists,
+    allow=lists,
 )
 calls = st.sampled_from(
     (("shell", {"command": "git log"}), ("shell", {"command": "git log | ls"}), ("shell", {"command": "$X"}), ("read_file", {"path": "a"}), ("write_file", {"path": "b"}), ("deploy", {}), ("web_fetch", {"url": "https://x.org"}), ("exit_plan", {}))
@@ -362,8 +447,12 @@ def test_the_meet_is_the_stricter_of_both(one, other, third, call):
     tool, arguments = call
     strict = DECISIONS.index
     both = decision(meet(one, other), tool, **arguments)
-    assert strict(both) == max(strict(decision(one, tool, **arguments)), strict(decision(other, tool, **arguments)))
-    assert decision(meet(meet(one, other), third), tool, **arguments) == decision(meet(one, meet(other, third)), tool, **arguments)
+    assert strict(both) == max(
+        strict(decision(one, tool, **arguments)), strict(decision(other, tool, **arguments))
+    )
+    assert decision(meet(meet(one, other), third), tool, **arguments) == decision(
+        meet(one, meet(other, third)), tool, **arguments
+    )
     assert meet(one, one) == one
 
 
@@ -373,10 +462,18 @@ def test_rules_only_do_what_their_list_says(policy, text, call):
     tool, arguments = call
     call = PermissionCall(tool=tool, arguments=arguments)
     before = judge(policy, call)
-    denied = PermissionPolicy(modes=policy.modes, deny=(*policy.deny, *rules(text)), ask=policy.ask, allow=policy.allow)
-    allowed = PermissionPolicy(modes=policy.modes, deny=policy.deny, ask=policy.ask, allow=(*policy.allow, *rules(text)))
+    denied = PermissionPolicy(
+        modes=policy.modes, deny=(*policy.deny, *rules(text)), ask=policy.ask, allow=policy.allow
+    )
+    allowed = PermissionPolicy(
+        modes=policy.modes, deny=policy.deny, ask=policy.ask, allow=(*policy.allow, *rules(text))
+    )
     strict = DECISIONS.index
-    assert strict(judge(denied, call).decision) >= strict(before.decision) >= strict(judge(allowed, call).decision)
+    assert (
+        strict(judge(denied, call).decision)
+        >= strict(before.decision)
+        >= strict(judge(allowed, call).decision)
+    )
     told = explain(policy, call)
     assert (told.decision, told.why, told.by) == (before.decision, before.why, before.by)
 
@@ -390,7 +487,11 @@ def test_the_narrowest_mode_is_no_wider_than_any():
 
 def test_the_trail_names_each_rule_that_was_asked():
     """In order, with the command it was compared with, and how that was read."""
-    policy = policy_of(deny=["shell(rm *)", "shell(git push *)"], ask=["shell(git *)"], allow=["shell(ls *)", "deploy(x=1)", "shell(a && b)"])
+    policy = policy_of(
+        deny=["shell(rm *)", "shell(git push *)"],
+        ask=["shell(git *)"],
+        allow=["shell(ls *)", "deploy(x=1)", "shell(a && b)"],
+    )
     told = explain(policy, PermissionCall(tool="shell", arguments={"command": "ls; wc x"}))
     assert [(one.name, one.rule.text, one.matched, one.command) for one in told.asked] == [
         ("allow", "shell(ls *)", True, "ls"),
@@ -398,9 +499,15 @@ def test_the_trail_names_each_rule_that_was_asked():
     ]
     assert told.uncovered == ((("wc", "x"), ""),)
     told = explain(policy, PermissionCall(tool="shell", arguments={"command": "git log"}))
-    assert [(one.rule.text, one.matched) for one in told.asked] == [("shell(git push *)", False), ("shell(git *)", True)]
+    assert [(one.rule.text, one.matched) for one in told.asked] == [
+        ("shell(git push *)", False),
+        ("shell(git *)", True),
+    ]
     assert explain(policy, PermissionCall(tool="deploy", arguments={"x": 1})).asked[0].matched
-    assert explain(policy, PermissionCall(tool="shell", arguments={"command": "a && b"})).asked[-1].rule.text == "shell(a && b)"
+    assert (
+        explain(policy, PermissionCall(tool="shell", arguments={"command": "a && b"})).asked[-1].rule.text
+        == "shell(a && b)"
+    )
 
 
 def test_a_tool_that_is_denied_whole_is_not_offered():
@@ -439,5 +546,9 @@ def test_rules_that_can_never_match_are_told(lists, said):
 
 def test_rules_that_can_match_are_not_told():
     """Neither what is more special than a rule of another tool, nor a pattern of names that shadows only some."""
-    policy = policy_of(deny=["mcp__a__x", "shell(bash *)"], ask=["mcp__a"], allow=["mcp__*", "shell(git *)", "shell(*)", "shell(l* *)", "shell(make test)", "x(y=1)"])
+    policy = policy_of(
+        deny=["mcp__a__x", "shell(bash *)"],
+        ask=["mcp__a"],
+        allow=["mcp__*", "shell(git *)", "shell(*)", "shell(l* *)", "shell(make test)", "x(y=1)"],
+    )
     assert warnings_of(policy) == ()

@@ -45,7 +45,10 @@ def test_a_call_runs_asks_or_is_refused():
     refused = guard.hears(call("shell", command="sudo rm x")).decision.action
     assert refused.reason == "Not run: the rule shell(rm *) (session) denies it"
     outcome = guard.hears(call("shell", command="wc x"))
-    assert (outcome.decision.action.hint, outcome.decision.action.expires_seconds) == ("no rule allows 'wc x'", 5)
+    assert (outcome.decision.action.hint, outcome.decision.action.expires_seconds) == (
+        "no rule allows 'wc x'",
+        5,
+    )
     assert outcome.events[0].payload["always"] == ["shell(wc x)"]
     assert "always" not in outcome.decision.action.permission_options
     assert "always" in guard.hears(call("shell", command="wc")).decision.action.permission_options
@@ -66,7 +69,12 @@ def test_options_that_cannot_be_are_refused(options, why):
 
 def test_what_judges_above_counts_too():
     """A session that works for another one is held by its rules; the strictest answer counts."""
-    guard = Alone(Permissions, mode="bypass", dangerously_bypass_permissions=True, within=[{"mode": "bypass", "deny": ["shell(rm *)"]}, {"allow": ["deploy", "shell"]}])
+    guard = Alone(
+        Permissions,
+        mode="bypass",
+        dangerously_bypass_permissions=True,
+        within=[{"mode": "bypass", "deny": ["shell(rm *)"]}, {"allow": ["deploy", "shell"]}],
+    )
     assert [kind(guard.hears(call("shell", command=one))) for one in ("rm x", "ls")] == ["BlockTool", "allow"]
     assert [kind(guard.hears(call(one))) for one in ("deploy", "send")] == ["allow", "RequireApproval"]
 
@@ -77,7 +85,11 @@ def test_a_running_session_changes_its_own_rules_only():
     assert guard.update(ask=["deploy"]) is None
     assert kind(guard.hears(call("deploy"))) == "RequireApproval"
     assert guard.update(ask=[], mode="strict") is None
-    assert [kind(guard.hears(call(one))) for one in ("deploy", "other", "send")] == ["allow", "BlockTool", "BlockTool"]
+    assert [kind(guard.hears(call(one))) for one in ("deploy", "other", "send")] == [
+        "allow",
+        "BlockTool",
+        "BlockTool",
+    ]
     assert "a running session changes mode, deny, ask, allow; got 'scopes'" in guard.update(scopes={})
     assert "allow[0] at 2" in guard.update(allow=["x("])
     assert "dangerously-bypass" in guard.update(mode="bypass")
@@ -108,12 +120,21 @@ def test_a_plan_that_is_approved_brings_the_old_mode_back():
 async def test_in_plan_mode_nothing_with_an_effect_runs_before_the_approval(autojump_clock):
     """G-018: the model tries, is refused, shows its plan, a person approves, and then the same call runs."""
     work = RecordingTool(name="deploy")
-    steps = iter((calls(("deploy", {"what": "x"})), calls(("exit_plan", {"plan": "1. Deploy."})), calls(("deploy", {"what": "x"})), says("Done.")))
+    steps = iter(
+        (
+            calls(("deploy", {"what": "x"})),
+            calls(("exit_plan", {"plan": "1. Deploy."})),
+            calls(("deploy", {"what": "x"})),
+            says("Done."),
+        )
+    )
     told = []
     with trio.fail_after(60):
         async with agentrail.open_supervisor() as supervisor, trio.open_nursery() as nursery:
             session = await supervisor.start_session(
-                model=FunctionModel(lambda _: next(steps)), tools=[work, exit_plan], plugins=[(Permissions, {"mode": "plan", "allow": ["deploy"]})]
+                model=FunctionModel(lambda _: next(steps)),
+                tools=[work, exit_plan],
+                plugins=[(Permissions, {"mode": "plan", "allow": ["deploy"]})],
             )
 
             async def listen(task_status):
@@ -137,12 +158,16 @@ async def test_in_plan_mode_nothing_with_an_effect_runs_before_the_approval(auto
 async def test_always_of_the_session_lets_no_other_call_through(autojump_clock):
     """Trap 7, G-017: after `always` for `sort a` no `sort -o` runs unasked, nor another file's."""
     shell = RecordingTool(name="shell")
-    wanted = [{"command": line} for line in ("git log", "git log -n 1", "git log --output=x", "ls", "ls -la", "ls")]
+    wanted = [
+        {"command": line} for line in ("git log", "git log -n 1", "git log --output=x", "ls", "ls -la", "ls")
+    ]
     steps = iter((*(calls(("shell", one)) for one in wanted), says("Done.")))
     asked = []
     with trio.fail_after(60):
         async with agentrail.open_supervisor() as supervisor, trio.open_nursery() as nursery:
-            session = await supervisor.start_session(model=FunctionModel(lambda _: next(steps)), tools=[shell], plugins=[Permissions])
+            session = await supervisor.start_session(
+                model=FunctionModel(lambda _: next(steps)), tools=[shell], plugins=[Permissions]
+            )
 
             async def listen(task_status):
                 async with session.subscribe(after=0, deltas=False) as events:
@@ -151,7 +176,10 @@ async def test_always_of_the_session_lets_no_other_call_through(autojump_clock):
                         if isinstance(event, ApprovalRequired):
                             approval = event.approval
                             asked.append(approval.arguments["command"])
-                            await session.approve(approval.id, kind="always" if "always" in approval.permission_options else "once")
+                            await session.approve(
+                                approval.id,
+                                kind="always" if "always" in approval.permission_options else "once",
+                            )
 
             await nursery.start(listen)
             assert await session.ask("Go.") == "Done."

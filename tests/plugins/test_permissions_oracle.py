@@ -21,16 +21,36 @@ from tests.plugins.permission_lines import HARMFUL, ORDINARY
 BASH = shutil.which("bash")
 MUTANTS = int(os.environ.get("PERMISSION_MUTANTS", "20000"))
 SEED = int(os.environ.get("PERMISSION_SEED", "20261122"))
-REAL = (
-    "awk bash cat chrt csplit cut dash dd diff dirname env false file find flock git grep head iconv ionice ls make mkdir nice nohup perl prlimit "
-    "python3 script sed setarch setsid sh shuf sleep sort split stat stdbuf tail tar taskset tee timeout touch tr true uniq wc xargs xxd"
-).split()
+REAL = ["awk", "bash", "cat", "chrt", "csplit", "cut", "dash", "dd", "diff", "dirname", "env", "false", "file", "find", "flock", "git", "grep", "head", "iconv", "ionice", "ls", "make", "mkdir", "nice", "nohup", "perl", "prlimit", "python3", "script", "sed", "setarch", "setsid", "sh", "shuf", "sleep", "sort", "split", "stat", "stdbuf", "tail", "tar", "taskset", "tee", "timeout", "touch", "tr", "true", "uniq", "wc", "xargs", "xxd"]
 HARM = '#!{bash}\necho harm >> "{record}"\n'
 OWN = frozenset({"harm", "harm2", "cp", "mv", "rm", "touch", "mkdir", "ln", "install"})
 """Of these no rule is made: the first two are what must not run, the others write what they are told by their names."""
 
-FIRST_WORDS = sorted({line.split()[0] for line in (*HARMFUL, *ORDINARY) if line.split()[0].replace("-", "").isalnum()} - OWN)
-WIDE = PermissionPolicy(allow=rules(*(f"shell({program} *)" for program in (*FIRST_WORDS, "git", "sort", "uniq", "cut", "tr", "sleep", "true", "test", "xxd", "file", "date", "cd"))))
+FIRST_WORDS = sorted(
+    {line.split()[0] for line in (*HARMFUL, *ORDINARY) if line.split()[0].replace("-", "").isalnum()} - OWN
+)
+WIDE = PermissionPolicy(
+    allow=rules(
+        *(
+            f"shell({program} *)"
+            for program in (
+                *FIRST_WORDS,
+                "git",
+                "sort",
+                "uniq",
+                "cut",
+                "tr",
+                "sleep",
+                "true",
+                "test",
+                "xxd",
+                "file",
+                "date",
+                "cd",
+            )
+        )
+    )
+)
 EVERY_STAR = PermissionPolicy(allow=rules("shell(git *)", "shell(ls *)", "shell(echo *)", "shell(head *)"))
 HONEST = 250
 """So many lines of the list at least must really do harm under bash."""
@@ -38,7 +58,10 @@ HONEST = 250
 
 def is_allowed(line: str, policy: PermissionPolicy = WIDE) -> bool:
     """Whether a policy lets a line run without a person."""
-    return judge(policy, PermissionCall(tool="shell", arguments={"command": line}, working_dir="/work")).decision == "allow"
+    return (
+        judge(policy, PermissionCall(tool="shell", arguments={"command": line}, working_dir="/work")).decision
+        == "allow"
+    )
 
 
 # --- without bash
@@ -62,7 +85,9 @@ def test_a_pipe_is_allowed_when_each_command_is():
 
 def test_ordinary_lines_are_allowed():
     """Of what agents run all day at most four in fifty ask; those are the ones that are not read."""
-    wide = PermissionPolicy(allow=rules(*(f"shell({program} *)" for program in sorted({*FIRST_WORDS, "mkdir"}))))
+    wide = PermissionPolicy(
+        allow=rules(*(f"shell({program} *)" for program in sorted({*FIRST_WORDS, "mkdir"})))
+    )
     asks = [line for line in ORDINARY if not is_allowed(line, wide)]
     assert asks == list(ORDINARY[-4:])
 
@@ -132,11 +157,17 @@ class World:
         if self.record.stat().st_size:
             return True
         after = self._seen()
-        changed = {path for path in after.keys() | self.fresh.keys() if after.get(path) != self.fresh.get(path)}
+        changed = {
+            path for path in after.keys() | self.fresh.keys() if after.get(path) != self.fresh.get(path)
+        }
         return any(_is_harm(path) for path in changed)
 
     def _environment(self) -> dict[str, str]:
-        names = {f"GIT_{who}_{what}": "x@example.com" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        names = {
+            f"GIT_{who}_{what}": "x@example.com"
+            for who in ("AUTHOR", "COMMITTER")
+            for what in ("NAME", "EMAIL")
+        }
         return {
             "PATH": str(self.root / "bin"), "HOME": str(self.place), "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", "FS": "harm",
             "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*", **names,
@@ -176,7 +207,9 @@ def world() -> Iterator[World]:
         yield World(Path(root))
 
 
-needs_bash = pytest.mark.skipif(BASH is None or shutil.which("git") is None, reason="bash with git is the oracle")
+needs_bash = pytest.mark.skipif(
+    BASH is None or shutil.which("git") is None, reason="bash with git is the oracle"
+)
 
 
 @pytest.mark.check
