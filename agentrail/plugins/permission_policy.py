@@ -204,17 +204,17 @@ def join(
             refuse_faults(
                 ["mode: 'bypass' is for who says --dangerously-bypass-permissions; expected another mode"]
             )
-    lists: dict[ListName, tuple[WrittenRule, ...]] = {
-        name: tuple(
-            rule
-            for scope, one in heard
-            if name != "allow" or _is_heard(scope, one)
-            for rule in getattr(one, name)
-        )
-        for name in LISTS
-    }
+
+    def joined(name: ListName) -> tuple[WrittenRule, ...]:
+        said = (one for scope, one in heard if name != "allow" or _is_heard(scope, one))
+        return tuple(rule for one in said for rule in getattr(one, name))
+
     return PermissionPolicy(
-        modes=narrowest((*(modes or ("default",)), *ceilings)), pure_tools=tuple(pure_tools), **lists
+        modes=narrowest((*(modes or ("default",)), *ceilings)),
+        deny=joined("deny"),
+        ask=joined("ask"),
+        allow=joined("allow"),
+        pure_tools=tuple(pure_tools),
     )
 
 
