@@ -71,15 +71,14 @@ def _of_line(verdict: PermissionVerdict) -> tuple[str, ...]:
     if not isinstance(reading, PlainLine) or not verdict.uncovered:
         return ()
     by_words = {command.words: command for command in reading.commands}
-    texts: list[str] = []
+    texts: dict[str, None] = {}
     for words, _ in verdict.uncovered:
         command = by_words.get(words)
         text = None if command is None else _of_command(command)
-        if text is None:
+        if text is None or (len(texts) == MAX_PROPOSED and text not in texts):
             return ()
-        texts.append(text)
-    found = tuple(dict.fromkeys(texts))
-    return found if len(found) <= MAX_PROPOSED else ()
+        texts[text] = None
+    return tuple(texts)
 
 
 def _of_command(command: PlainCommand) -> str | None:

@@ -193,7 +193,7 @@ def may_be(rule: Command, words: tuple[str, ...]) -> bool:
     places = {0}
     for number, wanted in enumerate(rule.words):
         found: set[int] = set()
-        left, tried = list(places), set[int]()
+        left, tried = sorted(places), set[int]()
         while left:
             at = left.pop()
             if at in tried or at >= len(words):
