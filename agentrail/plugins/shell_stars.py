@@ -254,4 +254,10 @@ def _is_uncovered_option(row: StarRow, word: str) -> bool:
         name = word.lstrip("-").partition("=")[0]
         if name in row.long or (name and not row.is_exact and any(bad.startswith(name) for bad in row.long)):
             return True
-    return not is_long and not set(word).isdisjoint(row.short)
+    if is_long:
+        return False
+    # git takes the rest of a bundle for an option again: `-c-output=x` is `-c --output=x`.
+    begun = word.find("-", 1)
+    if begun > 0 and _is_uncovered_option(row, f"-{word[begun:]}"):
+        return True
+    return not set(word).isdisjoint(row.short)
