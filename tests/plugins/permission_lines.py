@@ -33,7 +33,9 @@ NOT_READ: Final = (
     "harm & wait", "harm&", "ls & harm", "ls &harm", "ls&harm", "ls & wait; harm", "sleep 0 & harm & wait",
     # --- redirections
     "ls > HARM", "ls >> HARM", "ls >| HARM", "ls &> HARM", "ls &>> HARM", "ls >& HARM", "ls 2> HARM", "ls 1>HARM", "ls 22>HARM", "ls <> HARM", "> HARM", ">HARM ls",
-    "ls>HARM", "ls>/dev/null>HARM", "ls 2>&1>HARM", "ls 2>&1 >HARM", "ls 2>HARM>/dev/null", "ls > /dev/null > HARM", "ls >/dev/null2>HARM", "ls {x}>HARM",
+    "ls>HARM", "ls>/dev/null>HARM", "ls 2>&1>HARM",
+    "ls 2>&1HARM",
+    "ls >/dev/nullHARM; ls > HARM", "ls 2>&1 >HARM", "ls 2>HARM>/dev/null", "ls > /dev/null > HARM", "ls >/dev/null2>HARM", "ls {x}>HARM",
     "ls > $(echo HARM)", "ls > 'HARM'", 'ls > "HARM"', "ls > ./HARM", "ls > H'AR'M", "ls >/dev/null/../HARM; ls > HARM", "echo a >HARM b", "echo a>HARM;", "ls 2>&1 | cat > HARM",
     "cat f > HARM", "git log > HARM", "git diff HEAD~1 >> HARM", "head -n 1 f >HARM 2>&1", "ls 3>HARM", "ls >/dev/null 2>HARM", "ls 2>/dev/null >HARM", "ls >\\\nHARM",
     # --- here-documents

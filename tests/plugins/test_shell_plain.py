@@ -60,7 +60,9 @@ def test_plain_lines_are_read_as_a_shell_reads_them(line, words):
     ("line", "at", "said"),
     [
         ("ls $x", 3, "an expansion"), ("ls  `x`", 4, "an expansion"), ("ls a\\b", 4, "a backslash"), ("ls (", 3, "a group"), ("ls {a,b}", 3, "braces"),
-        ("ls &", 3, "in the background"), ("ls >x", 3, "a redirection"), ("ls #x", 3, "a comment"), ("! ls", 0, "a negation"), ("ls ~", 3, "the home"),
+        ("ls &", 3, "in the background"), ("ls 2>&1x", 4, "a redirection"),
+        ("ls >/dev/nullx", 3, "a redirection"),
+        ("ls >x", 3, "a redirection"), ("ls #x", 3, "a comment"), ("! ls", 0, "a negation"), ("ls ~", 3, "the home"),
         ("ls 'x", 3, "a quote"), ('ls "$x"', 3, "a quote"), ('ls "a!"', 3, "a quote"), ("a ;; b", 2, "an operator"), ("a |& b", 2, "an operator"), ("", 0, "the end"),
         (" ", 1, "the end"), ("a &&", 4, "the end"), ("a |\n", 4, "the end"), ("; a", 0, "no command"), ("a && ; b", 5, "no command"), ("a\n>/dev/null\nb", 12, "no command"),
         ("x=1 ls", 0, "an assignment"), ("'ls'", 0, "a quoted or unusual name"), ("ls; *x", 4, "a quoted or unusual name"), ("a; if x", 3, "a word of the grammar"),
