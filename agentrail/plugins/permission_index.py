@@ -12,7 +12,7 @@ from agentrail.plugins.shell_plain import PlainLine
 Entry: TypeAlias = tuple[int, ReadRule]
 """A rule, and its place in its list."""
 
-_NONE: Final[tuple[Entry, ...]] = ()
+_MAX_KEPT: Final = 256
 
 
 @frozen(kw_only=True)
@@ -67,9 +67,6 @@ class RuleIndex:
 
     def _about_many(self, tool: str) -> list[Entry]:
         return [entry for entry in self._many if is_named(entry[1].tool, tool)]
-
-
-_MAX_KEPT: Final = 256
 
 
 def is_named(pattern: str, tool: str) -> bool:

@@ -21,6 +21,7 @@ _LOOSE_HOST: Final = re.compile(
 )
 _MISSING: Final = object()
 _UNKNOWN: Final = re.compile(f"{MARKS.pattern}|[$]")
+_UNKNOWN_OR_PATTERN: Final = re.compile(f"{MARKS.pattern}|[$*?[]")
 
 
 # --- calls of other tools than the shell
@@ -220,7 +221,8 @@ def _may_be_word(word: str, wanted: str, *, is_program: bool) -> bool:
         return True
     if "*" in wanted and _star(wanted).match(word) is not None:
         return True
-    if (mark := _UNKNOWN.search(word)) is not None:  # known up to here
+    unknown = _UNKNOWN if "*" not in wanted else _UNKNOWN_OR_PATTERN
+    if (mark := unknown.search(word)) is not None:  # known up to here
         head, wanted_head = word[: mark.start()], wanted.partition("*")[0]
         return head.startswith(wanted_head) or wanted_head.startswith(head)
     return not set(word).isdisjoint("*?[") and fnmatchcase(wanted, word)

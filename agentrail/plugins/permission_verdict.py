@@ -24,6 +24,27 @@ DECISIONS: Final[tuple[Decision, ...]] = ("allow", "ask", "deny")
 
 EXIT_PLAN: Final = "exit_plan"
 _PLANS: Final = frozenset({"write_todos"})
+_EVALUATES: Final = frozenset(
+    {
+        "printf",
+        "test",
+        "[",
+        "let",
+        "declare",
+        "typeset",
+        "local",
+        "export",
+        "readonly",
+        "read",
+        "unset",
+        "getopts",
+        "wait",
+    }
+)
+"""Builtins that take a word for the name of a variable, whose index they calculate, so that they run what is substituted in it."""
+_RUNS_A_WORD: Final = frozenset({"jobs", "mapfile", "readarray", "compgen"})
+"""Builtins that run a word behind one of their options."""
+_WORDS_LOOKED_AT: Final = 32
 _SHELL_ARGUMENTS: Final = frozenset({"command", "timeout_seconds", "workdir"})
 _DENY, _ASK, _ALLOW = range(3)
 
@@ -386,7 +407,22 @@ def _spoken(line: object, certain: tuple[PlainCommand, ...]) -> tuple[tuple[tupl
     if not isinstance(line, str):
         return (), True
     found = tuple(simple_commands(line))
-    return tuple(command.words for command in found if command.words), any(not one.is_known for one in found)
+    spoken = [command.words for command in found if command.words]
+    for command in found:
+        if command.program in _EVALUATES:
+            spoken += (
+                inner.words
+                for word in command.words[1:]
+                if "$(" in word or "`" in word
+                for inner in simple_commands(word)
+                if inner.words
+            )
+        elif command.program in _RUNS_A_WORD:
+            spoken += (
+                command.words[at : at + _WORDS_LOOKED_AT]
+                for at in range(1, min(len(command.words), _WORDS_LOOKED_AT))
+            )
+    return tuple(spoken), any(not one.is_known for one in found)
 
 
 def _elsewhere(commands: tuple[PlainCommand, ...], arguments: JsonObject) -> bool:
