@@ -39,7 +39,7 @@ def may_mean(pattern: Pattern, arguments: JsonObject, place: Place | None) -> bo
             return not isinstance(url, str) or _may_be_below(url, pattern.host)
         case Argument():
             return _has_argument(pattern, arguments, ignore_case=True)
-        case Command():
+        case _:  # a command, and of no other tool than the shell
             return False
 
 
@@ -55,7 +55,7 @@ def must_mean(pattern: Pattern, arguments: JsonObject, place: Place | None) -> b
             return isinstance(url, str) and _must_be_below(url, pattern.host)
         case Argument():
             return _has_argument(pattern, arguments, ignore_case=False)
-        case Command():
+        case _:  # a command, and of no other tool than the shell
             return False
 
 
