@@ -91,7 +91,12 @@ def _of_command(command: PlainCommand) -> str | None:
     if None in quoted:
         return None
     # `git log`, and not a line of two words that is a family of its own.
-    is_wide = family is not None and family.split(" ") == list(command.words[:2]) and not is_one_line(family)
+    is_wide = (
+        family is not None
+        and " " in family
+        and family.split(" ") == list(command.words[:2])
+        and not is_one_line(family)
+    )
     rule = f"shell({family} *)" if is_wide else f"shell({text})"
     return rule if _covers(rule, command) else None
 

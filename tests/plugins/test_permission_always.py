@@ -25,7 +25,9 @@ def proposed(call, policy=NOTHING):
 @pytest.mark.parametrize(
     ("line", "texts"),
     [
-        ("ls -la src", ("shell(ls -la src)",)), ("git status -s", ("shell(git status *)",)), ("npm run test:a", ("shell(npm run *)",)), ("git log | head -n 5", ("shell(git log *)", "shell(head -n 5)")), ("wc a && wc a", ("shell(wc a)",)),
+        ("ls -la src", ("shell(ls -la src)",)),
+        ("tail", ("shell(tail)",)),
+        ("git log", ("shell(git log *)",)), ("git status -s", ("shell(git status *)",)), ("npm run test:a", ("shell(npm run *)",)), ("git log | head -n 5", ("shell(git log *)", "shell(head -n 5)")), ("wc a && wc a", ("shell(wc a)",)),
         ("echo 'a b' \"c'd\"", ("shell(echo 'a b' \"c'd\")",)), ("timeout 5 wc x", ("shell(timeout 5 wc x)",)), ("ls '*'", ("shell(ls '*')",)), ("ls a?c", ("shell(ls a?c)",)), ("git -C x log", ()), ("bash -c 'x'", ()), ("make test", ()),
         ("ls *", ()), ("ls a\u00e9", ()), ("ls 'a\u00e9'", ("shell(ls 'a\u00e9')",)), ("ls $x", ()), ("cd x && git log", ()), ("a 1; a 2; a 3; a 4; a 5; a 6", ()), ("sort -o x y", ()), ("echo \"'\"'`'", ()), ("ls 'a?c'", ("shell(ls 'a?c')",)), ("ls ''", ("shell(ls '')",)),
         ("git 'a b'", ()),
