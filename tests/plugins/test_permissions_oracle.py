@@ -111,7 +111,9 @@ HONEST = 250
 def is_allowed(line: str, policy: PermissionPolicy = WIDE) -> bool:
     """Whether a policy lets a line run without a person."""
     return (
-        judge(policy, PermissionCall(tool="shell", arguments={"command": line}, working_dir="/work")).decision
+        judge(
+            policy, PermissionCall(tool="shell", arguments={"command": line}, working_dir="/srv/project")
+        ).decision
         == "allow"
     )
 
