@@ -36,7 +36,7 @@ FLOOR := 85
 # await in `finally` without a shield, control flow out of a nursery, `async` that never waits.
 TRIO_RULES := ASYNC101,ASYNC102,ASYNC103,ASYNC104,ASYNC113,ASYNC119,ASYNC121,ASYNC122,ASYNC124
 
-.PHONY: help run demo test property check bench bench-quick bench-peers soak soak-gateway crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check coverage coverage-of-spec mutants compiled-test compiled-build test-minimum examples longest install litellm peers clients console-tools clean soak-console
+.PHONY: help run demo test property nightly check bench bench-quick bench-peers soak soak-gateway crash lint lint-js pictures vendor-console lint-doors lint-trio lint-types lint-public-types lint-style lint-layers lint-news docs docs-check coverage coverage-of-spec mutants compiled-test compiled-build test-minimum examples longest install litellm peers clients console-tools clean soak-console
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -54,6 +54,10 @@ test: $(TEST) peers  ## unit, scenario and conformance tests, and the code in th
 property: $(DEV)  ## the Hypothesis suites; HYPOTHESIS_PROFILE=dev, ci or nightly
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) property_tests
 	HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) $(PYTEST) $(ALL) -m hypothesis tests
+
+# What is allowed of the mutants runs under bash, some thirty thousand lines.
+nightly: $(TEST)  ## a million mutants of command lines, of which none that a policy allows may do harm under bash; SEED=20261120
+	PERMISSION_MUTANTS=1000000 PERMISSION_SEED=$(SEED) $(BIN)/python -m pytest -rs -m check tests/plugins/test_permissions_oracle.py
 
 check: lint docs-check coverage longest  ## everything that must hold before a commit
 

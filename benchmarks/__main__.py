@@ -30,6 +30,7 @@ from benchmarks.gateway.weights import weights_of_readers
 from benchmarks.idle import ROOT, after_turn, memory
 from benchmarks.kept import kept, lone
 from benchmarks.measure import Effort, Explain, Row
+from benchmarks.permissions import verdicts
 from benchmarks.report import describe_run, render_missed, render_table, write_json
 from benchmarks.returns import idle_start, resume, weights
 from benchmarks.stores import appends
@@ -54,6 +55,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "tool-call": tool_call,
     "tool-batch": tool_batch,
     "gates": gates,
+    "verdicts": verdicts,
     "kills": kills,
     "files": files,
     "search": search,

@@ -33,7 +33,7 @@ _PLUGINS: Final = (
     p.AutoCheckpoint, p.ContentPolicy, (p.CostGuard, {"max_tokens": 10**9}), p.EpisodicMemory, p.EventLogger,
     p.HumanApproval, p.LargeResultOffload, p.MemoryFlush, p.MemoryLoader, p.ModelRouter,
     (p.OutputFilter, {"keywords": ["secret"]}), p.PatchToolCalls, p.Planning, p.PromptCache, p.Recovery, (p.Reflection, {"max_reviews": 0}),
-    p.SecurityGuard, (p.SkillGuard, {"skills": {"x": ["add"]}, "active": ["x"]}),
+    (p.Permissions, {"allow": ["add"]}), p.SecurityGuard, (p.SkillGuard, {"skills": {"x": ["add"]}, "active": ["x"]}),
 )  # fmt: skip
 
 

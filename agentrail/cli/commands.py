@@ -100,6 +100,14 @@ app.command(
 )
 
 app.command(
+    "agentrail.cli.permissions:app",
+    name="permissions",
+    help="""Explain what rules of permissions say to a call, or check a file of them.
+
+    Nothing is started and nothing is run. Exit codes: 0 done, 1 a rule cannot be read, 2 wrong usage.""",
+)
+
+app.command(
     "agentrail.cli.serve:serve_application",
     name="serve",
     help="""Put an application that create_app made behind HTTP, until it is told to stop.

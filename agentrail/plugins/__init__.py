@@ -86,6 +86,7 @@ from agentrail.plugins.memory_loader import MemoryLoader as MemoryLoader
 from agentrail.plugins.model_router import ModelRouter as ModelRouter
 from agentrail.plugins.output_filter import OutputFilter as OutputFilter
 from agentrail.plugins.patch_tool_calls import PatchToolCalls as PatchToolCalls
+from agentrail.plugins.permissions import Permissions as Permissions
 from agentrail.plugins.planning import Planning as Planning
 from agentrail.plugins.prompt_cache import PromptCache as PromptCache
 from agentrail.plugins.recovery import Recovery as Recovery

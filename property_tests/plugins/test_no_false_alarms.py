@@ -20,6 +20,7 @@ from agentrail.plugins.memory_loader import MemoryLoader
 from agentrail.plugins.model_router import ModelRouter
 from agentrail.plugins.output_filter import OutputFilter
 from agentrail.plugins.patch_tool_calls import PatchToolCalls
+from agentrail.plugins.permissions import Permissions
 from agentrail.plugins.planning import Planning
 from agentrail.plugins.prompt_cache import PromptCache
 from agentrail.plugins.recovery import Recovery
@@ -29,6 +30,7 @@ from agentrail.plugins.skill_guard import SkillGuard
 from agentrail.testing import stacks
 
 BUILT_INS = (
+    (Permissions, {"deny": ["shell(rm *)"], "allow": ["*"]}),
     (SecurityGuard, {"audit": True}),
     SkillGuard,
     (HumanApproval, {"confirm_prefix": "/ok:"}),

@@ -34,7 +34,7 @@ async def test_the_list_is_printed():
     """Without more, `agentrail plugins` lists them."""
     ran = await run_agentrail("plugins")
     assert ran.code == 0
-    assert ran.out.startswith("  10 SecurityGuard: ")
+    assert ran.out.startswith("   5 Permissions: ")
     assert ran.out.count("options: ") == len(built_ins())
 
 
@@ -64,8 +64,8 @@ async def test_a_response_can_be_explained(tmp_path):
 @pytest.mark.parametrize(
     ("stack", "text", "why"),
     [
-        ("Nope", CALL, "'Nope' is no built-in plugin; there are SecurityGuard"),
-        ("SecurityGard", CALL, "no built-in plugin. Did you mean 'SecurityGuard'? There are SecurityGuard"),
+        ("Nope", CALL, "'Nope' is no built-in plugin; there are Permissions"),
+        ("SecurityGard", CALL, "no built-in plugin. Did you mean 'SecurityGuard'? There are Permissions"),
         (",", CALL, "nothing is no built-in plugin"),
         ("no.such.module:STACK", CALL, "there is no stack 'STACK' in module 'no.such.module'"),
         ("agentrail.plugins:Nope", CALL, "there is no stack 'Nope' in module 'agentrail.plugins'"),

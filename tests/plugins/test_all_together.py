@@ -1,4 +1,4 @@
-"""All eighteen built-in plugins in one session, through a long conversation in which each of them has something to do."""
+"""All nineteen built-in plugins in one session, through a long conversation in which each of them has something to do."""
 
 import itertools
 from collections import Counter
@@ -35,6 +35,7 @@ from tests.plugins.test_built_ins import BUILT_INS
 CYCLES = 60
 MODEL = "scripted:object"
 OPTIONS = {
+    p.Permissions: {"allow": ["shell", "record", "flaky"]},
     p.SkillGuard: {"skills": {"all": ["shell", "read_file", "record", "flaky"]}, "active": ["all"]},
     p.HumanApproval: {"require_approval_for": ["shell"], "safe_commands": ["ls"]},
     p.OutputFilter: {"keywords": ["hunter2"]},
@@ -119,7 +120,7 @@ async def test_all_of_them_keep_a_long_conversation_going(autojump_clock):
     ]
     sandbox = MemorySandbox({"AGENTS.md": "Use tabs."})
     plugins = [(plugin, OPTIONS.get(plugin, {})) for plugin in BUILT_INS]
-    assert len(plugins) == 18
+    assert len(plugins) == 19
     published, systems = [], []
     with trio.fail_after(600):
         async with agentrail.open_supervisor() as supervisor, trio.open_nursery() as nursery:

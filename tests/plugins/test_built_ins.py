@@ -26,6 +26,7 @@ BUILT_INS = sorted(
 )
 BUILT_INS = [plugin for plugin in BUILT_INS if plugin not in {p.Plugin, p.FunctionPlugin}]
 PRIORITIES = {
+    "Permissions": 5,
     "SecurityGuard": 10,
     "SkillGuard": 20,
     "HumanApproval": 50,

@@ -1,0 +1,217 @@
+"""`agentrail permissions`: what a file of rules says to a call, and whether it can be read. Starts nothing and runs nothing."""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+from cyclopts import App, Parameter
+
+from agentrail.cli.exits import Exit, describe_error
+from agentrail.cli.logs import Debug, send_logs_to_stderr
+from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.errors import AgentrailError, OptionError
+from agentrail.messages import JsonObject
+from agentrail.plugins.permission_always import proposed_rules
+from agentrail.plugins.permission_policy import LISTS, PermissionPolicy, ScopedRules, join, read_scope
+from agentrail.plugins.permission_verdict import (
+    AskedRule,
+    PermissionCall,
+    PermissionVerdict,
+    explain as explain_call,
+)
+from agentrail.plugins.permission_warnings import warnings_of
+from agentrail.plugins.shell_plain import NotRead, PlainLine
+
+app: Final = App(name="permissions", result_action="return_value")
+
+_LIST: Final = re.compile(r"^[ \t]*(deny|ask|allow)[ \t]*=[ \t]*\[", re.MULTILINE)
+_TEXT: Final = re.compile(
+    r"#[^\n]*|\"\"\".*?\"\"\"|'''.*?'''|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|(?P<end>\])", re.DOTALL
+)
+
+
+@app.command(
+    help="""Say what becomes of a call, by which rule, and what each rule that was asked said.
+
+    Exit codes: 0 printed, 2 wrong usage, or the file cannot be read."""
+)
+def explain(
+    tool: Annotated[str, Parameter(help="The tool, such as shell.")],
+    *,
+    args: Annotated[str, Parameter(help='Its arguments, a JSON object: {"command": "git log"}.')] = "{}",
+    policy: Annotated[
+        Path | None,
+        Parameter(
+            help="A TOML file with mode, deny, ask and allow; without it no rule and the mode default.",
+            show_default=False,
+        ),
+    ] = None,
+    debug: Debug = False,
+) -> Exit:
+    """Print the verdict and the way to it; see the help above."""
+    send_logs_to_stderr(debug=debug)
+    try:
+        call = _call(tool, args)
+        said = ScopedRules() if policy is None else read_policy(policy)
+        found = join({"session": said}, may_bypass=True)
+    except AgentrailError as error:
+        write_error(describe_error(error))
+        return Exit.USAGE
+    verdict = explain_call(found, call)
+    return _print("\n".join(_tell(call, verdict)))
+
+
+@app.command(
+    help="""Read a file of rules, and name those that can never match.
+
+    Exit codes: 0 it can be read, 1 a rule cannot, 2 there is no such file, or it is no TOML."""
+)
+def check(
+    file: Annotated[Path, Parameter(help="A TOML file with mode, deny, ask and allow.")],
+    *,
+    debug: Debug = False,
+) -> Exit:
+    """Print what is wrong with a file; see the help above."""
+    send_logs_to_stderr(debug=debug)
+    try:
+        text = _text_of(file)
+        table = _table_of(file, text)
+    except AgentrailError as error:
+        write_error(describe_error(error))
+        return Exit.USAGE
+    try:
+        policy = join({"session": _read(file, text, table)}, may_bypass=True)
+    except AgentrailError as error:
+        write_error(describe_error(error))
+        return Exit.FAILED
+    return _print("\n".join(_told_of(file, policy)))
+
+
+def read_policy(path: Path) -> ScopedRules:
+    """Read a file of rules, each with its line.
+
+    Raises:
+        OptionError: Your move: it cannot be read, is no TOML, or has faults; all of them, with file and line.
+    """
+    text = _text_of(path)
+    return _read(path, text, _table_of(path, text))
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise OptionError([f"{path} cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise OptionError([f"{path} is no UTF-8, at byte {error.start}: write it as TOML"]) from error
+
+
+def _table_of(path: Path, text: str) -> Mapping[str, Any]:
+    """Give the table of permissions: the one of that name, or the whole file."""
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise OptionError([f"{path} is no TOML: {error}"]) from error
+    table = found.get("permissions", found)
+    if not isinstance(table, dict):
+        raise OptionError(
+            [f"{path}: permissions is a table with mode, deny, ask and allow; got {table!r:.80}"]
+        )
+    return table
+
+
+def _read(path: Path, text: str, table: Mapping[str, Any]) -> ScopedRules:
+    places = {name: [f"{path}:{line}" for line in lines] for name, lines in lines_of_rules(text).items()}
+    try:
+        return read_scope("session", table, places=places)
+    except OptionError as error:
+        # Those of rules have their line already.
+        faults = [fault if fault.startswith(f"{path}:") else f"{path}: {fault}" for fault in error.faults]
+        raise OptionError(faults) from error
+
+
+def lines_of_rules(text: str) -> dict[str, list[int]]:
+    """Find the lines of the texts in the lists `deny`, `ask` and `allow` of well-formed TOML; of those in inline tables none."""
+    found: dict[str, list[int]] = {}
+    for begun in _LIST.finditer(text):
+        lines = found.setdefault(begun[1], [])
+        line, at = 1 + text.count("\n", 0, begun.end()), begun.end()
+        for token in _TEXT.finditer(text, begun.end()):
+            if token["end"]:
+                break
+            line, at = line + text.count("\n", at, token.start()), token.start()
+            if not token[0].startswith("#"):
+                lines.append(line)
+    return found
+
+
+def _call(tool: str, args: str) -> PermissionCall:
+    try:
+        arguments = msgspec.json.decode(args)
+    except msgspec.DecodeError as error:
+        raise OptionError([f"--args is no JSON: {error}"]) from error
+    if not isinstance(arguments, dict):
+        raise OptionError([f'--args is a JSON object, such as {{"command": "git log"}}; got {args!r:.80}'])
+    here = os.getcwd()  # noqa: PTH109 - text is wanted
+    return PermissionCall(
+        tool=tool,
+        arguments=arguments,
+        working_dir=here,
+        home=os.path.expanduser("~"),  # noqa: PTH111 - as above
+        leads_to=_end_of_links(here, arguments),
+    )
+
+
+def _end_of_links(here: str, arguments: JsonObject) -> tuple[str, ...]:
+    path = arguments.get("path")
+    if not isinstance(path, str) or "\0" in path:
+        return ()
+    written = os.path.normpath(os.path.join(here, path))  # noqa: PTH118 - names only
+    real = os.path.realpath(written)
+    return () if real == written else (real,)
+
+
+def _tell(call: PermissionCall, verdict: PermissionVerdict) -> Iterator[str]:
+    """Say it in lines: how a command was read, each rule, the verdict."""
+    line = call.arguments.get("command")
+    match verdict.reading:
+        case PlainLine(commands=commands):
+            yield f"read as: {'  then  '.join(' '.join(command.words) for command in commands)}"
+        case NotRead(at=at, why=why) if isinstance(line, str):
+            yield f"read up to character {at}: {line[:at]!r:.100} (then comes {why})"
+        case _:
+            pass
+    yield from map(_row, verdict.asked)
+    yield f"{verdict.decision}: {verdict.why}"
+    proposed = proposed_rules(call, verdict)
+    if proposed:
+        yield f"always would be: {', '.join(proposed)}"
+
+
+def _row(asked: AskedRule) -> str:
+    said = "yes" if asked.matched else "no"
+    where = asked.rule.place or asked.rule.scope
+    return f"  {asked.name:<5} {where}  {asked.rule.text}  {said}" + (
+        f": {asked.command}" if asked.command else ""
+    )
+
+
+def _told_of(file: Path, policy: PermissionPolicy) -> Iterator[str]:
+    counts = ", ".join(f"{len(getattr(policy, name))} {name}" for name in LISTS)
+    yield f"{file}: mode {policy.mode}; rules: {counts}"
+    yield from (f"warning: {warning}" for warning in warnings_of(policy))
+
+
+def _print(text: str) -> Exit:
+    try:
+        write_all(1, f"{text}\n".encode("utf-8", "replace"))
+    except OutputFailed as error:
+        write_error(f"{error}.")
+        return Exit.FAILED
+    except OutputClosed:
+        return Exit.FAILED
+    return Exit.DONE

@@ -1,0 +1,174 @@
+"""What "always" means: the narrowest rules that would have let a call run which a person was asked about. Proposed, never made here."""
+
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+from attrs import evolve
+
+from agentrail.core.session.asked_forms import is_one_line
+from agentrail.core.session.rules import family_of
+from agentrail.messages import JsonObject
+from agentrail.plugins.permission_matching import must_be, must_mean
+from agentrail.plugins.permission_paths import place_of
+from agentrail.plugins.permission_policy import PermissionPolicy, WrittenRule
+from agentrail.plugins.permission_rules import (
+    FILE_TOOLS,
+    SHELL_TOOLS,
+    Command,
+    RuleFault,
+    read_rule,
+    words_of_name,
+)
+from agentrail.plugins.permission_verdict import EXIT_PLAN, PermissionCall, PermissionVerdict
+from agentrail.plugins.shell_plain import PlainCommand, PlainLine
+from agentrail.plugins.shell_stars import uncovered_by_star
+
+MAX_PROPOSED: Final = 5
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_./:@%+,^=\[\]?-]+")
+
+
+def proposed_rules(call: PermissionCall, verdict: PermissionVerdict) -> tuple[str, ...]:
+    """Give the narrowest rules with which a call would be allowed.
+
+    Args:
+        call: The call.
+        verdict: What a policy said to it.
+
+    Returns:
+        For a command its very words, or program and command of a program that has those, one rule for each command that was asked
+        about, at most five; for a file the file; for the web the host. Empty where no rule may be proposed: where a rule asks or
+        denies, and for what no star covers.
+    """
+    if verdict.decision != "ask" or verdict.name in {"deny", "ask"} or call.tool == EXIT_PLAN:
+        return ()
+    if call.tool in SHELL_TOOLS:
+        return _of_line(verdict)
+    text = _of_call(call)
+    return () if text is None else (text,)
+
+
+def with_rules(policy: PermissionPolicy, texts: tuple[str, ...]) -> PermissionPolicy:
+    """Give the policy that has these rules besides, as those of the session."""
+    return evolve(policy, allow=(*policy.allow, *(WrittenRule(text) for text in texts)))
+
+
+def offers_always(call: PermissionCall, proposed: tuple[str, ...]) -> bool:
+    """Say whether the session's own "always", which knows tools and families of commands, allows no more than these rules.
+
+    It is asked about each call again: a family of the session lets nothing run of which this says no.
+    """
+    family = family_of(call.arguments)
+    if call.tool in SHELL_TOOLS:
+        line = call.arguments.get("command")
+        return bool(proposed) and (family == line or proposed == (f"{call.tool}({family} *)",))
+    return proposed == (call.tool,)
+
+
+def _of_line(verdict: PermissionVerdict) -> tuple[str, ...]:
+    reading = verdict.reading
+    if not isinstance(reading, PlainLine) or not verdict.uncovered:
+        return ()
+    by_words = {command.words: command for command in reading.commands}
+    texts: dict[str, None] = {}
+    for words, _ in verdict.uncovered:
+        command = by_words.get(words)
+        text = None if command is None else _of_command(command)
+        if text is None or (len(texts) == MAX_PROPOSED and text not in texts):
+            return ()
+        texts[text] = None
+    return tuple(texts)
+
+
+def _of_command(command: PlainCommand) -> str | None:
+    """Give the rule of one command; None where a star does not cover it, or its words cannot be written as a rule."""
+    if uncovered_by_star(command) is not None:
+        return None
+    quoted = [_quoted(word, is_pattern=place in command.patterns) for place, word in enumerate(command.words)]
+    text = " ".join(word for word in quoted if word is not None)
+    family = family_of({"command": text})
+    if None in quoted:
+        return None
+    # `git log`, and not a line of two words that is a family of its own.
+    is_wide = (
+        family is not None
+        and " " in family
+        and family.split(" ") == list(command.words[:2])
+        and not is_one_line(family)
+    )
+    rule = f"shell({family} *)" if is_wide else f"shell({text})"
+    return rule if _covers(rule, command) else None
+
+
+def _quoted(word: str, *, is_pattern: bool) -> str | None:
+    if is_pattern:
+        return word if _PLAIN.fullmatch(word) else None  # a star means more in a rule
+    if _PLAIN.fullmatch(word) and set(word).isdisjoint("?["):
+        return word
+    if "'" not in word:
+        return f"'{word}'"
+    return None if set(word) & set('$`\\!"') else f'"{word}"'
+
+
+def _covers(rule: str, command: PlainCommand) -> bool:
+    """Look whether a rule says what was meant: it is read like any other."""
+    try:
+        pattern = read_rule(rule).pattern
+    except RuleFault:
+        return False
+    return isinstance(pattern, Command) and must_be(pattern, command, is_covered=True)
+
+
+def _of_call(call: PermissionCall) -> str | None:
+    tool, arguments = call.tool, call.arguments
+    if tool in FILE_TOOLS:
+        return _checked(call, _file_of(call))
+    if tool == "web_fetch":
+        url = arguments.get("url")
+        try:
+            host = urlsplit(url).hostname if isinstance(url, str) else None
+        except ValueError:
+            host = None
+        return None if host is None else _checked(call, f"{tool}(domain:{host})")
+    named = words_of_name(tool)
+    if named is not None:
+        value = arguments.get(named)
+        return _checked(call, f"{tool}({value})") if isinstance(value, str) and "*" not in value else None
+    return _checked(call, _only_argument(tool, arguments))
+
+
+def _only_argument(tool: str, arguments: JsonObject) -> str:
+    """Name the argument where there is no other; of several none says what a person looked at."""
+    if len(arguments) == 1:
+        ((name, value),) = arguments.items()
+        if isinstance(value, str) and "*" not in value and value.isprintable():
+            return f"{tool}({name}={value})"
+    return tool
+
+
+def _file_of(call: PermissionCall) -> str | None:
+    path = call.arguments.get("path", ".")
+    place = place_of(path, call.working_dir, call.home, call.leads_to) if isinstance(path, str) else None
+    if place is None or not place.is_sure or len(place.ends) > 1:
+        return None
+    end, below = place.ends[0], place.workspace.rstrip("/") + "/"
+    if end == place.workspace:
+        return None
+    return f"{call.tool}(./{end.removeprefix(below)})" if end.startswith(below) else f"{call.tool}(/{end})"
+
+
+def _checked(call: PermissionCall, text: str | None) -> str | None:
+    """Give a rule if it allows this very call, and stands for it alone as far as rules can say."""
+    if text is None or "*" in text:
+        return None
+    try:
+        pattern = read_rule(text).pattern
+    except RuleFault:
+        return None
+    place = None
+    if call.tool in FILE_TOOLS:
+        if "?" in text:
+            return None
+        place = place_of(str(call.arguments.get("path", ".")), call.working_dir, call.home)
+    return text if must_mean(pattern, call.arguments, place) else None

@@ -1,0 +1,228 @@
+"""Whether a rule is about a call: for `deny` and `ask` whether it may be, for `allow` whether it is, for certain."""
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase, translate
+from functools import lru_cache
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from agentrail.frozen import canonical_json
+from agentrail.messages import JsonObject
+from agentrail.plugins.permission_paths import PathGlob, Place, may_match, must_match
+from agentrail.plugins.permission_rules import AnyCall, Argument, Command, Domain, Pattern
+from agentrail.plugins.shell_plain import PlainCommand
+from agentrail.plugins.shell_programs import GLOBAL_OPTIONS
+from agentrail.plugins.shell_values import MARKS
+
+_HOST: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?", re.IGNORECASE)
+_LOOSE_HOST: Final = re.compile(
+    r"^(?:[a-z][a-z0-9+.-]*:)?/*(?:[^/?#]*@)?(\[[^\]]*\]|[^/?#:]*)", re.IGNORECASE
+)
+_MISSING: Final = object()
+_UNKNOWN: Final = re.compile(f"{MARKS.pattern}|[$]")
+_UNKNOWN_OR_PATTERN: Final = re.compile(f"{MARKS.pattern}|[$*?[]")
+
+
+# --- calls of other tools than the shell
+
+
+def may_mean(pattern: Pattern, arguments: JsonObject, place: Place | None) -> bool:
+    """Say whether a rule of `deny` or `ask` may be about a call."""
+    match pattern:
+        case AnyCall():
+            return True
+        case PathGlob():
+            return place is None or may_match(pattern, place)
+        case Domain():
+            url = arguments.get("url")
+            return not isinstance(url, str) or _may_be_below(url, pattern.host)
+        case Argument():
+            return _has_argument(pattern, arguments, ignore_case=True)
+        case _:  # a command, and of no other tool than the shell
+            return False
+
+
+def must_mean(pattern: Pattern, arguments: JsonObject, place: Place | None) -> bool:
+    """Say whether a rule of `allow` is about a call, for certain."""
+    match pattern:
+        case AnyCall():
+            return True
+        case PathGlob():
+            return place is not None and must_match(pattern, place)
+        case Domain():
+            url = arguments.get("url")
+            return isinstance(url, str) and _must_be_below(url, pattern.host)
+        case Argument():
+            return _has_argument(pattern, arguments, ignore_case=False)
+        case _:  # a command, and of no other tool than the shell
+            return False
+
+
+def _has_argument(pattern: Argument, arguments: JsonObject, *, ignore_case: bool) -> bool:
+    found: Any = arguments
+    for name in pattern.pointer:
+        if isinstance(found, Mapping):
+            found = found.get(name, _MISSING)
+        elif (
+            isinstance(found, Sequence)
+            and not isinstance(found, str)
+            and name.isdecimal()
+            and len(name) < len("1" * 9)
+        ):
+            found = found[int(name)] if int(name) < len(found) else _MISSING
+        else:
+            found = _MISSING
+    if found is _MISSING:
+        return False
+    text, glob = _canonical(found), pattern.glob
+    return (
+        _star(glob.casefold()).match(text.casefold()) is not None
+        if ignore_case
+        else _star(glob).match(text) is not None
+    )
+
+
+def _canonical(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and value.is_integer():  # what JSON has no two numbers for
+        value = int(value)
+    return canonical_json(value).decode()
+
+
+def _must_be_below(url: str, host: str) -> bool:
+    if "\\" in url or not url.isascii() or not url.isprintable() or " " in url:
+        return False
+    try:
+        parts = urlsplit(url)
+        has_port = parts.port is not None or not parts.netloc.endswith(":")
+    except ValueError:
+        return False
+    found = parts.hostname or ""
+    plain = (
+        parts.scheme in {"http", "https"} and has_port and "@" not in parts.netloc and _HOST.fullmatch(found)
+    )
+    return bool(plain) and _is_below(found, host)
+
+
+def _may_be_below(url: str, host: str) -> bool:
+    plain = "".join(char for char in url.strip() if char.isprintable()).replace("\\", "/")
+    loose = _LOOSE_HOST.match(plain)
+    found = loose[1] if loose is not None else ""
+    if not found or "%" in found:
+        return True  # who knows where that leads
+    try:
+        known = found.encode("idna").decode()
+    except UnicodeError:
+        return True
+    if known.startswith("[") and known.endswith("]"):
+        return False  # an address, and no name
+    return not _HOST.fullmatch(known) or _is_below(known, host)
+
+
+def _is_below(found: str, host: str) -> bool:
+    labels, wanted = found.lower().rstrip(".").split("."), host.split(".")
+    return len(labels) >= len(wanted) and all(
+        one in {"*", label} for label, one in zip(labels[-len(wanted) :], wanted, strict=True)
+    )
+
+
+@lru_cache(maxsize=2048)
+def _star(glob: str) -> re.Pattern[str]:
+    """Make an expression of a text in which `*` stands for any other, and nothing else for anything."""
+    return re.compile(translate(glob.replace("[", "[[]").replace("?", "[?]")))
+
+
+# --- commands
+
+
+def must_be(rule: Command, command: PlainCommand, *, is_covered: bool) -> bool:
+    """Say whether a rule of `allow` covers a simple command.
+
+    Args:
+        rule: Of one command.
+        command: As it was read.
+        is_covered: Whether a star covers such a command.
+    """
+    if rule.not_read is not None:
+        return False
+    if not rule.has_star:
+        # In a line with others what runs what it is told is not covered even by its very words: they mean what the others made of them.
+        return is_covered and rule.line is not None and rule.line.commands == (command,)
+    if not is_covered:
+        return False
+    if not command.behind:
+        return _has_words(rule, command.words)
+    # `nice *` says nothing of what nice runs; `nice make *` does.
+    is_named = len(rule.words) > command.behind and command.behind not in rule.stars
+    return _has_words(rule, command.run) or (is_named and _has_words(rule, command.words))
+
+
+def _has_words(rule: Command, words: tuple[str, ...]) -> bool:
+    many = len(rule.words)
+    if len(words) < many or (len(words) > many and not rule.has_tail):
+        return False
+    if not rule.stars:
+        return words[:many] == rule.words
+    return all(
+        _is_like(word, wanted) if place in rule.stars else word == wanted
+        for place, (word, wanted) in enumerate(zip(words, rule.words, strict=False))
+    )
+
+
+def _is_like(word: str, wanted: str) -> bool:
+    """Compare a word with one in which `*` stands for letters, none of them a `/`: a star leads to no other directory."""
+    names, globs = word.split("/"), wanted.split("/")
+    return len(names) == len(globs) and all(
+        name == glob or (name != ".." and _star(glob).match(name) is not None)
+        for name, glob in zip(names, globs, strict=True)
+    )
+
+
+def may_be(rule: Command, words: tuple[str, ...]) -> bool:
+    """Say whether a rule of `deny` or `ask` may be about a command: whatever options of its program stand between its words."""
+    if not rule.words:
+        return rule.has_tail
+    if len(words) > 1 and len(rule.words) > 1:
+        second, wanted = words[1], rule.words[1]
+        if (
+            second != wanted and second.isalnum() and "*" not in wanted
+        ):  # most are told apart by this, and a word of letters is no option
+            return False
+    takes = GLOBAL_OPTIONS.get(rule.words[0])
+    places = {0}
+    for number, wanted in enumerate(rule.words):
+        found: set[int] = set()
+        left, tried = sorted(places), set[int]()
+        while left:
+            at = left.pop()
+            if at in tried or at >= len(words):
+                continue
+            tried.add(at)
+            if _may_be_word(words[at], wanted, is_program=number == 0):
+                found.add(at + 1)
+            if at and words[at].startswith(("-", "+")):
+                takes_a_word = "=" not in words[at] and (takes is None or words[at] in takes)
+                left += [at + 2] if takes_a_word else []
+                left += [] if takes_a_word and takes else [at + 1]
+        places = found
+    return bool(places) if rule.has_tail else len(words) in places
+
+
+def _may_be_word(word: str, wanted: str, *, is_program: bool) -> bool:
+    if is_program:
+        word, wanted = word.lower(), wanted.lower()
+        if "/" not in wanted:
+            word = word.rpartition("/")[2]
+        else:
+            word, wanted = word.removeprefix("./"), wanted.removeprefix("./")
+    if word == wanted:
+        return True
+    if "*" in wanted and _star(wanted).match(word) is not None:
+        return True
+    unknown = _UNKNOWN if "*" not in wanted else _UNKNOWN_OR_PATTERN
+    if (mark := unknown.search(word)) is not None:  # known up to here
+        head, wanted_head = word[: mark.start()], wanted.partition("*")[0]
+        return head.startswith(wanted_head) or wanted_head.startswith(head)
+    return not set(word).isdisjoint("*?[") and fnmatchcase(wanted, word)

@@ -1,0 +1,245 @@
+"""Paths in rules: globs against where a path leads. Names only: no disk is looked at, so links are for who can follow them.
+
+    *.pem           a name, at any depth
+    ./src/**        below the workspace (`src/**` is the same)
+    ~/.ssh          in a home
+    //etc/passwd    from the root of the file system
+
+`*` and `?` stop at a `/`, `**` does not. Two readings, as of commands. For `deny` and `ask` the dangerous one: case does not count, any home
+is the home, a pattern holds for all that lies below what it names, and of a path that may lead to two places one is enough. For
+`allow` the narrow one: letter by letter, no further than the pattern says, and a path must fit wherever it may lead.
+"""
+
+import re
+import unicodedata
+from fnmatch import translate
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from attrs import frozen
+
+from agentrail.plugins.protected_paths import MAX_PATH_CHARACTERS, first_that_protects
+
+_ANY_HOME: Final = (("home", "*"), ("users", "*"), ("root",), ("~*",))
+_Way: TypeAlias = tuple[re.Pattern[str] | None, ...]
+_ANOTHER_ROOT: Final = re.compile(
+    r"^(?:file:/+|/proc/(?:self|thread-self|\d+)/(?:root|cwd)(?=/))", re.IGNORECASE
+)
+
+EDITED_WITH_CARE: Final = (
+    *(".git", ".gitmodules", ".gitconfig", ".hg", ".agentrail", ".vscode", ".idea", ".mcp.json", ".envrc"),
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
+    *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login"),
+    *(
+        "*.key",
+        "*.pem",
+        "*.p12",
+        "*.pfx",
+        "*.crt",
+        "*.cer",
+        ".env*",
+        ".npmrc",
+        ".netrc",
+        ".ssh",
+        ".gnupg",
+        ".aws",
+    ),
+)
+"""Names that the mode `accept_edits` does not accept: programs run what is in them, or they hold secrets."""
+
+
+@frozen(kw_only=True)
+class PathGlob:
+    """A pattern of paths.
+
+    Attributes:
+        text: As it was written.
+    """
+
+    text: str
+
+
+@frozen(kw_only=True)
+class Place:
+    """Where a path leads.
+
+    Attributes:
+        ends: Absolute paths, without `.` and `..`; several where links lead elsewhere.
+        confined: Where it leads in a sandbox that takes its own root for `/` or for a home, if that is another end.
+        inside: Whether it is sure to lie in the workspace.
+        is_sure: Whether it is known where it leads; a home is not.
+        workspace: The directory that `./` means, absolute.
+        home: The directory that `~/` means; empty where that is not known.
+    """
+
+    ends: tuple[str, ...]
+    inside: bool
+    is_sure: bool
+    workspace: str
+    home: str = ""
+    confined: tuple[str, ...] = ()
+
+    @property
+    def anywhere(self) -> tuple[str, ...]:
+        """All ends that it may have."""
+        return (*self.ends, *self.confined)
+
+
+def fault_of_glob(text: str) -> tuple[int, str] | None:
+    """Say what is wrong with a pattern, and at which character; None for a sound one."""
+    if text.startswith("/") and not text.startswith("//"):
+        return (
+            0,
+            "'/' alone could be two roots: write '//' for that of the file system, './' for the workspace",
+        )
+    if ".." in (parts := text.split("/")):
+        return text.index(".."), "'..' leads elsewhere than it says: name the place itself"
+    glued = next((part for part in parts if "**" in part and part != "**"), None)
+    if glued is not None:
+        return text.index(glued), "'**' stands alone between slashes; '*' is any letters of a name"
+    if not any(part not in {"", "."} for part in parts):
+        return 0, "it names nothing: '**' is everything below the workspace"
+    return None
+
+
+def place_of(path: str, working_dir: str, home: str = "", also: tuple[str, ...] = ()) -> Place | None:
+    """Find where a path leads, by its names.
+
+    Args:
+        path: As a tool was given it.
+        working_dir: What it is relative to; where that is relative itself, the root of a world of its own.
+        home: The home, absolute; empty where that is not known.
+        also: Absolute paths that it leads to by links, from who can follow them.
+
+    Returns:
+        The place; None for a path that is longer than any can be.
+    """
+    if len(path) > MAX_PATH_CHARACTERS:
+        return None
+    workspace = _joined("", working_dir if working_dir.startswith("/") else f"/{working_dir}")
+    plain = _ANOTHER_ROOT.sub("/", path.strip())
+    is_sure = not path.startswith(("~", "$")) and path == plain and "\0" not in path
+    if plain.startswith("~"):
+        end = home + plain[1:] if home and plain[1:2] in {"", "/"} else plain
+    elif plain.startswith("/"):
+        end = _joined("", plain)
+    else:
+        end = _joined(workspace, plain)
+    is_own = not plain.startswith(("/", "~")) or _is_below(end, workspace)
+    ends = (end, *(_joined("", one) for one in also))
+    return Place(
+        ends=ends,
+        inside=is_sure and all(_is_below(one, workspace) for one in ends),
+        is_sure=is_sure,
+        workspace=workspace,
+        home=home,
+        confined=() if is_own else (_joined(workspace, plain),),
+    )
+
+
+def may_match(glob: PathGlob, place: Place) -> bool:
+    """Compare for `deny` and `ask`: whether a place may be what a pattern means, or lie below it."""
+    ways = _ways(_folded(glob.text), _folded(place.workspace), _folded(place.home), is_narrow=False)
+    return any(_fits(way, _parts(_folded(end))) for end in place.anywhere for way in ways)
+
+
+def must_match(glob: PathGlob, place: Place) -> bool:
+    """Compare for `allow`: whether a place is what a pattern says, wherever it leads."""
+    ways = _ways(glob.text, place.workspace, place.home, is_narrow=True)
+    # Who writes `//` or `~/` means what lies outside; a confined sandbox makes a place below the workspace of it.
+    ends = place.ends if glob.text.startswith(("//", "~")) else place.anywhere
+    return place.is_sure and all(any(_fits(way, _parts(end)) for way in ways) for end in ends)
+
+
+def may_hold(glob: PathGlob, place: Place) -> bool:
+    """Say whether what a pattern means may lie below a place: what searches there would read it."""
+    text = glob.text
+    if "/" not in text.rstrip("/"):
+        return True
+    literal = re.split(r"[*?]", text, maxsplit=1)[0]
+    if text.startswith("~"):
+        start = (place.home or "/home") + literal[1:]
+    else:
+        start = _joined("", literal[1:]) if text.startswith("//") else _joined(place.workspace, literal)
+    start = _folded(start)
+    return any(_is_below(start, _folded(end)) or _is_below(_folded(end), start) for end in place.anywhere)
+
+
+def is_protected(place: Place) -> bool:
+    """Say whether a place has a name that is written with care."""
+    return any(
+        first_that_protects(EDITED_WITH_CARE, end, working_dir="/") is not None for end in place.anywhere
+    )
+
+
+def _joined(base: str, path: str) -> str:
+    parts = [part for part in base.split("/") if part]
+    for part in path.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in {"", "."}:
+            parts.append(part)
+    return "/" + "/".join(parts)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _folded(text: str) -> str:
+    return text if text.isascii() and text.islower() else unicodedata.normalize("NFC", text).casefold()
+
+
+@lru_cache(maxsize=2048)
+def _ways(text: str, workspace: str, home: str, *, is_narrow: bool) -> tuple[_Way, ...]:
+    """Give the rows of names that a pattern stands for, from the root; None stands for any names, or none."""
+    body = text.removeprefix("./").rstrip("/")
+    here = _literal(workspace)
+    starts: list[_Way] = [here]
+    if text.startswith("//"):
+        starts = [()]
+    elif text.startswith("~"):
+        body = body.partition("/")[2]
+        starts = [_literal(home)] if home and text[1:2] in {"", "/"} else []
+        starts += [] if is_narrow else [tuple(map(_name, one)) for one in _ANY_HOME]
+    elif "/" not in body and not text.startswith("./"):
+        body = f"**/{body}"
+        starts = [here] if is_narrow else [()]
+    names = _parts(body)
+    if is_narrow and names[-1:] == ["**"]:
+        names.append("*")  # the directory itself is not below itself
+    elif not is_narrow:
+        names.append("**")
+    found = tuple(map(_name, names))
+    return tuple((*start, *found) for start in starts)
+
+
+def _literal(path: str) -> _Way:
+    return tuple(re.compile(re.escape(name)) for name in _parts(path))
+
+
+def _name(text: str) -> re.Pattern[str] | None:
+    # Not `fnmatch` as it is: `[` is a letter here. Its stars do not try again what they have tried, so they take no square of time.
+    return None if text == "**" else re.compile(translate(text.replace("[", "[[]")))
+
+
+def _fits(way: _Way, names: list[str]) -> bool:
+    """Walk over names, and back to the last place where any may stand: no further back, which a longer one would only repeat."""
+    at = place = 0
+    again: tuple[int, int] | None = None
+    while at < len(names) or place < len(way):
+        wanted = way[place] if place < len(way) else None
+        if place < len(way) and wanted is None:
+            again, place = (place, at), place + 1
+        elif at < len(names) and wanted is not None and wanted.fullmatch(names[at]):
+            at, place = at + 1, place + 1
+        elif again is not None and again[1] < len(names):
+            again = (again[0], again[1] + 1)
+            place, at = again[0] + 1, again[1]
+        else:
+            return False
+    return True
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in {"", "."}]

@@ -1,0 +1,254 @@
+"""What may run without a person, and what not at all: a policy as a value; several of them joined, and the meet of two.
+
+    PermissionPolicy(deny=rules("shell(rm *)"), allow=rules("shell(git *)", "read_file"))
+
+What a policy says to a call stands in `permission_verdict`.
+"""
+
+# not compiled: what is worked out of a policy once is kept in a slot that attrs makes
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import attrs
+
+from agentrail.plugins.permission_index import RuleIndex
+from agentrail.plugins.permission_rules import ListName, Scope, check_rules, read_rule, refuse_faults
+
+Mode: TypeAlias = Literal["dont_ask", "strict", "plan", "default", "accept_edits", "bypass"]
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+"""From the narrowest to the widest."""
+
+LISTS: Final[tuple[ListName, ...]] = ("deny", "ask", "allow")
+SCOPES: Final[tuple[Scope, ...]] = ("managed", "user", "project", "session")
+PURE_TOOLS: Final = ("glob", "grep", "list_dir", "read_file")
+"""The built-in tools that change nothing."""
+
+_DEFAULT: Final = MODES.index("default")
+
+
+@attrs.frozen
+class WrittenRule:
+    """A rule as it was written.
+
+    Attributes:
+        text: The rule.
+        scope: Whose it is.
+        place: File and line, where it is from a file.
+    """
+
+    text: str
+    scope: Scope = "session"
+    place: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The rule and where it stands, for people."""
+        return f"{self.text} ({self.place or self.scope})"
+
+
+@attrs.frozen(kw_only=True)
+class PermissionPolicy:
+    """What may run. Legal by construction: one with a rule that cannot be read is not made.
+
+    Attributes:
+        modes: What holds where no rule matches: of several each is asked, and the strictest answer counts.
+        deny: Rules of what does not run.
+        ask: Rules of what a person is asked about.
+        allow: Rules of what runs.
+        pure_tools: The tools that change nothing.
+        within: Policies that judge as well; the strictest wins.
+
+    Raises:
+        OptionError: Your move: a rule that cannot be read, or an unknown mode. All faults at once, each with list, index, and position.
+    """
+
+    modes: tuple[Mode, ...] = ("default",)
+    deny: tuple[WrittenRule, ...] = ()
+    ask: tuple[WrittenRule, ...] = ()
+    allow: tuple[WrittenRule, ...] = ()
+    pure_tools: tuple[str, ...] = PURE_TOOLS
+    within: tuple["PermissionPolicy", ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        """Read the rules."""
+        faults = [
+            f"modes: expected some of {', '.join(MODES)}, got {mode!r:.80}"
+            for mode in self.modes
+            if mode not in MODES
+        ]
+        if not self.modes:
+            faults.append(f"modes: expected one at least of {', '.join(MODES)}")
+        for name in LISTS:
+            written: tuple[WrittenRule, ...] = getattr(self, name)
+            faults += check_rules(name, [rule.text for rule in written], [rule.place for rule in written])
+        refuse_faults(faults)
+
+    @property
+    def mode(self) -> Mode:
+        """The narrowest of its modes."""
+        return min(self.modes, key=MODES.index)
+
+    @property
+    def indexes(self) -> tuple[RuleIndex, RuleIndex, RuleIndex]:
+        """The rules of the three lists, by tool."""
+        return self._indexes
+
+    # Kept under a name with an underscore: a codec leaves it out.
+    @cached_property
+    def _indexes(self) -> tuple[RuleIndex, RuleIndex, RuleIndex]:
+        deny, ask, allow = (RuleIndex(read_rule(rule.text) for rule in getattr(self, name)) for name in LISTS)
+        return deny, ask, allow
+
+
+def rules(*texts: str, scope: Scope = "session", place: str = "") -> tuple[WrittenRule, ...]:
+    """Make rules of their texts; they are read when a policy is made of them."""
+    return tuple(WrittenRule(text, scope, place) for text in texts)
+
+
+@attrs.frozen(kw_only=True)
+class ScopedRules:
+    """What one file, or one caller, wants of permissions.
+
+    Attributes:
+        mode: The mode that it names; None where it names none.
+        deny: As of `PermissionPolicy`.
+        ask: As of `PermissionPolicy`.
+        allow: As of `PermissionPolicy`.
+        ceiling: Of a managed file: no mode is wider than this.
+        is_trusted: Of a project: whether the user trusts it. One that is not trusted can only narrow.
+    """
+
+    mode: Mode | None = None
+    deny: tuple[WrittenRule, ...] = ()
+    ask: tuple[WrittenRule, ...] = ()
+    allow: tuple[WrittenRule, ...] = ()
+    ceiling: Mode | None = None
+    is_trusted: bool = True
+
+
+def read_scope(
+    scope: Scope,
+    table: Mapping[str, Any],
+    *,
+    places: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    is_trusted: bool = True,
+) -> ScopedRules:
+    """Read what a file says of permissions.
+
+    Args:
+        scope: Whose file it is.
+        table: Its keys: `mode`, `deny`, `ask`, `allow`, and of a managed file `ceiling`.
+        places: For each list where its rules were written.
+        is_trusted: As of `ScopedRules`.
+
+    Raises:
+        OptionError: Your move: unknown keys, modes that there are not, rules that cannot be read; all at once.
+    """
+    known = {"mode", *LISTS, *(("ceiling",) if scope == "managed" else ())}
+    unknown = sorted(map(str, set(table) - known))
+    faults = [
+        *(f"{key}: unknown; expected some of {', '.join(sorted(known))}" for key in unknown),
+        *(
+            f"{key}: expected one of {', '.join(MODES)}, got {table[key]!r:.80}"
+            for key in ("mode", "ceiling")
+            if key in table and key in known and table[key] not in MODES
+        ),
+    ]
+    lists: dict[str, Any] = {}
+    for name in LISTS:
+        listed = table.get(name, ())
+        if not isinstance(listed, str | list | tuple):
+            faults.append(f"{name}: expected a list of rules, got {listed!r:.80}")
+            continue
+        where = places.get(name, ())
+        found = check_rules(name, listed, where)
+        faults += found
+        if not found:
+            padded = (*where, *("" for _ in listed))
+            lists[name] = tuple(
+                WrittenRule(text, scope, place) for text, place in zip(listed, padded, strict=False)
+            )
+    refuse_faults(faults)
+    return ScopedRules(mode=table.get("mode"), ceiling=table.get("ceiling"), is_trusted=is_trusted, **lists)
+
+
+def join(
+    scoped: Mapping[Scope, ScopedRules],
+    *,
+    may_bypass: bool = False,
+    pure_tools: Sequence[str] = PURE_TOOLS,
+) -> PermissionPolicy:
+    """Join what several scopes say: the lists are put together, the narrowest mode that is named counts, and a ceiling holds for all.
+
+    Args:
+        scoped: What each scope says.
+        may_bypass: Whether who started this said that `bypass` is wanted, in so many words.
+        pure_tools: As of `PermissionPolicy`.
+
+    Raises:
+        OptionError: Your move: the mode is `bypass`, and nobody said that; or a managed file forbids it.
+    """
+    heard = [(scope, scoped[scope]) for scope in SCOPES if scope in scoped]
+    modes = [
+        one.mode for scope, one in heard if one.mode is not None and not _is_withheld(scope, one, one.mode)
+    ]
+    ceilings = [one.ceiling for _, one in heard if one.ceiling is not None]
+    if modes and narrowest(modes) == ("bypass",):
+        lower = next((ceiling for ceiling in ceilings if ceiling != "bypass"), None)
+        if lower is not None:
+            refuse_faults([f"mode: 'bypass' is forbidden by a managed file, whose ceiling is {lower!r}"])
+        if not may_bypass:
+            refuse_faults(
+                ["mode: 'bypass' is for who says --dangerously-bypass-permissions; expected another mode"]
+            )
+
+    def joined(name: ListName) -> tuple[WrittenRule, ...]:
+        said = (one for scope, one in heard if name != "allow" or _is_heard(scope, one))
+        return tuple(rule for one in said for rule in getattr(one, name))
+
+    return PermissionPolicy(
+        modes=narrowest((*(modes or ("default",)), *ceilings)),
+        deny=joined("deny"),
+        ask=joined("ask"),
+        allow=joined("allow"),
+        pure_tools=tuple(pure_tools),
+    )
+
+
+def not_granted(scoped: Mapping[Scope, ScopedRules]) -> tuple[str, ...]:
+    """Say what a project wants that its user has not trusted, and does not get."""
+    project = scoped.get("project")
+    if project is None or project.is_trusted:
+        return ()
+    mode = project.mode
+    wanted = [f"mode {mode}"] if mode is not None and _is_withheld("project", project, mode) else []
+    return (*wanted, *(f"allow {rule.shown}" for rule in project.allow))
+
+
+def narrowest(modes: Sequence[Mode]) -> tuple[Mode, ...]:
+    """Leave those modes out that add nothing to a narrower one. `plan` and `strict` forbid different things: both stay."""
+    first = min(modes, key=MODES.index)
+    both = "plan" in modes and first in {"strict", "dont_ask"}
+    return (first, "plan") if both else (first,)
+
+
+def meet(one: PermissionPolicy, other: PermissionPolicy) -> PermissionPolicy:
+    """Give the policy that allows what both allow: of a sub-agent and its parent, or of two agents of which one hands over."""
+    members = dict.fromkeys((*_flat(one), *_flat(other)))
+    first, *others = members
+    return attrs.evolve(first, within=tuple(others))
+
+
+def _flat(policy: PermissionPolicy) -> tuple[PermissionPolicy, ...]:
+    return (attrs.evolve(policy, within=()), *policy.within)
+
+
+def _is_heard(scope: Scope, one: ScopedRules) -> bool:
+    return scope != "project" or one.is_trusted
+
+
+def _is_withheld(scope: Scope, one: ScopedRules, mode: Mode) -> bool:
+    return not _is_heard(scope, one) and MODES.index(mode) > _DEFAULT

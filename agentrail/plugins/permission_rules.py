@@ -1,0 +1,278 @@
+"""Rules of permissions as values: `tool` or `tool(pattern)`, read once, with errors that name the place.
+
+    shell                        every call of the tool
+    shell(git status)            that command; `shell(git log *)` with any further words
+    read_file(./secrets/**)      a path: see `permission_paths`
+    web_fetch(domain:python.org) a host, and all below it
+    task(reviewer), skill(pdf)   the agent, the skill
+    mcp__github, mcp__github__*  the tools of a server
+    deploy(stage=test*)          an argument, by name or JSON pointer
+
+What a rule is stands here; whether it matches a call stands in `permission_matching`.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, Literal, TypeAlias
+
+from attrs import frozen
+
+from agentrail.errors import OptionError
+from agentrail.plugins.permission_paths import PathGlob, fault_of_glob
+from agentrail.plugins.shell_plain import NotRead, PlainCommand, PlainLine, read_plain
+
+ListName: TypeAlias = Literal["deny", "ask", "allow"]
+Scope: TypeAlias = Literal["session", "project", "user", "managed"]
+
+MAX_RULE_CHARACTERS: Final = 4_000
+MAX_RULES: Final = 5_000
+"""In one list."""
+
+SHELL_TOOLS: Final = frozenset({"shell"})
+READERS: Final = frozenset({"read_file", "list_dir", "glob", "grep"})
+WRITERS: Final = frozenset({"write_file", "edit_file"})
+FILE_TOOLS: Final = READERS | WRITERS
+SEARCHERS: Final = frozenset({"glob", "grep", "list_dir"})
+_NAMED_BY: Final = {"task": "subagent_type", "skill": "name"}
+
+_TOOL: Final = re.compile(r"[A-Za-z0-9_.*:/-]+")
+_PROGRAM_WITH_A_STAR: Final = re.compile(r"(?=[^\s]*\*)[A-Za-z0-9_./*+-]+(?=\s|\Z)")
+_DOMAIN: Final = re.compile(r"(?:\*|[a-z0-9_-]+)(?:\.(?:\*|[a-z0-9_-]+))*\.?", re.IGNORECASE)
+_POINTER: Final = re.compile(r"(?:/(?:[^~/=]|~[01])*)+|[^/=~*\s]+")
+
+
+@frozen
+class AnyCall:
+    """Every call of the tool."""
+
+
+@frozen(kw_only=True)
+class Command:
+    """A command of the shell.
+
+    Attributes:
+        text: As it was written.
+        words: Its words; empty where it is a whole line, or could not be read.
+        stars: The places of words in which `*` stands for letters.
+        has_tail: Whether any further words may follow.
+        line: What it is as a line, where it has no star.
+        not_read: Where reading stopped, of one that could not be read: only that very text is like it.
+    """
+
+    text: str
+    words: tuple[str, ...] = ()
+    stars: tuple[int, ...] = ()
+    has_tail: bool = False
+    line: PlainLine | None = None
+    not_read: NotRead | None = None
+
+    @property
+    def has_star(self) -> bool:
+        """Whether it stands for more than one command."""
+        return self.has_tail or bool(self.stars)
+
+
+@frozen(kw_only=True)
+class Domain:
+    """A host of `web_fetch`, and all below it."""
+
+    host: str
+
+
+@frozen(kw_only=True)
+class Argument:
+    """An argument.
+
+    Attributes:
+        pointer: The names that lead to it.
+        glob: What its canonical text is like; `*` stands for any text.
+    """
+
+    pointer: tuple[str, ...]
+    glob: str
+
+
+Pattern: TypeAlias = AnyCall | Command | PathGlob | Domain | Argument
+
+
+@frozen(kw_only=True)
+class ReadRule:
+    """A rule that has been read.
+
+    Attributes:
+        tool: A name, or a pattern of names.
+        pattern: Which of its calls.
+    """
+
+    tool: str
+    pattern: Pattern
+
+    @property
+    def is_for_many(self) -> bool:
+        """Whether it is about more tools than the one of this name."""
+        return "*" in self.tool or self.tool.startswith("mcp__")
+
+
+class RuleFault(Exception):
+    """A rule cannot be read.
+
+    Attributes:
+        at: The character, from 0.
+        why: What stands there, and what to write.
+    """
+
+    def __init__(self, at: int, why: str) -> None:
+        """Take the place and the reason."""
+        super().__init__(why)
+        self.at = at
+        self.why = why
+
+
+def check_rules(name: ListName, rules: Sequence[object], places: Sequence[str] = ()) -> list[str]:
+    """Find all faults of a list of rules.
+
+    Args:
+        name: The list.
+        rules: What should be texts of rules.
+        places: Where each was written, file and line, as far as that is known.
+
+    Returns:
+        A sentence for each rule that cannot be read, with list, index and position.
+    """
+    if isinstance(rules, str):
+        return [f"{name}: expected a list of rules, got the text {rules!r:.80}: put it in brackets"]
+    if len(rules) > MAX_RULES:
+        return [f"{name}: {len(rules)} rules, expected at most {MAX_RULES}"]
+    faults: list[str] = []
+    for index, rule in enumerate(rules):
+        where = f"{place}: " if (place := "".join(places[index : index + 1])) else ""
+        if not isinstance(rule, str):
+            faults.append(
+                f"{where}{name}[{index}]: expected a text such as 'shell(git status)', got {rule!r:.80}"
+            )
+            continue
+        try:
+            read_rule(rule)
+        except RuleFault as fault:
+            faults.append(f"{where}{name}[{index}] at {fault.at}: {fault.why}, in {rule!r:.120}")
+    return faults
+
+
+def refuse_faults(faults: Sequence[str]) -> None:
+    """Raise what is wrong, all at once.
+
+    Raises:
+        OptionError: Your move: there are faults.
+    """
+    if faults:
+        raise OptionError(tuple(faults))
+
+
+@lru_cache(maxsize=16_384)
+def read_rule(text: str) -> ReadRule:
+    """Read a rule.
+
+    Raises:
+        RuleFault: Your move: it is none; the place is a character of the text.
+    """
+    if len(text) > MAX_RULE_CHARACTERS:
+        raise RuleFault(MAX_RULE_CHARACTERS, f"a rule has at most {MAX_RULE_CHARACTERS} characters")
+    hidden = next((at for at, char in enumerate(text) if not char.isprintable() and char not in "\n\t"), None)
+    if hidden is not None:
+        raise RuleFault(
+            hidden, f"the character U+{ord(text[hidden]):04X} is not seen: write the rule without it"
+        )
+    tool, bracket, rest = text.partition("(")
+    found = _TOOL.match(tool)
+    if found is None or found.end() < len(tool):
+        at = 0 if found is None else found.end()
+        raise RuleFault(at, "expected the name of a tool, then nothing, or a pattern in parentheses")
+    if not bracket:
+        return ReadRule(tool=tool, pattern=AnyCall())
+    if not rest.endswith(")"):
+        at = text.rindex(")") + 1 if ")" in rest else len(text)
+        raise RuleFault(at, "expected ')' at the end")
+    begun = len(tool) + 1
+    pattern = rest[:-1]
+    if not pattern.strip():
+        raise RuleFault(begun, f"expected a pattern; for every call write {tool!r}")
+    return ReadRule(tool=tool, pattern=_pattern(tool, pattern, begun))
+
+
+def words_of_name(tool: str) -> str | None:
+    """Name the argument that `task(…)` and its like are about; None of other tools."""
+    return _NAMED_BY.get(tool)
+
+
+def _pattern(tool: str, text: str, begun: int) -> Pattern:
+    if tool in SHELL_TOOLS:
+        return _read_command(text, begun)
+    if tool in FILE_TOOLS:
+        fault = fault_of_glob(text)
+        if fault is not None:
+            raise RuleFault(begun + fault[0], fault[1])
+        return PathGlob(text=text)
+    if tool == "web_fetch" and text.startswith("domain:"):
+        host = text.removeprefix("domain:")
+        if not _DOMAIN.fullmatch(host):
+            raise RuleFault(
+                begun + len("domain:"), "expected a host such as 'example.com', without scheme, port and path"
+            )
+        return Domain(host=host.lower().rstrip("."))
+    named = _NAMED_BY.get(tool)
+    if named is not None and "=" not in text:
+        return Argument(pointer=(named,), glob=text)
+    name, equals, glob = text.partition("=")
+    if not equals:
+        wanted = "'domain:HOST' or 'name=value'" if tool == "web_fetch" else "'name=value'"
+        raise RuleFault(begun + len(text), f"expected {wanted}: {tool!r} has no patterns of its own")
+    if not _POINTER.fullmatch(name):
+        raise RuleFault(
+            begun,
+            "expected the name of an argument, or a JSON pointer such as '/options/mode', in front of '='",
+        )
+    pointer = tuple(part.replace("~1", "/").replace("~0", "~") for part in name.lstrip("/").split("/"))
+    return Argument(pointer=pointer if name.startswith("/") else (name,), glob=glob)
+
+
+def _read_command(text: str, begun: int) -> Command:
+    """Read a pattern of commands; one that is no plain line is kept as its text."""
+    body, has_tail = text.strip(), False
+    if body.endswith(":*"):
+        body, has_tail = body[:-2].rstrip(), True
+    elif body == "*" or body.endswith((" *", "\t*")):
+        body, has_tail = body[:-1].rstrip(), True
+    if not body:
+        return Command(text=text, has_tail=True)
+    program = _PROGRAM_WITH_A_STAR.match(body)
+    # A program that is a pattern is not read in a line: another name stands in its place meanwhile.
+    reading = read_plain(body if program is None else f"x{body[program.end() :]}")
+    if isinstance(reading, NotRead):
+        return Command(text=text, has_tail=has_tail, not_read=reading)
+    first = reading.commands[0]
+    words = first.words if program is None else (program[0], *first.words[1:])
+    stars = _stars(words, first, body, begun)
+    if len(reading.commands) == 1:
+        return Command(
+            text=text,
+            words=words,
+            stars=stars,
+            has_tail=has_tail,
+            line=None if stars or has_tail else reading,
+        )
+    if has_tail or any(_stars(command.words, command, body, begun) for command in reading.commands):
+        raise RuleFault(begun, "a rule is one simple command, or a whole line without a star")
+    return Command(text=text, line=reading)
+
+
+def _stars(words: tuple[str, ...], command: PlainCommand, body: str, begun: int) -> tuple[int, ...]:
+    places = tuple(
+        place for place, word in enumerate(words) if "*" in word and (place in command.patterns or place == 0)
+    )
+    quoted = next((words[place] for place in places if words[place] not in body), None)
+    if quoted is not None:
+        raise RuleFault(
+            begun, f"a word with a star has no quotes: write it plainly, or without a star ({quoted!r:.40})"
+        )
+    return places

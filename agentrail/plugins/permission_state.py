@@ -1,0 +1,129 @@
+"""What `Permissions` remembers: what each scope says, and the policy that comes of it."""
+
+# not compiled: the policy is kept in a slot that attrs makes
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import attrs
+
+from agentrail.errors import OptionError
+from agentrail.messages import JsonObject
+from agentrail.plugins.permission_policy import (
+    PURE_TOOLS,
+    Mode,
+    PermissionPolicy,
+    ScopedRules,
+    join,
+    meet,
+    read_scope,
+)
+from agentrail.plugins.permission_rules import Scope
+
+_LISTS: Final = ("deny", "ask", "allow")
+_OTHERS: Final = frozenset({"managed", "user", "project"})
+
+
+@attrs.frozen
+class Permitted:
+    """What may run.
+
+    Attributes:
+        scoped: What each scope says; the session's is changed by option updates, and by a plan that is approved.
+        within: What the sessions above say, which judge as well.
+        before: The session's mode before it was `plan`.
+        home: The home that `~/` means; empty where that is not known.
+        timeout_seconds: How long a call waits for a person; 0: for ever.
+        may_bypass: Whether the mode may be `bypass`.
+        pure_tools: The tools that change nothing.
+    """
+
+    scoped: tuple[tuple[Scope, ScopedRules], ...] = ()
+    within: tuple[ScopedRules, ...] = ()
+    before: Mode | None = None
+    home: str = ""
+    timeout_seconds: float = 120.0
+    may_bypass: bool = False
+    pure_tools: tuple[str, ...] = PURE_TOOLS
+
+    @property
+    def policy(self) -> PermissionPolicy:
+        """All of it as one policy."""
+        return self._policy
+
+    # Kept under a name with an underscore: the codec leaves it out.
+    @cached_property
+    def _policy(self) -> PermissionPolicy:
+        options: Any = {"may_bypass": self.may_bypass, "pure_tools": self.pure_tools}
+        found = join(dict(self.scoped), **options)
+        for other in self.within:
+            found = meet(found, join({"session": other}, **options))
+        return found
+
+    @property
+    def own(self) -> ScopedRules:
+        """What the session says."""
+        return dict(self.scoped)["session"]
+
+    def in_mode(self, mode: Mode | None, *, before: Mode | None) -> "Permitted":
+        """Give the same with another mode of the session."""
+        own = attrs.evolve(self.own, mode=mode)
+        scoped = tuple((scope, own if scope == "session" else one) for scope, one in self.scoped)
+        return attrs.evolve(self, scoped=scoped, before=before)
+
+
+def begin(
+    *,
+    own: Mapping[str, Any],
+    scopes: Mapping[Scope, Mapping[str, Any]],
+    within: Sequence[Mapping[str, Any]],
+    rest: Permitted,
+) -> Permitted:
+    """Make the first state.
+
+    Args:
+        own: What the session says; a mode that is None is not named.
+        scopes: What the other scopes say.
+        within: What the sessions above say.
+        rest: The options besides.
+
+    Raises:
+        OptionError: Your move: a scope or a mode that there is not, a rule that cannot be read, a negative timeout, or `bypass` unasked for.
+    """
+    unknown = sorted(set(scopes) - _OTHERS)
+    if unknown:
+        raise OptionError([f"scopes are {', '.join(sorted(_OTHERS))}; got {', '.join(map(repr, unknown))}"])
+    if rest.timeout_seconds < 0:
+        raise OptionError([f"timeout_seconds is 0, for ever, or more; got {rest.timeout_seconds!r}"])
+    others = tuple((scope, read_scope(scope, table)) for scope, table in scopes.items())
+    named = {key: value for key, value in own.items() if key != "mode" or value is not None}
+    above = tuple(read_scope("session", table) for table in within)
+    return _checked(
+        attrs.evolve(rest, scoped=(*others, ("session", read_scope("session", named))), within=above)
+    )
+
+
+def go_on(options: JsonObject, state: Permitted) -> Permitted:
+    """Make the state that new options of a running session lead to.
+
+    Raises:
+        OptionError: Your move: an option that only a start takes, or as of `begin`.
+    """
+    other = sorted(set(options) - {"mode", *_LISTS})
+    if other:
+        message = f"a running session changes mode, {', '.join(_LISTS)}; got {', '.join(map(repr, other))}"
+        raise OptionError([message])
+    now: dict[str, Any] = {name: [rule.text for rule in getattr(state.own, name)] for name in _LISTS}
+    if state.own.mode is not None:
+        now["mode"] = state.own.mode
+    own = read_scope("session", {**now, **options})
+    # A plan that is made anew goes back to where the first one would have gone.
+    before = (state.before if state.own.mode == "plan" else state.own.mode) if own.mode == "plan" else None
+    scoped = tuple((scope, own if scope == "session" else one) for scope, one in state.scoped)
+    return _checked(attrs.evolve(state, scoped=scoped, before=before))
+
+
+def _checked(state: Permitted) -> Permitted:
+    _ = state.policy  # a mode that may not be is refused now, and not by the first call
+    return state

@@ -1,0 +1,434 @@
+"""What a policy says to a call: `deny`, then `ask`, then `allow`, then the mode; in each list the first rule that matches.
+
+A pure function of policy and call, and the same with the trail of all rules that were asked, for people.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, TypeAlias
+
+from attrs import evolve, frozen
+
+from agentrail.messages import JsonObject
+from agentrail.plugins.permission_index import Entry, OfTool, bare
+from agentrail.plugins.permission_matching import may_be, may_mean, must_be, must_mean
+from agentrail.plugins.permission_paths import PathGlob, Place, is_protected, may_hold, place_of
+from agentrail.plugins.permission_policy import LISTS, Mode, PermissionPolicy, WrittenRule
+from agentrail.plugins.permission_rules import FILE_TOOLS, SHELL_TOOLS, WRITERS, AnyCall, Command, ListName
+from agentrail.plugins.shell_lines import simple_commands
+from agentrail.plugins.shell_plain import NotRead, PlainCommand, PlainLine, Reading, read_plain
+from agentrail.plugins.shell_stars import uncovered_by_star
+
+Decision: TypeAlias = Literal["allow", "ask", "deny"]
+DECISIONS: Final[tuple[Decision, ...]] = ("allow", "ask", "deny")
+"""From the mildest to the strictest."""
+
+EXIT_PLAN: Final = "exit_plan"
+_PLANS: Final = frozenset({"write_todos"})
+_EVALUATES: Final = frozenset(
+    {
+        "printf",
+        "test",
+        "[",
+        "let",
+        "declare",
+        "typeset",
+        "local",
+        "export",
+        "readonly",
+        "read",
+        "unset",
+        "getopts",
+        "wait",
+    }
+)
+"""Builtins that take a word for the name of a variable, whose index they calculate, so that they run what is substituted in it."""
+_RUNS_A_WORD: Final = frozenset({"jobs", "mapfile", "readarray", "compgen"})
+"""Builtins that run a word behind one of their options."""
+_WORDS_LOOKED_AT: Final = 32
+_SHELL_ARGUMENTS: Final = frozenset({"command", "timeout_seconds", "workdir"})
+_DENY, _ASK, _ALLOW = range(3)
+
+
+@frozen(kw_only=True)
+class PermissionCall:
+    """A call that is judged.
+
+    Attributes:
+        tool: Its tool.
+        arguments: Its arguments.
+        working_dir: The workspace.
+        home: The home, absolute; empty where that is not known.
+        leads_to: Where links on its path lead, absolute, from who can follow them.
+    """
+
+    tool: str
+    arguments: JsonObject
+    working_dir: str = "."
+    home: str = ""
+    leads_to: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class AskedRule:
+    """A rule that was compared with a call.
+
+    Attributes:
+        name: Its list.
+        rule: The rule.
+        matched: Whether it is about the call, or about this command of it.
+        command: The command, of a line.
+    """
+
+    name: ListName
+    rule: WrittenRule
+    matched: bool
+    command: str = ""
+
+
+@frozen(kw_only=True)
+class PermissionVerdict:
+    """What a policy says.
+
+    Attributes:
+        decision: Whether the call runs, a person is asked, or it does not run.
+        why: In a sentence.
+        name: The list that decided; None: the mode did.
+        by: The rules that decided: one, or for a line of commands one for each that was allowed.
+        mode: The mode that decided, or made the answer of a rule stricter.
+        reading: How a command was read; None of other calls.
+        uncovered: Of each command that no rule allows, its words, and why no star does; no words for what is about all of a line.
+        asked: The rules that were compared, in order; empty unless they were asked for.
+    """
+
+    decision: Decision
+    why: str
+    name: ListName | None = None
+    by: tuple[WrittenRule, ...] = ()
+    mode: Mode | None = None
+    reading: Reading | None = None
+    uncovered: tuple[tuple[tuple[str, ...], str], ...] = ()
+    asked: tuple[AskedRule, ...] = ()
+
+
+def judge(policy: PermissionPolicy, call: PermissionCall) -> PermissionVerdict:
+    """Say what becomes of a call. Total: no call makes it raise."""
+    return _strictest(policy, call, explains=False)
+
+
+def explain(policy: PermissionPolicy, call: PermissionCall) -> PermissionVerdict:
+    """Judge, and keep each rule that was asked."""
+    return _strictest(policy, call, explains=True)
+
+
+def offered(policy: PermissionPolicy, tools: Sequence[str]) -> tuple[str, ...]:
+    """Leave those tools out that a rule denies whatever they are called with: a model need not know of them."""
+    members = (policy, *policy.within)
+    return tuple(
+        tool for tool in tools if all(bare(one.indexes[_DENY].of(tool).rules) is None for one in members)
+    )
+
+
+def _strictest(policy: PermissionPolicy, call: PermissionCall, *, explains: bool) -> PermissionVerdict:
+    found = _Judging(policy, call, explains=explains).verdict()
+    for other in policy.within:
+        also = _Judging(other, call, explains=explains).verdict()
+        trail = (*found.asked, *also.asked)
+        found = max(found, also, key=lambda one: DECISIONS.index(one.decision))
+        found = evolve(found, asked=trail)
+    return found
+
+
+@frozen
+class _Found:
+    """What the lists say: which list, by which rules, and why where that does not go without saying."""
+
+    place: int
+    by: tuple[WrittenRule, ...]
+    why: str = ""
+
+
+class _Judging:
+    """One policy and one call. Lives inside one call of a function, which is why it may change."""
+
+    __slots__ = ("asked", "call", "policy", "reading", "uncovered")
+
+    def __init__(self, policy: PermissionPolicy, call: PermissionCall, *, explains: bool) -> None:
+        self.policy = policy
+        self.call = call
+        self.asked: list[AskedRule] | None = [] if explains else None
+        self.reading: Reading | None = None
+        self.uncovered: tuple[tuple[tuple[str, ...], str], ...] = ()
+
+    def verdict(self) -> PermissionVerdict:
+        """Ask the three lists, then the mode."""
+        is_unread = False
+        place: Place | None = None
+        if self.call.tool in SHELL_TOOLS:
+            found, is_unread = self._of_line()
+        else:
+            place = self._place()
+            found = self._of_call(place)
+        said = [self._answer(mode, found, place, is_unread=is_unread) for mode in self.policy.modes]
+        decision, why, mode = max(said, key=lambda one: DECISIONS.index(one[0])) if len(said) > 1 else said[0]
+        return PermissionVerdict(
+            decision=decision,
+            why=why,
+            name=None if found is None else LISTS[found.place],
+            by=() if found is None else found.by,
+            mode=mode,
+            reading=self.reading,
+            uncovered=self.uncovered,
+            asked=tuple(self.asked or ()),
+        )
+
+    # --- the lists
+
+    def _of_call(self, place: Place | None) -> _Found | None:
+        tool, indexes = self.call.tool, self.policy.indexes
+        found = self._first(_DENY, indexes[_DENY].of(tool).rules, place, may_mean)
+        if found is None and (tool in WRITERS or tool == "grep"):
+            # Who may not read a file may not write over it either, nor search in it.
+            entries = [
+                entry
+                for entry in indexes[_DENY].of("read_file").rules
+                if isinstance(entry[1].pattern, PathGlob)
+            ]
+            found = self._first(_DENY, entries, place, may_mean)
+        if found is None and tool == "grep":
+            found = self._searched(place)
+        if found is None:
+            found = self._first(_ASK, indexes[_ASK].of(tool).rules, place, may_mean)
+        return found or self._first(_ALLOW, indexes[_ALLOW].of(tool).rules, place, must_mean)
+
+    def _searched(self, place: Place | None) -> _Found | None:
+        """Let a person decide on a search that may come upon what may not be read: its results cannot be taken apart here."""
+        for number, rule in (
+            *self.policy.indexes[_DENY].of("read_file").rules,
+            *self.policy.indexes[_DENY].of("grep").rules,
+        ):
+            if isinstance(rule.pattern, PathGlob) and (place is None or may_hold(rule.pattern, place)):
+                written = self.policy.deny[number]
+                return _Found(_ASK, (written,), f"it may find what the rule {written.shown} denies")
+        return None
+
+    def _first(
+        self, place: int, entries: Sequence[Entry], where: Place | None, means: Callable[..., bool]
+    ) -> _Found | None:
+        for number, rule in entries:
+            matched = means(rule.pattern, self.call.arguments, where)
+            if self.asked is not None:
+                self._note(place, number, (), matched=matched)
+            if matched:
+                return _Found(place, (self._written(place, number),))
+        return None
+
+    def _of_line(self) -> tuple[_Found | None, bool]:
+        """Judge a line; say too whether it cannot be read though some rule denies some."""
+        line = self.call.arguments.get("command")
+        tool = self.call.tool
+        deny, ask, allow = (index.of(tool) for index in self.policy.indexes)
+        reading = self.reading = read_plain(line) if isinstance(line, str) else NotRead(0, "no text")
+        commands = reading.commands if isinstance(reading, PlainLine) else ()
+        whys = [uncovered_by_star(command) for command in commands]
+        is_unknown = False
+        if deny.rules or ask.rules:
+            spoken, is_unknown = _spoken(line, commands if not any(whys) else ())
+            for place, rules in ((_DENY, deny), (_ASK, ask)):
+                found = self._first_of_line(place, rules, spoken, line)
+                if found is not None:
+                    return found, False
+            if is_unknown and ask.rules:
+                written = self.policy.ask[ask.rules[0][0]]
+                return _Found(
+                    _ASK, (written,), f"what it runs cannot be known, and the rule {written.shown} asks"
+                ), False
+        is_unread = is_unknown and bool(deny.rules)
+        return (None if is_unread else self._allowed(allow, commands, whys)), is_unread
+
+    def _first_of_line(
+        self, place: int, rules: OfTool, spoken: Sequence[tuple[str, ...]], line: object
+    ) -> _Found | None:
+        """Give the first rule that may be about any command of a line."""
+        best: int | None = None
+        for words in spoken or ((),):
+            for number, rule in rules.about(words[0]) if words else rules.anywhere:
+                if best is not None and number >= best:
+                    break
+                matched = self._may_be(rule.pattern, words, line)
+                if self.asked is not None:
+                    self._note(place, number, words, matched=matched)
+                if matched:
+                    best = number
+        return None if best is None else _Found(place, (self._written(place, best),))
+
+    def _may_be(self, pattern: object, words: tuple[str, ...], line: object) -> bool:
+        match pattern:
+            case AnyCall():
+                return True
+            case Command(not_read=NotRead(), text=text):
+                return isinstance(line, str) and line.strip() == text.strip()
+            case Command(line=PlainLine(commands=(_, _, *_)) as whole):
+                return whole == self.reading
+            case Command() as rule:
+                return may_be(rule, words)
+            case _:  # an argument, of a tool whose name is a pattern
+                return may_mean(pattern, self.call.arguments, None)  # type: ignore[arg-type]  # one of the patterns
+
+    def _allowed(
+        self, rules: OfTool, commands: tuple[PlainCommand, ...], whys: Sequence[str | None]
+    ) -> _Found | None:
+        """Look whether the rules of `allow` cover a line: all of it, or each of its commands."""
+        reading = self.reading
+        is_known = _SHELL_ARGUMENTS.issuperset(self.call.arguments)
+        whole = None
+        if (
+            rules.by_line and is_known and isinstance(reading, PlainLine)
+        ):  # to look one up costs a fifth of a verdict
+            whole = rules.by_line.get(reading)
+        every = bare(rules.anywhere)
+        entry = min((one for one in (whole, every) if one is not None), key=lambda one: one[0], default=None)
+        if entry is not None:
+            if self.asked is not None:
+                self._note(_ALLOW, entry[0], (), matched=True)
+            return _Found(_ALLOW, (self._written(_ALLOW, entry[0]),))
+        elsewhere = _elsewhere(commands, self.call.arguments)
+        by: list[WrittenRule] = []
+        uncovered: list[tuple[tuple[str, ...], str]] = []
+        for command, why in zip(commands, whys, strict=True):
+            number = self._covering(rules, command, is_covered=why is None)
+            if number is None:
+                uncovered.append((command.words, why or ""))
+            else:
+                by.append(self._written(_ALLOW, number))
+        if not is_known:
+            uncovered.append(((), "it has arguments that rules of commands say nothing about"))
+        if elsewhere:
+            uncovered.append(
+                ((), "git in another directory reads the settings that lie there, and runs what they say")
+            )
+        self.uncovered = tuple(uncovered)
+        return _Found(_ALLOW, tuple(dict.fromkeys(by))) if commands and not uncovered else None
+
+    def _covering(self, rules: OfTool, command: PlainCommand, *, is_covered: bool) -> int | None:
+        entries = rules.about(command.words[0])
+        if command.behind:
+            entries = (*entries, *rules.about(command.run[0]))
+        for number, rule in entries:
+            matched = isinstance(rule.pattern, Command) and must_be(
+                rule.pattern, command, is_covered=is_covered
+            )
+            if self.asked is not None:
+                self._note(_ALLOW, number, command.words, matched=matched)
+            if matched:
+                return number
+        return None
+
+    # --- the mode
+
+    def _answer(
+        self, mode: Mode, found: _Found | None, place: Place | None, *, is_unread: bool
+    ) -> tuple[Decision, str, Mode | None]:
+        """Say what a mode makes of what the lists said."""
+        tool = self.call.tool
+        is_pure = tool in self.policy.pure_tools
+        is_held = mode == "plan" and not is_pure and tool not in _PLANS and tool != EXIT_PLAN
+        if found is not None and found.place == _DENY:
+            return "deny", f"the rule {found.by[0].shown} denies it", None
+        if mode == "dont_ask" and (found is None or found.place == _ASK):
+            return "deny", "no rule allows it, and in the mode dont_ask nobody is asked", mode
+        if is_held:
+            return (
+                "deny",
+                "while a plan is made nothing runs that has an effect: finish the plan, and call exit_plan",
+                mode,
+            )
+        if mode == "plan" and tool == EXIT_PLAN:
+            return "ask", "a plan is to be approved", mode
+        if found is not None and found.place == _ASK:
+            return "ask", found.why or f"the rule {found.by[0].shown} asks", None
+        if found is not None:
+            return "allow", f"allowed by {', '.join(rule.shown for rule in found.by)}", None
+        if is_unread:
+            decision: Decision = "ask" if mode in {"default", "accept_edits"} else "deny"
+            return (
+                decision,
+                f"what it runs cannot be known, and there are rules that deny some of {tool}",
+                mode,
+            )
+        return self._unmatched(mode, place, is_pure=is_pure)
+
+    def _unmatched(
+        self, mode: Mode, place: Place | None, *, is_pure: bool
+    ) -> tuple[Decision, str, Mode | None]:
+        tool = self.call.tool
+        match mode:
+            case "bypass":
+                return "allow", "the mode bypass allows what no rule is about", mode
+            case "plan":
+                return "allow", "it changes nothing but the plan", mode
+            case "default" | "accept_edits" if is_pure:
+                return "allow", "it changes nothing", mode
+            case "accept_edits" if (
+                tool in FILE_TOOLS and place is not None and place.inside and not is_protected(place)
+            ):
+                return "allow", "the mode accept_edits allows work on files of the workspace", mode
+            case _:
+                decision: Decision = "deny" if mode in {"strict", "dont_ask"} else "ask"
+                return decision, self._stopped(), mode
+
+    def _stopped(self) -> str:
+        """Say why no rule of commands could."""
+        if isinstance(self.reading, NotRead):
+            return f"no rule can allow it: the command is not read beyond character {self.reading.at}: {self.reading.why}"
+        words, why = self.uncovered[0] if self.uncovered else ((), "")
+        what = repr(" ".join(words)[:80]) if words else "it"
+        return f"no rule allows {what}: {why}" if why else f"no rule allows {what}"
+
+    # --- what is asked
+
+    def _place(self) -> Place | None:
+        path = self.call.arguments.get("path", ".") if self.call.tool in FILE_TOOLS else None
+        if not isinstance(path, str):
+            return None
+        return place_of(path, self.call.working_dir, self.call.home, self.call.leads_to)
+
+    def _written(self, place: int, number: int) -> WrittenRule:
+        listed: tuple[WrittenRule, ...] = getattr(self.policy, LISTS[place])
+        return listed[number]
+
+    def _note(self, place: int, number: int, words: tuple[str, ...], *, matched: bool) -> None:
+        assert self.asked is not None  # noqa: S101 - who calls this has looked
+        rule = self._written(place, number)
+        self.asked.append(AskedRule(name=LISTS[place], rule=rule, matched=matched, command=" ".join(words)))
+
+
+def _spoken(line: object, certain: tuple[PlainCommand, ...]) -> tuple[tuple[tuple[str, ...], ...], bool]:
+    """Give the words of all commands that a line may run, and whether it may run what nobody knows."""
+    if certain:
+        behind = (command.run for command in certain if command.behind)
+        return (*(command.words for command in certain), *behind), False
+    if not isinstance(line, str):
+        return (), True
+    found = tuple(simple_commands(line))
+    spoken = [command.words for command in found if command.words]
+    for command in found:
+        if command.program in _EVALUATES:
+            spoken += (
+                inner.words
+                for word in command.words[1:]
+                if "$(" in word or "`" in word
+                for inner in simple_commands(word)
+                if inner.words
+            )
+        elif command.program in _RUNS_A_WORD:
+            spoken += (
+                command.words[at : at + _WORDS_LOOKED_AT]
+                for at in range(1, min(len(command.words), _WORDS_LOOKED_AT))
+            )
+    return tuple(spoken), any(not one.is_known for one in found)
+
+
+def _elsewhere(commands: tuple[PlainCommand, ...], arguments: JsonObject) -> bool:
+    """Say whether git may run in another directory than the workspace."""
+    programs = {command.run[0].lower() for command in commands}
+    return "git" in programs and ("cd" in programs or arguments.get("workdir", ".") not in {".", "./", ""})

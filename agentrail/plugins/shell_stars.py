@@ -1,0 +1,263 @@
+"""What a star in a rule never covers: programs that run what they are told, and options that run programs or name a file to write.
+
+One table, each row with its reason. It is consulted for commands that `shell_plain` has read, whose words are therefore certain.
+Of a program that is in no row a star covers everything: who allows `shell(rm *)` has allowed `rm`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from attrs import frozen
+
+from agentrail.plugins.shell_plain import PlainCommand
+from agentrail.plugins.shell_programs import (
+    CODE_FIRST,
+    DECLARES,
+    INTERPRETERS,
+    READS_COMMANDS,
+    SETS,
+    SHELLS,
+    WRAPPERS,
+)
+
+
+@frozen(kw_only=True)
+class StarRow:
+    """What a star covers of a program, and what not.
+
+    Attributes:
+        reason: Why the rest is not covered.
+        commands: The program's own commands that a star covers; None for a program that has none.
+        short: Letters of short options that it does not cover, also in a bundle.
+        long: Names of long options that it does not cover, without dashes; nor does it cover their beginnings, which getopt takes for them.
+        is_single: Whether the program takes long options behind one dash as well.
+        is_exact: Whether it takes no beginnings of long options.
+        max_operands: How many words that are no options it covers; None for any number.
+        is_inside: Whether operands must be names below the directory.
+    """
+
+    reason: str
+    commands: frozenset[str] | None = None
+    short: str = ""
+    long: tuple[str, ...] = ()
+    is_single: bool = False
+    is_exact: bool = False
+    max_operands: int | None = None
+    is_inside: bool = False
+
+
+def _row(  # noqa: PLR0913 - a row of a table
+    reason: str,
+    commands: str | None = None,
+    *,
+    short: str = "",
+    long: str = "",
+    is_single: bool = False,
+    is_exact: bool = False,
+    max_operands: int | None = None,
+    is_inside: bool = False,
+) -> StarRow:
+    return StarRow(
+        reason=reason, commands=None if commands is None else frozenset(commands.split()), short=short,
+        long=tuple(long.split()), is_single=is_single, is_exact=is_exact, max_operands=max_operands, is_inside=is_inside,
+    )  # fmt: skip
+
+
+# fmt: off
+NEVER: Final[tuple[tuple[str, str], ...]] = (
+    ("is a shell, and runs what it is told", " ".join((*sorted(SHELLS), "pwsh elvish nu xonsh rc es busybox toybox yash osh"))),
+    ("runs the program that it is given", " ".join(sorted(WRAPPERS))),
+    ("runs the program that it is given", ("chronic multitime hyperfine watchexec nodemon inotifywait run-parts start-stop-daemon capsh bwrap "
+        "proot wine ld.so ldd ltrace setsid ionice nq tsp pssh rush dbus-launch gtk-launch xdg-open open gio x-terminal-emulator xterm "
+        "konsole kitty alacritty tmux concurrently forever pm2 logsave choom uclampset cset cgexec runcon sg newgrp login agetty getty "
+        "i386 x86_64 aoss eatmydata faketime runscript systemd-nspawn machinectl fzf sk parallel-ssh")),
+    ("runs code", " ".join((*sorted(INTERPRETERS), *sorted(CODE_FIRST), ("wish irb pry R Rscript luajit java javac jshell groovy scala kotlin kotlinc "
+        "dotnet mono csi fsi erl iex elixir mix ghc ghci runghc runhaskell stack cabal ocaml racket guile clojure clj lein sbcl clisp "
+        "swift crystal nim zig dart flutter perl5 pythonw ipython bpython jupyter ts-node tsx tsc esbuild swc webpack vite rollup jest "
+        "vitest mocha ava karma cypress playwright storybook m4 ed red vimdiff view rview rvim gvim gview nano pico micro joe jed mg "
+        "kak hx dc gnuplot octave maxima gdb lldb sqlite3 psql mysql mariadb mongo mongosh redis-cli bsql duckdb nasm gcc g++ cc c++ clang "
+        "clang++ cpp ld as tcc rustc gfortran go-run latex pdflatex xelatex lualatex tex pdftex luatex groff troff gs ghostscript pandoc "
+        "magick convert ffmpeg xsltproc jrunscript jjs nickle tclsh8 xmlstarlet")))),
+    ("runs what a file of the project says", ("make gmake bmake ninja cmake ctest meson scons just rake task ant mvn gradle sbt bazel buck buck2 tox "
+        "nox invoke fab doit pre-commit lerna nx turbo grunt gulp bundle rails composer vagrant ansible ansible-playbook puppet salt chef terraform "
+        "tofu pulumi packer helm skaffold tilt docker-compose podman-compose foreman overmind honcho procfile act poetry hatch pdm pipenv rye uv")),
+    ("fetches programs and runs them", ("npx pnpx bunx uvx pipx pip pip3 easy_install gem cpan cpanm luarocks opam conda mamba micromamba apt apt-get aptitude "
+        "dpkg yum dnf rpm zypper pacman apk brew port snap flatpak nix nix-env nix-shell nix-build guix choco winget scoop rustup nvm fnm volta asdf mise "
+        "pyenv rbenv corepack degit create-react-app")),
+    ("runs programs in a container or on another machine", ("docker podman nerdctl buildah ctr crictl lxc lxc-attach incus ssh scp sftp rsync mosh telnet ftp "
+        "lftp rsh rlogin nc ncat netcat socat aws gcloud az oc heroku fly flyctl")),
+    ("fetches from anywhere, and writes files where its options say: allow web_fetch(domain:…) in its place",
+        "curl wget wget2 aria2c http https httpie xh axel lynx w3m links elinks youtube-dl yt-dlp"),
+    ("writes the files that it is told to, or reads them as a program", ("tar bsdtar gtar cpio pax tee sponge dd split csplit patch xxd ar 7z 7za rar shred "
+        "sdiff openssl gpg gpg2 ssh-keygen tcpdump tshark nmap logrotate mail mailx sendmail mutt script replay scriptreplay ctags install-info")),
+    ("shows text through programs of its own choice", "less more most man info pg pager ncdu ranger mc vifm lf nnn bat-pager git-shell whiptail dialog"),
+    ("runs commands later, or starts services", " ".join((*sorted(READS_COMMANDS), "systemctl service launchctl supervisord supervisorctl initctl anacron"))),
+    ("is a builtin that defines or evaluates", " ".join((*sorted(DECLARES), *sorted(SETS), ("eval . source exec command builtin trap alias unalias printf test [ "
+        "let set shopt unset enable hash bind complete compopt compgen fc history jobs fg bg disown wait ulimit umask return exit logout shift times "
+        "type pushd popd dirs suspend caller break continue help")))),
+)
+"""Programs that no star covers, by reason."""
+
+_GIT: Final = (
+    "add blame branch cat-file check-ignore checkout cherry cherry-pick clean clone commit count-objects describe diff diff-files diff-index "
+    "diff-tree fetch for-each-ref fsck grep init log ls-files ls-remote ls-tree merge merge-base mv name-rev notes pull push range-diff reflog "
+    "remote reset restore rev-list rev-parse revert rm shortlog show show-branch show-ref stash status switch symbolic-ref tag version "
+    "whatchanged worktree"
+)
+
+ROWS: Final[Mapping[str, StarRow]] = MappingProxyType({
+    "git": _row("such options and commands of git run programs, write files or use another repository; a command that git has not may be an alias", _GIT,
+                long="output upload-pack receive-pack exec ext-diff textconv filters open-files-in-pager config template extcmd strategy separate-git-dir "
+                "git-dir work-tree paginate exec-path namespace config-env"),
+    "find": _row("runs programs, removes files or writes them", is_single=True, is_exact=True,
+                 long="exec execdir ok okdir delete fprint fprint0 fprintf fls"),
+    "fd": _row("runs programs", short="xX", long="exec exec-batch"),
+    "fdfind": _row("runs programs", short="xX", long="exec exec-batch"),
+    "rg": _row("runs programs", short="z", long="pre hostname-bin search-zip"),
+    "ag": _row("runs a pager", long="pager"),
+    "ack": _row("runs a pager, or reads options from a file", long="pager ackrc create-ackrc output"),
+    "sort": _row("writes a file, or runs a program", short="oT", long="output compress-program temporary-directory"),
+    "shuf": _row("writes a file", short="o", long="output"),
+    "uniq": _row("writes its second operand", max_operands=1),
+    "tree": _row("writes a file", short="oR", long="output"),
+    "file": _row("writes a compiled list, or runs programs", short="CzZm", long="compile uncompress magic-file"),
+    "diff": _row("runs pr", short="l", long="paginate"),
+    "diff3": _row("runs a program", long="diff-program"),
+    "date": _row("sets the clock", short="s", long="set"),
+    "hostname": _row("names the machine", short="bF", long="boot file", max_operands=0),
+    "install": _row("runs a program", short="s", long="strip strip-program"),
+    "zip": _row("runs a program", short="TO", long="unzip-command test output-file", is_single=True),
+    "iconv": _row("writes a file", short="o", long="output"),
+    "xmllint": _row("writes a file, or reads commands", short="o", long="output shell", is_single=True),
+    "yq": _row("writes files", short="is", long="inplace in-place split-exp"),
+    "jq": _row("reads a program from a file", short="fL", long="from-file library-path"),
+    "dot": _row("writes a file", short="oOl"),
+    "zstd": _row("writes a file", short="o", long="output-dir-flat output-dir-mirror filelist"),
+    "bat": _row("runs a pager", long="pager config-file"),
+    "batcat": _row("runs a pager", long="pager config-file"),
+    "delta": _row("runs a pager", long="pager config"),
+    "npm": _row("such options and commands run other programs", "run run-script test t ls list outdated view audit ci start version",
+                short="cC", long="script-shell prefix userconfig globalconfig node-options shell call editor viewer git cache init-module package",
+                is_single=True),
+    "yarn": _row("such options and commands run other programs", "run test list why info outdated audit",
+                 long="cwd script-shell use-yarnrc modules-folder cache-folder"),
+    "pnpm": _row("such options and commands run other programs", "run test list ls why outdated audit",
+                 short="cC", long="dir script-shell shell-mode config prefix store-dir"),
+    "cargo": _row("such options and commands run other programs, or use another project", "build check test fmt clippy tree metadata doc bench clean",
+                  short="CZ", long="config target-dir manifest-path out-dir artifact-dir lockfile-path"),
+    "go": _row("such options and commands run other programs, or write files", "build test vet fmt list version doc", is_single=True, is_exact=True,
+               long="exec toolexec o C overlay modfile vettool cpuprofile memprofile blockprofile mutexprofile coverprofile trace outputdir ldflags gcflags "
+               "asmflags gccgoflags compiler pkgdir test.exec test.cpuprofile test.memprofile test.blockprofile test.mutexprofile test.coverprofile test.trace "
+               "test.outputdir test.testlogfile test.gocoverdir"),
+    "gh": _row("such options and commands run other programs, or change anything", "pr issue run release status", short="we",
+               long="web editor recover browser"),
+    "kubectl": _row("such options and commands run programs in a cluster, or write", "get describe logs top version explain", long="kubeconfig cache-dir profile-output"),
+    "pytest": _row("runs code that its options name, or writes files", short="cpo", is_inside=True,
+                   long="basetemp junit-xml junitxml log-file rootdir confcutdir override-ini config-file pdbcls debug import-mode cov-report cov-config report-log "
+                   "result-log pastebin trace-config"),
+    "mypy": _row("runs a program, reads plugins, or writes files", long="python-executable install-types config-file cache-dir junit-xml any-exprs-report cobertura-xml-report "
+                 "html-report linecount-report linecoverage-report lineprecision-report txt-report xml-report xslt-html-report xslt-txt-report custom-typeshed-dir "
+                 "custom-typing-module shadow-file"),
+    "ruff": _row("writes a file, or reads other settings", "check format rule version", short="o", long="output-file config cache-dir"),
+    "eslint": _row("loads code that its options name, or writes a file", short="cof",
+                   long="config output-file format formatter rulesdir plugin resolve-plugins-relative-to parser cache-location cache-file"),
+    "prettier": _row("loads code that its options name", long="plugin config plugin-search-dir cache-location"),
+})
+# fmt: on
+
+_GIT_SHORT: Final[Mapping[str, str]] = MappingProxyType(
+    {"clone": "uc", "grep": "O", "merge": "s", "pull": "s", "cherry-pick": "s", "revert": "s"}
+)
+"""Short options that mean something else in other commands of git."""
+_GIT_REMOTES: Final = frozenset({"clone", "fetch", "ls-remote", "pull", "push", "remote"})
+# `ext::`, and any scheme but these, is the name of a program that git runs.
+_TRANSPORT: Final = re.compile(
+    r"::|(?<![a-z0-9+.-])(?!(?:https?|ssh|git|file)://)[a-z0-9+.-]+://", re.IGNORECASE
+)
+_REASON_OF: Final[Mapping[str, str]] = MappingProxyType(
+    {name.lower(): reason for reason, names in reversed(NEVER) for name in names.split()}
+)
+_VERSION: Final = re.compile(r"[-.\d]+\Z")
+_MAY_BECOME_AN_OPTION: Final = ("*", "?", "[", "-")
+
+
+@lru_cache(maxsize=1024)
+def why_never(program: str) -> str | None:
+    """Say why no star covers any command of a program; None where one may."""
+    if "/" in program:
+        return "is named by its place, where anything may lie"
+    if program.startswith("git-"):
+        return "is a part of git: write it with a blank"
+    # On some disks case does not count.
+    name = program.lower()
+    known = _REASON_OF.get(name)
+    if known is not None or name in ROWS:
+        return known
+    # `python3.11`, `gcc-12`, `x86_64-linux-gnu-gcc-12`; `gxargs` as others call the one of GNU
+    base = _VERSION.sub("", name)
+    others = (base, base.rpartition("-")[2], name[1:] if name[:1] == "g" else "")
+    return next((_REASON_OF[one] for one in others if one in _REASON_OF), None)
+
+
+def uncovered_by_star(command: PlainCommand) -> str | None:
+    """Say why a star does not cover a command; None where it does.
+
+    Args:
+        command: As it was read. What `timeout` and its like run is judged in their place.
+    """
+    words = command.run
+    program = words[0]
+    why = why_never(program)
+    if why is not None:
+        return f"{program} {why}"
+    name = program.lower()
+    row = ROWS.get(name) or (ROWS.get(name[1:]) if name[0] == "g" else None)
+    if row is None:
+        return None
+    found = next(_uncovered(row, words, {place - command.behind for place in command.patterns}), None)
+    return None if found is None else f"{program} with {found!r:.60}: {row.reason}"
+
+
+def _uncovered(row: StarRow, words: tuple[str, ...], patterns: set[int]) -> Iterator[str]:
+    """Give the words that a star does not cover. Options are looked for behind `--` too: which of them takes it as its word is not known."""
+    if row.commands is not None and len(words) > 1 and (words[1] not in row.commands or 1 in patterns):
+        yield words[1]
+    operands, is_past = 0, False
+    for place, word in enumerate(words[1:], 1):
+        if place in patterns and (word.startswith(_MAY_BECOME_AN_OPTION) or row.max_operands is not None):
+            yield word
+        if word.startswith("-") and _is_uncovered_option(row, word):
+            yield word
+        if is_past or not word.startswith("-") or word == "-":
+            operands += 1
+            if row.is_inside and (word.startswith(("/", "@")) or ".." in word):
+                yield word
+        is_past = is_past or word == "--"
+    if row.max_operands is not None and operands > row.max_operands:
+        yield words[-1]
+    if row is ROWS["git"] and len(words) > 1:
+        short = _GIT_SHORT.get(words[1], "")
+        for word in words[2:]:
+            is_short = word.startswith("-") and not word.startswith("--")
+            if is_short and not set(word).isdisjoint(short):
+                yield word
+            if words[1] in _GIT_REMOTES and _TRANSPORT.search(word):
+                yield word
+
+
+def _is_uncovered_option(row: StarRow, word: str) -> bool:
+    is_long = word.startswith("--")
+    if is_long or row.is_single:
+        name = word.lstrip("-").partition("=")[0]
+        if name in row.long or (name and not row.is_exact and any(bad.startswith(name) for bad in row.long)):
+            return True
+    if is_long:
+        return False
+    # git takes the rest of a bundle for an option again: `-c-output=x` is `-c --output=x`.
+    begun = word.find("-", 1)
+    if begun > 0 and _is_uncovered_option(row, f"-{word[begun:]}"):
+        return True
+    return not set(word).isdisjoint(row.short)

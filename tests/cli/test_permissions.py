@@ -1,0 +1,114 @@
+"""`agentrail permissions`."""
+
+import pytest
+
+from agentrail.cli.permissions import lines_of_rules, read_policy
+from agentrail.errors import OptionError
+from tests.cli.rig import run_agentrail
+
+FILE = """# what runs here
+mode = "default"
+deny = ["shell(rm *)"]  # never
+allow = [
+    'shell(git *)',  # "x"
+    "shell(head *)", "shell(bash *)",
+]
+"""
+
+
+@pytest.fixture
+def policy(tmp_path):
+    """A file of rules."""
+    path = tmp_path / "permissions.toml"
+    path.write_text(FILE, encoding="utf-8")
+    return path
+
+
+async def explained(*words):
+    """What is printed of a call."""
+    return await run_agentrail("permissions", "explain", *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["shell", "--args", "{"], "--args is no JSON"),
+        (["shell", "--args", "[]"], "--args is a JSON object"),
+        (["shell", "--policy", "gone.toml"], "gone.toml cannot be read: No such file"),
+    ],
+)
+async def test_wrong_input_comes_first(words, said):
+    """What is no JSON, no object or no file ends with 2 and says what was expected."""
+    ran = await explained(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        (b"\xff", 2, "no UTF-8, at byte 0"),
+        (b"a =", 2, "is no TOML"),
+        (b"permissions = 1", 2, "permissions is a table"),
+        (b'allow = [\n"shell(",\n"x"]\nwild = 1\ndeny = "x"', 1, ":2: allow[0] at 6: expected ')'"),
+    ],
+)
+async def test_a_file_that_cannot_be_read_is_told_with_its_lines(tmp_path, text, code, said):
+    """All faults at once; each rule with file, line, list, index and position."""
+    path = tmp_path / "p.toml"
+    path.write_bytes(text)
+    ran = await run_agentrail("permissions", "check", str(path))
+    assert (ran.code, ran.out) == (code, "")
+    assert said in ran.err
+    with pytest.raises(OptionError):
+        read_policy(path)
+
+
+async def test_a_file_is_checked(policy):
+    """What it holds, and the rules that can never match."""
+    ran = await run_agentrail("permissions", "check", str(policy))
+    assert ran.code == 0
+    assert ran.out.splitlines() == [
+        f"{policy}: mode default; rules: 1 deny, 0 ask, 3 allow",
+        (
+            f"warning: allow[2] shell(bash *) ({policy}:6) never matches: bash is a shell, and runs what it is told, and no star covers "
+            "that; write the whole line without a star"
+        ),
+    ]
+
+
+async def test_a_verdict_is_explained(policy):
+    """How it was read, each rule that was asked with file and line, the verdict, what always would write (12.7)."""
+    ran = await explained("shell", "--args", '{"command": "git log | wc x"}', "--policy", str(policy))
+    assert ran.code == 0
+    assert ran.out.splitlines() == [
+        "read as: git log  then  wc x",
+        f"  allow {policy}:5  shell(git *)  yes: git log",
+        "ask: no rule allows 'wc x'",
+        "always would be: shell(wc x)",
+    ]
+    ran = await explained("shell", "--args", '{"command": "ls $(rm x)"}', "--policy", str(policy))
+    assert (
+        ran.out.splitlines()[0]
+        == "read up to character 3: 'ls ' (then comes an expansion: it is known only when it runs)"
+    )
+    assert ran.out.splitlines()[-1] == f"deny: the rule shell(rm *) ({policy}:3) denies it"
+    assert (await explained("list_dir")).out == "allow: it changes nothing\n"
+
+
+async def test_a_link_is_followed(tmp_path):
+    """A path is judged by both of its ends, where somebody can tell them."""
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "link").symlink_to("secret")
+    path = tmp_path / "p.toml"
+    path.write_text('deny = ["read_file(secret)"]')
+    ran = await explained("read_file", "--args", f'{{"path": "{tmp_path}/link"}}', "--policy", str(path))
+    assert ran.out.splitlines()[-1].startswith("deny: the rule read_file(secret)")
+    ran = await explained("read_file", "--args", '{"path": "a\\u0000"}')
+    assert ran.code == 0
+
+
+def test_the_lines_of_rules():
+    """Lists in several lines, comments and every kind of quotes."""
+    text = FILE + "\n[permissions]\nask = [\"a\", 'b',\n\"\"\"c\nc\"\"\", # ]\n'''d''']\n"
+    assert lines_of_rules(text) == {"deny": [3], "allow": [5, 6, 6], "ask": [10, 10, 11, 13]}

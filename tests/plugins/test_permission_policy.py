@@ -1,0 +1,555 @@
+"""Policies as values: rules that are read or refused, scopes that are joined, the meet of two, what a policy says to a call."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.errors import OptionError
+from agentrail.plugins.permission_index import RuleIndex, is_named
+from agentrail.plugins.permission_matching import may_mean, must_mean
+from agentrail.plugins.permission_policy import (
+    MODES,
+    PermissionPolicy,
+    ScopedRules,
+    WrittenRule,
+    join,
+    meet,
+    narrowest,
+    not_granted,
+    read_scope,
+    rules,
+)
+from agentrail.plugins.permission_rules import MAX_RULES, check_rules, read_rule
+from agentrail.plugins.permission_verdict import DECISIONS, PermissionCall, explain, judge, offered
+from agentrail.plugins.permission_warnings import warnings_of
+
+
+def said(policy, tool, /, **arguments):
+    """What a policy says to a call."""
+    return judge(
+        policy, PermissionCall(tool=tool, arguments=arguments, working_dir="/srv/project", home="/home/ada")
+    )
+
+
+def decision(policy, tool, /, **arguments):
+    """What becomes of a call."""
+    return said(policy, tool, **arguments).decision
+
+
+def line(policy, command, **more):
+    """What becomes of a command."""
+    return decision(policy, "shell", command=command, **more)
+
+
+def policy_of(*modes, deny=(), ask=(), allow=(), **more):
+    """A policy of texts."""
+    return PermissionPolicy(
+        modes=modes or ("default",), deny=rules(*deny), ask=rules(*ask), allow=rules(*allow), **more
+    )
+
+
+# --- rules that do not parse
+
+
+BROKEN = [
+    ("shell(", 6, "expected ')'"), ("shell(x", 7, "expected ')'"), ("shell(x) y", 8, "expected ')'"), ("shell()", 6, "expected a pattern"), ("shell( )", 6, "expected a pattern"), ("", 0, "the name of a tool"),
+    ("sh ell", 2, "then nothing"), (" shell", 0, "the name of a tool"), ("shell\x00", 5, "U+0000"), ("shell(a\u200bb)", 7, "U+200B"), ("x" * 4_001, 4_000, "at most 4000"), ("read_file(/etc/x)", 10, "write '//'"),
+    ("read_file(a/../b)", 12, "'..'"), ("read_file(a**/b)", 10, "'**' stands alone"), ("read_file(./)", 10, "names nothing"), ("read_file(.)", 10, "names nothing"), ("web_fetch(domain:https://x)", 17, "a host"), ("web_fetch(domain:)", 17, "a host"),
+    ("web_fetch(python.org)", 20, "'domain:HOST' or"), ("deploy(x)", 8, "'name=value'"), ("deploy(a b=1)", 7, "the name of an argument"), ("deploy(=1)", 7, "the name of an argument"),
+    ("shell(git * && ls)", 6, "one simple command"), ("shell(git log; ls *)", 6, "one simple command"), ("shell(ls 'a'*)", 6, "has no quotes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "at", "why"), BROKEN)
+def test_a_rule_that_does_not_parse_refuses_the_policy(rule, at, why):
+    """With list, index and position; never ignored (12.11)."""
+    with pytest.raises(OptionError) as refused:
+        policy_of(deny=["shell(ls)", rule])
+    (fault,) = refused.value.faults
+    assert fault.startswith(f"deny[1] at {at}: "), fault
+    assert why in fault
+
+
+def test_all_faults_are_said_at_once():
+    """Of three lists, with the place where each was written."""
+    with pytest.raises(OptionError) as refused:
+        PermissionPolicy(
+            modes=("wild",), deny=rules("a(", place="x.toml:3"), ask=rules("b("), allow=rules("c", "d(")
+        )
+    faults = refused.value.faults
+    assert [fault.partition(" at ")[0] for fault in faults[1:]] == ["x.toml:3: deny[0]", "ask[0]", "allow[1]"]
+    assert "expected some of dont_ask" in faults[0]
+    with pytest.raises(OptionError, match="expected one at least"):
+        PermissionPolicy(modes=())
+    assert check_rules("deny", "shell")[0].startswith("deny: expected a list of rules, got the text")
+    assert check_rules("deny", [7]) == ["deny[0]: expected a text such as 'shell(git status)', got 7"]
+    assert "at most 5000" in check_rules("allow", ["x"] * (MAX_RULES + 1))[0]
+
+
+@given(st.text(max_size=30) | st.text("shel()git *'\"/=~.{}\\", max_size=20))
+def test_reading_a_rule_is_total(text):
+    """Every text is a rule or a fault with a place in it; a policy of one that is a rule judges."""
+    faults = check_rules("allow", [text])
+    assert len(faults) <= 1
+    if not faults:
+        assert line(policy_of(allow=[text]), "git log") in DECISIONS
+        warnings_of(policy_of(allow=[text]), ["shell"])
+
+
+# --- commands
+
+
+def test_the_first_list_that_matches_decides():
+    """Deny, ask, allow, mode; being more specific changes nothing (12.7)."""
+    policy = policy_of(
+        deny=["shell(git push *)"], ask=["shell(git *)"], allow=["shell(git push origin main)", "shell(ls *)"]
+    )
+    assert [line(policy, one) for one in ("git push origin main", "git log", "ls -l", "wc x")] == [
+        "deny",
+        "ask",
+        "allow",
+        "ask",
+    ]
+    assert said(policy, "shell", command="git push").by[0].text == "shell(git push *)"
+    assert line(policy_of("bypass", ask=["shell(git *)"]), "git log") == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rule", "lines", "others"),
+    [
+        ("shell(git status)", ["git status", " git  status ", "git status 2>&1"], ["git status -s", "git", "git status | head"]),
+        ("shell(git log *)", ["git log", "git log -n 1", "timeout 5 git log"], ["git", "git logs", "git show", "git -C x log", "git log > x"]),
+        ("shell(git log:*)", ["git log", "git log -n 1"], ["git show"]),
+        ("shell(npm run test*)", ["npm run test", "npm run test:a", "npm run tests"], ["npm run test a", "npm run build", "npm run test/x"]),
+        ("shell(cat src/*/a)", ["cat src/x/a"], ["cat src/x/y/a", "cat src/../a", "cat src/a"]),
+        ("shell(*)", ["ls", "wc -l x"], ["make", "bash x", "sort -o x y"]),
+        ("shell(g*p *)", ["grep x"], ["ls", "gup/p x"]),
+        ("shell", ["bash x", "ls $(x)", "a > b"], []),
+        ("*", ["bash x"], []),
+        ("shell(make test)", ["make test", "make test 2>&1"], ["make", "make test x", "make test && ls", "timeout 5 make test"]),
+        ("shell(a b && c d)", ["a b && c d", "a b  &&  c d"], ["a b", "a b; c d", "c d && a b"]),
+        ("shell(timeout 5 wc *)", ["timeout 5 wc x"], ["timeout 6 wc x", "wc x"]),
+        ("shell(timeout *)", [], ["timeout 5 wc x", "timeout 5 make"]),
+        ("shell(timeout 5 *)", [], ["timeout 5 wc"]),
+        ("shell(ls '*')", ["ls '*'"], ["ls a", "ls *"]),
+        ("shell(cd *)", ["cd x"], ["cd x && git status"]),
+    ],
+)  # fmt: skip
+def test_what_a_rule_of_allow_covers(rule, lines, others):
+    """Word by word; a star stands for further words, or for letters of one word; each command of a line needs a rule."""
+    policy = policy_of(allow=[rule])
+    assert [one for one in lines if line(policy, one) != "allow"] == []
+    assert [one for one in others if line(policy, one) != "ask"] == []
+
+
+def test_git_in_another_directory_asks():
+    """`cd` and `git` in one line, or a directory of the call, run what the settings there say; only the very line is allowed."""
+    policy = policy_of(allow=["shell(cd *)", "shell(git *)", "shell(cd a && git log)"])
+    assert [line(policy, one) for one in ("cd b", "git log", "cd b && git log", "cd a && git log")] == [
+        "allow",
+        "allow",
+        "ask",
+        "allow",
+    ]
+    assert line(policy, "git log", workdir="b") == "ask"
+    assert line(policy, "git log", workdir=".", timeout_seconds=5) == "allow"
+    assert "another directory" in said(policy, "shell", command="git log", workdir="b").why
+
+
+def test_arguments_that_rules_say_nothing_about_ask():
+    """A shell with more arguments than the built-in one is allowed by a bare rule alone."""
+    assert line(policy_of(allow=["shell(ls)"]), "ls", env={"PATH": "x"}) == "ask"
+    assert line(policy_of(allow=["shell(ls *)"]), "ls", env={"PATH": "x"}) == "ask"
+    assert line(policy_of(allow=["shell"]), "ls", env={"PATH": "x"}) == "allow"
+
+
+@pytest.mark.parametrize("command", [None, 7, ["ls"], ""])
+def test_a_command_that_is_none_is_not_allowed_by_words(command):
+    """What is no text, or empty, asks; a bare rule still holds."""
+    assert line(policy_of(allow=["shell(*)"]), command) == "ask"
+    assert line(policy_of(deny=["shell"]), command) == "deny"
+    assert line(policy_of(deny=["shell(rm *)"], allow=["shell"]), command) == (
+        "allow" if command == "" else "ask"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "lines", "others"),
+    [
+        ("shell(git push *)", ["git push", "git push -f", "git -C x push", "git --git-dir=x push", "/usr/bin/git push", "GIT push", "env git push", "FOO=1 git push", "bash -c 'git push'", "echo $(git push)", "xargs git push", "git $X", "git pus*", "ls; git push", "nohup git push",
+                               "timeout 5 git push", "git pus?"], ["git log", "echo git push", "git log push", "git a$X"]),
+        ("shell(rm *)", ["printf -v 'a[$(rm x)]' y", "test -v 'a[`rm x`]'", "jobs -x rm y", "echo a | mapfile -C rm x"], ["printf '%s' rm", "test rm", "jobs -l"]),
+        ("shell(git push)", ["git push", "env git push", "git -C x push"], ["git push x"]),
+        ("shell(rm -rf *)", ["rm -rf x", "sudo rm -rf /"], ["rm x", "rm -r x"]),
+        ("shell(./deploy *)", ["./deploy x", "deploy x"], ["../deploy x"]),
+        ("shell(*)", ["ls", "$X"], []),
+        ("shell(*make *)", ["gmake x", "make"], ["ls make"]),
+        ("shell(curl https://x/*)", ["curl https://x/y", "curl https://x*"], ["curl https://y"]),
+        ("shell(echo $HOME)", ["echo $HOME", " echo $HOME "], ["echo $X"]),
+        ("shell(a && b)", ["a && b"], ["a", "a; b"]),
+        ("s*", ["ls"], []),
+        ("sh*(command=*secret*)", ["cat SECRETS"], ["ls"]),
+    ],
+)  # fmt: skip
+def test_what_a_rule_of_deny_may_be_about(rule, lines, others):
+    """The dangerous reading: behind wrappers, assignments, options and quotes, and what may become of words that are not known."""
+    policy = policy_of("bypass", deny=[rule])
+    assert [one for one in lines if line(policy, one) != "deny"] == []
+    assert [one for one in others if line(policy, one) != "allow"] == []
+
+
+def test_what_cannot_be_known_is_not_let_through():
+    """Where a rule denies some commands, a line of which nobody knows what it runs is denied in `bypass` and asks else (12.7)."""
+    unknown = "$X -rf /"
+    assert line(policy_of("bypass", deny=["shell(rm *)"]), unknown) == "deny"
+    assert line(policy_of("bypass"), unknown) == "allow"
+    assert line(policy_of("strict", deny=["shell(rm *)"], allow=["shell"]), unknown) == "deny"
+    assert line(policy_of(deny=["shell(rm *)"], allow=["shell"]), unknown) == "ask"
+    assert line(policy_of("bypass", ask=["shell(rm *)"]), unknown) == "ask"
+    assert "cannot be known" in said(policy_of("bypass", ask=["shell(rm *)"]), "shell", command=unknown).why
+
+
+# --- files, the web, arguments
+
+
+def test_reading_that_is_denied_denies_writing_and_searching():
+    """A `read_file` deny holds for the tools that write, and for `grep`, which asks where it may come upon it (12.7)."""
+    policy = policy_of("bypass", deny=["read_file(.env)", "read_file(./secrets/**)"])
+    for tool in ("read_file", "write_file", "edit_file", "grep"):
+        assert decision(policy, tool, path="a/.env") == "deny"
+        assert decision(policy, tool, path="SECRETS/x") == "deny"
+    assert decision(policy, "write_file", path="a") == "allow"
+    assert decision(policy, "list_dir", path="secrets") == "allow"
+    assert decision(policy, "grep", path=".", pattern="x") == "ask"
+    assert "may find what the rule read_file(.env)" in said(policy, "grep", pattern="x").why
+    below = policy_of("bypass", deny=["read_file(./secrets/**)", "read_file", "grep(./x)"])
+    assert decision(below, "grep", path="src") == "allow"
+    assert decision(below, "grep", path=5) == "deny"
+    assert decision(policy_of("bypass", deny=["grep(./a/b)"]), "grep", path="a") == "ask"
+    assert decision(policy_of("bypass", deny=["read_file(~/.ssh)"]), "grep", path="/home/ada") == "ask"
+    assert decision(policy_of("bypass", deny=["read_file(//etc/x)"]), "grep", path="/etc") == "ask"
+
+
+@pytest.mark.parametrize("path", [7, "x" * 5_000])
+def test_a_path_that_is_none_may_be_any(path):
+    """It matches what is denied, and nothing that is allowed."""
+    assert decision(policy_of("bypass", deny=["read_file(x)"]), "read_file", path=path) == "deny"
+    assert decision(policy_of("strict", allow=["read_file(**)"]), "read_file", path=path) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed", "denied"),
+    [
+        ("https://python.org", True, True), ("https://docs.python.org/3?a#b", True, True), ("HTTP://PYTHON.ORG:8080/", True, True), ("https://python.org./", True, True), ("https://pythonxorg/", False, False),
+        ("https://python.org.evil.com/", False, False), ("https://evil.com/python.org", False, False), ("https://python.org@evil.com/", False, False), ("https://evil.com@python.org/", False, True), ("https://evil.com\\@python.org", False, False),
+        ("ftp://python.org", False, True), ("file:///python.org", False, True), ("//python.org", False, True), ("python.org", False, True), ("https://python.org:x/", False, True), ("https://python.org:/", False, True), ("https://[::1", False, True), ("https://[::1]/", False, False),
+        ("https://py%74hon.org", False, True), ("https://pythön.org", False, False), ("https:// python.org", False, True), ("", False, True), (7, False, True), ("https://" + "a" * 80 + ".org", False, True),
+    ],
+)  # fmt: skip
+def test_a_host_is_compared_whole(url, allowed, denied):
+    """For `allow` only a plain address of that host or below; for `deny` whatever may lead there."""
+    assert (
+        decision(policy_of("strict", allow=["web_fetch(domain:python.org)"]), "web_fetch", url=url) == "allow"
+    ) is allowed
+    assert (
+        decision(policy_of("bypass", deny=["web_fetch(domain:Python.org.)"]), "web_fetch", url=url) == "deny"
+    ) is denied
+
+
+def test_a_command_is_about_no_other_tool():
+    """Whatever its arguments are called."""
+    pattern = read_rule("shell(ls)").pattern
+    assert not may_mean(pattern, {"command": "ls"}, None)
+    assert not must_mean(pattern, {"command": "ls"}, None)
+
+
+def test_a_star_stands_for_one_name_of_a_host():
+    """`*.example.com` is what lies below, and not the host itself."""
+    policy = policy_of("strict", allow=["web_fetch(domain:*.example.com)"])
+    assert decision(policy, "web_fetch", url="https://a.b.example.com") == "allow"
+    assert decision(policy, "web_fetch", url="https://example.com") == "deny"
+
+
+@pytest.mark.parametrize(
+    ("rule", "arguments", "matches"),
+    [
+        ("deploy(stage=test*)", {"stage": "testing"}, True), ("deploy(stage=test*)", {"stage": "prod"}, False), ("deploy(stage=test*)", {}, False), ("deploy(/options/stage=t)", {"options": {"stage": "t"}}, True),
+        ("deploy(/options/stage=t)", {"options": "t"}, False), ("deploy(/list/1=b)", {"list": ["a", "b"]}, True), ("deploy(/list/2=b)", {"list": ["a", "b"]}, False), ("deploy(/list/x=b)", {"list": ["b"]}, False),
+        ("deploy(/a~1b=1)", {"a/b": 1}, True), ("deploy(n=1)", {"n": 1.0}, True), ("deploy(n=true)", {"n": True}, True), ('deploy(n={"a":*})', {"n": {"a": [1]}}, True), ("deploy(n=a?c[d])", {"n": "abc[d]"}, False),
+        ("deploy(n=a?c[d])", {"n": "a?c[d]"}, True), ("deploy(n=)", {"n": ""}, True), ("deploy(/list/999999999999=b)", {"list": ["b"]}, False),
+    ],
+)  # fmt: skip
+def test_an_argument_is_found_by_name_or_pointer(rule, arguments, matches):
+    """Its canonical text is compared; `*` stands for any text, and nothing else for anything."""
+    assert (decision(policy_of("strict", allow=[rule]), "deploy", **arguments) == "allow") is matches
+    assert (decision(policy_of("bypass", deny=[rule]), "deploy", **arguments) == "deny") is matches
+
+
+def test_agents_skills_and_servers():
+    """`task(agent)`, `skill(name)`, `mcp__server`, and `*` in names."""
+    policy = policy_of(
+        "strict", allow=["task(review*)", "skill(pdf)", "mcp__a", "mcp__b__get_*", "mcp__c__x(y=1)"]
+    )
+    assert decision(policy, "task", subagent_type="reviewer", description="x") == "allow"
+    assert decision(policy, "task", subagent_type="general-purpose", description="x") == "deny"
+    assert [decision(policy, "skill", name=name) for name in ("pdf", "PDF")] == ["allow", "deny"]
+    assert decision(policy_of("bypass", deny=["skill(pdf)"]), "skill", name="PDF") == "deny"
+    assert [
+        decision(policy, name, y=1)
+        for name in ("mcp__a__x", "mcp__ab__x", "mcp__b__get_x", "mcp__b__put", "mcp__c__x")
+    ] == ["allow", "deny", "allow", "deny", "allow"]
+    assert is_named("mcp__a", "mcp__a")
+    assert not is_named("mcp__a__b", "mcp__a__b__c")
+
+
+# --- modes
+
+
+TABLE = [
+    # mode, unmatched: pure, effect, edit in the workspace; ask: pure, effect
+    ("default", ["allow", "ask", "ask", "ask", "ask"]), ("accept_edits", ["allow", "ask", "allow", "ask", "ask"]), ("plan", ["allow", "deny", "deny", "ask", "deny"]), ("strict", ["deny", "deny", "deny", "ask", "ask"]),
+    ("dont_ask", ["deny", "deny", "deny", "deny", "deny"]), ("bypass", ["allow", "allow", "allow", "ask", "ask"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "wanted"), TABLE)
+def test_the_modes(mode, wanted):
+    """The table of 12.7, cell by cell."""
+    plain, asking = policy_of(mode), policy_of(mode, ask=["*"])
+    assert [
+        decision(plain, "list_dir"), decision(plain, "deploy"), decision(plain, "write_file", path="a"), decision(asking, "list_dir"), decision(asking, "deploy"),
+    ] == wanted  # fmt: skip
+
+
+def test_accept_edits_accepts_files_of_the_workspace_only():
+    """Not what lies elsewhere, and not names that programs trust (6.7)."""
+    policy = policy_of("accept_edits")
+    edits = [
+        "a.py",
+        "/srv/project/a",
+        "../a",
+        "/etc/x",
+        "~/a",
+        ".git/config",
+        ".bashrc",
+        "a/.env",
+        "x.pem",
+        " a",
+        "file:///srv/project/x",
+    ]
+    assert [decision(policy, "edit_file", path=path) for path in edits] == ["allow", "allow", *["ask"] * 9]
+
+
+def test_plan_mode_lets_nothing_with_an_effect_run():
+    """G-018: whatever `allow` says; `exit_plan` asks, also where a rule allows it, and the list of todos is written."""
+    policy = policy_of("plan", allow=["*", "exit_plan"])
+    assert [
+        decision(policy, name) for name in ("shell", "deploy", "write_todos", "list_dir", "exit_plan")
+    ] == ["deny", "deny", "allow", "allow", "ask"]
+    assert decision(policy_of("plan", deny=["exit_plan"]), "exit_plan") == "deny"
+    assert decision(policy_of("plan", ask=["write_todos"]), "write_todos") == "ask"
+    assert decision(policy_of("plan"), "write_todos") == "allow"
+
+
+# --- scopes, and the meet
+
+
+def test_scopes_are_joined():
+    """A deny anywhere wins, then an ask anywhere; the narrowest mode that is named counts; a ceiling holds for all."""
+    managed = read_scope("managed", {"deny": ["shell(rm *)"], "ceiling": "default"})
+    user = read_scope("user", {"ask": ["shell(git push *)"], "mode": "accept_edits"})
+    session = read_scope("session", {"allow": ["shell"]})
+    policy = join({"session": session, "user": user, "managed": managed})
+    assert policy.mode == "default"
+    assert [line(policy, one) for one in ("rm x", "git push", "ls")] == ["deny", "ask", "allow"]
+    assert policy.deny[0].scope == "managed"
+    assert join({}).modes == ("default",)
+    assert join({"session": ScopedRules(mode="strict"), "user": ScopedRules(mode="plan")}).modes == (
+        "strict",
+        "plan",
+    )
+
+
+def test_bypass_is_for_who_says_so():
+    """Without the word for it, or against a managed file, it is refused; where another scope names a narrower mode it is nothing."""
+    bypass = ScopedRules(mode="bypass")
+    with pytest.raises(OptionError, match="--dangerously-bypass-permissions"):
+        join({"session": bypass})
+    with pytest.raises(OptionError, match="forbidden by a managed file, whose ceiling is 'strict'"):
+        join({"session": bypass, "managed": ScopedRules(ceiling="strict")}, may_bypass=True)
+    assert (
+        join({"session": bypass, "managed": ScopedRules(ceiling="bypass")}, may_bypass=True).mode == "bypass"
+    )
+    assert join({"session": bypass, "user": ScopedRules(mode="default")}).mode == "default"
+
+
+def test_a_project_that_is_not_trusted_only_narrows():
+    """Its `deny` and `ask` count, what it grants itself does not, and that is said (12.11, G-026)."""
+    project = read_scope(
+        "project", {"mode": "accept_edits", "allow": ["shell(*)"], "deny": ["shell(rm *)"]}, is_trusted=False
+    )
+    policy = join({"project": project})
+    assert (policy.mode, line(policy, "ls"), line(policy, "rm x")) == ("default", "ask", "deny")
+    assert not_granted({"project": project}) == ("mode accept_edits", "allow shell(*) (project)")
+    assert not_granted({"project": read_scope("project", {"mode": "strict"}, is_trusted=False)}) == ()
+    assert not_granted({}) == not_granted({"project": read_scope("project", {"allow": ["x"]})}) == ()
+
+
+def test_a_scope_is_read_with_all_its_faults():
+    """Unknown keys, modes that there are not, and rules, in one error."""
+    with pytest.raises(OptionError) as refused:
+        read_scope(
+            "user",
+            {"mode": "wild", "ceiling": "strict", "deny": 7, "allow": ["x("]},
+            places={"allow": ["u.toml:4"]},
+        )
+    assert [fault.partition(":")[0] for fault in refused.value.faults] == [
+        "ceiling",
+        "mode",
+        "deny",
+        "u.toml",
+    ]
+    with pytest.raises(OptionError, match="ceiling: expected one of"):
+        read_scope("managed", {"ceiling": "x"})
+    assert read_scope("user", {"allow": ["x", "y"]}, places={"allow": ["u:1"]}).allow == (
+        WrittenRule("x", "user", "u:1"),
+        WrittenRule("y", "user"),
+    )
+
+
+texts = st.sampled_from(
+    (
+        "shell",
+        "shell(git *)",
+        "shell(git log)",
+        "shell(ls *)",
+        "read_file(a)",
+        "write_file(./**)",
+        "*",
+        "deploy",
+        "web_fetch(domain:x.org)",
+    )
+)
+lists = st.lists(texts, max_size=3).map(lambda found: rules(*found))
+policies = st.builds(
+    PermissionPolicy,
+    modes=st.lists(st.sampled_from(MODES), min_size=1, max_size=2).map(tuple),
+    deny=lists,
+    ask=lists,
+    allow=lists,
+)
+calls = st.sampled_from(
+    (("shell", {"command": "git log"}), ("shell", {"command": "git log | ls"}), ("shell", {"command": "$X"}), ("read_file", {"path": "a"}), ("write_file", {"path": "b"}), ("deploy", {}), ("web_fetch", {"url": "https://x.org"}), ("exit_plan", {}))
+)  # fmt: skip
+
+
+@given(policies, policies, policies, calls)
+def test_the_meet_is_the_stricter_of_both(one, other, third, call):
+    """It commutes, associates, adds nothing by itself, and is never wider than either: so of a sub-agent and its parent (12.7)."""
+    tool, arguments = call
+    strict = DECISIONS.index
+    both = decision(meet(one, other), tool, **arguments)
+    assert strict(both) == max(
+        strict(decision(one, tool, **arguments)), strict(decision(other, tool, **arguments))
+    )
+    assert decision(meet(meet(one, other), third), tool, **arguments) == decision(
+        meet(one, meet(other, third)), tool, **arguments
+    )
+    assert meet(one, one) == one
+
+
+@given(policies, texts, calls)
+def test_rules_only_do_what_their_list_says(policy, text, call):
+    """One more deny never widens, one more allow never narrows, and the trail tells the same verdict."""
+    tool, arguments = call
+    call = PermissionCall(tool=tool, arguments=arguments)
+    before = judge(policy, call)
+    denied = PermissionPolicy(
+        modes=policy.modes, deny=(*policy.deny, *rules(text)), ask=policy.ask, allow=policy.allow
+    )
+    allowed = PermissionPolicy(
+        modes=policy.modes, deny=policy.deny, ask=policy.ask, allow=(*policy.allow, *rules(text))
+    )
+    strict = DECISIONS.index
+    assert (
+        strict(judge(denied, call).decision)
+        >= strict(before.decision)
+        >= strict(judge(allowed, call).decision)
+    )
+    told = explain(policy, call)
+    assert (told.decision, told.why, told.by) == (before.decision, before.why, before.by)
+
+
+def test_the_narrowest_mode_is_no_wider_than_any():
+    """Of two modes; `plan` and what is narrower forbid different things."""
+    assert narrowest(("bypass", "default")) == ("default",)
+    assert narrowest(("plan", "default")) == ("plan",)
+    assert narrowest(("strict", "plan")) == ("strict", "plan")
+
+
+def test_the_trail_names_each_rule_that_was_asked():
+    """In order, with the command it was compared with, and how that was read."""
+    policy = policy_of(
+        deny=["shell(rm *)", "shell(git push *)"],
+        ask=["shell(git *)"],
+        allow=["shell(ls *)", "deploy(x=1)", "shell(a && b)"],
+    )
+    told = explain(policy, PermissionCall(tool="shell", arguments={"command": "ls; wc x"}))
+    assert [(one.name, one.rule.text, one.matched, one.command) for one in told.asked] == [
+        ("allow", "shell(ls *)", True, "ls"),
+        ("allow", "shell(a && b)", False, "wc x"),
+    ]
+    assert told.uncovered == ((("wc", "x"), ""),)
+    told = explain(policy, PermissionCall(tool="shell", arguments={"command": "git log"}))
+    assert [(one.rule.text, one.matched) for one in told.asked] == [
+        ("shell(git push *)", False),
+        ("shell(git *)", True),
+    ]
+    assert explain(policy, PermissionCall(tool="deploy", arguments={"x": 1})).asked[0].matched
+    assert (
+        explain(policy, PermissionCall(tool="shell", arguments={"command": "a && b"})).asked[-1].rule.text
+        == "shell(a && b)"
+    )
+
+
+def test_a_tool_that_is_denied_whole_is_not_offered():
+    """A bare deny takes a tool out of what a model is offered (12.7)."""
+    policy = meet(policy_of(deny=["shell", "mcp__a", "x(y=1)"]), policy_of(deny=["deploy"]))
+    assert offered(policy, ["shell", "mcp__a__b", "x", "deploy", "glob"]) == ("x", "glob")
+
+
+def test_an_index_keeps_no_names_that_a_model_makes_up():
+    """Ten thousand names of tools leave what is kept bounded."""
+    index = RuleIndex([read_rule("*"), read_rule("shell")])
+    for number in range(1_000):
+        assert len(index.of(f"t{number}").rules) == 1
+    assert index.of("t999").rules == index.of("t1").rules
+    empty = RuleIndex([])
+    assert empty.of("x").rules == ()
+
+
+# --- warnings
+
+
+@pytest.mark.parametrize(
+    ("lists", "said"),
+    [
+        ({"deny": ["shell"], "allow": ["shell(ls)"]}, "allow[0] shell(ls) (session) never matches: deny shell (session) comes before it"), ({"allow": ["shell(ls)", "shell(ls)"]}, "allow[1] shell(ls) (session) never matches"),
+        ({"deny": ["*"], "ask": ["x*"]}, "never matches: deny *"), ({"allow": ["nothing"]}, "there is no tool 'nothing'; there are curl, shell"), ({"allow": ["shell(ls $x)"]}, "never matches: the command is not read beyond character 3: an expansion"),
+        ({"deny": ["shell(ls $x)"]}, "matches that very line alone"), ({"allow": ["shell(bash *)"]}, "never matches: bash is a shell"), ({"allow": ["shell(curl https://x/*)"]}, "holds nothing: curl fetches from anywhere"),
+        ({"allow": ["shell(sort -o *)"]}, "never matches: no star covers sort with '-o'"),
+    ],
+)  # fmt: skip
+def test_rules_that_can_never_match_are_told(lists, said):
+    """Shadowed ones, those of unknown tools, unreadable commands, and stars that cover nothing (12.7)."""
+    (found,) = warnings_of(policy_of(**lists), ["shell", "curl"])
+    assert said in found
+
+
+def test_rules_that_can_match_are_not_told():
+    """Neither what is more special than a rule of another tool, nor a pattern of names that shadows only some."""
+    policy = policy_of(
+        deny=["mcp__a__x", "shell(bash *)"],
+        ask=["mcp__a"],
+        allow=["mcp__*", "shell(git *)", "shell(*)", "shell(l* *)", "shell(make test)", "x(y=1)"],
+    )
+    assert warnings_of(policy) == ()

@@ -1,0 +1,188 @@
+"""`Permissions`: the plugin that asks a policy."""
+
+import pytest
+import trio
+
+import agentrail
+from agentrail import plugins as p
+from agentrail.core.stack.loading import load_stack
+from agentrail.errors import PluginError
+from agentrail.events import ApprovalRequired, ToolBlocked
+from agentrail.messages import CallId, ToolResult
+from agentrail.plugins.permissions import Permissions
+from agentrail.testing.check_plugin import check_plugin
+from agentrail.testing.models import FunctionModel, calls, says
+from agentrail.testing.tools import RecordingTool
+from agentrail.tools.exit_plan import exit_plan
+from tests.plugins.rig import Alone, call
+
+OPTIONS = {
+    "mode": "plan", "allow": ["shell(git *)"], "deny": ["read_file(.env)"], "ask": ["mcp__a"], "within": [{"deny": ["shell(rm *)"]}],
+    "scopes": {"managed": {"ceiling": "default"}, "project": {"allow": ["shell(ls *)"]}, "user": {"mode": "default"}},
+}  # fmt: skip
+
+
+def kind(outcome):
+    """What becomes of a call."""
+    return "allow" if outcome.decision is None else type(outcome.decision.action).__name__
+
+
+def ended(text="approved", *, is_error=False):
+    """`exit_plan` has come to an end."""
+    result = ToolResult(call_id=CallId("c1"), name="exit_plan", text=text, is_error=is_error)
+    return p.AfterTool(name="exit_plan", call_id=CallId("c1"), result=result)
+
+
+def test_it_keeps_the_contract_of_plugins():
+    """`check_plugin`, with nothing and with everything."""
+    check_plugin(Permissions, options=[{}, OPTIONS])
+
+
+def test_a_call_runs_asks_or_is_refused():
+    """By the rules, with the reason; what is asked about is published with the narrowest rules."""
+    guard = Alone(Permissions, allow=["shell(git *)"], deny=["shell(rm *)"], timeout_seconds=5)
+    assert kind(guard.hears(call("shell", command="git log"))) == "allow"
+    refused = guard.hears(call("shell", command="sudo rm x")).decision.action
+    assert refused.reason == "Not run: the rule shell(rm *) (session) denies it"
+    outcome = guard.hears(call("shell", command="wc x"))
+    assert (outcome.decision.action.hint, outcome.decision.action.expires_seconds) == (
+        "no rule allows 'wc x'",
+        5,
+    )
+    assert outcome.events[0].payload["always"] == ["shell(wc x)"]
+    assert "always" not in outcome.decision.action.permission_options
+    assert "always" in guard.hears(call("shell", command="wc")).decision.action.permission_options
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"allow": ["shell("]}, "allow\\[0\\] at 6"), ({"mode": "wild"}, "mode: expected one of"), ({"mode": "bypass"}, "dangerously-bypass"), ({"timeout_seconds": -1}, "timeout_seconds is 0"),
+        ({"scopes": {"session": {}}}, "scopes are managed, project, user; got 'session'"), ({"scopes": {"user": {"x": 1}}}, "x: unknown"), ({"within": [{"deny": "shell"}]}, "expected a list of rules"),
+    ],
+)  # fmt: skip
+def test_options_that_cannot_be_are_refused(options, why):
+    """When the stack is loaded, before anything starts."""
+    with pytest.raises(PluginError, match=why):
+        load_stack([(Permissions, options)])
+
+
+def test_what_judges_above_counts_too():
+    """A session that works for another one is held by its rules; the strictest answer counts."""
+    guard = Alone(
+        Permissions,
+        mode="bypass",
+        dangerously_bypass_permissions=True,
+        within=[{"mode": "bypass", "deny": ["shell(rm *)"]}, {"allow": ["deploy", "shell"]}],
+    )
+    assert [kind(guard.hears(call("shell", command=one))) for one in ("rm x", "ls")] == ["BlockTool", "allow"]
+    assert [kind(guard.hears(call(one))) for one in ("deploy", "send")] == ["allow", "RequireApproval"]
+
+
+def test_a_running_session_changes_its_own_rules_only():
+    """What is named is replaced, the rest and the other scopes stay; a fault keeps all as it was."""
+    guard = Alone(Permissions, allow=["deploy"], scopes={"user": {"deny": ["send"]}})
+    assert guard.update(ask=["deploy"]) is None
+    assert kind(guard.hears(call("deploy"))) == "RequireApproval"
+    assert guard.update(ask=[], mode="strict") is None
+    assert [kind(guard.hears(call(one))) for one in ("deploy", "other", "send")] == [
+        "allow",
+        "BlockTool",
+        "BlockTool",
+    ]
+    assert "a running session changes mode, deny, ask, allow; got 'scopes'" in guard.update(scopes={})
+    assert "allow[0] at 2" in guard.update(allow=["x("])
+    assert "dangerously-bypass" in guard.update(mode="bypass")
+    assert kind(guard.hears(call("deploy"))) == "allow"
+
+
+def test_a_plan_that_is_approved_brings_the_old_mode_back():
+    """G-018: `exit_plan` is approved or not, without a change; a refused one leaves the mode; then what was before holds again."""
+    guard = Alone(Permissions, mode="accept_edits")
+    assert guard.update(mode="plan") is None
+    assert guard.update(mode="plan", allow=["deploy"]) is None
+    assert kind(guard.hears(call("write_file", path="a"))) == "BlockTool"
+    asked = guard.hears(call("exit_plan", plan="1. Go."))
+    assert asked.decision.action.permission_options == ("approve", "reject")
+    guard.hears(ended(is_error=True))
+    assert guard.state.own.mode == "plan"
+    assert guard.hears(ended()).events[0].payload["mode"] == "accept_edits"
+    assert kind(guard.hears(call("write_file", path="a"))) == "allow"
+    assert guard.hears(ended()).events == ()
+    fresh = Alone(Permissions, mode="plan", scopes={"user": {"mode": "strict"}})
+    fresh.hears(ended())
+    assert fresh.state.policy.modes == ("strict",)
+    assert guard.update(mode="plan") is None
+    assert guard.update(mode="strict") is None
+    assert guard.state.before is None
+
+
+async def test_in_plan_mode_nothing_with_an_effect_runs_before_the_approval(autojump_clock):
+    """G-018: the model tries, is refused, shows its plan, a person approves, and then the same call runs."""
+    work = RecordingTool(name="deploy")
+    steps = iter(
+        (
+            calls(("deploy", {"what": "x"})),
+            calls(("exit_plan", {"plan": "1. Deploy."})),
+            calls(("deploy", {"what": "x"})),
+            says("Done."),
+        )
+    )
+    told = []
+    with trio.fail_after(60):
+        async with agentrail.open_supervisor() as supervisor, trio.open_nursery() as nursery:
+            session = await supervisor.start_session(
+                model=FunctionModel(lambda _: next(steps)),
+                tools=[work, exit_plan],
+                plugins=[(Permissions, {"mode": "plan", "allow": ["deploy"]})],
+            )
+
+            async def listen(task_status):
+                async with session.subscribe(after=0, deltas=False) as events:
+                    task_status.started()
+                    async for event in events:
+                        told.append(type(event))
+                        if isinstance(event, ApprovalRequired):
+                            assert event.approval.tool == "exit_plan"
+                            assert work.calls == []
+                            await session.approve(event.approval.id)
+
+            await nursery.start(listen)
+            assert await session.ask("Deploy it.") == "Done."
+            await session.stop()
+            nursery.cancel_scope.cancel()
+    assert len(work.calls) == 1
+    assert told.count(ToolBlocked) == 1
+
+
+async def test_always_of_the_session_lets_no_other_call_through(autojump_clock):
+    """Trap 7, G-017: after `always` for `sort a` no `sort -o` runs unasked, nor another file's."""
+    shell = RecordingTool(name="shell")
+    wanted = [
+        {"command": line} for line in ("git log", "git log -n 1", "git log --output=x", "ls", "ls -la", "ls")
+    ]
+    steps = iter((*(calls(("shell", one)) for one in wanted), says("Done.")))
+    asked = []
+    with trio.fail_after(60):
+        async with agentrail.open_supervisor() as supervisor, trio.open_nursery() as nursery:
+            session = await supervisor.start_session(
+                model=FunctionModel(lambda _: next(steps)), tools=[shell], plugins=[Permissions]
+            )
+
+            async def listen(task_status):
+                async with session.subscribe(after=0, deltas=False) as events:
+                    task_status.started()
+                    async for event in events:
+                        if isinstance(event, ApprovalRequired):
+                            approval = event.approval
+                            asked.append(approval.arguments["command"])
+                            await session.approve(
+                                approval.id,
+                                kind="always" if "always" in approval.permission_options else "once",
+                            )
+
+            await nursery.start(listen)
+            assert await session.ask("Go.") == "Done."
+            await session.stop()
+            nursery.cancel_scope.cancel()
+    assert asked == ["git log", "git log --output=x", "ls", "ls -la"]

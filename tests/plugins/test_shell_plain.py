@@ -1,0 +1,151 @@
+"""The small language of plain commands, and what no star covers."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.plugins.shell_lines import simple_commands
+from agentrail.plugins.shell_plain import MAX_PLAIN_CHARACTERS, NotRead, PlainLine, read_plain
+from agentrail.plugins.shell_stars import NEVER, ROWS, uncovered_by_star, why_never
+from tests.plugins.permission_lines import HARMFUL, ORDINARY
+
+
+def words_of(line):
+    """The words of each command of a line that is read."""
+    reading = read_plain(line)
+    assert isinstance(reading, PlainLine), reading
+    return [command.words for command in reading.commands]
+
+
+def stopped(line):
+    """Where reading stops."""
+    reading = read_plain(line)
+    assert isinstance(reading, NotRead), reading
+    return reading
+
+
+def why(line):
+    """Why no star covers a command."""
+    reading = read_plain(line)
+    assert isinstance(reading, PlainLine), reading
+    return uncovered_by_star(reading.commands[0])
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("git status", [("git", "status")]),
+        ("a'b c'\"d e\" x", None),
+        ("echo a'b c'\"d e\" '' \"\"", [("echo", "ab cd e", "", "")]),
+        ("echo 'a\nb' 2>&1", [("echo", "a\nb")]),
+        ("ls >/dev/null 2>&1", [("ls",)]),
+        ("ls 2> /dev/null </dev/null", [("ls",)]),
+        ("echo a2>/dev/null", [("echo", "a2")]),
+        ("2>&1 ls", [("ls",)]),
+        ("a;b&&c||d|e\nf", [("a",), ("b",), ("c",), ("d",), ("e",), ("f",)]),
+        ("\n\n a \n\n b ;\n", [("a",), ("b",)]),
+        ("a |\n\n b", [("a",), ("b",)]),
+        ("git show HEAD~1 x_~", [("git", "show", "HEAD~1", "x_~")]),
+        ("\tls\t-l ", [("ls", "-l")]),
+    ],
+)
+def test_plain_lines_are_read_as_a_shell_reads_them(line, words):
+    """Words, quotes, operators and the few redirections; a line that is not in the language is stopped at."""
+    if words is None:
+        assert isinstance(read_plain(line), NotRead)
+    else:
+        assert words_of(line) == words
+
+
+@pytest.mark.parametrize(
+    ("line", "at", "said"),
+    [
+        ("ls $x", 3, "an expansion"), ("ls  `x`", 4, "an expansion"), ("ls a\\b", 4, "a backslash"), ("ls (", 3, "a group"), ("ls {a,b}", 3, "braces"),
+        ("ls &", 3, "in the background"), ("ls 2>&1x", 4, "a redirection"),
+        ("ls >/dev/nullx", 3, "a redirection"),
+        ("ls >x", 3, "a redirection"), ("ls #x", 3, "a comment"), ("! ls", 0, "a negation"), ("ls ~", 3, "the home"),
+        ("ls 'x", 3, "a quote"), ('ls "$x"', 3, "a quote"), ('ls "a!"', 3, "a quote"), ("a ;; b", 2, "an operator"), ("a |& b", 2, "an operator"), ("", 0, "the end"),
+        (" ", 1, "the end"), ("a &&", 4, "the end"), ("a |\n", 4, "the end"), ("; a", 0, "no command"), ("a && ; b", 5, "no command"), ("a\n>/dev/null\nb", 12, "no command"),
+        ("x=1 ls", 0, "an assignment"), ("'ls'", 0, "a quoted or unusual name"), ("ls; *x", 4, "a quoted or unusual name"), ("a; if x", 3, "a word of the grammar"),
+        ("ls 22>/dev/null", 5, "another descriptor"), ("ls 2</dev/null", 4, "another descriptor"), ("ls \r", 3, "U+000D"), ("ls a\u200bb", 4, "U+200B"), ("ls \ud800", 3, "U+D800"),
+        ("ls \u00a0", 3, "U+00A0"), ("ls é", 3, "'é'"), ("x" * (MAX_PLAIN_CHARACTERS + 1), MAX_PLAIN_CHARACTERS, "10,000 characters"),
+    ],
+)  # fmt: skip
+def test_what_is_not_read_says_where_and_why(line, at, said):
+    """Each construct that the language leaves out stops it, at its place."""
+    reading = stopped(line)
+    assert (reading.at, said in reading.why) == (at, True), reading
+
+
+@pytest.mark.parametrize(
+    ("line", "run"),
+    [
+        ("timeout 5 make x", "make"), ("timeout -k 1s -s KILL --foreground 5m make", "make"), ("timeout -v --preserve-status 5 make", "make"), ("nice make", "make"),
+        ("nice -n 5 make", "make"), ("nice -5 make", "make"), ("nice -n5 make", "make"), ("nice --adjustment=5 make", "make"), ("nohup nice timeout 5 make", "make"), ("stdbuf -oL -e0 make", "make"),
+        ("nice -n x make", "nice"), ("nice --x make", "nice"), ("timeout make", "timeout"), ("timeout --x 5 make", "timeout"), ("timeout -k x 5 make", "timeout"), ("stdbuf make", "stdbuf"),
+        ("stdbuf -o L make", "stdbuf"), ("nohup", "nohup"), ("nohup 'make'", "nohup"), ("nohup ma*e x", "nohup"), ("timeout ? make", "timeout"),
+    ],
+)  # fmt: skip
+def test_four_programs_are_looked_through(line, run):
+    """`timeout`, `nice`, `nohup` and `stdbuf`, where it is certain what they run; else they are the program."""
+    (command,) = read_plain(line).commands
+    assert command.run[0] == run
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "bash x", "Bash x", "/bin/ls", "./x", "git-log", "python3.11 x", "gcc-12 x", "x86_64-linux-gnu-gcc x", "gxargs x", "gsort -o x", "find . -exec x", "find . -delete", "find * x", "sort --o x",
+        "sort -ro x", "sort *", "sort -*", "sort -- *", "uniq a b", "uniq a*", "uniq -- -a b", "uniq - b", "git foo", "git -C x log", "git sta?us", "git log --outp=x", "git grep -Ox y", "git shortlog -c-outp=x", "git clone -qu x y",
+        "git fetch foo::x", "git clone foo://x", "git push Foo://x", "npm exec x", "npm run x -script-shell=y", "npm run x --scr y", "go test -exec x", "go test --exec=x", "pytest /tmp/x.py", "pytest ../x", "pytest @x",
+        "curl x", "timeout 5 sort -o x y", "hostname x", "make",
+    ],
+)  # fmt: skip
+def test_no_star_covers_what_runs_or_writes_as_it_is_told(line):
+    """Each kind of row of the table, with the spellings that getopt takes."""
+    assert why(line) is not None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ls -la *", "rm x", "find . -name x -o -type f", "find . -empty", "sort -rn x", "sort --reverse x", "uniq -c x", "git", "git log -p -S a::b", "git push -u origin main", "git fetch https://x/y", "git log --oneline",
+        "go test -v ./pkg", "npm run test:unit", "pytest -xq tests", "timeout 5 ls *", "cat x", "grep -e a -- -o", "unknown-program --output=x", "uniq -- a", "hostname",
+    ],
+)  # fmt: skip
+def test_a_star_covers_the_rest(line):
+    """Harmless options, and programs that the table does not know."""
+    assert why(line) is None
+
+
+def test_each_row_has_its_reason():
+    """No program stands in the table without one, and none is both never covered and covered in part, except where a row says less."""
+    assert all(reason and names.split() for reason, names in NEVER)
+    assert all(row.reason for row in ROWS.values())
+    assert [name for name in ROWS if why_never(name) is not None] == []
+
+
+@given(st.text(max_size=40) | st.text("ab '\"$`\\;|&<>#\n\t/*-2", max_size=25))
+def test_reading_is_total_and_loses_no_words(line):
+    """No text makes it raise; what is read has the words that the guessing reader finds too, so both speak of the same commands."""
+    reading = read_plain(line)
+    if isinstance(reading, NotRead):
+        assert 0 <= reading.at <= len(line)
+        return
+    assert len(reading.joints) == len(reading.commands) - 1
+    found = [command.words for command in simple_commands(line)]
+    assert all(command.words in found for command in reading.commands if uncovered_by_star(command) is None)
+
+
+@pytest.mark.parametrize("line", ORDINARY[:-4])
+def test_both_readers_agree_on_ordinary_lines(line):
+    """The reader for `allow` finds the commands that the one for `deny` finds."""
+    found = [command.words for command in simple_commands(line)]
+    assert [words for words in words_of(line) if words not in found and "timeout" not in words] == []
+
+
+def test_a_long_line_takes_no_square_of_time():
+    """Ten thousand characters of each kind of token are read, or stopped at, at once."""
+    for piece in ("a ", "a;", "'x'", "\n", "a|", "2>&1 ", "x'", '""', "~", "nohup "):
+        line = (piece * MAX_PLAIN_CHARACTERS)[:MAX_PLAIN_CHARACTERS]
+        assert isinstance(read_plain(line), PlainLine | NotRead)
+    assert len(HARMFUL) == len(set(HARMFUL)) or len(set(HARMFUL)) > 500
