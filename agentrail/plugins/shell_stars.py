@@ -94,6 +94,7 @@ NEVER: Final[tuple[tuple[str, str], ...]] = (
     ("writes the files that it is told to, or reads them as a program", ("tar bsdtar gtar cpio pax tee sponge dd split csplit patch xxd ar 7z 7za rar shred "
         "sdiff openssl gpg gpg2 ssh-keygen tcpdump tshark nmap logrotate mail mailx sendmail mutt script replay scriptreplay ctags install-info")),
     ("shows text through programs of its own choice", "less more most man info pg pager ncdu ranger mc vifm lf nnn bat-pager git-shell whiptail dialog"),
+    ("runs programs that its options or its settings name", "hg jj bzr brz darcs fossil cvs p4 svn exiftool ip"),
     ("runs commands later, or starts services", " ".join((*sorted(READS_COMMANDS), "systemctl service launchctl supervisord supervisorctl initctl anacron"))),
     ("is a builtin that defines or evaluates", " ".join((*sorted(DECLARES), *sorted(SETS), ("eval . source exec command builtin trap alias unalias printf test [ "
         "let set shopt unset enable hash bind complete compopt compgen fc history jobs fg bg disown wait ulimit umask return exit logout shift times "
@@ -124,6 +125,8 @@ ROWS: Final[Mapping[str, StarRow]] = MappingProxyType({
     "uniq": _row("writes its second operand", max_operands=1),
     "tree": _row("writes a file", short="oR", long="output"),
     "file": _row("writes a compiled list, or runs programs", short="CzZm", long="compile uncompress magic-file"),
+    "nm": _row("loads a library", long="plugin"),
+    "objdump": _row("loads a library", long="plugin"),
     "diff": _row("runs pr", short="l", long="paginate"),
     "diff3": _row("runs a program", long="diff-program"),
     "date": _row("sets the clock", short="s", long="set"),

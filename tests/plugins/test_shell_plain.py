@@ -97,7 +97,7 @@ def test_four_programs_are_looked_through(line, run):
         "bash x", "Bash x", "/bin/ls", "./x", "git-log", "python3.11 x", "gcc-12 x", "x86_64-linux-gnu-gcc x", "gxargs x", "gsort -o x", "find . -exec x", "find . -delete", "find * x", "sort --o x",
         "sort -ro x", "sort *", "sort -*", "sort -- *", "uniq a b", "uniq a*", "uniq -- -a b", "uniq - b", "git foo", "git -C x log", "git sta?us", "git log --outp=x", "git grep -Ox y", "git shortlog -c-outp=x", "git clone -qu x y",
         "git fetch foo::x", "git clone foo://x", "git push Foo://x", "npm exec x", "npm run x -script-shell=y", "npm run x --scr y", "go test -exec x", "go test --exec=x", "pytest /tmp/x.py", "pytest ../x", "pytest @x",
-        "curl x", "timeout 5 sort -o x y", "hostname x", "make",
+        "curl x", "timeout 5 sort -o x y", "hostname x", "make", "hg --config hooks.x=y st", "svn diff --diff-cmd x", "ip netns exec x y", "exiftool -config x y", "nm --plugin x", "objdump --plug=x",
     ],
 )  # fmt: skip
 def test_no_star_covers_what_runs_or_writes_as_it_is_told(line):
