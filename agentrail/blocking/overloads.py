@@ -108,6 +108,10 @@ class Starts(Protocol[Started_co]):
     def __call__(self, *, model: str | Provider, **given: Unpack[SessionKeywords]) -> Started_co: ...
     @overload
     def __call__(
+        self, blueprint: Blueprint, /, *, model: str | Provider = ..., **given: Unpack[SessionKeywords]
+    ) -> Started_co: ...
+    @overload
+    def __call__(
         self, *, blueprint: Blueprint, model: str | Provider = ..., **given: Unpack[SessionKeywords]
     ) -> Started_co: ...
 

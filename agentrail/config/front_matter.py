@@ -91,7 +91,9 @@ class _Head:
                 raise self._fault(f"{name} is there twice: leave one out")
             self.lines[*path, name] = self.at + 1
             written = _tidy(match[2] or "")
-            found[name] = self._scalar(written, (*path, name)) if written else self._below((*path, name), indent)
+            found[name] = (
+                self._scalar(written, (*path, name)) if written else self._below((*path, name), indent)
+            )
         return found
 
     def _below(self, path: ConfigPath, indent: int) -> Any:
@@ -144,7 +146,9 @@ class _Head:
 
     def _flow(self, written: str, path: ConfigPath) -> list[str]:
         if not written.endswith("]"):
-            raise self._fault("a list in brackets ends in its own line: or write one item in a line, behind -")
+            raise self._fault(
+                "a list in brackets ends in its own line: or write one item in a line, behind -"
+            )
         inside = written[1:-1].strip().removesuffix(",")
         found: list[str] = []
         at = 0
@@ -174,7 +178,7 @@ class _Head:
     def _unescape(self, inside: str) -> str:
         def read(match: re.Match[str]) -> str:
             if match[1] not in _ESCAPES:
-                raise self._fault(f"\\{match[1]} is not read: known are \\n, \\t, \\\" and \\\\")
+                raise self._fault(f'\\{match[1]} is not read: known are \\n, \\t, \\" and \\\\')
             return _ESCAPES[match[1]]
 
         return re.sub(r"\\(.)", read, inside)

@@ -21,7 +21,11 @@ NARROW_MODES: Final = frozenset({"default", "plan", "strict", "dont_ask"})
 """None of them allows what `default` would ask for."""
 
 _TEXTS: Final = frozenset({"description"})
-_LIMITS: Final[Mapping[str, int | None]] = {"max_turns": 100, "max_output_tokens": None, "max_parallel_tools": 8}
+_LIMITS: Final[Mapping[str, int | None]] = {
+    "max_turns": 100,
+    "max_output_tokens": None,
+    "max_parallel_tools": 8,
+}
 """Numbers of which a smaller one is narrower, with what holds where nothing is said; None: no limit."""
 
 

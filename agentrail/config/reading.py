@@ -59,7 +59,13 @@ class ReadFile:
 def decode_file(name: str, data: bytes) -> tuple[str, tuple[Fault, ...]]:
     """Give the text of a file, or what is wrong with its bytes."""
     if len(data) > MAX_FILE_BYTES:
-        return "", (_fault(name, 1, f"expected at most {MAX_FILE_BYTES // 1024} KiB, got {len(data) // 1024}: make it shorter"),)
+        return "", (
+            _fault(
+                name,
+                1,
+                f"expected at most {MAX_FILE_BYTES // 1024} KiB, got {len(data) // 1024}: make it shorter",
+            ),
+        )
     try:
         return data.decode("utf-8"), ()
     except UnicodeDecodeError as error:
@@ -90,7 +96,9 @@ def read_toml(name: str, text: str, *, scope: Scope = "project", folder: str = "
     except tomllib.TOMLDecodeError as error:
         return _only(made, _syntax_fault(name, text, str(error)))
     except TooDeeplyNested as error:
-        return _only(made, _fault(name, error.line, f"expected at most {MAX_LEVELS} levels: nest less deeply"))
+        return _only(
+            made, _fault(name, error.line, f"expected at most {MAX_LEVELS} levels: nest less deeply")
+        )
     except RecursionError:  # of `tomllib`, which calls itself for each bracket
         return _only(made, _fault(name, 1, f"expected at most {MAX_LEVELS} levels: nest less deeply"))
     return _checked(made, tree, lines, only_texts=False)
@@ -142,7 +150,9 @@ def _checked(
     form: FileForm | None = None
     while form is None:  # what was at fault is gone after one round, and each round takes something away
         form, wrong = structure_file(left, only_texts=only_texts)
-        faults += [Fault(place=Place(file=made.name, path=path, lines=lines), said=said) for path, said in wrong]
+        faults += [
+            Fault(place=Place(file=made.name, path=path, lines=lines), said=said) for path, said in wrong
+        ]
         left, lines = _without(left, lines, frozenset(_there(path, lines) for path, _ in wrong))
     kept = ReadFile(name=made.name, folder=made.folder, scope=made.scope, form=form, lines=lines)
     faults += _faults_of_form(kept)

@@ -135,7 +135,10 @@ def merge_settings(first: Settings, second: Settings) -> Settings:
     return Settings(
         default_agent=first.default_agent or second.default_agent,
         defaults={**second.defaults, **first.defaults},
-        agents={**first.agents, **{name: one for name, one in second.agents.items() if name not in first.agents}},
+        agents={
+            **first.agents,
+            **{name: one for name, one in second.agents.items() if name not in first.agents},
+        },
         providers=providers,
         policies=(*first.policies, *second.policies),
     )
@@ -157,7 +160,9 @@ def faults_of_settings(settings: Settings) -> Iterator[Fault]:
                 said = f"agent {agent.name!r} names itself as an agent that works for it: leave it out"
                 yield Fault(place=item.place, said=said)
             elif item.value not in names:
-                yield Fault(place=item.place, said=f"agent {agent.name!r}: {no_such_agent(item.value, names)}")
+                yield Fault(
+                    place=item.place, said=f"agent {agent.name!r}: {no_such_agent(item.value, names)}"
+                )
     for circle in _circles(below):
         said = f"the agents name each other in a circle, {' → '.join((*circle, circle[0]))}: leave one of them out"
         yield Fault(place=names[circle[0]].own.place, said=said)
@@ -210,9 +215,7 @@ def _values_of(read: ReadFile, form: Any, *path: str) -> dict[str, Sourced]:
     """Give what a form says, in the order in which forms have it."""
     given: DefaultsForm = form
     found = {one.name: getattr(given, one.name) for one in attrs.fields(type(given))}
-    return {
-        name: _sourced(read, value, *path, name) for name, value in found.items() if value is not None
-    }
+    return {name: _sourced(read, value, *path, name) for name, value in found.items() if value is not None}
 
 
 def _sourced(read: ReadFile, value: Any, *path: str | int) -> Sourced:

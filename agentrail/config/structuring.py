@@ -14,7 +14,13 @@ from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
 
 import attrs
 from attrs import frozen
-from cattrs import BaseValidationError, ClassValidationError, Converter, ForbiddenExtraKeysError, IterableValidationError
+from cattrs import (
+    BaseValidationError,
+    ClassValidationError,
+    Converter,
+    ForbiddenExtraKeysError,
+    IterableValidationError,
+)
 from cattrs.gen import make_dict_structure_fn
 
 from agentrail.config.forms import FileForm, HeaderForm, PluginForm, PromptForm, SecretForm
@@ -47,7 +53,9 @@ class _FileTable:
     file: str
 
 
-def structure_file(tree: Mapping[str, Any], *, only_texts: bool = False) -> tuple[FileForm | None, list[PathFault]]:
+def structure_file(
+    tree: Mapping[str, Any], *, only_texts: bool = False
+) -> tuple[FileForm | None, list[PathFault]]:
     """Make a form of plain values.
 
     Args:
@@ -170,7 +178,9 @@ def _one_of(value: Any, kind: Any) -> Any:
 
 def _secret_of(value: Any, converter: Converter) -> SecretForm:
     if not isinstance(value, dict):  # and it is not shown: it is a key
-        raise _Unfit('expected { env = "NAME" } or { file = "path" }: a secret never stands in the file itself')
+        raise _Unfit(
+            'expected { env = "NAME" } or { file = "path" }: a secret never stands in the file itself'
+        )
     read = converter.structure(value, _Table)
     if (read.env is None) is (read.file is None):
         raise _Unfit('expected one of { env = "NAME" } and { file = "path" }')
@@ -221,7 +231,8 @@ def _converter(scalars: Mapping[type, _Hook], *, splits: bool) -> Converter:
     converter.register_structure_hook_factory(attrs.has, record_of)
     plugin = converter.get_structure_hook(PluginForm)
     converter.register_structure_hook(
-        PluginForm, lambda value, kind: PluginForm(use=value) if isinstance(value, str) else plugin(value, kind)
+        PluginForm,
+        lambda value, kind: PluginForm(use=value) if isinstance(value, str) else plugin(value, kind),
     )
     converter.register_structure_hook(SecretForm, lambda value, _: _secret_of(value, converter))
     converter.register_structure_hook(PromptForm, lambda value, _: _prompt_of(value, converter))

@@ -39,7 +39,9 @@ class TrustList:
 
     def without_directory(self, directory: str) -> "TrustList":
         """Trust a directory no more."""
-        return TrustList(directories={name: one for name, one in self.directories.items() if name != directory})
+        return TrustList(
+            directories={name: one for name, one in self.directories.items() if name != directory}
+        )
 
 
 def digest_of(data: bytes) -> str:
@@ -67,8 +69,16 @@ def decode_trust(text: str, *, name: str) -> TrustList:
         read: Any = json.loads(text)
     except (ValueError, RecursionError):
         read = None
-    if not (isinstance(read, dict) and read.get("version") == TRUST_VERSION and _is_listing(read.get("directories"))):
-        raise OptionError([f"{name} is no list of trusted directories of version {TRUST_VERSION}: move it away, and trust again"])
+    if not (
+        isinstance(read, dict)
+        and read.get("version") == TRUST_VERSION
+        and _is_listing(read.get("directories"))
+    ):
+        raise OptionError(
+            [
+                f"{name} is no list of trusted directories of version {TRUST_VERSION}: move it away, and trust again"
+            ]
+        )
     return TrustList(directories=read["directories"])
 
 
