@@ -14,7 +14,7 @@ from agentrail.errors import OptionError, PluginError
 from agentrail.frozen import EMPTY, TooDeep, frozen_json
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.base_prompt import decide_system_prompt
-from agentrail.runtime.keywords import SessionKeywords
+from agentrail.runtime.keywords import OwnKeywords
 from agentrail.runtime.options import TOOL_MEMBERS, fault_of_tool, faults_of_value
 
 _T = TypeVar("_T")
@@ -51,6 +51,18 @@ def name_of_plugin(entry: PluginEntry) -> str:
     return sound_plugin(given, options, call_handler).name
 
 
+def _all_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    return tuple(tools)
+
+
+def _all_plugins(plugins: Iterable[PluginEntry]) -> tuple[PluginEntry, ...]:
+    return tuple(plugins)
+
+
+def _frozen_sections(sections: Mapping[str, str]) -> Mapping[str, Any]:
+    return frozen_json(sections)
+
+
 @frozen(kw_only=True)
 class Capability:
     """A named bundle of what belongs together.
@@ -66,9 +78,9 @@ class Capability:
     """
 
     name: str
-    tools: Sequence[Tool] = field(default=(), converter=tuple)
-    plugins: Sequence[PluginEntry] = field(default=(), converter=tuple)
-    sections: Mapping[str, str] = field(default=EMPTY, converter=frozen_json)  # type: ignore[misc]  # of texts
+    tools: Sequence[Tool] = field(default=(), converter=_all_tools)
+    plugins: Sequence[PluginEntry] = field(default=(), converter=_all_plugins)
+    sections: Mapping[str, Any] = field(default=EMPTY, converter=_frozen_sections)
 
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot be."""
@@ -119,7 +131,7 @@ class Blueprint:
         permissions: Iterable[PolicySettings] = (),
         model: str | Provider | None = None,
         agents: Sequence["Agent | Blueprint"] = (),
-        **given: Unpack[SessionKeywords],  # type: ignore[misc]  # `agents` takes blueprints too
+        **given: Unpack[OwnKeywords],
     ) -> None:
         """Take options as `SessionOptions` does, and the model as one of them that may come later.
 
@@ -148,7 +160,7 @@ class Blueprint:
             faults += _faults_of_plugins(options.get("plugins", ()))
         if faults:
             raise OptionError([f"blueprint {name!r:.80}: {fault}" for fault in faults])
-        self.__attrs_init__(  # type: ignore[attr-defined]  # attrs makes it
+        self.__attrs_init__(
             name=name,
             description=description,
             capabilities=placed(capabilities, lambda one: one.name),

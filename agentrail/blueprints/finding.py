@@ -76,11 +76,13 @@ def find_files(config: Path | None, environ: Mapping[str, str], cwd: Path) -> Fo
         # In the home directory those are the user's own.
         agents_of_user = None if user_folder is None else user_folder / "agents"
         project = _read_all(
-            toml, None if agents == agents_of_user else agents, directory, "project", cwd, home
+            toml, None if agents == agents_of_user else agents, directory, scope="project", cwd=cwd, home=home
         )
     user: tuple[FoundFile, ...] = ()
     if user_folder is not None:
-        user = _read_all(user_folder / CONFIG_NAME, user_folder / "agents", user_folder, "user", cwd, home)
+        user = _read_all(
+            user_folder / CONFIG_NAME, user_folder / "agents", user_folder, scope="user", cwd=cwd, home=home
+        )
     return FoundFiles(directory=directory if project else None, project=project, user=user, why=why)
 
 
@@ -105,7 +107,7 @@ def _find_project(
 
 
 def _read_all(  # noqa: PLR0913 - of this file alone
-    toml: Path, agents: Path | None, directory: Path, scope: Scope, cwd: Path, home: Path | None
+    toml: Path, agents: Path | None, directory: Path, *, scope: Scope, cwd: Path, home: Path | None
 ) -> tuple[FoundFile, ...]:
     paths = [toml] if toml.is_file() else []
     if agents is not None and agents.is_dir():

@@ -85,7 +85,7 @@ CHAT_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def chat(
+def chat(  # noqa: PLR0913 - an option each
     *,
     choices: Choices = Choices(),  # noqa: B008 - frozen
     agent: AgentOption = None,

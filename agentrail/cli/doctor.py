@@ -45,7 +45,7 @@ _MARKS: Final[Mapping[CheckVerdict, str]] = {"good": "✓", "absent": "–", "ba
 _NAME_WIDTH: Final = 20
 
 
-def doctor(
+def doctor(  # noqa: PLR0913 - an option each
     *,
     model: Model = None,
     base_url: BaseUrl = None,

@@ -187,6 +187,6 @@ class FileForm:
     version: int | None = None
     default_agent: str | None = None
     defaults: DefaultsForm = DefaultsForm()
-    agents: Mapping[str, AgentForm] = {}  # noqa: RUF012 - never written to
-    providers: Mapping[str, ProviderForm] = {}  # noqa: RUF012 - never written to
+    agents: Mapping[str, AgentForm] = {}
+    providers: Mapping[str, ProviderForm] = {}
     permissions: PermissionsForm = PermissionsForm()

@@ -6,7 +6,7 @@ no lines. What stands in no plain head (anchors, tags, block texts, tables in br
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from agentrail.config.places import ConfigPath
 
@@ -56,14 +56,17 @@ def read_head(text: str) -> tuple[dict[str, Any], str, dict[ConfigPath, int]]:
     """
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != "---":
-        raise HeadFault(1, "expected front matter: --- in the first line, keys, and a second ---")
+        said = "expected front matter: --- in the first line, keys, and a second ---"
+        raise HeadFault(1, said)
     end = next((at for at, line in enumerate(lines[1:], start=1) if line.rstrip() == "---"), None)
     if end is None:
-        raise HeadFault(1, "the front matter has no end: write --- below its last line")
+        said = "the front matter has no end: write --- below its last line"
+        raise HeadFault(1, said)
     head = _Head(lines[:end])
     values = head.table((), 0)
     if head.at < end:
-        raise HeadFault(head.at + 1, "expected a key at the beginning of the line: take away the blanks")
+        said = "expected a key at the beginning of the line: take away the blanks"
+        raise HeadFault(head.at + 1, said)
     return values, "\n".join(lines[end + 1 :]).strip("\n"), head.lines
 
 
@@ -85,10 +88,10 @@ class _Head:
         while self._indent() == indent:
             match = _KEY.match(self._all[self.at].strip())
             if match is None:
-                raise self._fault("expected a line such as description: what it is for")
+                self._refuse("expected a line such as description: what it is for")
             name = match[1]
             if name in found:
-                raise self._fault(f"{name} is there twice: leave one out")
+                self._refuse(f"{name} is there twice: leave one out")
             self.lines[*path, name] = self.at + 1
             written = _tidy(match[2] or "")
             found[name] = (
@@ -106,7 +109,7 @@ class _Head:
         if deeper <= indent:
             return ""
         if len(path) > 1:
-            raise self._fault("a head has tables in tables no deeper than this")
+            self._refuse("a head has tables in tables no deeper than this")
         return self.table(path, deeper)
 
     def _items(self, path: ConfigPath, indent: int) -> list[Any]:
@@ -115,7 +118,7 @@ class _Head:
             self.lines[*path, len(found)] = self.at + 1
             written = _tidy(item)
             if not written:
-                raise self._fault("expected a text behind the -")
+                self._refuse("expected a text behind the -")
             found.append(self._scalar(written, path))
         return found
 
@@ -130,7 +133,7 @@ class _Head:
             body = line.lstrip(" ")
             if body.strip() and not body.startswith("#"):
                 if body.startswith("\t"):
-                    raise self._fault("a tab stands where YAML wants blanks")
+                    self._refuse("a tab stands where YAML wants blanks")
                 return len(line) - len(body)
             self.at += 1
         return -1
@@ -146,9 +149,7 @@ class _Head:
 
     def _flow(self, written: str, path: ConfigPath) -> list[str]:
         if not written.endswith("]"):
-            raise self._fault(
-                "a list in brackets ends in its own line: or write one item in a line, behind -"
-            )
+            self._refuse("a list in brackets ends in its own line: or write one item in a line, behind -")
         inside = written[1:-1].strip().removesuffix(",")
         found: list[str] = []
         at = 0
@@ -165,26 +166,26 @@ class _Head:
 
     def _text(self, written: str) -> str:
         if not written:
-            raise self._fault("expected a text between two commas")
+            self._refuse("expected a text between two commas")
         if written[0] in "\"'":
             match = _QUOTED.fullmatch(written)
             if match is None:
-                raise self._fault("the quotes do not end where the value does")
+                self._refuse("the quotes do not end where the value does")
             return (match[2] or "").replace("''", "'") if written[0] == "'" else self._unescape(match[1])
         if written[0] in _REFUSED:
-            raise self._fault(_REFUSED[written[0]])
+            self._refuse(_REFUSED[written[0]])
         return written
 
     def _unescape(self, inside: str) -> str:
         def read(match: re.Match[str]) -> str:
             if match[1] not in _ESCAPES:
-                raise self._fault(f'\\{match[1]} is not read: known are \\n, \\t, \\" and \\\\')
+                self._refuse(f'\\{match[1]} is not read: known are \\n, \\t, \\" and \\\\')
             return _ESCAPES[match[1]]
 
         return re.sub(r"\\(.)", read, inside)
 
-    def _fault(self, said: str) -> HeadFault:
-        return HeadFault(self.at + 1, said)
+    def _refuse(self, said: str) -> NoReturn:
+        raise HeadFault(self.at + 1, said)
 
 
 def _tidy(written: str) -> str:

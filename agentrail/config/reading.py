@@ -47,7 +47,7 @@ class ReadFile:
     name: str
     folder: str = ""
     scope: Scope = "project"
-    form: FileForm = FileForm()
+    form: FileForm = field(factory=FileForm)
     lines: Mapping[ConfigPath, int] = field(factory=dict, repr=False)
     faults: tuple[Fault, ...] = ()
 
@@ -171,9 +171,7 @@ def _keys_in(value: object, path: ConfigPath) -> Iterator[tuple[ConfigPath, str]
     match value:
         case dict():
             for name, below in value.items():
-                if looks_like_key(name):
-                    yield (*path, name), _KEY_LITERAL
-                elif isinstance(below, str) and below and names_secret(name):
+                if looks_like_key(name) or (isinstance(below, str) and below and names_secret(name)):
                     yield (*path, name), _KEY_LITERAL
                 else:
                     yield from _keys_in(below, (*path, name))

@@ -10,7 +10,8 @@ import math
 import re
 from collections import abc
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Literal, TypeAlias, get_args, get_origin
+from types import GenericAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias, get_args, get_origin
 
 import attrs
 from attrs import frozen
@@ -95,13 +96,13 @@ def _faults_in(error: BaseException, path: ConfigPath) -> Iterator[PathFault]:
     match error:
         case ClassValidationError():
             noted, others = error.group_exceptions()
-            for below, note in noted:
-                yield from _faults_in(below, (*path, note.name))
+            for below, attribute in noted:
+                yield from _faults_in(below, (*path, attribute.name))
             for below in others:
                 yield from _faults_in(below, path)
         case IterableValidationError():
-            for below, note in error.group_exceptions()[0]:
-                yield from _faults_in(below, (*path, note.index))
+            for below, item in error.group_exceptions()[0]:
+                yield from _faults_in(below, (*path, item.index))
         case ForbiddenExtraKeysError():
             known = [one.name for one in attrs.fields(error.cl)]
             for name in sorted(error.extra_fields):
@@ -121,49 +122,50 @@ def _no_such_key(name: str, known: list[str]) -> str:
 # --- hooks: what is called with a value and the type that is wanted
 
 
-def _unfit(expected: str, value: object) -> _Unfit:
-    return _Unfit(f"expected {expected}, got {show_value(value)}")
+def _refuse(expected: str, value: object, hint: str = "") -> NoReturn:
+    message = f"expected {expected}, got {show_value(value)}{hint}"
+    raise _Unfit(message)
 
 
 def _text(value: Any, _: Any) -> str:
     if not isinstance(value, str):
-        raise _unfit("a text", value)
+        _refuse("a text", value)
     return value
 
 
 def _flag(value: Any, _: Any) -> bool:
     if not isinstance(value, bool):
-        raise _unfit("true or false", value)
+        _refuse("true or false", value)
     return value
 
 
 def _whole(value: Any, _: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _unfit("a whole number", value)
+        _refuse("a whole number", value)
     return value
 
 
 def _number(value: Any, _: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise _unfit("a finite number", value)
+        _refuse("a finite number", value)
     return value
 
 
 def _flag_of_text(value: Any, _: Any) -> bool:
     if not isinstance(value, str) or value not in _WORDS:
-        raise _unfit("true or false", value)
+        _refuse("true or false", value)
     return _WORDS[value]
 
 
 def _whole_of_text(value: Any, _: Any) -> int:
     if not isinstance(value, str) or not _WHOLE.fullmatch(value):
-        raise _unfit("a whole number", value)
+        _refuse("a whole number", value)
     return int(value)
 
 
 def _number_of_text(value: Any, _: Any) -> float:
     if not isinstance(value, str) or not _NUMBER.fullmatch(value):
-        raise _unfit("a number", value)
+        _refuse("a number", value)
     return _number(float(value), float)
 
 
@@ -172,18 +174,18 @@ def _one_of(value: Any, kind: Any) -> Any:
     if not isinstance(value, str) or value not in known:
         near = difflib.get_close_matches(value, known, n=1) if isinstance(value, str) else []
         hint = f": did you mean {near[0]!r}" if near else ""
-        raise _Unfit(f"expected one of {', '.join(known)}, got {show_value(value)}{hint}")
+        _refuse(f"one of {', '.join(known)}", value, hint)
     return value
 
 
 def _secret_of(value: Any, converter: Converter) -> SecretForm:
     if not isinstance(value, dict):  # and it is not shown: it is a key
-        raise _Unfit(
-            'expected { env = "NAME" } or { file = "path" }: a secret never stands in the file itself'
-        )
+        message = 'expected { env = "NAME" } or { file = "path" }: a secret never stands in the file itself'
+        raise _Unfit(message)
     read = converter.structure(value, _Table)
     if (read.env is None) is (read.file is None):
-        raise _Unfit('expected one of { env = "NAME" } and { file = "path" }')
+        message = 'expected one of { env = "NAME" } and { file = "path" }'
+        raise _Unfit(message)
     return SecretForm(env=read.env, file=read.file)
 
 
@@ -191,7 +193,7 @@ def _prompt_of(value: Any, converter: Converter) -> PromptForm:
     if isinstance(value, str):
         return PromptForm(text=value)
     if not isinstance(value, dict):
-        raise _unfit('a text, or { file = "path" }', value)
+        _refuse('a text, or { file = "path" }', value)
     return PromptForm(file=converter.structure(value, _FileTable).file)
 
 
@@ -204,30 +206,38 @@ def _header_of(value: Any, converter: Converter) -> HeaderForm:
 # --- converters
 
 
+def _comes_from(origin: Any) -> Callable[[Any], bool]:
+    def is_one(kind: Any) -> bool:
+        found: Any = get_origin(kind)
+        return found is origin
+
+    return is_one
+
+
 def _converter(scalars: Mapping[type, _Hook], *, splits: bool) -> Converter:
     converter = Converter(forbid_extra_keys=True, detailed_validation=True)
     for kind, hook in scalars.items():
         converter.register_structure_hook(kind, hook)
-    converter.register_structure_hook_func(lambda kind: get_origin(kind) is Literal, _one_of)
+    converter.register_structure_hook_func(_comes_from(Literal), _one_of)
 
-    def tuple_of(kind: Any, _: Any) -> _Hook:
-        items = list[get_args(kind)[0]]  # type: ignore[misc]  # a type that is known when it runs
+    def tuple_of(kind: Any) -> _Hook:
+        items: Any = GenericAlias(list, (get_args(kind)[0],))
         made = converter.get_structure_hook(items)
         return _guarded(lambda value, _: tuple(made(value, items)), list, splits=splits)
 
-    def mapping_of(kind: Any, _: Any) -> _Hook:
-        table = dict[str, get_args(kind)[1]]  # type: ignore[misc]  # as above
+    def mapping_of(kind: Any) -> _Hook:
+        table: Any = GenericAlias(dict, get_args(kind))
         made = converter.get_structure_hook(table)
         return _guarded(lambda value, _: made(value, table), dict, splits=False)
 
-    def record_of(kind: Any, _: Any) -> _Hook:
+    def record_of(kind: Any) -> _Hook:
         made = make_dict_structure_fn(
             kind, converter, _cattrs_forbid_extra_keys=True, _cattrs_detailed_validation=True
         )
         return _guarded(made, dict, splits=False)
 
-    converter.register_structure_hook_factory(lambda kind: get_origin(kind) is tuple, tuple_of)
-    converter.register_structure_hook_factory(lambda kind: get_origin(kind) is abc.Mapping, mapping_of)
+    converter.register_structure_hook_factory(_comes_from(tuple), tuple_of)
+    converter.register_structure_hook_factory(_comes_from(abc.Mapping), mapping_of)
     converter.register_structure_hook_factory(attrs.has, record_of)
     plugin = converter.get_structure_hook(PluginForm)
     converter.register_structure_hook(
@@ -250,7 +260,7 @@ def _guarded(made: _Hook, wanted: type, *, splits: bool) -> _Hook:
         if splits and wanted is list and isinstance(value, str):
             value = [part.strip() for part in value.split(",")] if value.strip() else []
         if not isinstance(value, wanted):
-            raise _unfit(_CALLED[wanted], value)
+            _refuse(_CALLED[wanted], value)
         return made(value, kind)
 
     return hook

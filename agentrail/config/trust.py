@@ -26,7 +26,7 @@ class TrustList:
         directories: The digests of the files of each directory, by its path.
     """
 
-    directories: Mapping[str, Digests] = {}  # noqa: RUF012 - never written to
+    directories: Mapping[str, Digests] = {}
 
     def trusts(self, directory: str, digests: Digests) -> bool:
         """Say whether these very files were trusted there: none has changed, none was added, none is gone."""

@@ -13,8 +13,8 @@ from agentrail.otp.child_specs import Restart
 from agentrail.runtime.agent import Agent
 
 
-class SessionKeywords(TypedDict, total=False):
-    """Every option of `SessionOptions` but the model, by the same name and of the same type; a test holds the two together."""
+class OwnKeywords(TypedDict, total=False):
+    """Every option of `SessionOptions` but the model and the agents, which a blueprint takes in other forms too."""
 
     tools: Sequence[Tool]
     plugins: Sequence[PluginEntry]
@@ -48,8 +48,13 @@ class SessionKeywords(TypedDict, total=False):
     budget: Budget | None
     response_format: Mapping[str, JsonValue] | None
     inline_tags: bool
-    agents: Sequence[Agent]
     context_providers: Sequence[ContextProvider]
     max_agents: int
     max_agents_total: int
     max_agent_depth: int
+
+
+class SessionKeywords(OwnKeywords, total=False):
+    """Every option of `SessionOptions` but the model, by the same name and of the same type; a test holds the two together."""
+
+    agents: Sequence[Agent]

@@ -40,9 +40,9 @@ class StartingDoor(ABC):
     async def start_session(
         self, *, blueprint: Blueprint, model: str | Provider = ..., **given: Unpack[SessionKeywords]
     ) -> Session: ...
-    async def start_session(
+    async def start_session(  # type: ignore[misc]  # mypy finds no keyword of a TypedDict in `Any`
         self, options: SessionOptions | Blueprint | None = None, /, **given: Any
-    ) -> Session:  # type: ignore[misc]  # mypy finds no keyword of a TypedDict in `Any`
+    ) -> Session:
         """Start a session, and return its handle when it can be prompted.
 
         Args:
