@@ -248,7 +248,7 @@ class Blueprint:
             if option not in OF_AN_AGENT
         ]
         faults += [
-            f"the plugin {name_of_plugin(entry)} is none of {'its leader' if leader is None else leader.name!r}, whose plugins "
+            f"the plugin {name_of_plugin(entry)} is none of {'its leader' if leader is None else repr(leader.name)}, whose plugins "
             f"guard it: give it to that one too, or leave it out"
             for entry in self._plugins()
             if entry not in known
@@ -317,6 +317,9 @@ def _faults_of_tools(tools: Iterable[object]) -> list[str]:
 def _faults_of_plugins(plugins: Iterable[PluginEntry]) -> list[str]:
     faults: list[str] = []
     for entry in plugins:
+        if isinstance(entry, tuple) and not (len(entry) == 2 and isinstance(entry[1], Mapping)):  # noqa: PLR2004 - a pair
+            faults.append(f"{entry!r:.80} is no plugin: expected (Plugin, {{options}})")
+            continue
         try:
             name_of_plugin(entry)
         except PluginError as error:

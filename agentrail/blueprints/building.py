@@ -312,12 +312,22 @@ def import_name(name: str, folder: str) -> Any:
     def refuse(error: BaseException) -> NoReturn:
         raise OptionError([f"module {module!r}: {describe_bug(error)}"]) from error
 
-    imported = call_guarded(refuse, importlib.import_module, module)
+    imported = call_guarded(refuse, _imported, module)
     if not hasattr(imported, attribute):
         near = difflib.get_close_matches(attribute, vars(imported), n=1)
         guess = f", did you mean {near[0]!r}" if near else ""
         raise OptionError([f"module {module!r} has no {attribute!r}{guess}"])
     return getattr(imported, attribute)
+
+
+def _imported(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except (
+        SystemExit
+    ) as leaving:  # of a script that was written as one: it would end the command without a word
+        message = f"it leaves the interpreter when it is imported (SystemExit: {leaving})"
+        raise ImportError(message) from leaving
 
 
 _BUILT_IN_TOOLS: Final[Mapping[str, Tool]] = {name_of(tool): tool for tool in builtin()}

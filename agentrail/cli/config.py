@@ -195,7 +195,6 @@ def _policy(title: str, policy: PolicySettings) -> Iterator[str]:
 
 def _row(name: str, said: Sourced, environ: Mapping[str, str] | None = None) -> str:
     text = show_setting(name, said.value, environ)
-    text = text if len(text) <= _VALUE_WIDTH else f"{text[: _VALUE_WIDTH - 1]}…"
     return f"{name:<{_NAME_WIDTH}} {text:<{_VALUE_WIDTH}}  {said.place}"
 
 
@@ -208,11 +207,12 @@ def show_setting(name: str, value: Any, environ: Mapping[str, str] | None = None
         case SecretForm():
             return str(value)
         case PromptForm(text=str(text)):
-            return hide_keys(repr(text))
+            shown = hide_keys(text)  # before it is cut: half a key does not look like one
+            return repr(shown if len(shown) <= _VALUE_WIDTH else f"{shown[:_VALUE_WIDTH]}…")
         case PromptForm(file=file):
             return f'{{ file = "{file}" }}'
-        case HeaderForm(secret=None):
-            return HIDDEN
+        case HeaderForm(secret=secret):
+            return HIDDEN if secret is None else show_setting(name, secret, environ)
         case PluginForm(use=use, options=options):
             return use if not options else f"{use} ({show_setting('', options)})"
         case BudgetForm():

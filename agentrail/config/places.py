@@ -59,7 +59,7 @@ class Place:
     """
 
     file: str
-    path: ConfigPath = ()
+    path: ConfigPath = field(default=(), repr=lambda path: hide_keys(write_path(path)))
     lines: Mapping[ConfigPath, int] = field(factory=dict, repr=False, eq=False)
 
     def below(self, *path: str | int) -> "Place":
