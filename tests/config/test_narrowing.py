@@ -116,7 +116,7 @@ def test_the_agent_of_a_project_is_the_default_where_the_user_names_none(floor, 
 
 VALUES: dict[str, Any] = {
     "tools": st.lists(st.sampled_from(["read_file", "list_dir", "shell", "grep", "m:f"]), max_size=3).map(
-        lambda names: str(names)
+        str
     ),
     "plugins": st.just('["SecurityGuard"]'),
     "base": st.just('"coding"'),

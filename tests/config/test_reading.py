@@ -65,7 +65,9 @@ def test_all_faults_of_a_file_are_said_at_once():
         "f.toml:20: providers.openai.timeout: expected a finite number, got true",
     ]
     assert [one for one in said if "f.toml:19:" not in one] == wanted
-    assert [one for one in said if "f.toml:19:" in one][0].startswith("f.toml:19: providers.openai.api_key: ")
+    assert next(one for one in said if "f.toml:19:" in one).startswith(
+        "f.toml:19: providers.openai.api_key: "
+    )
 
 
 def test_what_is_right_is_kept_with_its_lines():
