@@ -15,8 +15,8 @@ from agentrail.blueprints.blueprint import Blueprint
 from agentrail.blueprints.capabilities import CAPABILITIES
 from agentrail.blueprints.finding import read_bytes
 from agentrail.config.forms import HeaderForm, PluginForm, PromptForm, SecretForm
-from agentrail.config.places import Fault
-from agentrail.config.reading import MAX_FILE_BYTES
+from agentrail.config.places import ConfigFault
+from agentrail.config.reading import MAX_CONFIG_BYTES
 from agentrail.config.settings import AgentSettings, Settings, Sourced, no_such_agent
 from agentrail.core.policy.budget import Budget
 from agentrail.core.stack.loading import PluginEntry, load_plugin
@@ -52,7 +52,7 @@ def build_blueprint(settings: Settings, name: str | None) -> Blueprint:
     return made
 
 
-def faults_of_building(settings: Settings) -> tuple[Fault, ...]:
+def faults_of_building(settings: Settings) -> tuple[ConfigFault, ...]:
     """Build all that there is, and say what is wrong with it; code that it names is imported."""
     builder = Builder(settings)
     builder.defaults()
@@ -72,7 +72,7 @@ class Builder:
 
     def __init__(self, settings: Settings) -> None:
         """Begin with no faults."""
-        self.faults: list[Fault] = []
+        self.faults: list[ConfigFault] = []
         self._settings = settings
         self._found: dict[tuple[str, str], Any] = {}
 
@@ -190,7 +190,7 @@ class Builder:
         return {name: value for name, value in options.items() if value is not None}
 
     def _fault(self, said: Sourced, text: str) -> None:
-        self.faults.append(Fault(place=said.place, said=text))
+        self.faults.append(ConfigFault(place=said.place, said=text))
 
     # --- values
 
@@ -224,9 +224,9 @@ class Builder:
         except UnicodeDecodeError:
             self._fault(said, f"{path} is no UTF-8: save it in that encoding")
         else:
-            if len(data) <= MAX_FILE_BYTES:
+            if len(data) <= MAX_CONFIG_BYTES:
                 return text
-            self._fault(said, f"{path} is too long: expected at most {MAX_FILE_BYTES // 1024} KiB")
+            self._fault(said, f"{path} is too long: expected at most {MAX_CONFIG_BYTES // 1024} KiB")
         return None
 
     def _budget(self, said: Sourced) -> Budget | None:
@@ -368,7 +368,7 @@ def provider_options(settings: Settings, model: str, environ: Mapping[str, str])
         try:
             options[option] = _revealed(said, environ)
         except OptionError as error:
-            faults += [str(Fault(place=said.place, said=fault)) for fault in error.faults]
+            faults += [str(ConfigFault(place=said.place, said=fault)) for fault in error.faults]
     if faults:
         raise OptionError(faults)
     return options

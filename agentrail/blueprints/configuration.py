@@ -8,14 +8,14 @@ from attrs import field, frozen
 from agentrail.blueprints.finding import FoundFile, FoundFiles, find_files
 from agentrail.blueprints.trusting import is_trusted
 from agentrail.config.narrowing import NotGranted, narrow_settings
-from agentrail.config.places import Fault
-from agentrail.config.reading import ReadFile, decode_file, read_agent, read_toml
+from agentrail.config.places import ConfigFault
+from agentrail.config.reading import ConfigFile, decode_file, read_agent, read_toml
 from agentrail.config.settings import (
     NO_SETTINGS,
     Settings,
-    faults_of_settings,
+    faults_of_agent_names,
+    join_files,
     merge_settings,
-    settings_of,
 )
 from agentrail.errors import OptionError
 
@@ -35,7 +35,7 @@ class Configuration:
     """
 
     settings: Settings = NO_SETTINGS
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ConfigFault, ...] = ()
     not_granted: tuple[NotGranted, ...] = ()
     files: FoundFiles = field(default=FoundFiles(), repr=False)
     trusted: bool = False
@@ -83,13 +83,13 @@ def read_configuration(
         OptionError: Your move: a file cannot be read. What is wrong inside of one is in `faults`.
     """
     files = find_files(config, environ, (cwd or Path.cwd()).absolute())
-    project, faults = settings_of([_read(one) for one in files.project])
-    user, faults_of_user = settings_of([_read(one) for one in files.user])
+    project, faults = join_files([_read(one) for one in files.project])
+    user, faults_of_user = join_files([_read(one) for one in files.user])
     trusted = trust_project or is_trusted(files, environ)
     not_granted: tuple[NotGranted, ...] = ()
     joined = merge_settings(project, user)
     # Of all that is written, and not of what is left: a name that is no agent is wrong in an untrusted file too.
-    faults = (*faults, *faults_of_user, *faults_of_settings(joined))
+    faults = (*faults, *faults_of_user, *faults_of_agent_names(joined))
     if not trusted:
         project, not_granted = narrow_settings(project, user)
         joined = merge_settings(project, user)
@@ -98,11 +98,11 @@ def read_configuration(
     )
 
 
-def _read(found: FoundFile) -> ReadFile:
+def _read(found: FoundFile) -> ConfigFile:
     folder = str(found.path.parent)
     text, faults = decode_file(found.name, found.data)
     if faults:
-        return ReadFile(name=found.name, folder=folder, scope=found.scope, faults=faults)
+        return ConfigFile(name=found.name, folder=folder, scope=found.scope, faults=faults)
     if found.path.suffix == ".md":
         return read_agent(found.name, found.path.stem, text, scope=found.scope, folder=folder)
     return read_toml(found.name, text, scope=found.scope, folder=folder)

@@ -9,7 +9,7 @@ from typing import Final
 
 from attrs import frozen
 
-from agentrail.config.reading import MAX_FILE_BYTES, Scope
+from agentrail.config.reading import MAX_CONFIG_BYTES, Scope
 from agentrail.errors import OptionError
 
 CONFIG_NAME: Final = "agentrail.toml"
@@ -136,7 +136,7 @@ def show_path(path: Path, cwd: Path, home: Path | None) -> str:
     return str(path)
 
 
-def read_bytes(path: Path, *, follow: bool = True, most: int = MAX_FILE_BYTES) -> bytes:
+def read_bytes(path: Path, *, follow: bool = True, most: int = MAX_CONFIG_BYTES) -> bytes:
     """Read a file, and one byte more than it may have.
 
     Args:

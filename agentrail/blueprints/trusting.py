@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from agentrail.blueprints.finding import USER_FOLDER, FoundFiles, read_bytes
-from agentrail.config.trust import Digests, TrustList, decode_trust, digest_of, encode_trust
+from agentrail.config.trust import Digests, TrustList, decode_trust, encode_trust, file_digest
 from agentrail.errors import OptionError
 
 TRUST_NAME: Final = "trust.json"
@@ -16,7 +16,7 @@ _MAX_BYTES: Final = 8 * 1024 * 1024
 
 def digests_of(files: FoundFiles) -> Digests:
     """Hash the files of a project."""
-    return {one.key: digest_of(one.data) for one in files.project}
+    return {one.key: file_digest(one.data) for one in files.project}
 
 
 def is_trusted(files: FoundFiles, environ: Mapping[str, str]) -> bool:

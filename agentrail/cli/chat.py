@@ -19,7 +19,14 @@ from agentrail.abc.store import Store
 from agentrail.actors.tree import render_tree
 from agentrail.app import open_supervisor
 from agentrail.cli import people
-from agentrail.cli.configuring import AgentOption, ConfigFiles, Setup, read_setup, write_faults, write_notice
+from agentrail.cli.configuring import (
+    AgentOption,
+    CommandSetup,
+    ConfigFiles,
+    read_setup,
+    write_faults,
+    write_notice,
+)
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.interrupts import Interrupts, leave_at_once
 from agentrail.cli.lines import KeyPress, Lines, PlainLines, open_edited_lines
@@ -125,7 +132,7 @@ class ChatOrder:
     choices: Choices
     approve: ApproveOption
     keeping: KeepingOptions
-    setup: Setup | None = None
+    setup: CommandSetup | None = None
 
 
 # --- the terminal

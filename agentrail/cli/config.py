@@ -60,11 +60,12 @@ tools = ["list_dir", "read_file", "glob", "grep"]
 
 
 @app.command(
+    name="check",
     help="""Read, build and show what configuration files say, with the file and line of each value; secrets are hidden.
 
-    Code that they name is imported. Exit codes: 0 all is well, 1 something is wrong, all of it is said, 2 wrong usage."""
+    Code that they name is imported. Exit codes: 0 all is well, 1 something is wrong, all of it is said, 2 wrong usage.""",
 )
-def check(
+def check_files(
     *,
     files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     debug: Debug = False,

@@ -59,7 +59,7 @@ class ConfigFiles:
 
 
 @frozen(kw_only=True)
-class Setup:
+class CommandSetup:
     """What files say for one command.
 
     Attributes:
@@ -79,7 +79,7 @@ class Setup:
         return own or settings.defaults.get(option)
 
 
-def read_setup(files: ConfigFiles, agent: str | None, cwd: Path | None = None) -> Setup | None:
+def read_setup(files: ConfigFiles, agent: str | None, cwd: Path | None = None) -> CommandSetup | None:
     """Read the files that hold, and make what they say of an agent; None where there are none and none was named.
 
     Raises:
@@ -106,7 +106,7 @@ def read_setup(files: ConfigFiles, agent: str | None, cwd: Path | None = None) -
     ).check()
     default = configuration.settings.default_agent
     name = default.value if agent is None and default is not None else agent
-    return Setup(
+    return CommandSetup(
         configuration=configuration, agent=name, blueprint=build_blueprint(configuration.settings, name)
     )
 
@@ -117,14 +117,14 @@ def write_faults(error: AgentrailError) -> None:
         write_error(f"{fault.rstrip('.')}.")
 
 
-def write_notice(setup: Setup | None) -> None:
+def write_notice(setup: CommandSetup | None) -> None:
     """Say first that a project is not trusted, where it is not."""
     notice = None if setup is None else setup.configuration.notice
     if notice is not None:
         write_error(f"{notice}.")
 
 
-def model_of_files(setup: Setup | None, environ: Mapping[str, str]) -> ChosenModel | None:
+def model_of_files(setup: CommandSetup | None, environ: Mapping[str, str]) -> ChosenModel | None:
     """Give the model that files name, where nothing stands in front of them."""
     if setup is None or environ.get(MODEL_VARIABLE):
         return None
@@ -132,7 +132,7 @@ def model_of_files(setup: Setup | None, environ: Mapping[str, str]) -> ChosenMod
     return None if said is None else ChosenModel(model=said.value, why=str(said.place))
 
 
-def options_of_files(setup: Setup | None, model: str, environ: Mapping[str, str]) -> dict[str, Any]:
+def options_of_files(setup: CommandSetup | None, model: str, environ: Mapping[str, str]) -> dict[str, Any]:
     """Give the options of a session that files say, for the model that was chosen.
 
     Raises:

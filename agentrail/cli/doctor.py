@@ -22,8 +22,8 @@ from agentrail.app import (
 from agentrail.builds import FOLDER, Build, look_at_build
 from agentrail.cli.configuring import (
     AgentOption,
+    CommandSetup,
     ConfigFiles,
-    Setup,
     model_of_files,
     options_of_files,
     read_setup,
@@ -162,7 +162,7 @@ def look_at_variables(environ: Mapping[str, str]) -> tuple[Finding, ...]:
     )
 
 
-def look_at_files(files: ConfigFiles, agent: str | None) -> tuple[Setup | None, tuple[Finding, ...]]:
+def look_at_files(files: ConfigFiles, agent: str | None) -> tuple[CommandSetup | None, tuple[Finding, ...]]:
     """Look at which configuration files hold, and what they say of an agent."""
     try:
         setup = read_setup(files, agent)
@@ -186,7 +186,7 @@ def look_at_files(files: ConfigFiles, agent: str | None) -> tuple[Setup | None, 
 
 
 async def look_at_model(
-    wanted: str | None, base_url: str | None, setup: Setup | None = None
+    wanted: str | None, base_url: str | None, setup: CommandSetup | None = None
 ) -> tuple[Finding, ...]:
     """Look at which model a run would use, who says so, and whether its server can be reached."""
     try:

@@ -10,7 +10,7 @@ from cyclopts import Parameter, validators
 
 from agentrail.abc import Tool
 from agentrail.app import ChosenModel, choose_model
-from agentrail.cli.configuring import Setup, model_of_files, options_of_files
+from agentrail.cli.configuring import CommandSetup, model_of_files, options_of_files
 from agentrail.cli.logs import Debug
 from agentrail.cli.typed_options import read_options
 from agentrail.core.stack.loading import PluginEntry
@@ -166,7 +166,9 @@ def with_approvals(plugins: Sequence[PluginEntry], text: str | None) -> tuple[Pl
     return (*others, *approvals)
 
 
-async def choose_for(choices: Choices, environ: Mapping[str, str], setup: Setup | None = None) -> ChosenModel:
+async def choose_for(
+    choices: Choices, environ: Mapping[str, str], setup: CommandSetup | None = None
+) -> ChosenModel:
     """Say which model to use: of the flag, the environment, the files of `setup`, else what the environment points at.
 
     Raises:
@@ -195,7 +197,7 @@ def decide_provider_options(choices: Choices) -> Mapping[str, Any]:
 def decide_session(
     choices: Choices,
     chosen: ChosenModel,
-    setup: Setup | None = None,
+    setup: CommandSetup | None = None,
     environ: Mapping[str, str] = MappingProxyType({}),
 ) -> SessionOptions:
     """Make the options of the session: what the command line says stands in front of what files say.

@@ -13,7 +13,14 @@ from attrs import define, field, frozen
 from cyclopts import Parameter
 
 from agentrail.app import ChosenModel, open_supervisor
-from agentrail.cli.configuring import AgentOption, ConfigFiles, Setup, read_setup, write_faults, write_notice
+from agentrail.cli.configuring import (
+    AgentOption,
+    CommandSetup,
+    ConfigFiles,
+    read_setup,
+    write_faults,
+    write_notice,
+)
 from agentrail.cli.exits import Exit, describe_error, exit_of
 from agentrail.cli.interrupts import Interrupts, leave_at_once
 from agentrail.cli.logs import send_logs_to_stderr
@@ -54,7 +61,7 @@ class Order:
     choices: Choices
     json: bool
     keeping: KeepingOptions | None = None
-    setup: Setup | None = None
+    setup: CommandSetup | None = None
 
 
 def run(  # noqa: PLR0913 - an option each

@@ -10,5 +10,5 @@ No file is opened here and nothing is imported by name; `agentrail.blueprints` d
     >>> from agentrail.config.reading import read_toml
     >>> read = read_toml("agentrail.toml", 'version = 1\n[agents.scout]\nmax_turn = 3\n')
     >>> print(*read.faults)
-    agentrail.toml:3: agents.scout.max_turn: there is no such key, did you mean 'max_turns'?
+    agentrail.toml:3: agents.scout.max_turn: there is no such key, did you mean 'max_turns'
 """

@@ -17,7 +17,7 @@ from agentrail.config.keys import hide_keys
 ConfigPath: TypeAlias = tuple[str | int, ...]
 """How to get to a value: names of tables and keys, and numbers of items from 0."""
 
-MAX_LEVELS: Final = 32
+MAX_CONFIG_LEVELS: Final = 32
 """How deeply a file may be nested; paths are as long as that, and what reads them calls itself."""
 
 # All repeats take what they can and give nothing back: no text makes them slow.
@@ -36,7 +36,7 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class TooDeeplyNested(Exception):
-    """A text is nested over `MAX_LEVELS` levels.
+    """A text is nested over `MAX_CONFIG_LEVELS` levels.
 
     Attributes:
         line: Where.
@@ -44,12 +44,12 @@ class TooDeeplyNested(Exception):
 
     def __init__(self, line: int) -> None:
         """Keep the line."""
-        super().__init__(f"line {line} is nested over {MAX_LEVELS} levels")
+        super().__init__(f"line {line} is nested over {MAX_CONFIG_LEVELS} levels")
         self.line = line
 
 
 @frozen(kw_only=True)
-class Place:
+class ConfigPlace:
     """Where a value stands.
 
     Attributes:
@@ -62,9 +62,9 @@ class Place:
     path: ConfigPath = field(default=(), repr=lambda path: hide_keys(write_path(path)))
     lines: Mapping[ConfigPath, int] = field(factory=dict, repr=False, eq=False)
 
-    def below(self, *path: str | int) -> "Place":
+    def below(self, *path: str | int) -> "ConfigPlace":
         """Give where a part of the value stands."""
-        return Place(file=self.file, path=(*self.path, *path), lines=self.lines)
+        return ConfigPlace(file=self.file, path=(*self.path, *path), lines=self.lines)
 
     @property
     def line(self) -> int:
@@ -83,7 +83,7 @@ class Place:
 
 
 @frozen(kw_only=True)
-class Fault:
+class ConfigFault:
     """Something wrong with a file.
 
     Attributes:
@@ -91,7 +91,7 @@ class Fault:
         said: What was expected, and what to do; never a key.
     """
 
-    place: Place
+    place: ConfigPlace
     said: str
 
     def __str__(self) -> str:
@@ -127,7 +127,7 @@ def find_lines(text: str) -> dict[ConfigPath, int]:
         The line of each key, table and item, from 1: the same set of paths as that of the values that `tomllib` gives.
 
     Raises:
-        TooDeeplyNested: It is nested over `MAX_LEVELS` levels.
+        TooDeeplyNested: It is nested over `MAX_CONFIG_LEVELS` levels.
     """
     return _Scan(text).read()
 
@@ -161,7 +161,7 @@ class _Scan:
         return bisect_right(self._ends, self._at - 1) + 1
 
     def _note(self, path: ConfigPath, line: int) -> None:
-        if len(path) > MAX_LEVELS:
+        if len(path) > MAX_CONFIG_LEVELS:
             raise TooDeeplyNested(line)
         self._lines.setdefault(path, line)
 

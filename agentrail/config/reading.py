@@ -10,12 +10,19 @@ from attrs import field, frozen
 from agentrail.config.forms import FORMAT_VERSION, FileForm
 from agentrail.config.front_matter import HeadFault, read_head
 from agentrail.config.keys import looks_like_key, names_secret
-from agentrail.config.places import MAX_LEVELS, ConfigPath, Fault, Place, TooDeeplyNested, find_lines
+from agentrail.config.places import (
+    MAX_CONFIG_LEVELS,
+    ConfigFault,
+    ConfigPath,
+    ConfigPlace,
+    TooDeeplyNested,
+    find_lines,
+)
 from agentrail.config.structuring import show_value, structure_file
 
 Scope: TypeAlias = Literal["project", "user"]
 
-MAX_FILE_BYTES: Final = 256 * 1024
+MAX_CONFIG_BYTES: Final = 256 * 1024
 """Of one file; a hundred agents with five hundred rules are forty thousand."""
 
 AGENT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -23,7 +30,7 @@ AGENT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _AT_LINE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 # `tomllib` goes through all beginnings of a dotted key, so a long one would take it hours.
 _LONG_KEY: Final = re.compile(
-    rf"""(?<![A-Za-z0-9_"'-])(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MAX_LEVELS}}}"""
+    rf"""(?<![A-Za-z0-9_"'-])(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MAX_CONFIG_LEVELS}}}"""
 )
 _KEY_LITERAL: Final = (
     'this looks like a key: write { env = "NAME" } and set that variable, or { file = "path" }, where a secret is taken; '
@@ -32,7 +39,7 @@ _KEY_LITERAL: Final = (
 
 
 @frozen(kw_only=True)
-class ReadFile:
+class ConfigFile:
     """A file that was read.
 
     Attributes:
@@ -49,21 +56,21 @@ class ReadFile:
     scope: Scope = "project"
     form: FileForm = field(factory=FileForm)
     lines: Mapping[ConfigPath, int] = field(factory=dict, repr=False)
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ConfigFault, ...] = ()
 
-    def place(self, *path: str | int) -> Place:
+    def place(self, *path: str | int) -> ConfigPlace:
         """Say where something of this file stands."""
-        return Place(file=self.name, path=path, lines=self.lines)
+        return ConfigPlace(file=self.name, path=path, lines=self.lines)
 
 
-def decode_file(name: str, data: bytes) -> tuple[str, tuple[Fault, ...]]:
+def decode_file(name: str, data: bytes) -> tuple[str, tuple[ConfigFault, ...]]:
     """Give the text of a file, or what is wrong with its bytes."""
-    if len(data) > MAX_FILE_BYTES:
+    if len(data) > MAX_CONFIG_BYTES:
         return "", (
             _fault(
                 name,
                 1,
-                f"expected at most {MAX_FILE_BYTES // 1024} KiB, got {len(data) // 1024}: make it shorter",
+                f"expected at most {MAX_CONFIG_BYTES // 1024} KiB, got {len(data) // 1024}: make it shorter",
             ),
         )
     try:
@@ -73,7 +80,7 @@ def decode_file(name: str, data: bytes) -> tuple[str, tuple[Fault, ...]]:
         return "", (_fault(name, line, "expected UTF-8: save the file in that encoding"),)
 
 
-def read_toml(name: str, text: str, *, scope: Scope = "project", folder: str = "") -> ReadFile:
+def read_toml(name: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
     """Read a TOML file.
 
     Args:
@@ -85,11 +92,11 @@ def read_toml(name: str, text: str, *, scope: Scope = "project", folder: str = "
     Returns:
         What it says, and its faults: of syntax the first one alone, of other kinds all.
     """
-    made = ReadFile(name=name, scope=scope, folder=folder)
+    made = ConfigFile(name=name, scope=scope, folder=folder)
     long = _LONG_KEY.search(text)
     if long is not None:
         line = text.count("\n", 0, long.start()) + 1
-        return _only(made, _fault(name, line, f"a key of over {MAX_LEVELS} parts: nest less deeply"))
+        return _only(made, _fault(name, line, f"a key of over {MAX_CONFIG_LEVELS} parts: nest less deeply"))
     try:
         tree = tomllib.loads(text)
         lines = find_lines(text.replace("\r\n", "\n"))
@@ -97,14 +104,14 @@ def read_toml(name: str, text: str, *, scope: Scope = "project", folder: str = "
         return _only(made, _syntax_fault(name, text, str(error)))
     except TooDeeplyNested as error:
         return _only(
-            made, _fault(name, error.line, f"expected at most {MAX_LEVELS} levels: nest less deeply")
+            made, _fault(name, error.line, f"expected at most {MAX_CONFIG_LEVELS} levels: nest less deeply")
         )
     except RecursionError:  # of `tomllib`, which calls itself for each bracket
-        return _only(made, _fault(name, 1, f"expected at most {MAX_LEVELS} levels: nest less deeply"))
+        return _only(made, _fault(name, 1, f"expected at most {MAX_CONFIG_LEVELS} levels: nest less deeply"))
     return _checked(made, tree, lines, only_texts=False)
 
 
-def read_agent(name: str, agent: str, text: str, *, scope: Scope = "project", folder: str = "") -> ReadFile:
+def read_agent(name: str, agent: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
     """Read a Markdown agent: front matter, then the system prompt.
 
     Args:
@@ -117,14 +124,16 @@ def read_agent(name: str, agent: str, text: str, *, scope: Scope = "project", fo
     Returns:
         A file with that one agent, and its faults.
     """
-    made = ReadFile(name=name, scope=scope, folder=folder)
+    made = ConfigFile(name=name, scope=scope, folder=folder)
     try:
         values, body, head = read_head(text)
     except HeadFault as fault:
         return _only(made, _fault(name, fault.line, fault.said))
     lines: dict[ConfigPath, int] = {("agents", agent, *path): line for path, line in head.items()}
     lines["agents", agent] = 1
-    twice = Fault(place=Place(file=name, path=("agents", agent, "prompt"), lines=lines), said=_TWO_PROMPTS)
+    twice = ConfigFault(
+        place=ConfigPlace(file=name, path=("agents", agent, "prompt"), lines=lines), said=_TWO_PROMPTS
+    )
     if "prompt" in values and body:
         return _only(made, twice)
     if body:
@@ -140,23 +149,27 @@ _TWO_PROMPTS: Final = "there are two prompts, this one and what stands below the
 
 
 def _checked(
-    made: ReadFile, tree: Mapping[str, Any], lines: Mapping[ConfigPath, int], *, only_texts: bool
-) -> ReadFile:
+    made: ConfigFile, tree: Mapping[str, Any], lines: Mapping[ConfigPath, int], *, only_texts: bool
+) -> ConfigFile:
     """Make the form of what can be read, and faults of the rest."""
     found: list[tuple[ConfigPath, str]] = [*_keys_in(tree, ())]
     where = lines
     left, lines = _without(tree, lines, frozenset(path for path, _ in found))
-    faults = [Fault(place=Place(file=made.name, path=path, lines=where), said=said) for path, said in found]
+    faults = [
+        ConfigFault(place=ConfigPlace(file=made.name, path=path, lines=where), said=said)
+        for path, said in found
+    ]
     form: FileForm | None = None
     while form is None:  # what was at fault is gone after one round, and each round takes something away
         form, wrong = structure_file(left, only_texts=only_texts)
         faults += [
-            Fault(place=Place(file=made.name, path=path, lines=lines), said=said) for path, said in wrong
+            ConfigFault(place=ConfigPlace(file=made.name, path=path, lines=lines), said=said)
+            for path, said in wrong
         ]
         left, lines = _without(left, lines, frozenset(_there(path, lines) for path, _ in wrong))
-    kept = ReadFile(name=made.name, folder=made.folder, scope=made.scope, form=form, lines=lines)
+    kept = ConfigFile(name=made.name, folder=made.folder, scope=made.scope, form=form, lines=lines)
     faults += _faults_of_form(kept)
-    return ReadFile(
+    return ConfigFile(
         name=made.name,
         folder=made.folder,
         scope=made.scope,
@@ -216,26 +229,26 @@ def _there(path: ConfigPath, lines: Mapping[ConfigPath, int]) -> ConfigPath:
     return path if path in lines else path[:-1]
 
 
-def _faults_of_form(read: ReadFile) -> Iterator[Fault]:
+def _faults_of_form(read: ConfigFile) -> Iterator[ConfigFault]:
     version = read.form.version
     if version is not None and version != FORMAT_VERSION:
         said = f"expected {FORMAT_VERSION}, the only version there is, got {show_value(version)}"
-        yield Fault(place=read.place("version"), said=said)
+        yield ConfigFault(place=read.place("version"), said=said)
     for name in read.form.agents:
         if not AGENT_NAME.fullmatch(name):
             said = "expected a name of 1 to 64 of A-Z a-z 0-9 _ -"
-            yield Fault(place=read.place("agents", name), said=said)
+            yield ConfigFault(place=read.place("agents", name), said=said)
 
 
-def _syntax_fault(name: str, text: str, said: str) -> Fault:
+def _syntax_fault(name: str, text: str, said: str) -> ConfigFault:
     match = _AT_LINE.search(said)
     line = int(match[1]) if match is not None and match[1] else text.rstrip("\n").count("\n") + 1
     return _fault(name, line, f"this is no TOML: {_AT_LINE.sub('', said)}")
 
 
-def _fault(name: str, line: int, said: str) -> Fault:
-    return Fault(place=Place(file=name, path=("",), lines={("",): line}), said=said)
+def _fault(name: str, line: int, said: str) -> ConfigFault:
+    return ConfigFault(place=ConfigPlace(file=name, path=("",), lines={("",): line}), said=said)
 
 
-def _only(made: ReadFile, fault: Fault) -> ReadFile:
-    return ReadFile(name=made.name, folder=made.folder, scope=made.scope, faults=(fault,))
+def _only(made: ConfigFile, fault: ConfigFault) -> ConfigFile:
+    return ConfigFile(name=made.name, folder=made.folder, scope=made.scope, faults=(fault,))

@@ -1,7 +1,7 @@
 """What several files say together, each value with its place: agents as a whole, everything else value by value. Plain functions.
 
 An agent of the project takes the place of the user's with its name, and none of it is mixed in: half of one agent and half of
-another one would be an agent that nobody has written.
+another one would be an agent that was never written.
 """
 
 import difflib
@@ -12,8 +12,8 @@ import attrs
 from attrs import field, frozen
 
 from agentrail.config.forms import DefaultsForm, PermissionsForm
-from agentrail.config.places import Fault, Place
-from agentrail.config.reading import ReadFile, Scope
+from agentrail.config.places import ConfigFault, ConfigPlace
+from agentrail.config.reading import ConfigFile, Scope
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
@@ -30,7 +30,7 @@ class Sourced:
     """
 
     value: Any
-    place: Place
+    place: ConfigPlace
     folder: str = ""
     scope: Scope = "project"
 
@@ -103,7 +103,7 @@ class Settings:
 NO_SETTINGS: Final = Settings()
 
 
-def settings_of(files: Sequence[ReadFile]) -> tuple[Settings, tuple[Fault, ...]]:
+def join_files(files: Sequence[ConfigFile]) -> tuple[Settings, tuple[ConfigFault, ...]]:
     """Take together what the files of one scope say.
 
     Returns:
@@ -116,7 +116,7 @@ def settings_of(files: Sequence[ReadFile]) -> tuple[Settings, tuple[Fault, ...]]
         for name, form in read.form.agents.items():
             if name in agents:
                 said = f"there is an agent of this name in {agents[name].own.place}: give it another one"
-                faults.append(Fault(place=read.place("agents", name), said=said))
+                faults.append(ConfigFault(place=read.place("agents", name), said=said))
                 continue
             own = Sourced(value=name, place=read.place("agents", name), folder=read.folder, scope=read.scope)
             values = _values_of(read, form, "agents", name)
@@ -144,12 +144,12 @@ def merge_settings(first: Settings, second: Settings) -> Settings:
     )
 
 
-def faults_of_settings(settings: Settings) -> Iterator[Fault]:
+def faults_of_agent_names(settings: Settings) -> Iterator[ConfigFault]:
     """Say what is wrong with names of agents: there is none, it is the agent's own, or they name each other in a circle."""
     names = settings.agents
     default = settings.default_agent
     if default is not None and default.value not in names:
-        yield Fault(place=default.place, said=no_such_agent(default.value, names))
+        yield ConfigFault(place=default.place, said=no_such_agent(default.value, names))
     below: dict[str, tuple[str, ...]] = {}
     for agent in names.values():
         listed = agent.values.get("agents")
@@ -158,14 +158,14 @@ def faults_of_settings(settings: Settings) -> Iterator[Fault]:
         for item in items:
             if item.value == agent.name:
                 said = f"agent {agent.name!r} names itself as an agent that works for it: leave it out"
-                yield Fault(place=item.place, said=said)
+                yield ConfigFault(place=item.place, said=said)
             elif item.value not in names:
-                yield Fault(
+                yield ConfigFault(
                     place=item.place, said=f"agent {agent.name!r}: {no_such_agent(item.value, names)}"
                 )
     for circle in _circles(below):
         said = f"the agents name each other in a circle, {' → '.join((*circle, circle[0]))}: leave one of them out"
-        yield Fault(place=names[circle[0]].own.place, said=said)
+        yield ConfigFault(place=names[circle[0]].own.place, said=said)
 
 
 def no_such_agent(name: str, known: Mapping[str, object]) -> str:
@@ -197,7 +197,7 @@ def _circles(below: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
 # --- a form becomes values with places
 
 
-def _rest_of(read: ReadFile) -> Settings:
+def _rest_of(read: ConfigFile) -> Settings:
     form = read.form
     default = None
     if form.default_agent is not None:
@@ -211,20 +211,20 @@ def _rest_of(read: ReadFile) -> Settings:
     )
 
 
-def _values_of(read: ReadFile, form: Any, *path: str) -> dict[str, Sourced]:
+def _values_of(read: ConfigFile, form: Any, *path: str) -> dict[str, Sourced]:
     """Give what a form says, in the order in which forms have it."""
     given: DefaultsForm = form
     found = {one.name: getattr(given, one.name) for one in attrs.fields(type(given))}
     return {name: _sourced(read, value, *path, name) for name, value in found.items() if value is not None}
 
 
-def _sourced(read: ReadFile, value: Any, *path: str | int) -> Sourced:
+def _sourced(read: ConfigFile, value: Any, *path: str | int) -> Sourced:
     if isinstance(value, tuple):
         value = tuple(_sourced(read, item, *path, place) for place, item in enumerate(value))
     return Sourced(value=value, place=read.place(*path), folder=read.folder, scope=read.scope)
 
 
-def _policy_of(read: ReadFile, form: PermissionsForm, *path: str) -> PolicySettings:
+def _policy_of(read: ConfigFile, form: PermissionsForm, *path: str) -> PolicySettings:
     def rules(name: str) -> tuple[Sourced, ...]:
         listed: tuple[Sourced, ...] = _sourced(read, getattr(form, name) or (), *path, name).value
         return listed

@@ -44,7 +44,7 @@ class TrustList:
         )
 
 
-def digest_of(data: bytes) -> str:
+def file_digest(data: bytes) -> str:
     """Hash the bytes of a file."""
     return hashlib.sha256(data).hexdigest()
 

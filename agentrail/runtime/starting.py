@@ -17,7 +17,7 @@ from agentrail.runtime.one_call import decide_call, run_call
 from agentrail.runtime.options import SessionOptions, decide_options
 
 
-class Blueprint(Protocol):
+class GivesOptions(Protocol):
     """What gives the options of sessions that are alike."""
 
     def options(self) -> Mapping[str, Any]:
@@ -34,14 +34,14 @@ class StartingDoor(ABC):
     async def start_session(self, *, model: str | Provider, **given: Unpack[SessionKeywords]) -> Session: ...
     @overload
     async def start_session(
-        self, blueprint: Blueprint, /, *, model: str | Provider = ..., **given: Unpack[SessionKeywords]
+        self, blueprint: GivesOptions, /, *, model: str | Provider = ..., **given: Unpack[SessionKeywords]
     ) -> Session: ...
     @overload
     async def start_session(
-        self, *, blueprint: Blueprint, model: str | Provider = ..., **given: Unpack[SessionKeywords]
+        self, *, blueprint: GivesOptions, model: str | Provider = ..., **given: Unpack[SessionKeywords]
     ) -> Session: ...
     async def start_session(  # type: ignore[misc]  # mypy finds no keyword of a TypedDict in `Any`
-        self, options: SessionOptions | Blueprint | None = None, /, **given: Any
+        self, options: SessionOptions | GivesOptions | None = None, /, **given: Any
     ) -> Session:
         """Start a session, and return its handle when it can be prompted.
 

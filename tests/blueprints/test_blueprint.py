@@ -8,7 +8,7 @@ import agentrail
 from agentrail import Agent, Budget, OptionError
 from agentrail.blueprints import CAPABILITIES, Blueprint, Capability
 from agentrail.config.reading import read_toml
-from agentrail.config.settings import settings_of
+from agentrail.config.settings import join_files
 from agentrail.host.profiles import AgentProfile, ProfileContext, check_agent_profiles, options_of_profile
 from agentrail.plugins import HumanApproval, MemoryLoader, PatchToolCalls, SecurityGuard
 from agentrail.runtime.base_prompt import BASE_PROMPT
@@ -218,7 +218,7 @@ def test_what_an_agent_cannot_have_is_refused_and_not_left_out():
 
 def test_permissions_that_nothing_enforces_start_no_session():
     """A rule that is read and does not hold would be worse than none."""
-    settings, _ = settings_of([read_toml("f.toml", '\n[permissions]\ndeny = ["shell(rm *)"]\n')])
+    settings, _ = join_files([read_toml("f.toml", '\n[permissions]\ndeny = ["shell(rm *)"]\n')])
     guarded = Blueprint(model="demo:", permissions=settings.policies)
     with pytest.raises(OptionError, match=r"^permissions \(f.toml:3\) are read, and nothing enforces them"):
         guarded.options()

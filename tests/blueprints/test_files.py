@@ -14,7 +14,7 @@ from agentrail.blueprints.building import build_blueprint, faults_of_building, p
 from agentrail.blueprints.configuration import read_configuration
 from agentrail.blueprints.finding import MAX_AGENT_FILES, find_files, read_bytes
 from agentrail.blueprints.trusting import digests_of, read_trust, write_trust
-from agentrail.config.reading import MAX_FILE_BYTES
+from agentrail.config.reading import MAX_CONFIG_BYTES
 from agentrail.core.session.state_codec import encode_session
 from agentrail.plugins import HumanApproval, SecurityGuard
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -337,7 +337,7 @@ def test_what_an_agent_does_not_say_the_defaults_do(home):
 def test_what_cannot_be_built_is_said_with_its_line(home, text, said):
     """Names, code, values, files: by who says them."""
     (home / "work" / "bad.md").write_bytes(b"\xff")
-    (home / "work" / "long.md").write_bytes(b"x" * (MAX_FILE_BYTES + 1))
+    (home / "work" / "long.md").write_bytes(b"x" * (MAX_CONFIG_BYTES + 1))
     write(home / "work" / "agentrail.toml", text)
     found = read(home, trust_project=True)
     assert found.faults == ()

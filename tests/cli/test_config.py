@@ -6,7 +6,7 @@ from agentrail.app import ChosenModel
 from agentrail.blueprints.building import build_blueprint
 from agentrail.blueprints.configuration import read_configuration
 from agentrail.cli.config import TEMPLATE, show_configuration, show_setting
-from agentrail.cli.configuring import Setup, model_of_files
+from agentrail.cli.configuring import CommandSetup, model_of_files
 from agentrail.cli.options import DEFAULT_TOOLS, Choices, decide_session, with_approvals
 from agentrail.config.narrowing import READING_TOOLS
 from agentrail.errors import OptionError
@@ -42,7 +42,7 @@ def setup_of(place, agent=None, *, trusted=True, **variables):
     """What files say, as a command has it."""
     environ = {"HOME": str(place / "home"), **variables}
     read = read_configuration(environ, cwd=place / "project", trust_project=trusted).check()
-    return Setup(configuration=read, agent=agent, blueprint=build_blueprint(read.settings, agent))
+    return CommandSetup(configuration=read, agent=agent, blueprint=build_blueprint(read.settings, agent))
 
 
 async def test_what_init_writes_passes_the_check(place):

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 from agentrail.config.places import (
-    MAX_LEVELS,
+    MAX_CONFIG_LEVELS,
+    ConfigFault,
     ConfigPath,
-    Fault,
-    Place,
+    ConfigPlace,
     TooDeeplyNested,
     find_lines,
     write_path,
@@ -105,17 +105,17 @@ def test_lines_of_all_ways_to_write_a_table():
 @pytest.mark.parametrize("text", ["a=" + "[" * 40 + "]" * 40, "\n" + ".".join("a" * 40) + " = 1"])
 def test_what_is_nested_too_deeply_is_refused(text):
     """Before paths of any length are made of it."""
-    with pytest.raises(TooDeeplyNested, match=f"over {MAX_LEVELS} levels") as caught:
+    with pytest.raises(TooDeeplyNested, match=f"over {MAX_CONFIG_LEVELS} levels") as caught:
         find_lines(text)
     assert caught.value.line == text.count("\n") + 1
 
 
 def test_a_place_without_a_line_has_that_of_what_it_is_part_of():
     """So what is missing is said of the table in which it is missing."""
-    place = Place(file="f.toml", path=("a",), lines={("a",): 7})
+    place = ConfigPlace(file="f.toml", path=("a",), lines={("a",): 7})
     assert str(place.below("b", 3)) == "f.toml:7"
-    assert str(Place(file="f.toml")) == "f.toml:1"
-    assert str(Fault(place=place.below("b", 3, "x y"), said="no")) == 'f.toml:7: a.b[3]."x y": no'
+    assert str(ConfigPlace(file="f.toml")) == "f.toml:1"
+    assert str(ConfigFault(place=place.below("b", 3, "x y"), said="no")) == 'f.toml:7: a.b[3]."x y": no'
 
 
 def test_a_path_is_written_as_toml_has_it():

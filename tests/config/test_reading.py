@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.config.forms import BudgetForm, HeaderForm, PluginForm, PromptForm, SecretForm
-from agentrail.config.reading import MAX_FILE_BYTES, decode_file, read_agent, read_toml
+from agentrail.config.reading import MAX_CONFIG_BYTES, decode_file, read_agent, read_toml
 
 KEYS = [
     "sk-proj-abcdefghijklmnop1234",
@@ -186,7 +186,7 @@ def test_any_bytes_are_a_file_or_faults(data):
 def test_bytes_that_are_no_text_are_refused():
     """By their line, and before they are read where there are too many."""
     assert str(decode_file("f", b"a\nb\xff")[1][0]).startswith("f:2: expected UTF-8")
-    assert "at most 256 KiB" in str(decode_file("f", b" " * (MAX_FILE_BYTES + 1))[1][0])
+    assert "at most 256 KiB" in str(decode_file("f", b" " * (MAX_CONFIG_BYTES + 1))[1][0])
     assert decode_file("f", "é".encode()) == ("é", ())
 
 

@@ -3,31 +3,31 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.config.reading import ReadFile, read_agent, read_toml
+from agentrail.config.reading import ConfigFile, read_agent, read_toml
 from agentrail.config.settings import (
     NO_SETTINGS,
     Settings,
-    faults_of_settings,
+    faults_of_agent_names,
+    join_files,
     merge_settings,
     no_such_agent,
-    settings_of,
 )
 
 
-def project(text: str) -> ReadFile:
+def project(text: str) -> ConfigFile:
     """A file of a project."""
     return read_toml("agentrail.toml", text, folder="/p")
 
 
-def user(text: str) -> ReadFile:
+def user(text: str) -> ConfigFile:
     """A file of the user."""
     return read_toml("~/.agentrail/agentrail.toml", text, scope="user", folder="/h")
 
 
-def joined(*files: ReadFile) -> Settings:
+def joined(*files: ConfigFile) -> Settings:
     """What the project's and the user's files say together, without faults."""
-    first, faults = settings_of([one for one in files if one.scope == "project"])
-    second, more = settings_of([one for one in files if one.scope == "user"])
+    first, faults = join_files([one for one in files if one.scope == "project"])
+    second, more = join_files([one for one in files if one.scope == "user"])
     assert (*faults, *more) == ()
     return merge_settings(first, second)
 
@@ -82,9 +82,7 @@ def test_items_of_lists_have_their_own_lines():
 
 def test_two_agents_of_one_name_are_a_fault():
     """In two files of one scope; both places are named."""
-    _, faults = settings_of(
-        [project("\n[agents.a]\n"), read_agent("a.md", "a", "---\ndescription: x\n---\n")]
-    )
+    _, faults = join_files([project("\n[agents.a]\n"), read_agent("a.md", "a", "---\ndescription: x\n---\n")])
     assert [str(one) for one in faults] == [
         "a.md:1: agents.a: there is an agent of this name in agentrail.toml:2: give it another one"
     ]
@@ -110,7 +108,7 @@ def test_two_agents_of_one_name_are_a_fault():
 )
 def test_names_of_agents_are_looked_at(text, said):
     """An unknown one, the agent's own, and circles: each with its agent."""
-    found = [str(one) for one in faults_of_settings(joined(project(text)))]
+    found = [str(one) for one in faults_of_agent_names(joined(project(text)))]
     assert len(found) == 1
     assert found[0].startswith(said)
 
@@ -122,7 +120,7 @@ def test_circles_are_found_where_there_are_any(below):
     """A circle is said exactly where some agent can be reached from itself."""
     lines = [f"[agents.{name}]\nagents = [{', '.join(map(repr, names))}]" for name, names in below.items()]
     settings = joined(project("\n".join(lines)))
-    found = [one for one in faults_of_settings(settings) if "circle" in one.said]
+    found = [one for one in faults_of_agent_names(settings) if "circle" in one.said]
     known = {name: {one for one in names if one in below and one != name} for name, names in below.items()}
     reached = {name: set(names) for name, names in known.items()}
     for _ in below:
@@ -134,6 +132,6 @@ def test_circles_are_found_where_there_are_any(below):
 
 def test_nothing_said_is_nothing():
     """No files, no settings, no faults; and the message where there are no agents."""
-    assert settings_of([]) == (NO_SETTINGS, ())
-    assert list(faults_of_settings(NO_SETTINGS)) == []
+    assert join_files([]) == (NO_SETTINGS, ())
+    assert list(faults_of_agent_names(NO_SETTINGS)) == []
     assert no_such_agent("x", {}) == "there is no agent 'x': there are: none"

@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.config.trust import TrustList, decode_trust, digest_of, encode_trust
+from agentrail.config.trust import TrustList, decode_trust, encode_trust, file_digest
 from agentrail.errors import OptionError
 
-DIGESTS = st.dictionaries(st.text(max_size=8), st.binary(max_size=4).map(digest_of), max_size=3)
+DIGESTS = st.dictionaries(st.text(max_size=8), st.binary(max_size=4).map(file_digest), max_size=3)
 
 
 @given(st.dictionaries(st.text(max_size=8), DIGESTS, max_size=3))
