@@ -7,6 +7,7 @@ from attrs import field, frozen
 
 from agentrail.blueprints.finding import FoundFile, FoundFiles, find_files
 from agentrail.blueprints.trusting import is_trusted
+from agentrail.config.keys import in_one_line
 from agentrail.config.narrowing import NotGranted, narrow_settings
 from agentrail.config.places import ConfigFault
 from agentrail.config.reading import ConfigFile, decode_file, read_agent, read_toml
@@ -55,7 +56,7 @@ class Configuration:
         """What is to be said first where a project is not trusted, in one line; None where there is nothing to say."""
         if self.files.directory is None or self.trusted:
             return None
-        said = f"{self.files.directory} is not trusted: its files may only narrow"
+        said = f"{in_one_line(str(self.files.directory))} is not trusted: its files may only narrow"
         if not self.not_granted:
             return f"{said}, and do no more than that"
         shown = ", ".join(str(one) for one in self.not_granted[:_SHOWN])
@@ -70,6 +71,7 @@ def read_configuration(
     cwd: Path | None = None,
     config: Path | None = None,
     trust_project: bool = False,
+    files: FoundFiles | None = None,
 ) -> Configuration:
     """Read all files that hold for a directory.
 
@@ -78,11 +80,13 @@ def read_configuration(
         cwd: The directory; None for that of the process.
         config: A file of configuration in place of what would be found.
         trust_project: Whether the project's files count as trusted, this time.
+        files: What `find_files` has found, in place of looking for them.
 
     Raises:
         OptionError: Your move: a file cannot be read. What is wrong inside of one is in `faults`.
     """
-    files = find_files(config, environ, (cwd or Path.cwd()).absolute())
+    if files is None:
+        files = find_files(config, environ, (cwd or Path.cwd()).absolute())
     project, faults = join_files([_read(one) for one in files.project])
     user, faults_of_user = join_files([_read(one) for one in files.user])
     trusted = trust_project or is_trusted(files, environ)
@@ -99,7 +103,7 @@ def read_configuration(
 
 
 def _read(found: FoundFile) -> ConfigFile:
-    folder = str(found.path.parent)
+    folder = str(found.folder)
     text, faults = decode_file(found.name, found.data)
     if faults:
         return ConfigFile(name=found.name, folder=folder, scope=found.scope, faults=faults)

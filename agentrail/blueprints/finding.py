@@ -9,6 +9,7 @@ from typing import Final
 
 from attrs import frozen
 
+from agentrail.config.keys import in_one_line
 from agentrail.config.reading import MAX_CONFIG_BYTES, Scope
 from agentrail.errors import OptionError
 
@@ -26,6 +27,7 @@ class FoundFile:
     Attributes:
         name: As it is shown.
         path: Where it is.
+        folder: What paths and modules in it begin at.
         key: Its path from the directory that is trusted.
         data: Its bytes, one more than are read at most.
         scope: Whose it is.
@@ -33,6 +35,7 @@ class FoundFile:
 
     name: str
     path: Path
+    folder: Path
     key: str
     data: bytes
     scope: Scope
@@ -119,6 +122,7 @@ def _read_all(  # noqa: PLR0913 - of this file alone
         FoundFile(
             name=show_path(path, cwd, home),
             path=path,
+            folder=directory,
             key=path.relative_to(directory).as_posix(),
             data=read_bytes(path, follow=path is toml),
             scope=scope,
@@ -128,7 +132,11 @@ def _read_all(  # noqa: PLR0913 - of this file alone
 
 
 def show_path(path: Path, cwd: Path, home: Path | None) -> str:
-    """Write a path as short as it can be said."""
+    """Write a path as short as it can be said, in one line."""
+    return in_one_line(_short(path, cwd, home))
+
+
+def _short(path: Path, cwd: Path, home: Path | None) -> str:
     if path.is_relative_to(cwd):
         return str(path.relative_to(cwd))
     if home is not None and path.is_relative_to(home):

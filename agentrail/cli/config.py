@@ -16,7 +16,7 @@ from agentrail.cli.exits import Exit
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
 from agentrail.config.forms import BudgetForm, HeaderForm, PluginForm, PromptForm, SecretForm
-from agentrail.config.keys import HIDDEN, hide_keys, names_secret
+from agentrail.config.keys import HIDDEN, hide_keys, in_one_line, names_secret
 from agentrail.config.settings import PolicySettings, Settings, Sourced
 from agentrail.errors import AgentrailError, OptionError
 
@@ -24,6 +24,7 @@ app: Final = App(name="config", result_action="return_value")
 
 _NAME_WIDTH: Final = 26
 _VALUE_WIDTH: Final = 48
+_MAX_SHOWN: Final = 600
 
 TEMPLATE: Final = """# What agentrail does in this directory. `agentrail config check` says what results, and where each value comes from.
 # Files count in full once you trust them: `agentrail trust`. Until then they may only narrow.
@@ -84,7 +85,9 @@ def check_files(
         faults = tuple(dict.fromkeys((*read.faults, *faults_of_building(read.settings))))
     for fault in faults:
         write_error(str(fault))
-    return Exit.FAILED if faults else _print("\n".join(show_configuration(read, os.environ)))
+    return (
+        Exit.FAILED if faults else _print("\n".join(map(in_one_line, show_configuration(read, os.environ))))
+    )
 
 
 def init(
@@ -169,7 +172,8 @@ def show_configuration(read: Configuration, environ: Mapping[str, str]) -> Itera
 
 def _agent(name: str, settings: Settings) -> Iterator[str]:
     agent = settings.agents[name]
-    yield f"\n[agents.{name}] ({agent.own.scope}, {agent.own.place})"
+    yield ""
+    yield f"[agents.{name}] ({agent.own.scope}, {agent.own.place})"
     for option, said in {**settings.defaults, **agent.values}.items():
         yield f"  {_row(option, said)}"
     if not agent.policy.is_empty:
@@ -180,13 +184,15 @@ def _table(
     name: str, values: Mapping[str, Sourced], environ: Mapping[str, str] | None = None
 ) -> Iterator[str]:
     if values:
-        yield f"\n[{name}]"
+        yield ""
+        yield f"[{name}]"
     for option, said in values.items():
         yield f"  {_row(option, said, environ)}"
 
 
 def _policy(title: str, policy: PolicySettings) -> Iterator[str]:
-    yield f"\n{title}: read, and enforced by nothing in this version, so that no session starts with them"
+    yield ""
+    yield f"{title}: read, and enforced by nothing in this version, so that no session starts with them"
     if policy.mode is not None:
         yield f"  {_row('mode', policy.mode)}"
     for name, rules in (("deny", policy.deny), ("ask", policy.ask), ("allow", policy.allow)):
@@ -195,7 +201,7 @@ def _policy(title: str, policy: PolicySettings) -> Iterator[str]:
 
 
 def _row(name: str, said: Sourced, environ: Mapping[str, str] | None = None) -> str:
-    text = show_setting(name, said.value, environ)
+    text = in_one_line(show_setting(name, said.value, environ), _MAX_SHOWN)  # so that its place still stands behind it
     return f"{name:<{_NAME_WIDTH}} {text:<{_VALUE_WIDTH}}  {said.place}"
 
 

@@ -101,9 +101,8 @@ def read_setup(files: ConfigFiles, agent: str | None, cwd: Path | None = None) -
     from agentrail.blueprints.building import build_blueprint
     from agentrail.blueprints.configuration import read_configuration
 
-    configuration = read_configuration(
-        os.environ, cwd=where, config=files.config, trust_project=files.trust_project
-    ).check()
+    read = read_configuration(os.environ, trust_project=files.trust_project, files=found)
+    configuration = read.check()
     default = configuration.settings.default_agent
     name = default.value if agent is None and default is not None else agent
     return CommandSetup(

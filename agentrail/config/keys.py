@@ -39,6 +39,17 @@ def names_secret(name: object) -> bool:
     return isinstance(name, str) and _SECRET_NAME.search(name) is not None
 
 
+def in_one_line(text: str, most: int = 1_000) -> str:
+    """Make a text fit to be shown in a line: without keys, without what a terminal would obey, cut where it is long.
+
+    What stands in a file, and what files are called, comes from others: a line of ours says what is not granted, and nothing in it may
+    wipe that out or stand for another line.
+    """
+    hidden = hide_keys(text)
+    shown = hidden if len(hidden) <= most else f"{hidden[:most]}{HIDDEN}"
+    return shown if shown.isprintable() else "".join(one if one.isprintable() else "?" for one in shown)
+
+
 def hide_keys(text: str) -> str:
     """Take out of a text what looks like a key."""
     return _KEY.sub(HIDDEN, text)

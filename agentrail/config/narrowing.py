@@ -11,7 +11,7 @@ import attrs
 from attrs import define, field, frozen
 
 from agentrail.config.forms import BudgetForm, PromptForm
-from agentrail.config.keys import hide_keys, names_secret
+from agentrail.config.keys import in_one_line, names_secret
 from agentrail.config.settings import AgentSettings, PolicySettings, Settings, Sourced
 
 READING_TOOLS: Final = ("list_dir", "read_file")
@@ -20,6 +20,7 @@ READING_TOOLS: Final = ("list_dir", "read_file")
 NARROW_MODES: Final = frozenset({"default", "plan", "strict", "dont_ask"})
 """None of them allows what `default` would ask for."""
 
+_MAX_SHOWN: Final = 100
 _TEXTS: Final = frozenset({"description"})
 _LIMITS: Final[Mapping[str, int | None]] = {
     "max_turns": 100,
@@ -43,7 +44,7 @@ class NotGranted:
 
     def __str__(self) -> str:
         """Say what, and where."""
-        return hide_keys(f"{self.what} ({self.said.place})")
+        return f"{in_one_line(self.what, _MAX_SHOWN)} ({self.said.place})"
 
 
 def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple[NotGranted, ...]]:

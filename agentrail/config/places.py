@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
-from agentrail.config.keys import hide_keys
+from agentrail.config.keys import hide_keys, in_one_line
 
 ConfigPath: TypeAlias = tuple[str | int, ...]
 """How to get to a value: names of tables and keys, and numbers of items from 0."""
@@ -79,7 +79,7 @@ class ConfigPlace:
 
     def __str__(self) -> str:
         """Say it as compilers do."""
-        return f"{self.file}:{self.line}"
+        return in_one_line(f"{self.file}:{self.line}")
 
 
 @frozen(kw_only=True)
@@ -97,7 +97,7 @@ class ConfigFault:
     def __str__(self) -> str:
         """Say it as compilers do: file, line, dotted path, sentence."""
         parts = [str(self.place), self.place.dotted, self.said]
-        return hide_keys(": ".join(part for part in parts if part))
+        return in_one_line(": ".join(part for part in parts if part))
 
 
 def write_path(path: ConfigPath) -> str:

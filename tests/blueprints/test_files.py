@@ -369,8 +369,10 @@ def test_a_module_beside_the_file_is_found(home, monkeypatch):
         home / "work" / "agentrail.toml",
         '[agents.a]\ntools = ["beside_the_file:mine"]\n[agents.b]\ntools = ["leaves_at_once:x"]\n',
     )
+    write(home / "work" / ".agentrail" / "agents" / "c.md", '---\ntools: beside_the_file:mine\n---\n')
     settings = read(home, trust_project=True).settings
-    assert [one.name for one in build_blueprint(settings, "a").options()["tools"]] == ["glob"]
+    for name in ("a", "c"):
+        assert [one.name for one in build_blueprint(settings, name).options()["tools"]] == ["glob"]
     with pytest.raises(OptionError, match=r"module 'leaves_at_once': .*SystemExit"):
         build_blueprint(settings, "b")
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.config.narrowing import NARROW_MODES, READING_TOOLS, narrow_settings
-from agentrail.config.settings import Settings, merge_settings
+from agentrail.config.reading import read_toml
+from agentrail.config.settings import Settings, join_files, merge_settings
 from tests.config.test_settings import joined, project, user
 
 pytestmark = pytest.mark.blueprint("G-026")
@@ -190,6 +191,19 @@ def test_no_untrusted_file_gives_more_than_runs_without_it(defaults, agent, mine
     assert all(
         not one.allow and (one.mode is None or one.mode.value in NARROW_MODES) for one in left.policies
     )
+
+
+@given(st.text(max_size=300))
+def test_what_is_not_granted_is_said_in_one_line_that_no_terminal_obeys(text):
+    """Whatever a file says, and is called: it comes from others."""
+    written = "".join(f"\\U{ord(one):08X}" for one in text if not 0xD800 <= ord(one) < 0xE000)
+    said = read_toml(
+        f"a{text}.toml",
+        f'[agents.a]\ntools = ["{written}"]\n[permissions]\nallow = ["{written}"]\n"{written}" = 1\n',
+    )
+    settings, faults = join_files([said])
+    _, refused = narrow_settings(settings, Settings())
+    assert all(str(one).isprintable() and len(str(one)) < 2_100 for one in (*refused, *faults))
 
 
 def test_what_only_narrows_is_left_as_it_is():
