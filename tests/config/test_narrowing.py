@@ -115,6 +115,23 @@ def test_the_agent_of_a_project_is_the_default_where_the_user_names_none(floor, 
     assert [str(one) for one in refused] == ([] if granted else ["default_agent = 'a' (agentrail.toml:1)"])
 
 
+@pytest.mark.parametrize(
+    ("budget", "granted"),
+    [
+        ("max_cost_usd = 1.0, max_total_tokens = 5", True),
+        ("max_cost_usd = 2.0, max_total_tokens = 9", True),
+        ("max_cost_usd = 1.0", False),
+        ("max_cost_usd = 2.5, max_total_tokens = 5", False),
+        ("max_cost_usd = 1.0, max_total_tokens = 5, allow_unknown_prices = true", False),
+    ],
+)
+def test_a_budget_is_granted_where_each_of_its_limits_is_narrower(budget, granted):
+    """One that leaves out a limit of the user's would be rid of it."""
+    floor = joined(user("[defaults]\nbudget = { max_cost_usd = 2.0, max_total_tokens = 9 }\n"))
+    left, _ = narrow_settings(joined(project(f"[defaults]\nbudget = {{ {budget} }}\n")), floor)
+    assert ("budget" in left.defaults) is granted
+
+
 VALUES: dict[str, Any] = {
     "tools": st.lists(st.sampled_from(["read_file", "list_dir", "shell", "grep", "m:f"]), max_size=3).map(
         str
