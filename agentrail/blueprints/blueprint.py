@@ -1,25 +1,24 @@
 """`Blueprint`: how to configure a session, as a value. Nothing is started here, and no file is read."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeVar, Unpack
+from typing import Any, Final, Unpack
 
 import attrs
 from attrs import field, frozen
 
 from agentrail.abc import Provider, Tool, name_of
+from agentrail.blueprints.capabilities import CAPABILITIES, CODING_CAPABILITIES, CODING_PLUGINS, CODING_TOOLS
+from agentrail.blueprints.capability import Capability, faults_of_plugin_entries, name_of_plugin, placed
 from agentrail.config.settings import PolicySettings
-from agentrail.core.stack.loading import PluginEntry, call_handler, sound_plugin
-from agentrail.errors import OptionError, PluginError
-from agentrail.frozen import EMPTY, TooDeep, frozen_json
+from agentrail.core.stack.loading import PluginEntry
+from agentrail.errors import OptionError
+from agentrail.frozen import EMPTY, frozen_json
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.keywords import OwnKeywords
-from agentrail.runtime.options import TOOL_MEMBERS, fault_of_tool, faults_of_value
+from agentrail.runtime.options import faults_of_value
 
-_T = TypeVar("_T")
-
-OF_AN_AGENT: Final = frozenset({"model", "system_prompt", "tools", "max_turns", "budget", "plugins"})
 """Which options an agent may have of its own where it works for another one; what else there is comes from that one."""
 
 _LISTS: Final = (
@@ -31,65 +30,6 @@ _LISTS: Final = (
     "immune_tools",
     "context_providers",
 )
-
-
-def placed(items: Iterable[_T], key_of: Callable[[_T], Hashable]) -> tuple[_T, ...]:
-    """Leave one of each key: the later one wins, and stands where the first one stood."""
-    found: dict[Hashable, _T] = {}
-    for item in items:
-        found[key_of(item)] = item
-    return tuple(found.values())
-
-
-def name_of_plugin(entry: PluginEntry) -> str:
-    """Say what a plugin of a session will be called.
-
-    Raises:
-        PluginError: Your move: it is no plugin.
-    """
-    given, options = entry if isinstance(entry, tuple) else (entry, EMPTY)
-    return sound_plugin(given, options, call_handler).name
-
-
-def _all_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    return tuple(tools)
-
-
-def _all_plugins(plugins: Iterable[PluginEntry]) -> tuple[PluginEntry, ...]:
-    return tuple(plugins)
-
-
-def _frozen_sections(sections: Mapping[str, str]) -> Mapping[str, Any]:
-    return frozen_json(sections)
-
-
-@frozen(kw_only=True)
-class Capability:
-    """A named bundle of what belongs together.
-
-    Attributes:
-        name: What a blueprint has it by, once.
-        tools: What the model may call with it.
-        plugins: Who watches that.
-        sections: What the system prompt says of it, by keys; a later capability's text with the same key takes its place.
-
-    Raises:
-        OptionError: Your move: something in it is no tool, or no plugin.
-    """
-
-    name: str
-    tools: Sequence[Tool] = field(default=(), converter=_all_tools)
-    plugins: Sequence[PluginEntry] = field(default=(), converter=_all_plugins)
-    sections: Mapping[str, Any] = field(default=EMPTY, converter=_frozen_sections)
-
-    def __attrs_post_init__(self) -> None:
-        """Refuse what cannot be."""
-        faults = [*_faults_of_tools(self.tools), *_faults_of_plugins(self.plugins)]
-        faults += [
-            f"section {key!r} is no text" for key, text in self.sections.items() if not isinstance(text, str)
-        ]
-        if faults:
-            raise OptionError([f"capability {self.name!r}: {fault}" for fault in faults])
 
 
 @frozen(kw_only=True, init=False)
@@ -157,7 +97,7 @@ class Blueprint:
             if key != "agents":
                 faults += faults_of_value(key, value)
         if not faults:
-            faults += _faults_of_plugins(options.get("plugins", ()))
+            faults += faults_of_plugin_entries(options.get("plugins", ()))
         if faults:
             raise OptionError([f"blueprint {name!r:.80}: {fault}" for fault in faults])
         self.__attrs_init__(
@@ -177,9 +117,13 @@ class Blueprint:
 
         Commands of `shell` wait for a person.
         """
-        from agentrail.blueprints.capabilities import coding  # noqa: PLC0415 - it makes blueprints
-
-        return coding()
+        return Blueprint(
+            "coding",
+            description="Works on code: reads and writes files, and runs commands.",
+            capabilities=[CAPABILITIES[name] for name in CODING_CAPABILITIES],
+            tools=CODING_TOOLS,
+            plugins=CODING_PLUGINS,
+        )
 
     def with_tools(self, *tools: Tool) -> "Blueprint":
         """Give one with these tools too; one of a known name takes that one's place."""
@@ -304,29 +248,6 @@ def _frozen_entry(entry: PluginEntry) -> PluginEntry:
         return entry
     plugin, options = entry
     return (plugin, frozen_json(options))
-
-
-def _faults_of_tools(tools: Iterable[object]) -> list[str]:
-    return [
-        f"{tool!r:.80} is no tool, which has {', '.join(TOOL_MEMBERS)}: {fault}"
-        for tool in tools
-        if (fault := fault_of_tool(tool)) is not None
-    ]
-
-
-def _faults_of_plugins(plugins: Iterable[PluginEntry]) -> list[str]:
-    faults: list[str] = []
-    for entry in plugins:
-        if isinstance(entry, tuple) and not (len(entry) == 2 and isinstance(entry[1], Mapping)):  # noqa: PLR2004 - a pair
-            faults.append(f"{entry!r:.80} is no plugin: expected (Plugin, {{options}})")
-            continue
-        try:
-            name_of_plugin(entry)
-        except PluginError as error:
-            faults += error.faults
-        except (TooDeep, TypeError, ValueError) as error:
-            faults.append(f"{entry!r:.80} is no plugin: {error}")
-    return faults
 
 
 def _faults_of_agents(agents: Any) -> list[str]:

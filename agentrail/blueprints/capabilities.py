@@ -1,10 +1,10 @@
-"""The capabilities that are built in, and the blueprint that is made of them."""
+"""The capabilities that are built in, and what the blueprint for coding is made of."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from agentrail.blueprints.blueprint import Blueprint, Capability
+from agentrail.blueprints.capability import Capability
 from agentrail.plugins import HumanApproval, MemoryLoader, PatchToolCalls, SecurityGuard
 from agentrail.tools import builtin
 
@@ -26,12 +26,11 @@ CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
 """By name. Each has the guards that its tools should not be without."""
 
 
-def coding() -> Blueprint:
-    """Make `Blueprint.coding()`."""
-    return Blueprint(
-        "coding",
-        description="Works on code: reads and writes files, and runs commands.",
-        capabilities=[CAPABILITIES[name] for name in ("files", "shell", "todos", "agents")],
-        tools=builtin("compact_conversation"),
-        plugins=(SecurityGuard, HumanApproval, MemoryLoader, PatchToolCalls),
-    )
+CODING_CAPABILITIES: Final = ("files", "shell", "todos", "agents")
+"""What `Blueprint.coding()` begins with."""
+
+CODING_TOOLS: Final = builtin("compact_conversation")
+"""What it has beside them."""
+
+CODING_PLUGINS: Final = (SecurityGuard, HumanApproval, MemoryLoader, PatchToolCalls)
+"""What guards it, and looks after it."""

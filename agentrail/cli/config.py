@@ -201,7 +201,9 @@ def _policy(title: str, policy: PolicySettings) -> Iterator[str]:
 
 
 def _row(name: str, said: Sourced, environ: Mapping[str, str] | None = None) -> str:
-    text = in_one_line(show_setting(name, said.value, environ), _MAX_SHOWN)  # so that its place still stands behind it
+    text = in_one_line(
+        show_setting(name, said.value, environ), _MAX_SHOWN
+    )  # so that its place still stands behind it
     return f"{name:<{_NAME_WIDTH}} {text:<{_VALUE_WIDTH}}  {said.place}"
 
 

@@ -100,13 +100,13 @@ def test_nothing_that_was_handed_in_or_out_changes_a_blueprint():
     options["timeout_seconds"] = 0
     assert dict(blueprint.options()) == before
     with pytest.raises(TypeError):
-        blueprint.options()["tools"] = ()  # type: ignore[index]
+        blueprint.options()["tools"] = ()
     with pytest.raises(TypeError):
-        blueprint.given["tools"] = ()  # type: ignore[index]
+        blueprint.given["tools"] = ()
     with pytest.raises(TypeError):
         blueprint.options()["user_data"]["x"].append(3)
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        blueprint.name = "other"  # type: ignore[misc]
+        blueprint.name = "other"
     derived = blueprint.override(name="other", max_turns=2, user_data=None)
     assert (derived.name, derived.given.get("max_turns"), "user_data" in derived.given) == ("other", 2, False)
     assert blueprint == Blueprint(
@@ -117,7 +117,7 @@ def test_nothing_that_was_handed_in_or_out_changes_a_blueprint():
 def test_all_that_is_wrong_is_said_at_once():
     """With the name of the blueprint."""
     with pytest.raises(OptionError) as caught:
-        Blueprint("b", max_turn=3, max_turns=0, tools=[3], agents=["x"])  # type: ignore[call-arg, list-item]
+        Blueprint("b", max_turn=3, max_turns=0, tools=[3], agents=["x"])
     said = [fault.split(":")[0] + fault.split(":")[1][:18] for fault in caught.value.faults]
     assert (
         said
@@ -141,7 +141,7 @@ def test_all_that_is_wrong_is_said_at_once():
     with pytest.raises(
         OptionError, match=r"capability 'c': 3 is no tool.*; capability 'c': section 'k' is no text"
     ):
-        Capability(name="c", tools=[3], sections={"k": 1})  # type: ignore[list-item, dict-item]
+        Capability(name="c", tools=[3], sections={"k": 1})
 
 
 def test_sections_stand_between_the_base_prompt_and_the_own_one():

@@ -24,7 +24,7 @@ from agentrail.tools import builtin
 @pytest.fixture
 def home(tmp_path):
     """A home directory, with a project two levels below it."""
-    (tmp_path / "home" / "work" / "deep").mkdir(parents=True)
+    (tmp_path / "home" / "proj" / "deep").mkdir(parents=True)
     return tmp_path / "home"
 
 
@@ -38,7 +38,7 @@ def write(path, text):
 def read(home, cwd=None, **given):
     """What holds for a directory."""
     environ = {"HOME": str(home), **given.pop("environ", {})}
-    return read_configuration(environ, cwd=cwd or home / "work", **given)
+    return read_configuration(environ, cwd=cwd or home / "proj", **given)
 
 
 def names(found):
@@ -51,47 +51,47 @@ def names(found):
 
 def test_files_are_looked_for_upwards(home):
     """Up to the home directory or a `.git`; the user's own stand behind them."""
-    deep = home / "work" / "deep"
+    deep = home / "proj" / "deep"
     environ = {"HOME": str(home)}
     assert find_files(None, environ, deep).directory is None
     write(home.parent / "agentrail.toml", "")
     assert find_files(None, environ, deep).directory is None
     write(home / "agentrail.toml", "")
     assert find_files(None, environ, deep).directory == home
-    (home / "work" / ".git").mkdir()
+    (home / "proj" / ".git").mkdir()
     assert find_files(None, environ, deep).directory is None
-    write(home / "work" / "agentrail.toml", "")
-    write(home / "work" / ".agentrail" / "agents" / "b.md", "")
-    write(home / "work" / ".agentrail" / "agents" / "a.md", "")
-    write(home / "work" / ".agentrail" / "agents" / "a.txt", "")
+    write(home / "proj" / "agentrail.toml", "")
+    write(home / "proj" / ".agentrail" / "agents" / "b.md", "")
+    write(home / "proj" / ".agentrail" / "agents" / "a.md", "")
+    write(home / "proj" / ".agentrail" / "agents" / "a.txt", "")
     write(home / ".agentrail" / "agentrail.toml", "")
     write(home / ".agentrail" / "agents" / "c.md", "")
     found = find_files(None, environ, deep)
-    agents = "~/work/.agentrail/agents"
+    agents = "~/proj/.agentrail/agents"
     assert names(found) == [
-        "~/work/agentrail.toml",
+        "~/proj/agentrail.toml",
         f"{agents}/a.md",
         f"{agents}/b.md",
         "~/.agentrail/agentrail.toml",
         "~/.agentrail/agents/c.md",
     ]
-    assert names(find_files(None, {}, home / "work"))[0] == "agentrail.toml"
+    assert names(find_files(None, {}, home / "proj"))[0] == "agentrail.toml"
 
 
 def test_a_directory_of_agents_alone_is_a_project_too(home):
     """But that of the home directory is the user's own."""
     write(home / ".agentrail" / "agents" / "c.md", "")
-    assert find_files(None, {"HOME": str(home)}, home / "work").project == ()
+    assert find_files(None, {"HOME": str(home)}, home / "proj").project == ()
     write(home / "agentrail.toml", "")
     assert names(find_files(None, {"HOME": str(home)}, home)) == ["agentrail.toml", ".agentrail/agents/c.md"]
-    write(home / "work" / ".agentrail" / "agents" / "d.md", "")
-    assert find_files(None, {"HOME": str(home)}, home / "work" / "deep").directory == home / "work"
+    write(home / "proj" / ".agentrail" / "agents" / "d.md", "")
+    assert find_files(None, {"HOME": str(home)}, home / "proj" / "deep").directory == home / "proj"
 
 
 def test_a_file_that_is_named_comes_first(home):
     """By the flag, then by the variable; one that is not there is said."""
     flag, variable = write(home / "x" / "f.toml", ""), write(home / "y" / "v.toml", "")
-    write(home / "work" / "agentrail.toml", "")
+    write(home / "proj" / "agentrail.toml", "")
     environ = {"HOME": str(home), "AGENTRAIL_CONFIG": "~/y/v.toml"}
     assert find_files(flag, environ, home).project[0].path == flag.resolve()
     assert find_files(None, {**environ, "AGENTRAIL_CONFIG": str(variable)}, home).why == "AGENTRAIL_CONFIG"
@@ -116,19 +116,19 @@ def test_what_is_no_ordinary_file_is_not_read(home):
 
 def test_too_many_agents_are_refused(home):
     """Before any is read."""
-    folder = home / "work" / ".agentrail" / "agents"
+    folder = home / "proj" / ".agentrail" / "agents"
     folder.mkdir(parents=True)
     for number in range(MAX_AGENT_FILES + 1):
         (folder / f"{number}.md").touch()
     with pytest.raises(OptionError, match="expected at most 1000"):
-        find_files(None, {}, home / "work")
+        find_files(None, {}, home / "proj")
 
 
 def test_faults_of_all_files_are_said_together(home):
     """Of bytes, syntax, types and names."""
-    write(home / "work" / "agentrail.toml", 'default_agent = "x"\n[agents.a]\nmax_turn = 1\n')
-    write(home / "work" / ".agentrail" / "agents" / "b.md", "no head")
-    (home / "work" / ".agentrail" / "agents" / "c.md").write_bytes(b"\xff")
+    write(home / "proj" / "agentrail.toml", 'default_agent = "x"\n[agents.a]\nmax_turn = 1\n')
+    write(home / "proj" / ".agentrail" / "agents" / "b.md", "no head")
+    (home / "proj" / ".agentrail" / "agents" / "c.md").write_bytes(b"\xff")
     write(home / ".agentrail" / "agentrail.toml", "a = \n")
     found = read(home)
     assert [str(fault).split(": ")[0] for fault in found.faults] == [
@@ -144,17 +144,17 @@ def test_faults_of_all_files_are_said_together(home):
 
 def test_files_are_trusted_as_they_are(home):
     """By path and hash: a file that changes, comes or goes ends it, and so does another directory."""
-    toml = write(home / "work" / "agentrail.toml", '[agents.a]\ntools = ["shell"]\n')
+    toml = write(home / "proj" / "agentrail.toml", '[agents.a]\ntools = ["shell"]\n')
     environ = {"HOME": str(home)}
     assert not read(home).trusted
     assert read(home).settings.agents["a"].values["tools"].plain == ()
-    trusted = read_trust(environ).with_directory(str((home / "work").resolve()), digests_of(read(home).files))
+    trusted = read_trust(environ).with_directory(str((home / "proj").resolve()), digests_of(read(home).files))
     path = write_trust(trusted, environ)
     assert (path.stat().st_mode & 0o777, list(path.parent.iterdir())) == (0o600, [path])
     assert read(home).trusted
     assert read(home).notice is None
     assert read(home).settings.agents["a"].values["tools"].plain == ("shell",)
-    added = write(home / "work" / ".agentrail" / "agents" / "b.md", "---\ndescription: x\n---\n")
+    added = write(home / "proj" / ".agentrail" / "agents" / "b.md", "---\ndescription: x\n---\n")
     assert not read(home).trusted
     added.unlink()
     assert read(home).trusted
@@ -166,19 +166,19 @@ def test_files_are_trusted_as_they_are(home):
 
 def test_a_notice_is_one_line_however_much_is_asked_for(home):
     """Eight are named, and how many more there are."""
-    write(home / "work" / "agentrail.toml", f"[permissions]\nallow = {[f'x{n}' for n in range(50)]}\n")
+    write(home / "proj" / "agentrail.toml", f"[permissions]\nallow = {[f'x{n}' for n in range(50)]}\n")
     notice = read(home).notice
     assert notice is not None
     assert (notice.count("allow x"), notice.endswith(" and 42 more"), "\n" in notice) == (8, True, False)
-    write(home / "work" / "agentrail.toml", "")
+    write(home / "proj" / "agentrail.toml", "")
     assert (read(home).notice or "").endswith("do no more than that")
-    (home / "work" / "agentrail.toml").unlink()
+    (home / "proj" / "agentrail.toml").unlink()
     assert read(home).notice is None
 
 
 def test_a_list_of_trust_that_cannot_be_had_is_said(home):
     """Damaged, no text, or no home to keep it in."""
-    write(home / "work" / "agentrail.toml", "")
+    write(home / "proj" / "agentrail.toml", "")
     for data in (b"{", b"\xff"):
         (home / ".agentrail").mkdir(exist_ok=True)
         (home / ".agentrail" / "trust.json").write_bytes(data)
@@ -272,14 +272,14 @@ def without_times(encoded):
 @pytest.mark.blueprint("G-001")
 async def test_the_same_content_starts_equal_sessions(home):
     """G-001: from TOML, from Markdown and from Python; equal values, and states that are equal step by step."""
-    write(home / "work" / "agentrail.toml", TOML)
+    write(home / "proj" / "agentrail.toml", TOML)
     from_toml = build_blueprint(read(home, trust_project=True).settings, "scout")
     write(
-        home / "work" / "agentrail.toml",
+        home / "proj" / "agentrail.toml",
         "[defaults]\nmax_retries = 1\nplugins = ['SecurityGuard', "
         "{ use = 'HumanApproval', options = { require_approval_for = ['shell'] } }]\n",
     )
-    write(home / "work" / ".agentrail" / "agents" / "scout.md", MARKDOWN)
+    write(home / "proj" / ".agentrail" / "agents" / "scout.md", MARKDOWN)
     from_markdown = build_blueprint(read(home, trust_project=True).settings, "scout")
     assert from_toml == from_markdown == in_python()
     first, second, third = [await states_of(one) for one in (from_toml, from_markdown, in_python())]
@@ -290,7 +290,7 @@ async def test_the_same_content_starts_equal_sessions(home):
 def test_what_an_agent_does_not_say_the_defaults_do(home):
     """Their plugins guard all; tools give way where an agent has a base or capabilities."""
     write(
-        home / "work" / "agentrail.toml",
+        home / "proj" / "agentrail.toml",
         '[defaults]\ntools = ["glob"]\nplugins = ["SecurityGuard"]\nmax_turns = 4\n[agents.a]\nplugins = ["MemoryLoader"]\n'
         '[agents.b]\ncapabilities = ["ask"]\n[agents.c]\nbase = "coding"\ntools = ["ask_user"]\nagents = ["d"]\n[agents.d]\n'
         'description = "d"\nmax_turns = 2\nbackground = true\n',
@@ -336,9 +336,9 @@ def test_what_an_agent_does_not_say_the_defaults_do(home):
 )  # fmt: skip
 def test_what_cannot_be_built_is_said_with_its_line(home, text, said):
     """Names, code, values, files: by who says them."""
-    (home / "work" / "bad.md").write_bytes(b"\xff")
-    (home / "work" / "long.md").write_bytes(b"x" * (MAX_CONFIG_BYTES + 1))
-    write(home / "work" / "agentrail.toml", text)
+    (home / "proj" / "bad.md").write_bytes(b"\xff")
+    (home / "proj" / "long.md").write_bytes(b"x" * (MAX_CONFIG_BYTES + 1))
+    write(home / "proj" / "agentrail.toml", text)
     found = read(home, trust_project=True)
     assert found.faults == ()
     faults = [str(one) for one in faults_of_building(found.settings)]
@@ -352,7 +352,7 @@ def test_what_cannot_be_built_is_said_with_its_line(home, text, said):
 
 def test_an_agent_that_there_is_not_is_said(home):
     """With the nearest."""
-    write(home / "work" / "agentrail.toml", "[agents.scout]\n")
+    write(home / "proj" / "agentrail.toml", "[agents.scout]\n")
     with pytest.raises(OptionError, match="there is no agent 'scot': did you mean 'scout'"):
         build_blueprint(read(home).settings, "scot")
 
@@ -361,15 +361,15 @@ def test_a_module_beside_the_file_is_found(home, monkeypatch):
     """Once, however many agents name it; one that fails to import says so, also when it leaves the interpreter."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     write(
-        home / "work" / "beside_the_file.py",
+        home / "proj" / "beside_the_file.py",
         "from agentrail.tools import builtin\nmine = builtin('glob')[0]\n",
     )
-    write(home / "work" / "leaves_at_once.py", "raise SystemExit(3)\n")
+    write(home / "proj" / "leaves_at_once.py", "raise SystemExit(3)\n")
     write(
-        home / "work" / "agentrail.toml",
+        home / "proj" / "agentrail.toml",
         '[agents.a]\ntools = ["beside_the_file:mine"]\n[agents.b]\ntools = ["leaves_at_once:x"]\n',
     )
-    write(home / "work" / ".agentrail" / "agents" / "c.md", '---\ntools: beside_the_file:mine\n---\n')
+    write(home / "proj" / ".agentrail" / "agents" / "c.md", "---\ntools: beside_the_file:mine\n---\n")
     settings = read(home, trust_project=True).settings
     for name in ("a", "c"):
         assert [one.name for one in build_blueprint(settings, name).options()["tools"]] == ["glob"]
@@ -379,10 +379,10 @@ def test_a_module_beside_the_file_is_found(home, monkeypatch):
 
 def test_secrets_are_looked_up_where_they_are_needed(home):
     """In the environment or a file, for the provider of the model alone; a variable of the provider's own wins."""
-    write(home / "work" / "key.txt", "  from-a-file\n")
-    write(home / "work" / "empty.txt", "\n")
+    write(home / "proj" / "key.txt", "  from-a-file\n")
+    write(home / "proj" / "empty.txt", "\n")
     write(
-        home / "work" / "agentrail.toml",
+        home / "proj" / "agentrail.toml",
         '[providers.openai]\napi_key = { env = "MY_KEY" }\nbase_url = "http://h/v1"\n'
         'headers = { plain = "p", x-token = { file = "key.txt" } }\n[providers.anthropic]\napi_key = { file = "empty.txt" }\n',
     )
