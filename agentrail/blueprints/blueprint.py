@@ -19,6 +19,7 @@ from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.keywords import OwnKeywords
 from agentrail.runtime.options import faults_of_value
 
+OF_AN_AGENT: Final = frozenset({"model", "system_prompt", "tools", "max_turns", "budget", "plugins"})
 """Which options an agent may have of its own where it works for another one; what else there is comes from that one."""
 
 _LISTS: Final = (

@@ -1,11 +1,11 @@
 """The list of trusted directories, on disk: in the user's own directory, where a project cannot write it."""
 
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from agentrail import outside
 from agentrail.blueprints.finding import USER_FOLDER, FoundFiles, read_bytes
 from agentrail.config.trust import Digests, TrustList, decode_trust, encode_trust, file_digest
 from agentrail.errors import OptionError
@@ -58,7 +58,7 @@ def write_trust(trusted: TrustList, environ: Mapping[str, str]) -> Path:
     path = _path_of(environ)
     if path is None:
         raise OptionError(["HOME is not set: trust is kept in the user's directory, and there is none"])
-    beside = path.with_name(f".{TRUST_NAME}.{secrets.token_hex(4)}")
+    beside = path.with_name(f".{TRUST_NAME}.{outside.ids(4)}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
