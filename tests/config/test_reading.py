@@ -78,6 +78,9 @@ def test_what_is_right_is_kept_with_its_lines():
     assert coder.plugins == (PluginForm(use="SecurityGuard"), PluginForm(use="SecurityGuard"))
     assert coder.budget == BudgetForm(max_cost_usd=1.5)
     assert [read.place("agents", "coder", "plugins", place).line for place in (0, 1)] == [11, 13]
+    moved = read_toml("f.toml", '[defaults]\ntools = [\n  1,\n  "a",\n  2,\n  "b",\n]\n')
+    assert moved.form.defaults.tools == ("a", "b")
+    assert [moved.place("defaults", "tools", place).line for place in (0, 1)] == [4, 6]
 
 
 @pytest.mark.blueprint("G-003")
