@@ -15,6 +15,7 @@ from benchmarks.actors import actor_memory, call, cast, child, children, restart
 from benchmarks.bodies import bodies
 from benchmarks.bystanders import bystanders
 from benchmarks.calls import gates, kills, tool_batch, tool_call
+from benchmarks.configuration import configuration
 from benchmarks.console.drawing import ageing, drawing
 from benchmarks.console.lists import lists
 from benchmarks.crowds import crowds, sessions
@@ -73,6 +74,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "appends": appends,
     "kept": kept,
     "lone": lone,
+    "config": configuration,
     "resume": resume,
     "weights": weights,
     "idle-start": idle_start,

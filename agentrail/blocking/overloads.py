@@ -14,7 +14,7 @@ from agentrail.messages import Content
 from agentrail.runtime.answers import CycleReply
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.options import SessionOptions
-from agentrail.runtime.starting import Blueprint
+from agentrail.runtime.starting import GivesOptions
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Event)
@@ -108,7 +108,11 @@ class Starts(Protocol[Started_co]):
     def __call__(self, *, model: str | Provider, **given: Unpack[SessionKeywords]) -> Started_co: ...
     @overload
     def __call__(
-        self, *, blueprint: Blueprint, model: str | Provider = ..., **given: Unpack[SessionKeywords]
+        self, blueprint: GivesOptions, /, *, model: str | Provider = ..., **given: Unpack[SessionKeywords]
+    ) -> Started_co: ...
+    @overload
+    def __call__(
+        self, *, blueprint: GivesOptions, model: str | Provider = ..., **given: Unpack[SessionKeywords]
     ) -> Started_co: ...
 
 

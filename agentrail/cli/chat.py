@@ -19,11 +19,19 @@ from agentrail.abc.store import Store
 from agentrail.actors.tree import render_tree
 from agentrail.app import open_supervisor
 from agentrail.cli import people
+from agentrail.cli.configuring import (
+    AgentOption,
+    CommandSetup,
+    ConfigFiles,
+    read_setup,
+    write_faults,
+    write_notice,
+)
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.interrupts import Interrupts, leave_at_once
 from agentrail.cli.lines import KeyPress, Lines, PlainLines, open_edited_lines
 from agentrail.cli.logs import send_logs_to_stderr
-from agentrail.cli.options import ApproveOption, Choices, choose_for, decide_approvals, decide_session
+from agentrail.cli.options import ApproveOption, Choices, choose_for, decide_session, with_approvals
 from agentrail.cli.output import OutputClosed, OutputFailed, write_error
 from agentrail.cli.rendering import Transcript
 from agentrail.cli.resuming import (
@@ -40,7 +48,7 @@ from agentrail.cli.resuming import (
 from agentrail.cli.screen import DirectScreen, Screen, look_of_process
 from agentrail.cli.stored import KeptIn
 from agentrail.core.session.projection import Status
-from agentrail.errors import AgentrailError, SessionDown, YourMove
+from agentrail.errors import AgentrailError, OptionError, SessionDown, YourMove
 from agentrail.events import (
     TERMINAL,
     AbortSettled,
@@ -84,20 +92,28 @@ CHAT_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def chat(
+def chat(  # noqa: PLR0913 - an option each
     *,
     choices: Choices = Choices(),  # noqa: B008 - frozen
+    agent: AgentOption = None,
+    files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     approve: ApproveOption = None,
     resume: ResumeOption = None,
     kept_in: KeptIn = KeptIn(),  # noqa: B008 - frozen
 ) -> Exit:
     """Talk with a model; see `commands.py` for the help."""
     send_logs_to_stderr(debug=choices.debug)
-    order = ChatOrder(
-        choices=choices,
-        approve=approve,
-        keeping=keeping_from(kept_in, resume),
-    )
+    try:
+        if agent is not None and resume is not None:
+            raise OptionError(
+                ["--agent is for a new session: one that comes back has what it had, leave --agent out"]
+            )
+        setup = None if resume is not None else read_setup(files, agent, choices.cwd)
+    except AgentrailError as error:
+        write_faults(error)
+        return Exit.USAGE
+    write_notice(setup)
+    order = ChatOrder(choices=choices, approve=approve, keeping=keeping_from(kept_in, resume), setup=setup)
     with many_sessions(collect=False):  # so far there was nothing but imports
         return trio.run(serve_chat, order)
 
@@ -110,11 +126,13 @@ class ChatOrder:
         choices: The options that `run` has too.
         approve: Which tools wait for a person.
         keeping: How the session is kept, and which one comes back.
+        setup: What configuration files say; None where there are none.
     """
 
     choices: Choices
     approve: ApproveOption
     keeping: KeepingOptions
+    setup: CommandSetup | None = None
 
 
 # --- the terminal
@@ -504,10 +522,11 @@ async def _session_for(
             f"session {back.session.session_id} is back, with model {(await back.session.status()).model}"
         )
         return back.session, back
-    chosen = await choose_for(order.choices, os.environ)
+    chosen = await choose_for(order.choices, os.environ, order.setup)
     await tell(f"model {chosen.model} ({chosen.why})")
-    options = evolve(decide_session(order.choices, chosen), plugins=decide_approvals(order.approve))
-    return await supervisor.start_session(options), None
+    options = decide_session(order.choices, chosen, order.setup, os.environ)
+    plugins = with_approvals(options.plugins, order.approve)
+    return await supervisor.start_session(evolve(options, plugins=plugins)), None
 
 
 async def _end(chat: Chat, store: Store | None, tell: Say) -> None:

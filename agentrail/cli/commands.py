@@ -119,6 +119,28 @@ app.command(
     Exit codes: 0 stopped, 1 the application failed, 2 wrong usage.""",
 )
 app.command(
+    "agentrail.cli.config:app",
+    name="config",
+    help="""Look at configuration files: what results, and where each value comes from.
+
+    Exit codes: 0 all is well, 1 something is wrong, all of it is said, 2 wrong usage.""",
+)
+app.command(
+    "agentrail.cli.config:init",
+    name="init",
+    help="""Write a commented agentrail.toml here.
+
+    Exit codes: 0 written, 1 it cannot be written, 2 there is one already.""",
+)
+app.command(
+    "agentrail.cli.config:trust",
+    name="trust",
+    help="""Trust the configuration files of this directory as they are now, and say what that grants.
+
+    Until then a project's files may only narrow what runs without them. A file that changes, comes or goes ends it. Exit codes: 0 done,
+    1 there is nothing to trust, or something is wrong with it.""",
+)
+app.command(
     "agentrail.cli.top:show_top",
     name="top",
     help="""Watch the sessions of a server: phase, tool at work, tokens a second, cost, restarts.

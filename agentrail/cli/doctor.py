@@ -20,6 +20,14 @@ from agentrail.app import (
     provider_of,
 )
 from agentrail.builds import FOLDER, Build, look_at_build
+from agentrail.cli.configuring import (
+    AgentOption,
+    CommandSetup,
+    ConfigFiles,
+    model_of_files,
+    options_of_files,
+    read_setup,
+)
 from agentrail.cli.doctor_store import look_at_store
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.finding import CheckVerdict, Finding
@@ -37,21 +45,25 @@ _MARKS: Final[Mapping[CheckVerdict, str]] = {"good": "✓", "absent": "–", "ba
 _NAME_WIDTH: Final = 20
 
 
-def doctor(
+def doctor(  # noqa: PLR0913 - an option each
     *,
     model: Model = None,
     base_url: BaseUrl = None,
     data_dir: DataDirectory = None,
+    agent: AgentOption = None,
+    files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     debug: Debug = False,
 ) -> Exit:
     """Say what is configured, installed and reachable; see `commands.py` for the help."""
     send_logs_to_stderr(debug=debug)
+    setup, looked_at = look_at_files(files, agent)
     findings = (
         *look_at_installation(),
+        *looked_at,
         *look_at_variables(os.environ),
         trio.run(look_at_confinement),
         *look_at_store(os.environ, data_dir),
-        *trio.run(look_at_model, model, base_url),
+        *trio.run(look_at_model, model, base_url, setup),
     )
     try:
         write_all(1, "".join(f"{show_finding(finding)}\n" for finding in findings).encode())
@@ -150,15 +162,47 @@ def look_at_variables(environ: Mapping[str, str]) -> tuple[Finding, ...]:
     )
 
 
-async def look_at_model(wanted: str | None, base_url: str | None) -> tuple[Finding, ...]:
-    """Look at which model a run would use, and whether its server can be reached."""
+def look_at_files(files: ConfigFiles, agent: str | None) -> tuple[CommandSetup | None, tuple[Finding, ...]]:
+    """Look at which configuration files hold, and what they say of an agent."""
     try:
-        chosen = await choose_model(os.environ, wanted=wanted, base_url=base_url)
+        setup = read_setup(files, agent)
+    except AgentrailError as error:
+        remedy = "agentrail config check says all that is wrong"
+        return None, (
+            Finding(name="configuration", verdict="bad", text=describe_error(error), remedy=remedy),
+        )
+    if setup is None:
+        return None, (
+            Finding(name="configuration", verdict="absent", text="no agentrail.toml here or above"),
+        )
+    found = setup.configuration.files
+    names = ", ".join(one.name for one in (*found.project, *found.user))
+    agents = "no agent" if setup.agent is None else f"agent {setup.agent}"
+    notice = setup.configuration.notice
+    return setup, (
+        Finding(name="configuration", verdict="good", text=f"{names}; {agents}"),
+        *(() if notice is None else (Finding(name="trust", verdict="absent", text=notice),)),
+    )
+
+
+async def look_at_model(
+    wanted: str | None, base_url: str | None, setup: CommandSetup | None = None
+) -> tuple[Finding, ...]:
+    """Look at which model a run would use, who says so, and whether its server can be reached."""
+    try:
+        chosen = model_of_files(setup, os.environ) if wanted is None else None
+        if chosen is None:
+            chosen = await choose_model(os.environ, wanted=wanted, base_url=base_url)
         async with HttpClients() as http:
-            opts = {"base_url": base_url} if base_url else {}
+            opts = (
+                {}
+                if setup is None
+                else dict(options_of_files(setup, chosen.model, os.environ)["provider_opts"])
+            )
+            opts |= {"base_url": base_url} if base_url else {}
             make_provider(chosen.model, opts, http=http, environ=os.environ)
             found = Finding(name="model", verdict="good", text=f"{chosen.model} ({chosen.why})")
-            return (found, await look_at_server(chosen.model, base_url, os.environ, http))
+            return (found, await look_at_server(chosen.model, opts.get("base_url"), os.environ, http))
     except AgentrailError as error:
         remedy = "agentrail run --model demo: works without a key and a server"
         return (Finding(name="model", verdict="bad", text=describe_error(error), remedy=remedy),)

@@ -1,7 +1,8 @@
 """What `run` and `chat` are told, and what becomes of it before anything is started."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 from attrs import frozen
@@ -9,13 +10,14 @@ from cyclopts import Parameter, validators
 
 from agentrail.abc import Tool
 from agentrail.app import ChosenModel, choose_model
+from agentrail.cli.configuring import CommandSetup, model_of_files, options_of_files
 from agentrail.cli.logs import Debug
 from agentrail.cli.typed_options import read_options
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError, PromptError
 from agentrail.messages import MAX_PROMPT_BYTES, JsonValue
 from agentrail.plugins import HumanApproval
-from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.options import SessionOptions, make_options
 from agentrail.sandboxes.confinement import ShellFallback
 from agentrail.tools import builtin
 
@@ -48,11 +50,11 @@ class Choices:
         model: The model string; None to choose by the environment.
         base_url: Where the provider's server is; None for what the environment or the vendor says.
         cwd: The working directory of the tools.
-        tools: Names with commas between them, or `none`.
+        tools: Names with commas between them, or `none`; None for those of the configuration.
         shell_fallback: What becomes of commands that cannot be confined.
         system: What stands before the conversation.
-        max_turns: Model calls in one cycle.
-        max_retries: How often a request is sent again after an error that may pass.
+        max_turns: Model calls in one cycle; None for what the configuration says.
+        max_retries: How often a request is sent again after an error that may pass; None for what the configuration says.
         opt: Options of the provider, each as `key=value`.
         debug: Whether a crash is shown with its traceback.
     """
@@ -67,12 +69,13 @@ class Choices:
         ),
     ] = Path()
     tools: Annotated[
-        str,
+        str | None,
         Parameter(
             help=f"Which tools the model may call, with commas between them, or none: {ALL_TOOLS}. "
-            "Those that change files or run commands must be named."
+            f"Those that change files or run commands must be named. Without it: those of the configuration, else {DEFAULT_TOOLS}.",
+            show_default=False,
         ),
-    ] = DEFAULT_TOOLS
+    ] = None
     shell_fallback: Annotated[
         ShellFallback,
         Parameter(
@@ -82,18 +85,22 @@ class Choices:
     ] = "refuse"
     system: Annotated[str | None, Parameter(help="Instructions that stand before the conversation.")] = None
     max_turns: Annotated[
-        int,
+        int | None,
         Parameter(
-            help="How many times the model may be asked in one cycle.", validator=validators.Number(gte=1)
+            help="How many times the model may be asked in one cycle. Without it: as the configuration says, else 100.",
+            validator=validators.Number(gte=1),
+            show_default=False,
         ),
-    ] = 100
+    ] = None
     max_retries: Annotated[
-        int,
+        int | None,
         Parameter(
-            help="How often a request is sent again after an error that may pass; 0 to hear of it at once.",
+            help="How often a request is sent again after an error that may pass; 0 to hear of it at once. "
+            "Without it: as the configuration says, else 3.",
             validator=validators.Number(gte=0),
+            show_default=False,
         ),
-    ] = 3
+    ] = None
     opt: Annotated[
         tuple[str, ...],
         Parameter(
@@ -144,14 +151,34 @@ def decide_approvals(text: str | None) -> tuple[PluginEntry, ...]:
     return (approval,)
 
 
-async def choose_for(choices: Choices, environ: Mapping[str, str]) -> ChosenModel:
-    """Say which model to use.
+def with_approvals(plugins: Sequence[PluginEntry], text: str | None) -> tuple[PluginEntry, ...]:
+    """Give a stack of plugins with what `--approve` says in place of what it had of that kind.
+
+    Raises:
+        OptionError: Your move: as of `decide_approvals`.
+    """
+    approvals = decide_approvals(text)
+    others = [
+        one
+        for one in plugins
+        if not approvals or (one[0] if isinstance(one, tuple) else one) is not HumanApproval
+    ]
+    return (*others, *approvals)
+
+
+async def choose_for(
+    choices: Choices, environ: Mapping[str, str], setup: CommandSetup | None = None
+) -> ChosenModel:
+    """Say which model to use: of the flag, the environment, the files of `setup`, else what the environment points at.
 
     Raises:
         OptionError: Your move: an option of the provider that is none, before any server is asked.
         ModelNotFound: Your move: as of `choose_model`.
     """
     opts = decide_provider_options(choices)
+    found = model_of_files(setup, environ) if choices.model is None else None
+    if found is not None:
+        return found
     return await choose_model(
         environ, wanted=choices.model, base_url=opts.get("base_url"), api_key=opts.get("api_key")
     )
@@ -167,21 +194,36 @@ def decide_provider_options(choices: Choices) -> Mapping[str, Any]:
     return read_options(choices.opt, given)
 
 
-def decide_session(choices: Choices, chosen: ChosenModel) -> SessionOptions:
-    """Make the options of the session.
+def decide_session(
+    choices: Choices,
+    chosen: ChosenModel,
+    setup: CommandSetup | None = None,
+    environ: Mapping[str, str] = MappingProxyType({}),
+) -> SessionOptions:
+    """Make the options of the session: what the command line says stands in front of what files say.
+
+    Args:
+        choices: What the command line says.
+        chosen: The model.
+        setup: What files say; None where there are none.
+        environ: Where their secrets are looked for.
 
     Raises:
         OptionError, ToolDefinitionError: Your move: see the message.
     """
-    return SessionOptions(
-        model=chosen.model,
-        tools=decide_tools(choices.tools),
-        system_prompt=choices.system,
-        working_dir=choices.cwd,
-        provider_opts=decide_provider_options(choices),
-        max_turns=choices.max_turns,
-        max_retries=choices.max_retries,
-    )
+    said = {
+        "tools": None if choices.tools is None else decide_tools(choices.tools),
+        "system_prompt": choices.system,
+        "max_turns": choices.max_turns,
+        "max_retries": choices.max_retries,
+    }
+    given = {
+        "tools": decide_tools(DEFAULT_TOOLS),
+        **options_of_files(setup, chosen.model, environ),
+        **{name: value for name, value in said.items() if value is not None},
+    }
+    given["provider_opts"] = {**given.get("provider_opts", {}), **decide_provider_options(choices)}
+    return make_options({**given, "model": chosen.model, "working_dir": choices.cwd})
 
 
 def decide_prompt(argument: str | None, piped: bytes | None) -> str:

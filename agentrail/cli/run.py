@@ -13,6 +13,14 @@ from attrs import define, field, frozen
 from cyclopts import Parameter
 
 from agentrail.app import ChosenModel, open_supervisor
+from agentrail.cli.configuring import (
+    AgentOption,
+    CommandSetup,
+    ConfigFiles,
+    read_setup,
+    write_faults,
+    write_notice,
+)
 from agentrail.cli.exits import Exit, describe_error, exit_of
 from agentrail.cli.interrupts import Interrupts, leave_at_once
 from agentrail.cli.logs import send_logs_to_stderr
@@ -46,12 +54,14 @@ class Order:
         choices: How.
         json: Whether events are printed, for a program.
         keeping: How the session is kept; None: not at all.
+        setup: What configuration files say; None where there are none.
     """
 
     prompt: str
     choices: Choices
     json: bool
     keeping: KeepingOptions | None = None
+    setup: CommandSetup | None = None
 
 
 def run(  # noqa: PLR0913 - an option each
@@ -61,6 +71,8 @@ def run(  # noqa: PLR0913 - an option each
     /,
     *,
     choices: Choices = Choices(),  # noqa: B008 - frozen
+    agent: AgentOption = None,
+    files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
     json: Annotated[
         bool,
         Parameter(
@@ -91,13 +103,16 @@ def run(  # noqa: PLR0913 - an option each
             raise OptionError(
                 ["--keep-days and --keep-bytes are about kept sessions: give --keep, or --store"]
             )
+        setup = read_setup(files, agent, choices.cwd)
     except AgentrailError as error:
-        write_error(describe_error(error))
+        write_faults(error)
         return Exit.USAGE
     send_logs_to_stderr(debug=choices.debug)
+    write_notice(setup)
     with many_sessions(collect=False):  # so far there was nothing but imports
         keeping = keeping_from(kept_in) if is_kept else None
-        return trio.run(serve_run, Order(prompt=text, choices=choices, json=json, keeping=keeping))
+        order = Order(prompt=text, choices=choices, json=json, keeping=keeping, setup=setup)
+        return trio.run(serve_run, order)
 
 
 def is_piped() -> bool:
@@ -171,7 +186,7 @@ async def serve_run(order: Order) -> Exit:
 
 async def _work(order: Order, printer: _Printer, stop: _Stop) -> Exit:
     try:
-        chosen = await choose_for(order.choices, os.environ)
+        chosen = await choose_for(order.choices, os.environ, order.setup)
         await printer.say(f"model {chosen.model} ({chosen.why})")
         async with AsyncExitStack() as stack:
             store = None
@@ -204,7 +219,8 @@ async def _work(order: Order, printer: _Printer, stop: _Stop) -> Exit:
 async def _run_cycle(
     order: Order, chosen: ChosenModel, supervisor: SessionSupervisor, printer: _Printer, stop: _Stop
 ) -> Exit:
-    session = await supervisor.start_session(decide_session(order.choices, chosen))
+    options = decide_session(order.choices, chosen, order.setup, os.environ)
+    session = await supervisor.start_session(options)
     async with session.subscribe(buffer=_MAX_WAITING_EVENTS) as events:
         await session.prompt(order.prompt)
         stop.session = session

@@ -23,7 +23,7 @@ from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.models import string_of
 from agentrail.runtime.options import SessionOptions, make_options
 from agentrail.runtime.scopes import NO_SCOPE
-from agentrail.runtime.starting import Blueprint
+from agentrail.runtime.starting import GivesOptions
 from agentrail.tools import builtin
 
 MIN_KEPT_EVENTS: Final = 100
@@ -55,7 +55,7 @@ class ProfileContext:
     mode: str | None = None
 
 
-ProfileOptions: TypeAlias = SessionOptions | Blueprint
+ProfileOptions: TypeAlias = SessionOptions | GivesOptions
 """What configures a session: its options in one value, or what gives them by name."""
 
 OptionsFor: TypeAlias = Callable[[ProfileContext], Awaitable[ProfileOptions]]

@@ -13,8 +13,8 @@ from agentrail.otp.child_specs import Restart
 from agentrail.runtime.agent import Agent
 
 
-class SessionKeywords(TypedDict, total=False):
-    """Every option of `SessionOptions` but the model, by the same name and of the same type; a test holds the two together."""
+class FirstKeywords(TypedDict, total=False):
+    """The options of `SessionOptions` up to its agents, but for the model."""
 
     tools: Sequence[Tool]
     plugins: Sequence[PluginEntry]
@@ -48,6 +48,20 @@ class SessionKeywords(TypedDict, total=False):
     budget: Budget | None
     response_format: Mapping[str, JsonValue] | None
     inline_tags: bool
+
+
+class OwnKeywords(FirstKeywords, total=False):
+    """Every option but the model and the agents, which a blueprint takes in other forms too."""
+
+    context_providers: Sequence[ContextProvider]
+    max_agents: int
+    max_agents_total: int
+    max_agent_depth: int
+
+
+class SessionKeywords(FirstKeywords, total=False):
+    """Every option of `SessionOptions` but the model, by the same name and of the same type; a test holds the two together."""
+
     agents: Sequence[Agent]
     context_providers: Sequence[ContextProvider]
     max_agents: int

@@ -168,16 +168,20 @@ _PROVIDER_MEMBERS: Final = ("name", "capabilities", "encode", "open_stream")
 
 
 def decide_options(options: object, given: Mapping[str, Any]) -> SessionOptions:
-    """Take options in one value, or make them from keywords.
+    """Take options in one value, or make them from keywords; those of a blueprint stand behind the keywords.
 
     Raises:
         OptionError: Your move: both, or something else than options; or keywords that cannot be.
     """
     if options is None:
         return make_options(given)
+    if is_blueprint(options):
+        return make_options({**given, "blueprint": options})
     if not isinstance(options, SessionOptions):
         raise OptionError(
-            [f"options is {options!r}: expected SessionOptions, or keywords such as model='demo:'"]
+            [
+                f"options is {options!r}: expected SessionOptions, a blueprint, or keywords such as model='demo:'"
+            ]
         )
     if given:
         raise OptionError(
@@ -210,9 +214,13 @@ def make_options(given: Mapping[str, Any]) -> SessionOptions:
     return SessionOptions(**given)
 
 
-def _options_of(blueprint: object) -> Mapping[str, Any]:
-    options = getattr(blueprint, "options", None)
-    found = options() if callable(options) and not isinstance(blueprint, type) else None
+def is_blueprint(value: object) -> bool:
+    """Whether this gives options by name: it has `.options()`, and is no class."""
+    return not isinstance(value, type) and callable(getattr(value, "options", None))
+
+
+def _options_of(blueprint: Any) -> Mapping[str, Any]:
+    found = blueprint.options() if is_blueprint(blueprint) else None
     if not isinstance(found, Mapping):
         raise OptionError(
             [
@@ -220,6 +228,18 @@ def _options_of(blueprint: object) -> Mapping[str, Any]:
             ]
         )
     return found
+
+
+def faults_of_value(name: str, value: object) -> list[str]:
+    """Say all that is wrong with one option, a sentence each: as much as can be said without the others.
+
+    Args:
+        name: Of the option.
+        value: What it is to be.
+    """
+    if name not in _KNOWN:
+        return [_unknown(name)]
+    return [fault for of, check in _BY_OPTION if of == name for fault in check(name, _frozen(value))]
 
 
 def faults_of(options: SessionOptions) -> list[str]:

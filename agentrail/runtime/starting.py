@@ -17,7 +17,7 @@ from agentrail.runtime.one_call import decide_call, run_call
 from agentrail.runtime.options import SessionOptions, decide_options
 
 
-class Blueprint(Protocol):
+class GivesOptions(Protocol):
     """What gives the options of sessions that are alike."""
 
     def options(self) -> Mapping[str, Any]:
@@ -34,13 +34,19 @@ class StartingDoor(ABC):
     async def start_session(self, *, model: str | Provider, **given: Unpack[SessionKeywords]) -> Session: ...
     @overload
     async def start_session(
-        self, *, blueprint: Blueprint, model: str | Provider = ..., **given: Unpack[SessionKeywords]
+        self, blueprint: GivesOptions, /, *, model: str | Provider = ..., **given: Unpack[SessionKeywords]
     ) -> Session: ...
-    async def start_session(self, options: SessionOptions | None = None, /, **given: Any) -> Session:  # type: ignore[misc]  # mypy finds no keyword of a TypedDict in `Any`
+    @overload
+    async def start_session(
+        self, *, blueprint: GivesOptions, model: str | Provider = ..., **given: Unpack[SessionKeywords]
+    ) -> Session: ...
+    async def start_session(  # type: ignore[misc]  # mypy finds no keyword of a TypedDict in `Any`
+        self, options: SessionOptions | GivesOptions | None = None, /, **given: Any
+    ) -> Session:
         """Start a session, and return its handle when it can be prompted.
 
         Args:
-            options: All options in one value; then no keyword may be given.
+            options: All options in one value; then no keyword may be given. Or a blueprint, whose options stand behind the keywords.
             **given: The same options as keywords; see `SessionOptions`. Those of a `blueprint`, an object with `.options()`, stand
                 behind them.
 

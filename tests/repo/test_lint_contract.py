@@ -16,6 +16,7 @@ PURE_ROOMS = {
     "typed",
     "wire",
     "protocols",
+    "config",
 }
 LINTER = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 LAYERS, PURITY = LINTER["contracts"][:2]

@@ -93,7 +93,8 @@ async def test_options_come_in_one_way(supervisor):
 async def test_a_model_string_is_no_options(supervisor):
     """The slip `start_session("demo:")` is answered with how it is written."""
     with pytest.raises(
-        OptionError, match="options is 'demo:': expected SessionOptions, or keywords such as model="
+        OptionError,
+        match="options is 'demo:': expected SessionOptions, a blueprint, or keywords such as model=",
     ):
         await supervisor.start_session("demo:")
 

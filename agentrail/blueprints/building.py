@@ -1,0 +1,408 @@
+"""What files say becomes blueprints: names are looked up, code is imported, values are looked at. All faults, each with its line."""
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import agentrail.plugins
+from agentrail.abc import Secret, Tool, name_of
+from agentrail.app import VARIABLES, provider_of
+from agentrail.blueprints.blueprint import Blueprint
+from agentrail.blueprints.capabilities import CAPABILITIES
+from agentrail.blueprints.finding import read_bytes
+from agentrail.config.forms import HeaderForm, PluginForm, PromptForm, SecretForm
+from agentrail.config.places import ConfigFault
+from agentrail.config.reading import MAX_CONFIG_BYTES
+from agentrail.config.settings import AgentSettings, Settings, Sourced, no_such_agent
+from agentrail.core.policy.budget import Budget
+from agentrail.core.stack.loading import PluginEntry, load_plugin
+from agentrail.errors import AgentrailError, OptionError, PluginError
+from agentrail.otp.edges import call_guarded
+from agentrail.otp.leaving import describe_bug
+from agentrail.plugins.base import Plugin
+from agentrail.providers.options import ProviderOptions
+from agentrail.runtime.options import fault_of_tool, faults_of_value
+from agentrail.tools import builtin
+
+_NOT_OPTIONS: Final = frozenset(
+    {"description", "base", "capabilities", "agents", "background", "wake", "handoff", "prompt", "budget"}
+)
+
+
+def build_blueprint(settings: Settings, name: str | None) -> Blueprint:
+    """Make the blueprint of an agent, with those that work for it; code that it names is imported.
+
+    Args:
+        settings: What files say, without faults.
+        name: Of the agent; None for what `[defaults]` say alone.
+
+    Raises:
+        OptionError: Your move: there is no such agent, or what it says cannot be: all faults, each with its line.
+    """
+    builder = Builder(settings)
+    if name is not None and name not in settings.agents:
+        raise OptionError([no_such_agent(name, settings.agents)])
+    made = builder.defaults() if name is None else builder.agent(name)
+    if made is None or builder.faults:
+        raise OptionError(list(dict.fromkeys(str(fault) for fault in builder.faults)))
+    return made
+
+
+def faults_of_building(settings: Settings) -> tuple[ConfigFault, ...]:
+    """Build all that there is, and say what is wrong with it; code that it names is imported."""
+    builder = Builder(settings)
+    builder.defaults()
+    for name in settings.agents:
+        builder.agent(name)
+    for name in settings.providers:
+        builder.look_at_provider(name)
+    return tuple(dict.fromkeys(builder.faults))
+
+
+class Builder:
+    """Makes blueprints of one set of settings, and keeps what it has looked up.
+
+    Attributes:
+        faults: What is wrong, in order.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Begin with no faults."""
+        self.faults: list[ConfigFault] = []
+        self._settings = settings
+        self._found: dict[tuple[str, str], Any] = {}
+
+    def defaults(self) -> Blueprint | None:
+        """Make what holds where no agent is named."""
+        values = dict(self._settings.defaults)
+        return self._made("agent", values, None, self._options(values))
+
+    def agent(self, name: str) -> Blueprint | None:
+        """Make an agent as one that leads: what it does not say, `[defaults]` do."""
+        agent = self._settings.agents[name]
+        values = {**self._settings.defaults, **agent.values}
+        if not {"base", "capabilities"}.isdisjoint(agent.values) and "tools" not in agent.values:
+            values.pop("tools", None)
+        options = self._options(values)
+        shared = self._settings.defaults.get("plugins")
+        if (
+            shared is not None and "plugins" in agent.values
+        ):  # guards that hold for all are not left out by naming one more
+            options["plugins"] = (*self._plugins(shared), *options.get("plugins", ()))
+        listed = values.get("agents")
+        below = [self._below(one.value, agent) for one in (() if listed is None else listed.value)]
+        options["agents"] = tuple(one for one in below if one is not None)
+        made = self._made(name, values, agent, options)
+        if made is not None:
+            self._look_at_agents(made, agent)
+        return made
+
+    def look_at_provider(self, name: str) -> None:
+        """Look at the options of a provider; what a secret is, is not looked at."""
+        options = self._settings.providers[name]
+        if name not in VARIABLES:
+            near = difflib.get_close_matches(name, VARIABLES, n=1)
+            guess = f"did you mean {near[0]!r}" if near else f"there are {', '.join(VARIABLES)}"
+            for said in options.values():
+                self._fault(said, f"there is no provider {name!r}: {guess}")
+            return
+        for option, said in options.items():
+            if option in {"api_key", "headers"}:
+                continue
+            try:
+                ProviderOptions.parse({option: said.value})
+            except OptionError as error:
+                for fault in error.faults:
+                    self._fault(said, fault)
+
+    # --- a blueprint
+
+    def _below(self, name: str, leader: AgentSettings) -> Blueprint | None:
+        """Make an agent as one that works for another: what it does not say is that one's."""
+        agent = self._settings.agents.get(name)
+        if agent is None or name == leader.name:  # that is said of the settings
+            return None
+        values = {key: said for key, said in agent.values.items() if key != "agents"}
+        if "agents" in agent.values:
+            where = agent.values["agents"]
+            self._fault(
+                where,
+                f"agent {name!r} works for {leader.name!r}, and has agents of its own: leave one of both out",
+            )
+        return self._made(name, values, agent, self._options(values))
+
+    def _made(
+        self, name: str, values: Mapping[str, Sourced], agent: AgentSettings | None, options: dict[str, Any]
+    ) -> Blueprint | None:
+        policies = () if agent is None or agent.policy.is_empty else (agent.policy,)
+        is_leader = agent is None or "agents" in options
+        try:
+            base = Blueprint.coding() if "base" in values else Blueprint()
+            own = {
+                key: options.pop(key) for key in ("tools", "plugins") if key in options and "base" in values
+            }
+            made = base.override(
+                name=name,
+                description=values["description"].value if "description" in values else base.description,
+                capabilities=(*base.capabilities, *self._capabilities(values)),
+                permissions=(*policies, *(self._settings.policies if is_leader else ())),
+                **{key: values[key].value for key in ("background", "wake", "handoff") if key in values},
+                **options,
+            )
+            return (
+                made.with_tools(*own.get("tools", ())).with_plugins(*own.get("plugins", ())) if own else made
+            )
+        except AgentrailError as error:
+            self._failed(agent, error)
+            return None
+
+    def _look_at_agents(self, made: Blueprint, agent: AgentSettings) -> None:
+        # That permissions keep a session from starting is no fault of a file.
+        below = [one.override(permissions=()) for one in made.given.get("agents", ())]
+        try:
+            made.override(permissions=(), agents=below).options()
+        except AgentrailError as error:
+            self._failed(agent, error)
+
+    def _failed(self, agent: AgentSettings | None, error: AgentrailError) -> None:
+        said = next(iter(self._settings.defaults.values()), None) if agent is None else agent.own
+        for fault in getattr(error, "faults", (str(error),)):
+            if said is not None:
+                self._fault(said, fault)
+
+    def _options(self, values: Mapping[str, Sourced]) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        for name, said in values.items():
+            if name == "tools":
+                options[name] = tuple(self._tools(said))
+            elif name == "plugins":
+                options[name] = tuple(self._plugins(said))
+            elif name == "prompt":
+                options["system_prompt"] = self._prompt(said)
+            elif name == "budget":
+                options[name] = self._budget(said)
+            elif name not in _NOT_OPTIONS:
+                options[name] = self._value(name, said)
+        return {name: value for name, value in options.items() if value is not None}
+
+    def _fault(self, said: Sourced, text: str) -> None:
+        self.faults.append(ConfigFault(place=said.place, said=text))
+
+    # --- values
+
+    def _value(self, name: str, said: Sourced) -> Any:
+        faults = faults_of_value(name, said.plain)
+        models = [said] if name == "model" else said.value if name == "fallback_models" else []
+        for one in models:
+            try:
+                provider_of(one.value)
+            except AgentrailError as error:
+                self._fault(one, str(error))
+                faults = faults or [""]
+        for fault in filter(None, faults):
+            self._fault(said, fault)
+        return None if faults else said.plain
+
+    def _prompt(self, said: Sourced) -> str | None:
+        prompt: PromptForm = said.value
+        if prompt.file is None:
+            return prompt.text
+        text = self._text_in(said, prompt.file)
+        return None if text is None else text.strip("\n")
+
+    def _text_in(self, said: Sourced, name: str) -> str | None:
+        path = Path(said.folder) / name
+        try:
+            data = read_bytes(path)
+            text = data.decode()
+        except OptionError as error:
+            self._fault(said, error.faults[0])
+        except UnicodeDecodeError:
+            self._fault(said, f"{path} is no UTF-8: save it in that encoding")
+        else:
+            if len(data) <= MAX_CONFIG_BYTES:
+                return text
+            self._fault(said, f"{path} is too long: expected at most {MAX_CONFIG_BYTES // 1024} KiB")
+        return None
+
+    def _budget(self, said: Sourced) -> Budget | None:
+        form = said.value
+        try:
+            return Budget(
+                max_cost_usd=form.max_cost_usd,
+                max_total_tokens=form.max_total_tokens,
+                allow_unknown_prices=bool(form.allow_unknown_prices),
+            )
+        except OptionError as error:
+            for fault in error.faults:
+                self._fault(said, fault)
+            return None
+
+    def _capabilities(self, values: Mapping[str, Sourced]) -> Iterator[Any]:
+        said = values.get("capabilities")
+        for one in () if said is None else said.value:
+            found = CAPABILITIES.get(one.value)
+            if found is None:
+                self._fault(one, _unknown("capability", one.value, CAPABILITIES))
+            else:
+                yield found
+
+    def _tools(self, said: Sourced) -> Iterator[Tool]:
+        for one in said.value:
+            tool = self._looked_up(one, one.value, "tool", _BUILT_IN_TOOLS)
+            fault = None if tool is None else fault_of_tool(tool)
+            if fault is not None:
+                self._fault(one, f"{one.value} is no tool: {fault}")
+            elif tool is not None:
+                yield tool
+
+    def _plugins(self, said: Sourced) -> Iterator[PluginEntry]:
+        for one in said.value:
+            form: PluginForm = one.value
+            found = self._looked_up(one, form.use, "plugin", built_in_plugins())
+            if found is None:
+                continue
+            entry: PluginEntry = (found, form.options) if form.options is not None else found
+            try:
+                load_plugin(entry)
+            except PluginError as error:
+                for fault in error.faults:
+                    self._fault(one, fault)
+            else:
+                yield entry
+
+    def _looked_up(self, said: Sourced, name: str, what: str, known: Mapping[str, Any]) -> Any:
+        if ":" not in name:
+            if name not in known:
+                self._fault(said, _unknown(what, name, known))
+            return known.get(name)
+        key = (said.folder, name)
+        if key not in self._found:
+            try:
+                self._found[key] = import_name(name, said.folder)
+            except OptionError as error:
+                self._found[key] = None
+                self._fault(said, f"the {what} cannot be imported: {error.faults[0]}")
+        return self._found[key]
+
+
+def _unknown(what: str, name: str, known: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    guess = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
+    yours = "" if what == "capability" else "; one of yours is package.module:NAME"
+    return f"no {what} that is built in is named {name!r:.80}: {guess}{yours}"
+
+
+def import_name(name: str, folder: str) -> Any:
+    """Import `package.module:NAME`; modules beside the file that says it are found too.
+
+    Raises:
+        OptionError: Your move: there is no such module or name, or it raises when it is imported.
+    """
+    module, _, attribute = name.partition(":")
+    if not module or not attribute.isidentifier():
+        raise OptionError([f"{name!r:.80} is no package.module:NAME"])
+    if folder and folder not in sys.path:
+        sys.path.insert(0, folder)
+
+    def refuse(error: BaseException) -> NoReturn:
+        raise OptionError([f"module {module!r}: {describe_bug(error)}"]) from error
+
+    imported = call_guarded(refuse, _imported, module)
+    if not hasattr(imported, attribute):
+        near = difflib.get_close_matches(attribute, vars(imported), n=1)
+        guess = f", did you mean {near[0]!r}" if near else ""
+        raise OptionError([f"module {module!r} has no {attribute!r}{guess}"])
+    return getattr(imported, attribute)
+
+
+def _imported(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except (
+        SystemExit
+    ) as leaving:  # of a script that was written as one: it would end the command without a word
+        message = f"it leaves the interpreter when it is imported (SystemExit: {leaving})"
+        raise ImportError(message) from leaving
+
+
+_BUILT_IN_TOOLS: Final[Mapping[str, Tool]] = {name_of(tool): tool for tool in builtin()}
+
+
+def built_in_plugins() -> Mapping[str, type[Plugin[Any]]]:
+    """Give the plugins that are built in, by name."""
+    found = vars(agentrail.plugins)
+    return {
+        name: one
+        for name, one in found.items()
+        if isinstance(one, type) and issubclass(one, Plugin) and one.__module__ != Plugin.__module__
+    }
+
+
+# --- the options of a provider
+
+
+def provider_options(settings: Settings, model: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Give what files say of the provider of a model; a variable of the provider's own that is set wins.
+
+    Args:
+        settings: What files say.
+        model: The model string.
+        environ: Where secrets and the provider's variables are looked for.
+
+    Raises:
+        OptionError: Your move: a secret is not where it is said to be; the message has file and line, and no secret.
+    """
+    name = model.partition(":")[0]
+    key_variable, url_variable = VARIABLES.get(name, ("", ""))
+    won = {"api_key": bool(environ.get(key_variable)), "base_url": bool(environ.get(url_variable))}
+    faults: list[str] = []
+    options: dict[str, Any] = {}
+    for option, said in settings.providers.get(name, {}).items():
+        if won.get(option):
+            continue
+        try:
+            options[option] = _revealed(said, environ)
+        except OptionError as error:
+            faults += [str(ConfigFault(place=said.place, said=fault)) for fault in error.faults]
+    if faults:
+        raise OptionError(faults)
+    return options
+
+
+def _revealed(said: Sourced, environ: Mapping[str, str]) -> Any:
+    value = said.value
+    if isinstance(value, SecretForm):
+        return Secret(secret_of(value, said.folder, environ))
+    if isinstance(value, Mapping):
+        return {name: _header_of(one, said.folder, environ) for name, one in value.items()}
+    return value
+
+
+def _header_of(form: HeaderForm, folder: str, environ: Mapping[str, str]) -> str | None:
+    return form.text if form.secret is None else secret_of(form.secret, folder, environ)
+
+
+def secret_of(form: SecretForm, folder: str, environ: Mapping[str, str]) -> str:
+    """Get a secret from where it is.
+
+    Raises:
+        OptionError: Your move: it is not there, or is empty; never with the secret.
+    """
+    if form.env is not None:
+        found = environ.get(form.env, "").strip()
+        if not found:
+            raise OptionError([f"the variable {form.env} is not set: set it, or take this out"])
+        return found
+    path = Path(folder) / os.path.expanduser(form.file or "")  # noqa: PTH111 - of a text
+    try:
+        found = read_bytes(path).decode().strip()
+    except UnicodeDecodeError:
+        found = ""
+    if not found:
+        raise OptionError([f"{path} holds no secret: write it there, as text and alone"])
+    return found

@@ -1,0 +1,36 @@
+"""The capabilities that are built in, and what the blueprint for coding is made of."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from agentrail.blueprints.capability import Capability
+from agentrail.plugins import HumanApproval, MemoryLoader, PatchToolCalls, SecurityGuard
+from agentrail.tools import builtin
+
+CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
+    {
+        one.name: one
+        for one in (
+            Capability(
+                name="files",
+                tools=builtin("list_dir", "read_file", "glob", "grep", "edit_file", "write_file"),
+            ),
+            Capability(name="shell", tools=builtin("shell"), plugins=(SecurityGuard,)),
+            Capability(name="todos", tools=builtin("write_todos")),
+            Capability(name="agents", tools=builtin("task")),
+            Capability(name="ask", tools=builtin("ask_user")),
+        )
+    }
+)
+"""By name. Each has the guards that its tools should not be without."""
+
+
+CODING_CAPABILITIES: Final = ("files", "shell", "todos", "agents")
+"""What `Blueprint.coding()` begins with."""
+
+CODING_TOOLS: Final = builtin("compact_conversation")
+"""What it has beside them."""
+
+CODING_PLUGINS: Final = (SecurityGuard, HumanApproval, MemoryLoader, PatchToolCalls)
+"""What guards it, and looks after it."""

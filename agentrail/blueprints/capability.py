@@ -1,0 +1,97 @@
+"""`Capability`: a named bundle of tools, plugins and sections of the prompt; and what is wrong with lists of those."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from attrs import field, frozen
+
+from agentrail.abc import Tool
+from agentrail.core.stack.loading import PluginEntry, call_handler, sound_plugin
+from agentrail.errors import OptionError, PluginError
+from agentrail.frozen import EMPTY, TooDeep, frozen_json
+from agentrail.runtime.options import TOOL_MEMBERS, fault_of_tool
+
+_T = TypeVar("_T")
+
+
+def placed(items: Iterable[_T], key_of: Callable[[_T], Hashable]) -> tuple[_T, ...]:
+    """Leave one of each key: the later one wins, and stands where the first one stood."""
+    found: dict[Hashable, _T] = {}
+    for item in items:
+        found[key_of(item)] = item
+    return tuple(found.values())
+
+
+def name_of_plugin(entry: PluginEntry) -> str:
+    """Say what a plugin of a session will be called.
+
+    Raises:
+        PluginError: Your move: it is no plugin.
+    """
+    given, options = entry if isinstance(entry, tuple) else (entry, EMPTY)
+    return sound_plugin(given, options, call_handler).name
+
+
+def _all_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    return tuple(tools)
+
+
+def _all_plugins(plugins: Iterable[PluginEntry]) -> tuple[PluginEntry, ...]:
+    return tuple(plugins)
+
+
+def _frozen_sections(sections: Mapping[str, str]) -> Mapping[str, Any]:
+    return frozen_json(sections)
+
+
+@frozen(kw_only=True)
+class Capability:
+    """A named bundle of what belongs together.
+
+    Attributes:
+        name: What a blueprint has it by, once.
+        tools: What the model may call with it.
+        plugins: Who watches that.
+        sections: What the system prompt says of it, by keys; a later capability's text with the same key takes its place.
+
+    Raises:
+        OptionError: Your move: something in it is no tool, or no plugin.
+    """
+
+    name: str
+    tools: Sequence[Tool] = field(default=(), converter=_all_tools)
+    plugins: Sequence[PluginEntry] = field(default=(), converter=_all_plugins)
+    sections: Mapping[str, Any] = field(default=EMPTY, converter=_frozen_sections)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what cannot be."""
+        faults = [*_faults_of_tools(self.tools), *faults_of_plugin_entries(self.plugins)]
+        faults += [
+            f"section {key!r} is no text" for key, text in self.sections.items() if not isinstance(text, str)
+        ]
+        if faults:
+            raise OptionError([f"capability {self.name!r}: {fault}" for fault in faults])
+
+
+def _faults_of_tools(tools: Iterable[object]) -> list[str]:
+    return [
+        f"{tool!r:.80} is no tool, which has {', '.join(TOOL_MEMBERS)}: {fault}"
+        for tool in tools
+        if (fault := fault_of_tool(tool)) is not None
+    ]
+
+
+def faults_of_plugin_entries(plugins: Iterable[Any]) -> list[str]:
+    """Say what is wrong with what is to be plugins, a sentence each."""
+    faults: list[str] = []
+    for entry in plugins:
+        if isinstance(entry, tuple) and not (len(entry) == 2 and isinstance(entry[1], Mapping)):  # noqa: PLR2004 - a pair
+            faults.append(f"{entry!r:.80} is no plugin: expected (Plugin, {{options}})")
+            continue
+        try:
+            name_of_plugin(entry)
+        except PluginError as error:
+            faults += error.faults
+        except (TooDeep, TypeError, ValueError) as error:
+            faults.append(f"{entry!r:.80} is no plugin: {error}")
+    return faults

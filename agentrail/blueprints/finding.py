@@ -1,0 +1,170 @@
+"""Which configuration files hold for a directory, and their bytes. Each file is read once: what is hashed is what is parsed."""
+
+import errno
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from attrs import frozen
+
+from agentrail.config.keys import in_one_line
+from agentrail.config.reading import MAX_CONFIG_BYTES, Scope
+from agentrail.errors import OptionError
+
+CONFIG_NAME: Final = "agentrail.toml"
+AGENTS_FOLDER: Final = Path(".agentrail") / "agents"
+USER_FOLDER: Final = ".agentrail"
+CONFIG_VARIABLE: Final = "AGENTRAIL_CONFIG"
+MAX_AGENT_FILES: Final = 1_000
+
+
+@frozen(kw_only=True)
+class FoundFile:
+    """A file, as it is on disk.
+
+    Attributes:
+        name: As it is shown.
+        path: Where it is.
+        folder: What paths and modules in it begin at.
+        key: Its path from the directory that is trusted.
+        data: Its bytes, one more than are read at most.
+        scope: Whose it is.
+    """
+
+    name: str
+    path: Path
+    folder: Path
+    key: str
+    data: bytes
+    scope: Scope
+
+
+@frozen(kw_only=True)
+class FoundFiles:
+    """The files that hold.
+
+    Attributes:
+        directory: That of the project; None where there is none.
+        project: Its files.
+        user: Those of the user.
+        why: How the directory was found, for people.
+    """
+
+    directory: Path | None = None
+    project: tuple[FoundFile, ...] = ()
+    user: tuple[FoundFile, ...] = ()
+    why: str = ""
+
+
+def find_files(config: Path | None, environ: Mapping[str, str], cwd: Path) -> FoundFiles:
+    """Find the files of the project and of the user.
+
+    Args:
+        config: The file that was named; None to look for one.
+        environ: Of this `AGENTRAIL_CONFIG` and `HOME` are looked at.
+        cwd: Where to begin to look.
+
+    Raises:
+        OptionError: Your move: a file that was named is not there, or one cannot be read.
+    """
+    home = Path(environ["HOME"]) if environ.get("HOME") else None
+    user_folder = None if home is None else home / USER_FOLDER
+    directory, named, why = _find_project(config, environ, cwd, home)
+    project: tuple[FoundFile, ...] = ()
+    if directory is not None:
+        toml = directory / CONFIG_NAME if named is None else named
+        agents = directory / AGENTS_FOLDER
+        # In the home directory those are the user's own.
+        agents_of_user = None if user_folder is None else user_folder / "agents"
+        project = _read_all(
+            toml, None if agents == agents_of_user else agents, directory, scope="project", cwd=cwd, home=home
+        )
+    user: tuple[FoundFile, ...] = ()
+    if user_folder is not None:
+        user = _read_all(
+            user_folder / CONFIG_NAME, user_folder / "agents", user_folder, scope="user", cwd=cwd, home=home
+        )
+    return FoundFiles(directory=directory if project else None, project=project, user=user, why=why)
+
+
+def _find_project(
+    config: Path | None, environ: Mapping[str, str], cwd: Path, home: Path | None
+) -> tuple[Path | None, Path | None, str]:
+    """Give the directory, the file where it was named, and how it was found."""
+    named, why = config, "--config"
+    if named is None and environ.get(CONFIG_VARIABLE):
+        named, why = Path(environ[CONFIG_VARIABLE]).expanduser(), CONFIG_VARIABLE
+    if named is not None:
+        named = cwd / named
+        if not named.is_file():
+            raise OptionError([f"{why} is {str(named)!r}: there is no such file"])
+        return named.resolve().parent, named.resolve(), why
+    for place in (cwd, *cwd.parents):
+        if (place / CONFIG_NAME).is_file() or ((place / AGENTS_FOLDER).is_dir() and place != home):
+            return place, None, "found above" if place != cwd else "found here"
+        if place == home or (place / ".git").exists():
+            break
+    return None, None, ""
+
+
+def _read_all(  # noqa: PLR0913 - of this file alone
+    toml: Path, agents: Path | None, directory: Path, *, scope: Scope, cwd: Path, home: Path | None
+) -> tuple[FoundFile, ...]:
+    paths = [toml] if toml.is_file() else []
+    if agents is not None and agents.is_dir():
+        found = sorted(one for one in agents.iterdir() if one.suffix == ".md")
+        if len(found) > MAX_AGENT_FILES:
+            raise OptionError([f"{agents} has {len(found)} agents: expected at most {MAX_AGENT_FILES}"])
+        paths += found
+    return tuple(
+        FoundFile(
+            name=show_path(path, cwd, home),
+            path=path,
+            folder=directory,
+            key=path.relative_to(directory).as_posix(),
+            data=read_bytes(path, follow=path is toml),
+            scope=scope,
+        )
+        for path in paths
+    )
+
+
+def show_path(path: Path, cwd: Path, home: Path | None) -> str:
+    """Write a path as short as it can be said, in one line."""
+    return in_one_line(_short(path, cwd, home))
+
+
+def _short(path: Path, cwd: Path, home: Path | None) -> str:
+    if path.is_relative_to(cwd):
+        return str(path.relative_to(cwd))
+    if home is not None and path.is_relative_to(home):
+        return f"~/{path.relative_to(home)}"
+    return str(path)
+
+
+def read_bytes(path: Path, *, follow: bool = True, most: int = MAX_CONFIG_BYTES) -> bytes:
+    """Read a file, and one byte more than it may have.
+
+    Args:
+        path: Where it is.
+        follow: Whether it may be a link.
+        most: How many bytes it may have.
+
+    Raises:
+        OptionError: Your move: it cannot be read, or is no ordinary file. A pipe would never end.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    try:
+        with open(os.open(path, flags), "rb", buffering=0) as file:  # noqa: PTH123 - flags of our own
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OptionError([f"{path} is no ordinary file: write one, or take it away"])
+            pieces = []
+            while most >= 0 and (piece := file.read(most + 1)):
+                pieces.append(piece)
+                most -= len(piece)
+            return b"".join(pieces)
+    except OSError as error:
+        reason = "it is a link" if error.errno == errno.ELOOP and not follow else error.strerror
+        raise OptionError([f"{path} cannot be read: {reason}"]) from error

@@ -1,0 +1,79 @@
+"""The list of trusted directories, on disk: in the user's own directory, where a project cannot write it."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from agentrail import outside
+from agentrail.blueprints.finding import USER_FOLDER, FoundFiles, read_bytes
+from agentrail.config.trust import Digests, TrustList, decode_trust, encode_trust, file_digest
+from agentrail.errors import OptionError
+
+TRUST_NAME: Final = "trust.json"
+_MAX_BYTES: Final = 8 * 1024 * 1024
+
+
+def digests_of(files: FoundFiles) -> Digests:
+    """Hash the files of a project."""
+    return {one.key: file_digest(one.data) for one in files.project}
+
+
+def is_trusted(files: FoundFiles, environ: Mapping[str, str]) -> bool:
+    """Say whether the user trusts the files of a project as they are.
+
+    Raises:
+        OptionError: Your move: the list cannot be read.
+    """
+    if files.directory is None:
+        return False
+    return read_trust(environ).trusts(str(files.directory.resolve()), digests_of(files))
+
+
+def read_trust(environ: Mapping[str, str]) -> TrustList:
+    """Read the list; an empty one where there is none.
+
+    Raises:
+        OptionError: Your move: it cannot be read, or is something else.
+    """
+    path = _path_of(environ)
+    if path is None or not path.exists():
+        return TrustList()
+    try:
+        text = read_bytes(path, most=_MAX_BYTES).decode()
+    except UnicodeDecodeError:
+        text = ""
+    return decode_trust(text, name=str(path))
+
+
+def write_trust(trusted: TrustList, environ: Mapping[str, str]) -> Path:
+    """Write the list: whole, or not at all.
+
+    Returns:
+        Where it is.
+
+    Raises:
+        OptionError: Your move: there is no home directory, or it cannot be written there.
+    """
+    path = _path_of(environ)
+    if path is None:
+        raise OptionError(["HOME is not set: trust is kept in the user's directory, and there is none"])
+    beside = path.with_name(f".{TRUST_NAME}.{outside.ids(4)}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - flags of our own
+                file.write(encode_trust(trusted))
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise OptionError([f"{path} cannot be written: {error.strerror}"]) from error
+    return path
+
+
+def _path_of(environ: Mapping[str, str]) -> Path | None:
+    return Path(environ["HOME"]) / USER_FOLDER / TRUST_NAME if environ.get("HOME") else None

@@ -1,0 +1,147 @@
+"""What configuration files are to commands: which one was named, which agent, and what stands in front of what.
+
+A flag comes first, then the environment, the project's files, the user's, and what is built in.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from attrs import frozen
+from cyclopts import Parameter
+
+from agentrail.app import ChosenModel
+from agentrail.cli.output import write_error
+from agentrail.errors import AgentrailError, OptionError
+
+if TYPE_CHECKING:
+    from agentrail.blueprints.blueprint import Blueprint
+    from agentrail.blueprints.configuration import Configuration
+    from agentrail.config.settings import Sourced
+
+AgentOption = Annotated[
+    str | None,
+    Parameter(
+        help="Which agent of the configuration files; without it the one that they name as default_agent.",
+        show_default=False,
+    ),
+]
+
+MODEL_VARIABLE: Final = "AGENTRAIL_MODEL"
+
+
+@Parameter(name="*")
+@frozen(kw_only=True)
+class ConfigFiles:
+    """Which configuration files count.
+
+    Attributes:
+        config: The one that was named.
+        trust_project: Whether the project's count as trusted, this time.
+    """
+
+    config: Annotated[
+        Path | None,
+        Parameter(
+            help="The configuration file; without it AGENTRAIL_CONFIG, else an agentrail.toml here or above.",
+            show_default=False,
+        ),
+    ] = None
+    trust_project: Annotated[
+        bool,
+        Parameter(
+            help="Let the project's configuration count as trusted, this time; agentrail trust does it for good.",
+            negative="",
+            show_default=False,
+        ),
+    ] = False
+
+
+@frozen(kw_only=True)
+class CommandSetup:
+    """What files say for one command.
+
+    Attributes:
+        configuration: All of it.
+        agent: The agent that is used; None where none is named.
+        blueprint: What it is made of.
+    """
+
+    configuration: "Configuration"
+    agent: str | None
+    blueprint: "Blueprint"
+
+    def said(self, option: str) -> "Sourced | None":
+        """Give what files say of an option, with its place."""
+        settings = self.configuration.settings
+        own = settings.agents[self.agent].values.get(option) if self.agent is not None else None
+        return own or settings.defaults.get(option)
+
+
+def read_setup(files: ConfigFiles, agent: str | None, cwd: Path | None = None) -> CommandSetup | None:
+    """Read the files that hold, and make what they say of an agent; None where there are none and none was named.
+
+    Raises:
+        OptionError: Your move: a file that is wrong, with all its faults; an agent that there is not; code that cannot be imported.
+    """
+    # What they need takes a twentieth of a second to import, which a run without files should not wait for.
+    from agentrail.blueprints.finding import find_files
+
+    where = Path.cwd() if cwd is None else cwd.resolve()
+    found = find_files(files.config, os.environ, where)
+    if not found.project and not found.user:
+        if agent is not None:
+            raise OptionError(
+                [
+                    f"there is no agent {agent!r:.80}: no configuration file was found, agentrail init writes one"
+                ]
+            )
+        return None
+    from agentrail.blueprints.building import build_blueprint
+    from agentrail.blueprints.configuration import read_configuration
+
+    read = read_configuration(os.environ, trust_project=files.trust_project, files=found)
+    configuration = read.check()
+    default = configuration.settings.default_agent
+    name = default.value if agent is None and default is not None else agent
+    return CommandSetup(
+        configuration=configuration, agent=name, blueprint=build_blueprint(configuration.settings, name)
+    )
+
+
+def write_faults(error: AgentrailError) -> None:
+    """Write what is wrong to stderr, a line for each fault."""
+    for fault in getattr(error, "faults", (str(error),)):
+        write_error(f"{fault.rstrip('.')}.")
+
+
+def write_notice(setup: CommandSetup | None) -> None:
+    """Say first that a project is not trusted, where it is not."""
+    notice = None if setup is None else setup.configuration.notice
+    if notice is not None:
+        write_error(f"{notice}.")
+
+
+def model_of_files(setup: CommandSetup | None, environ: Mapping[str, str]) -> ChosenModel | None:
+    """Give the model that files name, where nothing stands in front of them."""
+    if setup is None or environ.get(MODEL_VARIABLE):
+        return None
+    said = setup.said("model")
+    return None if said is None else ChosenModel(model=said.value, why=str(said.place))
+
+
+def options_of_files(setup: CommandSetup | None, model: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Give the options of a session that files say, for the model that was chosen.
+
+    Raises:
+        OptionError: Your move: a secret that is not where it is said to be, or an agent that cannot be started.
+    """
+    if setup is None:
+        return {}
+    from agentrail.blueprints.building import provider_options
+
+    return {
+        **setup.blueprint.options(),
+        "provider_opts": provider_options(setup.configuration.settings, model, environ),
+    }

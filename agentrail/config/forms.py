@@ -1,0 +1,192 @@
+"""What a configuration file may hold, as types: each name is one that a person writes. None is: not said.
+
+What a value means, and whether it can be, is said where it is used; here are names and types alone.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from attrs import frozen
+
+PermissionMode: TypeAlias = Literal["default", "accept_edits", "plan", "strict", "dont_ask", "bypass"]
+
+FORMAT_VERSION: Final = 1
+"""The only one there is; a file says it in `version`, or means it."""
+
+
+@frozen(kw_only=True)
+class SecretForm:
+    """A secret, by where it is: one of both.
+
+    Attributes:
+        env: The name of a variable.
+        file: The path of a file, from the directory of the one that names it, that holds nothing else.
+    """
+
+    env: str | None = None
+    file: str | None = None
+
+    def __str__(self) -> str:
+        """Show where it is, as it is written."""
+        return f'{{ env = "{self.env}" }}' if self.env is not None else f'{{ file = "{self.file}" }}'
+
+
+@frozen(kw_only=True)
+class PromptForm:
+    """A system prompt: a text, or where it is.
+
+    Attributes:
+        text: As it is; None where it is in a file.
+        file: The path of a file, from the directory of the one that names it.
+    """
+
+    text: str | None = None
+    file: str | None = None
+
+
+@frozen(kw_only=True)
+class PluginForm:
+    """A plugin.
+
+    Attributes:
+        use: The name of a built-in one, or `package.module:NAME`.
+        options: What it is given.
+    """
+
+    use: str
+    options: Mapping[str, Any] | None = None
+
+
+@frozen(kw_only=True)
+class BudgetForm:
+    """What may be spent; as `Budget`."""
+
+    max_cost_usd: float | None = None
+    max_total_tokens: int | None = None
+    allow_unknown_prices: bool | None = None
+
+
+@frozen(kw_only=True)
+class PermissionsForm:
+    """A policy, as it is written: the rules are not read here."""
+
+    mode: PermissionMode | None = None
+    deny: tuple[str, ...] | None = None
+    ask: tuple[str, ...] | None = None
+    allow: tuple[str, ...] | None = None
+
+
+@frozen(kw_only=True)
+class DefaultsForm:
+    """What holds for each agent that does not say it, and where no agent is named. As `SessionOptions`, but for `prompt`."""
+
+    model: str | None = None
+    prompt: PromptForm | None = None
+    prompt_mode: Literal["full", "task", "minimal", "none"] | None = None
+    base_prompt: bool | None = None
+    tools: tuple[str, ...] | None = None
+    plugins: tuple[PluginForm, ...] | None = None
+    sandbox: str | None = None
+    fallback_models: tuple[str, ...] | None = None
+    max_turns: int | None = None
+    on_max_turns: Literal["answer", "abort", "stop"] | None = None
+    compact_at_tokens: int | None = None
+    max_output_tokens: int | None = None
+    max_prompt_queue: int | None = None
+    max_steering_queue: int | None = None
+    max_retries: int | None = None
+    tool_max_retries: int | None = None
+    approval_timeout_seconds: float | None = None
+    immune_tools: tuple[str, ...] | None = None
+    max_parallel_tools: int | None = None
+    tool_timeout_seconds: float | None = None
+    event_buffer_size: int | None = None
+    budget: BudgetForm | None = None
+    inline_tags: bool | None = None
+    max_agents: int | None = None
+    max_agents_total: int | None = None
+    max_agent_depth: int | None = None
+
+
+@frozen(kw_only=True)
+class AgentForm(DefaultsForm):
+    """An agent.
+
+    Attributes:
+        description: What it is for; models choose it by that.
+        base: What it begins with: `coding`, or nothing.
+        capabilities: Names of bundles that it has.
+        agents: Names of the agents that may work for it.
+        response_format: JSON Schema of its answers.
+        user_data: What its tools see.
+        permissions: Narrow those of the file, for it alone.
+        background: As of `Agent`, where it works for another one; so are `wake` and `handoff`.
+        wake: As of `Agent`.
+        handoff: As of `Agent`.
+    """
+
+    description: str | None = None
+    base: Literal["coding"] | None = None
+    capabilities: tuple[str, ...] | None = None
+    agents: tuple[str, ...] | None = None
+    response_format: Mapping[str, Any] | None = None
+    user_data: Mapping[str, Any] | None = None
+    permissions: PermissionsForm | None = None
+    background: bool | None = None
+    wake: bool | None = None
+    handoff: bool | None = None
+
+
+@frozen(kw_only=True)
+class HeaderForm:
+    """The value of a header: a text, or a secret.
+
+    Attributes:
+        text: As it is; None for a secret.
+        secret: Where it is.
+    """
+
+    text: str | None = None
+    secret: SecretForm | None = None
+
+
+@frozen(kw_only=True)
+class ProviderForm:
+    """The options of a provider, by the names that `provider_opts` has."""
+
+    api_key: SecretForm | None = None
+    base_url: str | None = None
+    headers: Mapping[str, HeaderForm] | None = None
+    timeout: float | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    reasoning: Literal["off", "low", "medium", "high"] | None = None
+    max_output_tokens: int | None = None
+    max_retries: int | None = None
+    stall_policy: Literal["abort", "retry", "report"] | None = None
+    stall_seconds: float | None = None
+    context_window: int | None = None
+    trust_env: bool | None = None
+    images: bool | None = None
+    http2: bool | None = None
+
+
+@frozen(kw_only=True)
+class FileForm:
+    """A whole file.
+
+    Attributes:
+        version: Of the format.
+        default_agent: Which one `run` and `chat` use when none is named.
+        defaults: What holds for all.
+        agents: Each by its name.
+        providers: Their options, by what stands before the colon of a model string.
+        permissions: The policy of this file.
+    """
+
+    version: int | None = None
+    default_agent: str | None = None
+    defaults: DefaultsForm = DefaultsForm()
+    agents: Mapping[str, AgentForm] = {}
+    providers: Mapping[str, ProviderForm] = {}
+    permissions: PermissionsForm = PermissionsForm()

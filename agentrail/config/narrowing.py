@@ -1,0 +1,173 @@
+"""What is left of a project's files while the user does not trust them: they may only narrow. Plain functions.
+
+Decided by a list of what counts, and not by one of what does not: an option that is new is not granted until it was thought about.
+What runs without these files is the measure: no tool, no agent and no larger number than there.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+from attrs import define, field, frozen
+
+from agentrail.config.forms import BudgetForm, PromptForm
+from agentrail.config.keys import in_one_line, names_secret
+from agentrail.config.settings import AgentSettings, PolicySettings, Settings, Sourced
+
+READING_TOOLS: Final = ("list_dir", "read_file")
+"""What a command gives a model where nothing else is said."""
+
+NARROW_MODES: Final = frozenset({"default", "plan", "strict", "dont_ask"})
+"""None of them allows what `default` would ask for."""
+
+_MAX_SHOWN: Final = 100
+_TEXTS: Final = frozenset({"description"})
+_LIMITS: Final[Mapping[str, int | None]] = {
+    "max_turns": 100,
+    "max_output_tokens": None,
+    "max_parallel_tools": 8,
+}
+"""Numbers of which a smaller one is narrower, with what holds where nothing is said; None: no limit."""
+
+
+@frozen(kw_only=True)
+class NotGranted:
+    """Something that a file says and that does not hold, because the file is not trusted.
+
+    Attributes:
+        said: The value, with where it stands.
+        what: What it would grant, in a few words.
+    """
+
+    said: Sourced
+    what: str
+
+    def __str__(self) -> str:
+        """Say what, and where."""
+        return f"{in_one_line(self.what, _MAX_SHOWN)} ({self.said.place})"
+
+
+def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple[NotGranted, ...]]:
+    """Leave of what a project says what only narrows.
+
+    Args:
+        project: What its files say.
+        floor: What holds without them: what the user's say.
+
+    Returns:
+        What is left, and all that is not granted, in order.
+    """
+    narrowing = _Narrowing(project, floor)
+    defaults = narrowing.options(project.defaults)
+    agents = narrowing.agents()
+    for name, options in project.providers.items():
+        for option, said in options.items():
+            narrowing.refuse(said, f"providers.{name}.{option}")
+    policies = tuple(narrowing.policy(one) for one in project.policies)
+    left = Settings(
+        default_agent=narrowing.default_agent(agents), defaults=defaults, agents=agents, policies=policies
+    )
+    return left, tuple(narrowing.refused)
+
+
+@define
+class _Narrowing:
+    _project: Settings
+    _floor: Settings
+    refused: list[NotGranted] = field(factory=list, init=False)
+
+    def refuse(self, said: Sourced, what: str) -> None:
+        self.refused.append(NotGranted(said=said, what=what))
+
+    def default_agent(self, agents: Mapping[str, AgentSettings]) -> Sourced | None:
+        said = self._project.default_agent
+        if said is None:
+            return None
+        if said.value in agents and self._floor.default_agent is None:
+            return said
+        self.refuse(said, f"default_agent = {said.value!r}")
+        return None
+
+    def agents(self) -> dict[str, AgentSettings]:
+        left: dict[str, AgentSettings] = {}
+        for name, agent in self._project.agents.items():
+            if name in self._floor.agents:  # the user's has guards that this one may have not
+                self.refuse(agent.own, f"the agent {name!r} in place of yours")
+                continue
+            left[name] = attrs.evolve(
+                agent, values=self.options(agent.values), policy=self.policy(agent.policy)
+            )
+        return left
+
+    def options(self, values: Mapping[str, Sourced]) -> dict[str, Sourced]:
+        left: dict[str, Sourced] = {}
+        for name, said in values.items():
+            kept = self._option(name, said)
+            if kept is not None:
+                left[name] = kept
+        return left
+
+    def policy(self, policy: PolicySettings) -> PolicySettings:
+        mode = policy.mode
+        if mode is not None and mode.value not in NARROW_MODES:
+            self.refuse(mode, f"the mode {mode.value}")
+            mode = None
+        for rule in policy.allow:
+            self.refuse(rule, f"allow {rule.value}")
+        return attrs.evolve(policy, mode=mode, allow=())
+
+    def _option(self, name: str, said: Sourced) -> Sourced | None:
+        if name in _TEXTS or (name == "prompt" and said.value.file is None):
+            return said
+        if name == "tools":
+            return self._items(said, "the tool", self._tools_of_floor())
+        if name == "agents":
+            own = [one for one in self._project.agents if one not in self._floor.agents]
+            return self._items(said, "the agent", own)
+        if name in _LIMITS and _is_narrower(said.value, self._limit(name)):
+            return said
+        if name == "budget" and self._narrows_budget(said.value):
+            return said
+        self.refuse(said, describe_grant(name, said))
+        return None
+
+    def _items(self, said: Sourced, what: str, known: Any) -> Sourced:
+        left = []
+        for item in said.value:
+            if item.value in known:
+                left.append(item)
+            else:
+                self.refuse(item, f"{what} {item.value}")
+        return attrs.evolve(said, value=tuple(left))
+
+    def _tools_of_floor(self) -> tuple[str, ...]:
+        said = self._floor.defaults.get("tools")
+        return READING_TOOLS if said is None else said.plain
+
+    def _limit(self, name: str) -> Any:
+        said = self._floor.defaults.get(name)
+        return _LIMITS[name] if said is None else said.value
+
+    def _narrows_budget(self, budget: BudgetForm) -> bool:
+        said = self._floor.defaults.get("budget")
+        own = BudgetForm() if said is None else said.value
+        # A limit that the user has and the project leaves out would be gone.
+        sums = [(getattr(budget, name), getattr(own, name)) for name in ("max_cost_usd", "max_total_tokens")]
+        return budget.allow_unknown_prices is not True and all(
+            mine is None if its is None else _is_narrower(its, mine) for its, mine in sums
+        )
+
+
+def _is_narrower(number: float, limit: float | None) -> bool:
+    return limit is None or number <= limit
+
+
+def describe_grant(name: str, said: Sourced) -> str:
+    """Say what a value would grant; of what may hold a secret only its name."""
+    value = said.value
+    if isinstance(value, PromptForm):
+        return f"the prompt in the file {value.file}"
+    if isinstance(value, tuple):
+        return f"{name} {', '.join(str(getattr(one.value, 'use', one.value)) for one in value)}"
+    is_plain = isinstance(value, str | int | float | bool) and not names_secret(name)
+    return f"{name} = {value}" if is_plain else name

@@ -1,0 +1,254 @@
+"""One file, read: a form, the line of each value, and all that is wrong with it. What cannot be read is left out of the form."""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from attrs import field, frozen
+
+from agentrail.config.forms import FORMAT_VERSION, FileForm
+from agentrail.config.front_matter import HeadFault, read_head
+from agentrail.config.keys import looks_like_key, names_secret
+from agentrail.config.places import (
+    MAX_CONFIG_LEVELS,
+    ConfigFault,
+    ConfigPath,
+    ConfigPlace,
+    TooDeeplyNested,
+    find_lines,
+)
+from agentrail.config.structuring import show_value, structure_file
+
+Scope: TypeAlias = Literal["project", "user"]
+
+MAX_CONFIG_BYTES: Final = 256 * 1024
+"""Of one file; a hundred agents with five hundred rules are forty thousand."""
+
+AGENT_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+_AT_LINE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+# `tomllib` goes through all beginnings of a dotted key, so a long one would take it hours.
+_LONG_KEY: Final = re.compile(
+    rf"""(?<![A-Za-z0-9_"'-])(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MAX_CONFIG_LEVELS}}}"""
+)
+_KEY_LITERAL: Final = (
+    'this looks like a key: write { env = "NAME" } and set that variable, or { file = "path" }, where a secret is taken; '
+    "and make a new key where others could read this file"
+)
+
+
+@frozen(kw_only=True)
+class ConfigFile:
+    """A file that was read.
+
+    Attributes:
+        name: As it is shown.
+        folder: What paths in it begin at, as a text; empty where that is not known.
+        scope: Whose it is.
+        form: What it says; without what is wrong.
+        lines: Where each value of the form stands.
+        faults: What is wrong, by line.
+    """
+
+    name: str
+    folder: str = ""
+    scope: Scope = "project"
+    form: FileForm = field(factory=FileForm)
+    lines: Mapping[ConfigPath, int] = field(factory=dict, repr=False)
+    faults: tuple[ConfigFault, ...] = ()
+
+    def place(self, *path: str | int) -> ConfigPlace:
+        """Say where something of this file stands."""
+        return ConfigPlace(file=self.name, path=path, lines=self.lines)
+
+
+def decode_file(name: str, data: bytes) -> tuple[str, tuple[ConfigFault, ...]]:
+    """Give the text of a file, or what is wrong with its bytes."""
+    if len(data) > MAX_CONFIG_BYTES:
+        return "", (
+            _fault(
+                name,
+                1,
+                f"expected at most {MAX_CONFIG_BYTES // 1024} KiB, got {len(data) // 1024}: make it shorter",
+            ),
+        )
+    try:
+        return data.decode("utf-8"), ()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return "", (_fault(name, line, "expected UTF-8: save the file in that encoding"),)
+
+
+def read_toml(name: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
+    """Read a TOML file.
+
+    Args:
+        name: As it is to be shown.
+        text: All of it.
+        scope: Whose it is.
+        folder: What paths in it begin at.
+
+    Returns:
+        What it says, and its faults: of syntax the first one alone, of other kinds all.
+    """
+    made = ConfigFile(name=name, scope=scope, folder=folder)
+    long = _LONG_KEY.search(text)
+    if long is not None:
+        line = text.count("\n", 0, long.start()) + 1
+        return _only(made, _fault(name, line, f"a key of over {MAX_CONFIG_LEVELS} parts: nest less deeply"))
+    try:
+        tree = tomllib.loads(text)
+        lines = find_lines(text.replace("\r\n", "\n"))
+    except tomllib.TOMLDecodeError as error:
+        return _only(made, _syntax_fault(name, text, str(error)))
+    except TooDeeplyNested as error:
+        return _only(
+            made, _fault(name, error.line, f"expected at most {MAX_CONFIG_LEVELS} levels: nest less deeply")
+        )
+    except RecursionError:  # of `tomllib`, which calls itself for each bracket
+        return _only(made, _fault(name, 1, f"expected at most {MAX_CONFIG_LEVELS} levels: nest less deeply"))
+    return _checked(made, tree, lines, only_texts=False)
+
+
+def read_agent(name: str, agent: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
+    """Read a Markdown agent: front matter, then the system prompt.
+
+    Args:
+        name: As the file is to be shown.
+        agent: What the agent is called: the name of the file without its ending.
+        text: All of it.
+        scope: Whose it is.
+        folder: What paths in it begin at.
+
+    Returns:
+        A file with that one agent, and its faults.
+    """
+    made = ConfigFile(name=name, scope=scope, folder=folder)
+    try:
+        values, body, head = read_head(text)
+    except HeadFault as fault:
+        return _only(made, _fault(name, fault.line, fault.said))
+    lines: dict[ConfigPath, int] = {("agents", agent, *path): line for path, line in head.items()}
+    lines["agents", agent] = 1
+    twice = ConfigFault(
+        place=ConfigPlace(file=name, path=("agents", agent, "prompt"), lines=lines), said=_TWO_PROMPTS
+    )
+    if "prompt" in values and body:
+        return _only(made, twice)
+    if body:
+        values["prompt"] = body
+        lines["agents", agent, "prompt"] = text.count("\n", 0, text.rfind(body.split("\n", 1)[0])) + 1
+    return _checked(made, {"agents": {agent: values}}, lines, only_texts=True)
+
+
+_TWO_PROMPTS: Final = "there are two prompts, this one and what stands below the front matter: leave one out"
+
+
+# --- what is wrong, and what is left
+
+
+def _checked(
+    made: ConfigFile, tree: Mapping[str, Any], lines: Mapping[ConfigPath, int], *, only_texts: bool
+) -> ConfigFile:
+    """Make the form of what can be read, and faults of the rest."""
+    found: list[tuple[ConfigPath, str]] = [*_keys_in(tree, ())]
+    where = lines
+    left, lines = _without(tree, lines, frozenset(path for path, _ in found))
+    faults = [
+        ConfigFault(place=ConfigPlace(file=made.name, path=path, lines=where), said=said)
+        for path, said in found
+    ]
+    form: FileForm | None = None
+    while form is None:  # what was at fault is gone after one round, and each round takes something away
+        form, wrong = structure_file(left, only_texts=only_texts)
+        faults += [
+            ConfigFault(place=ConfigPlace(file=made.name, path=path, lines=lines), said=said)
+            for path, said in wrong
+        ]
+        left, lines = _without(left, lines, frozenset(_there(path, lines) for path, _ in wrong))
+    kept = ConfigFile(name=made.name, folder=made.folder, scope=made.scope, form=form, lines=lines)
+    faults += _faults_of_form(kept)
+    return ConfigFile(
+        name=made.name,
+        folder=made.folder,
+        scope=made.scope,
+        form=form,
+        lines=lines,
+        faults=tuple(sorted(faults, key=lambda fault: fault.place.line)),
+    )
+
+
+def _keys_in(value: object, path: ConfigPath) -> Iterator[tuple[ConfigPath, str]]:
+    """Find texts that look like keys, and texts under names of secrets; where they are wanted they are tables."""
+    match value:
+        case dict():
+            for name, below in value.items():
+                if looks_like_key(name) or (isinstance(below, str) and below and names_secret(name)):
+                    yield (*path, name), _KEY_LITERAL
+                else:
+                    yield from _keys_in(below, (*path, name))
+        case list():
+            for place, below in enumerate(value):
+                yield from _keys_in(below, (*path, place))
+        case str() if looks_like_key(value):
+            yield path, _KEY_LITERAL
+        case _:
+            pass
+
+
+def _without(
+    tree: Mapping[str, Any], lines: Mapping[ConfigPath, int], faulty: frozenset[ConfigPath]
+) -> tuple[dict[str, Any], dict[ConfigPath, int]]:
+    """Take away what is at fault; of a list the items behind it move up, and so do their lines."""
+    kept_lines: dict[ConfigPath, int] = {}
+
+    def keep(value: Any, old: ConfigPath, new: ConfigPath) -> Any:
+        if old in lines:
+            kept_lines[new] = lines[old]
+        match value:
+            case dict():
+                return {
+                    name: keep(below, (*old, name), (*new, name))
+                    for name, below in value.items()
+                    if (*old, name) not in faulty
+                }
+            case list():
+                left = [place for place in range(len(value)) if (*old, place) not in faulty]
+                return [keep(value[place], (*old, place), (*new, at)) for at, place in enumerate(left)]
+            case _:
+                return value
+
+    if not faulty:
+        return dict(tree), dict(lines)
+    return keep(tree, (), ()), kept_lines
+
+
+def _there(path: ConfigPath, lines: Mapping[ConfigPath, int]) -> ConfigPath:
+    """Give what is to go: where something is missing, what it is missing in."""
+    return path if path in lines else path[:-1]
+
+
+def _faults_of_form(read: ConfigFile) -> Iterator[ConfigFault]:
+    version = read.form.version
+    if version is not None and version != FORMAT_VERSION:
+        said = f"expected {FORMAT_VERSION}, the only version there is, got {show_value(version)}"
+        yield ConfigFault(place=read.place("version"), said=said)
+    for name in read.form.agents:
+        if not AGENT_NAME.fullmatch(name):
+            said = "expected a name of 1 to 64 of A-Z a-z 0-9 _ -"
+            yield ConfigFault(place=read.place("agents", name), said=said)
+
+
+def _syntax_fault(name: str, text: str, said: str) -> ConfigFault:
+    match = _AT_LINE.search(said)
+    line = int(match[1]) if match is not None and match[1] else text.rstrip("\n").count("\n") + 1
+    return _fault(name, line, f"this is no TOML: {_AT_LINE.sub('', said)}")
+
+
+def _fault(name: str, line: int, said: str) -> ConfigFault:
+    return ConfigFault(place=ConfigPlace(file=name, path=("",), lines={("",): line}), said=said)
+
+
+def _only(made: ConfigFile, fault: ConfigFault) -> ConfigFile:
+    return ConfigFile(name=made.name, folder=made.folder, scope=made.scope, faults=(fault,))

@@ -1,0 +1,238 @@
+"""What several files say together, each value with its place: agents as a whole, everything else value by value. Plain functions.
+
+An agent of the project takes the place of the user's with its name, and none of it is mixed in: half of one agent and half of
+another one would be an agent that was never written.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import attrs
+from attrs import field, frozen
+
+from agentrail.config.forms import DefaultsForm, PermissionsForm
+from agentrail.config.places import ConfigFault, ConfigPlace
+from agentrail.config.reading import ConfigFile, Scope
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+@frozen(kw_only=True)
+class Sourced:
+    """A value, and where it stands.
+
+    Attributes:
+        value: As its form has it; of a list a tuple of these, one for each item.
+        place: Where.
+        folder: What a path in it begins at.
+        scope: Whose file that is.
+    """
+
+    value: Any
+    place: ConfigPlace
+    folder: str = ""
+    scope: Scope = "project"
+
+    @property
+    def plain(self) -> Any:
+        """The value, without the places of its items."""
+        return tuple(one.value for one in self.value) if isinstance(self.value, tuple) else self.value
+
+
+@frozen(kw_only=True)
+class PolicySettings:
+    """A policy as it is written in one scope; the rules are not read here.
+
+    Attributes:
+        mode: What becomes of what no rule matches; None: not said.
+        deny: Rules, in order.
+        ask: Rules, in order.
+        allow: Rules, in order.
+        scope: Whose it is.
+    """
+
+    mode: Sourced | None = None
+    deny: tuple[Sourced, ...] = ()
+    ask: tuple[Sourced, ...] = ()
+    allow: tuple[Sourced, ...] = ()
+    scope: Scope = "project"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing."""
+        return self.mode is None and not (self.deny or self.ask or self.allow)
+
+
+@frozen(kw_only=True)
+class AgentSettings:
+    """An agent, as it is written.
+
+    Attributes:
+        name: What it is called.
+        own: Where it stands.
+        values: What it says, by name; without what `[defaults]` say.
+        policy: What it says of permissions.
+    """
+
+    name: str
+    own: Sourced
+    values: Mapping[str, Sourced] = field(default=_NOTHING)
+    policy: PolicySettings = PolicySettings()
+
+
+@frozen(kw_only=True)
+class Settings:
+    """What files say.
+
+    Attributes:
+        default_agent: Which one is used when none is named.
+        defaults: What holds for all agents, by name.
+        agents: By name.
+        providers: Options by name, for each provider.
+        policies: One for each file that says something of permissions, the project's first.
+    """
+
+    default_agent: Sourced | None = None
+    defaults: Mapping[str, Sourced] = field(default=_NOTHING)
+    agents: Mapping[str, AgentSettings] = field(default=_NOTHING)
+    providers: Mapping[str, Mapping[str, Sourced]] = field(default=_NOTHING)
+    policies: tuple[PolicySettings, ...] = ()
+
+
+NO_SETTINGS: Final = Settings()
+
+
+def join_files(files: Sequence[ConfigFile]) -> tuple[Settings, tuple[ConfigFault, ...]]:
+    """Take together what the files of one scope say.
+
+    Returns:
+        The settings, and the faults of all files: their own, and agents of one name in two of them.
+    """
+    faults = [fault for read in files for fault in read.faults]
+    agents: dict[str, AgentSettings] = {}
+    made = NO_SETTINGS
+    for read in files:
+        for name, form in read.form.agents.items():
+            if name in agents:
+                said = f"there is an agent of this name in {agents[name].own.place}: give it another one"
+                faults.append(ConfigFault(place=read.place("agents", name), said=said))
+                continue
+            own = Sourced(value=name, place=read.place("agents", name), folder=read.folder, scope=read.scope)
+            values = _values_of(read, form, "agents", name)
+            values.pop("permissions", None)
+            policy = _policy_of(read, form.permissions or PermissionsForm(), "agents", name, "permissions")
+            agents[name] = AgentSettings(name=name, own=own, values=values, policy=policy)
+        made = merge_settings(made, _rest_of(read))
+    return attrs.evolve(made, agents=agents), tuple(faults)
+
+
+def merge_settings(first: Settings, second: Settings) -> Settings:
+    """Let one stand in front of the other."""
+    providers = dict(second.providers)
+    for name, options in first.providers.items():
+        providers[name] = {**providers.get(name, {}), **options}
+    return Settings(
+        default_agent=first.default_agent or second.default_agent,
+        defaults={**second.defaults, **first.defaults},
+        agents={
+            **first.agents,
+            **{name: one for name, one in second.agents.items() if name not in first.agents},
+        },
+        providers=providers,
+        policies=(*first.policies, *second.policies),
+    )
+
+
+def faults_of_agent_names(settings: Settings) -> Iterator[ConfigFault]:
+    """Say what is wrong with names of agents: there is none, it is the agent's own, or they name each other in a circle."""
+    names = settings.agents
+    default = settings.default_agent
+    if default is not None and default.value not in names:
+        yield ConfigFault(place=default.place, said=no_such_agent(default.value, names))
+    below: dict[str, tuple[str, ...]] = {}
+    for agent in names.values():
+        listed = agent.values.get("agents")
+        items = () if listed is None else listed.value
+        below[agent.name] = tuple(item.value for item in items if item.value in names)
+        for item in items:
+            if item.value == agent.name:
+                said = f"agent {agent.name!r} names itself as an agent that works for it: leave it out"
+                yield ConfigFault(place=item.place, said=said)
+            elif item.value not in names:
+                yield ConfigFault(
+                    place=item.place, said=f"agent {agent.name!r}: {no_such_agent(item.value, names)}"
+                )
+    for circle in _circles(below):
+        said = f"the agents name each other in a circle, {' → '.join((*circle, circle[0]))}: leave one of them out"
+        yield ConfigFault(place=names[circle[0]].own.place, said=said)
+
+
+def no_such_agent(name: str, known: Mapping[str, object]) -> str:
+    """Say that there is no agent of a name, and which may have been meant."""
+    near = difflib.get_close_matches(name, known, n=1)
+    listed = ", ".join(sorted(known)) or "none"
+    guess = f"did you mean {near[0]!r}?" if near else f"there are: {listed}"
+    return f"there is no agent {name!r:.80}: {guess}"
+
+
+def _circles(below: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Find circles of two or more, each once, from its first name. Steps down one path at a time, so that no depth is too much."""
+    done: set[str] = set()
+    for start in below:
+        path: list[tuple[str, Iterator[str]]] = [(start, iter(below[start]))] if start not in done else []
+        while path:
+            name, left = path[-1]
+            following = next(left, None)
+            on_path = [one for one, _ in path]
+            if following is None:
+                done.add(name)
+                path.pop()
+            elif following in on_path and following != name:
+                yield tuple(on_path[on_path.index(following) :])
+            elif following not in done and following != name:
+                path.append((following, iter(below[following])))
+
+
+# --- a form becomes values with places
+
+
+def _rest_of(read: ConfigFile) -> Settings:
+    form = read.form
+    default = None
+    if form.default_agent is not None:
+        default = _sourced(read, form.default_agent, "default_agent")
+    policy = _policy_of(read, form.permissions, "permissions")
+    return Settings(
+        default_agent=default,
+        defaults=_values_of(read, form.defaults, "defaults"),
+        providers={name: _values_of(read, one, "providers", name) for name, one in form.providers.items()},
+        policies=() if policy.is_empty else (policy,),
+    )
+
+
+def _values_of(read: ConfigFile, form: Any, *path: str) -> dict[str, Sourced]:
+    """Give what a form says, in the order in which forms have it."""
+    given: DefaultsForm = form
+    found = {one.name: getattr(given, one.name) for one in attrs.fields(type(given))}
+    return {name: _sourced(read, value, *path, name) for name, value in found.items() if value is not None}
+
+
+def _sourced(read: ConfigFile, value: Any, *path: str | int) -> Sourced:
+    if isinstance(value, tuple):
+        value = tuple(_sourced(read, item, *path, place) for place, item in enumerate(value))
+    return Sourced(value=value, place=read.place(*path), folder=read.folder, scope=read.scope)
+
+
+def _policy_of(read: ConfigFile, form: PermissionsForm, *path: str) -> PolicySettings:
+    def rules(name: str) -> tuple[Sourced, ...]:
+        listed: tuple[Sourced, ...] = _sourced(read, getattr(form, name) or (), *path, name).value
+        return listed
+
+    return PolicySettings(
+        mode=None if form.mode is None else _sourced(read, form.mode, *path, "mode"),
+        deny=rules("deny"),
+        ask=rules("ask"),
+        allow=rules("allow"),
+        scope=read.scope,
+    )

@@ -1,0 +1,278 @@
+"""Plain values become forms of the right types, or faults: all of them, each with its path. cattrs does the work.
+
+A scalar is taken as what it is, and never as what it could be made of: `max_turns = "3"` is a text, and `1` is no `true`. In front
+matter all scalars are texts, and there they are read as what is wanted.
+"""
+
+import difflib
+import functools
+import math
+import re
+from collections import abc
+from collections.abc import Callable, Iterator, Mapping
+from types import GenericAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias, get_args, get_origin
+
+import attrs
+from attrs import frozen
+from cattrs import (
+    BaseValidationError,
+    ClassValidationError,
+    Converter,
+    ForbiddenExtraKeysError,
+    IterableValidationError,
+)
+from cattrs.gen import make_dict_structure_fn
+
+from agentrail.config.forms import FileForm, HeaderForm, PluginForm, PromptForm, SecretForm
+from agentrail.config.keys import hide_keys
+from agentrail.config.places import ConfigPath
+
+PathFault: TypeAlias = tuple[ConfigPath, str]
+_Hook: TypeAlias = Callable[[Any, Any], Any]
+
+_MAX_SHOWN: Final = 40
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}(?:\.[0-9]{1,18})?(?:e[+-]?[0-9]{1,3})?")
+_WORDS: Final[Mapping[str, bool]] = {"true": True, "false": False}
+
+
+class _Unfit(Exception):
+    """A value is of another type than is wanted; says what was expected, and never a key."""
+
+
+@frozen(kw_only=True)
+class _Table:
+    """What a secret or a prompt is where it is a table."""
+
+    env: str | None = None
+    file: str | None = None
+
+
+@frozen(kw_only=True)
+class _FileTable:
+    file: str
+
+
+def structure_file(
+    tree: Mapping[str, Any], *, only_texts: bool = False
+) -> tuple[FileForm | None, list[PathFault]]:
+    """Make a form of plain values.
+
+    Args:
+        tree: What was read.
+        only_texts: Whether its scalars are texts, to be read as what is wanted.
+
+    Returns:
+        The form, or None and all that is wrong with it.
+    """
+    try:
+        return (_of_texts() if only_texts else _strict()).structure(tree, FileForm), []
+    except BaseValidationError as error:
+        return None, [*_faults_in(error, ())]
+
+
+def show_value(value: object) -> str:
+    """Show what came where something else was expected; a long text is cut, and a key hidden."""
+    match value:
+        case str():
+            text = hide_keys(value)
+            return f"the text {text[:_MAX_SHOWN] + '…' if len(text) > _MAX_SHOWN else text!r}"
+        case Mapping():
+            return "a table"
+        case list():
+            return "a list"
+        case bool():
+            return str(value).lower()
+        case _:
+            return f"{value}"
+
+
+# --- what is wrong
+
+
+def _faults_in(error: BaseException, path: ConfigPath) -> Iterator[PathFault]:
+    """Go through what cattrs raised: groups of groups, in which notes say to which key or item an error belongs."""
+    match error:
+        case ClassValidationError():
+            noted, others = error.group_exceptions()
+            for below, attribute in noted:
+                yield from _faults_in(below, (*path, attribute.name))
+            for below in others:
+                yield from _faults_in(below, path)
+        case IterableValidationError():
+            for below, item in error.group_exceptions()[0]:
+                yield from _faults_in(below, (*path, item.index))
+        case ForbiddenExtraKeysError():
+            known = [one.name for one in attrs.fields(error.cl)]
+            for name in sorted(error.extra_fields):
+                yield (*path, name), _no_such_key(name, known)
+        case KeyError():
+            yield path, "is missing: write it"
+        case _:
+            yield path, str(error)
+
+
+def _no_such_key(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    guess = f"did you mean {near[0]!r}" if near else f"known are {', '.join(known)}"
+    return f"there is no such key, {guess}"
+
+
+# --- hooks: what is called with a value and the type that is wanted
+
+
+def _refuse(expected: str, value: object, hint: str = "") -> NoReturn:
+    message = f"expected {expected}, got {show_value(value)}{hint}"
+    raise _Unfit(message)
+
+
+def _text(value: Any, _: Any) -> str:
+    if not isinstance(value, str):
+        _refuse("a text", value)
+    return value
+
+
+def _flag(value: Any, _: Any) -> bool:
+    if not isinstance(value, bool):
+        _refuse("true or false", value)
+    return value
+
+
+def _whole(value: Any, _: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        _refuse("a whole number", value)
+    return value
+
+
+def _number(value: Any, _: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        _refuse("a finite number", value)
+    return value
+
+
+def _flag_of_text(value: Any, _: Any) -> bool:
+    if not isinstance(value, str) or value not in _WORDS:
+        _refuse("true or false", value)
+    return _WORDS[value]
+
+
+def _whole_of_text(value: Any, _: Any) -> int:
+    if not isinstance(value, str) or not _WHOLE.fullmatch(value):
+        _refuse("a whole number", value)
+    return int(value)
+
+
+def _number_of_text(value: Any, _: Any) -> float:
+    if not isinstance(value, str) or not _NUMBER.fullmatch(value):
+        _refuse("a number", value)
+    return _number(float(value), float)
+
+
+def _one_of(value: Any, kind: Any) -> Any:
+    known = get_args(kind)
+    if not isinstance(value, str) or value not in known:
+        near = difflib.get_close_matches(value, known, n=1) if isinstance(value, str) else []
+        hint = f": did you mean {near[0]!r}" if near else ""
+        _refuse(f"one of {', '.join(known)}", value, hint)
+    return value
+
+
+def _secret_of(value: Any, converter: Converter) -> SecretForm:
+    if not isinstance(value, dict):  # and it is not shown: it is a key
+        message = 'expected { env = "NAME" } or { file = "path" }: a secret never stands in the file itself'
+        raise _Unfit(message)
+    read = converter.structure(value, _Table)
+    if (read.env is None) is (read.file is None):
+        message = 'expected one of { env = "NAME" } and { file = "path" }'
+        raise _Unfit(message)
+    return SecretForm(env=read.env, file=read.file)
+
+
+def _prompt_of(value: Any, converter: Converter) -> PromptForm:
+    if isinstance(value, str):
+        return PromptForm(text=value)
+    if not isinstance(value, dict):
+        _refuse('a text, or { file = "path" }', value)
+    return PromptForm(file=converter.structure(value, _FileTable).file)
+
+
+def _header_of(value: Any, converter: Converter) -> HeaderForm:
+    if isinstance(value, str):
+        return HeaderForm(text=value)
+    return HeaderForm(secret=_secret_of(value, converter))
+
+
+# --- converters
+
+
+def _comes_from(origin: Any) -> Callable[[Any], bool]:
+    def is_one(kind: Any) -> bool:
+        found: Any = get_origin(kind)
+        return found is origin
+
+    return is_one
+
+
+def _converter(scalars: Mapping[type, _Hook], *, splits: bool) -> Converter:
+    converter = Converter(forbid_extra_keys=True, detailed_validation=True)
+    for kind, hook in scalars.items():
+        converter.register_structure_hook(kind, hook)
+    converter.register_structure_hook_func(_comes_from(Literal), _one_of)
+
+    def tuple_of(kind: Any) -> _Hook:
+        items: Any = GenericAlias(list, (get_args(kind)[0],))
+        made = converter.get_structure_hook(items)
+        return _guarded(lambda value, _: tuple(made(value, items)), list, splits=splits)
+
+    def mapping_of(kind: Any) -> _Hook:
+        table: Any = GenericAlias(dict, get_args(kind))
+        made = converter.get_structure_hook(table)
+        return _guarded(lambda value, _: made(value, table), dict, splits=False)
+
+    def record_of(kind: Any) -> _Hook:
+        made = make_dict_structure_fn(
+            kind, converter, _cattrs_forbid_extra_keys=True, _cattrs_detailed_validation=True
+        )
+        return _guarded(made, dict, splits=False)
+
+    converter.register_structure_hook_factory(_comes_from(tuple), tuple_of)
+    converter.register_structure_hook_factory(_comes_from(abc.Mapping), mapping_of)
+    converter.register_structure_hook_factory(attrs.has, record_of)
+    plugin = converter.get_structure_hook(PluginForm)
+    converter.register_structure_hook(
+        PluginForm,
+        lambda value, kind: PluginForm(use=value) if isinstance(value, str) else plugin(value, kind),
+    )
+    converter.register_structure_hook(SecretForm, lambda value, _: _secret_of(value, converter))
+    converter.register_structure_hook(PromptForm, lambda value, _: _prompt_of(value, converter))
+    converter.register_structure_hook(HeaderForm, lambda value, _: _header_of(value, converter))
+    return converter
+
+
+_CALLED: Final[Mapping[type, str]] = {list: "a list", dict: "a table"}
+
+
+def _guarded(made: _Hook, wanted: type, *, splits: bool) -> _Hook:
+    """Let no text pass for a list of its letters, and no list for a table."""
+
+    def hook(value: Any, kind: Any) -> Any:
+        if splits and wanted is list and isinstance(value, str):
+            value = [part.strip() for part in value.split(",")] if value.strip() else []
+        if not isinstance(value, wanted):
+            _refuse(_CALLED[wanted], value)
+        return made(value, kind)
+
+    return hook
+
+
+# Made at the first use, and then kept: a converter writes code for each form, which takes a tenth of a second.
+@functools.cache
+def _strict() -> Converter:
+    return _converter({str: _text, bool: _flag, int: _whole, float: _number}, splits=False)
+
+
+@functools.cache
+def _of_texts() -> Converter:
+    hooks = {str: _text, bool: _flag_of_text, int: _whole_of_text, float: _number_of_text}
+    return _converter(hooks, splits=True)

@@ -1,0 +1,404 @@
+"""Files of a directory: which hold, who trusts them, what they build."""
+
+import os
+import re
+import sys
+
+import pytest
+import trio
+
+import agentrail
+from agentrail import Budget, OptionError
+from agentrail.blueprints import Blueprint
+from agentrail.blueprints.building import build_blueprint, faults_of_building, provider_options
+from agentrail.blueprints.configuration import read_configuration
+from agentrail.blueprints.finding import MAX_AGENT_FILES, find_files, read_bytes
+from agentrail.blueprints.trusting import digests_of, read_trust, write_trust
+from agentrail.config.reading import MAX_CONFIG_BYTES
+from agentrail.core.session.state_codec import encode_session
+from agentrail.plugins import HumanApproval, SecurityGuard
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.tools import builtin
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home directory, with a project two levels below it."""
+    (tmp_path / "home" / "proj" / "deep").mkdir(parents=True)
+    return tmp_path / "home"
+
+
+def write(path, text):
+    """Write a file, with the directories above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def read(home, cwd=None, **given):
+    """What holds for a directory."""
+    environ = {"HOME": str(home), **given.pop("environ", {})}
+    return read_configuration(environ, cwd=cwd or home / "proj", **given)
+
+
+def names(found):
+    """Which files were found."""
+    return [one.name for one in (*found.project, *found.user)]
+
+
+# --- finding
+
+
+def test_files_are_looked_for_upwards(home):
+    """Up to the home directory or a `.git`; the user's own stand behind them."""
+    deep = home / "proj" / "deep"
+    environ = {"HOME": str(home)}
+    assert find_files(None, environ, deep).directory is None
+    write(home.parent / "agentrail.toml", "")
+    assert find_files(None, environ, deep).directory is None
+    write(home / "agentrail.toml", "")
+    assert find_files(None, environ, deep).directory == home
+    (home / "proj" / ".git").mkdir()
+    assert find_files(None, environ, deep).directory is None
+    write(home / "proj" / "agentrail.toml", "")
+    write(home / "proj" / ".agentrail" / "agents" / "b.md", "")
+    write(home / "proj" / ".agentrail" / "agents" / "a.md", "")
+    write(home / "proj" / ".agentrail" / "agents" / "a.txt", "")
+    write(home / ".agentrail" / "agentrail.toml", "")
+    write(home / ".agentrail" / "agents" / "c.md", "")
+    found = find_files(None, environ, deep)
+    agents = "~/proj/.agentrail/agents"
+    assert names(found) == [
+        "~/proj/agentrail.toml",
+        f"{agents}/a.md",
+        f"{agents}/b.md",
+        "~/.agentrail/agentrail.toml",
+        "~/.agentrail/agents/c.md",
+    ]
+    assert names(find_files(None, {}, home / "proj"))[0] == "agentrail.toml"
+
+
+def test_a_directory_of_agents_alone_is_a_project_too(home):
+    """But that of the home directory is the user's own."""
+    write(home / ".agentrail" / "agents" / "c.md", "")
+    assert find_files(None, {"HOME": str(home)}, home / "proj").project == ()
+    write(home / "agentrail.toml", "")
+    assert names(find_files(None, {"HOME": str(home)}, home)) == ["agentrail.toml", ".agentrail/agents/c.md"]
+    write(home / "proj" / ".agentrail" / "agents" / "d.md", "")
+    assert find_files(None, {"HOME": str(home)}, home / "proj" / "deep").directory == home / "proj"
+
+
+def test_a_file_that_is_named_comes_first(home):
+    """By the flag, then by the variable; one that is not there is said."""
+    flag, variable = write(home / "x" / "f.toml", ""), write(home / "y" / "v.toml", "")
+    write(home / "proj" / "agentrail.toml", "")
+    environ = {"HOME": str(home), "AGENTRAIL_CONFIG": "~/y/v.toml"}
+    assert find_files(flag, environ, home).project[0].path == flag.resolve()
+    assert find_files(None, {**environ, "AGENTRAIL_CONFIG": str(variable)}, home).why == "AGENTRAIL_CONFIG"
+    for wrong, variables in ((home / "no.toml", environ), (None, {"AGENTRAIL_CONFIG": str(home)})):
+        with pytest.raises(OptionError, match="there is no such file"):
+            find_files(wrong, variables, home)
+
+
+def test_what_is_no_ordinary_file_is_not_read(home):
+    """A pipe would never end, a link may lead anywhere, and a long file is read no further than needed."""
+    os.mkfifo(home / "pipe")
+    with pytest.raises(OptionError, match="is no ordinary file"):
+        read_bytes(home / "pipe")
+    (home / "link").symlink_to(write(home / "f", "x" * 50))
+    assert read_bytes(home / "link") == b"x" * 50
+    with pytest.raises(OptionError, match="it is a link"):
+        read_bytes(home / "link", follow=False)
+    assert len(read_bytes(home / "f", most=10)) in range(11, 51)
+    with pytest.raises(OptionError, match="cannot be read: No such file"):
+        read_bytes(home / "none")
+
+
+def test_too_many_agents_are_refused(home):
+    """Before any is read."""
+    folder = home / "proj" / ".agentrail" / "agents"
+    folder.mkdir(parents=True)
+    for number in range(MAX_AGENT_FILES + 1):
+        (folder / f"{number}.md").touch()
+    with pytest.raises(OptionError, match="expected at most 1000"):
+        find_files(None, {}, home / "proj")
+
+
+def test_faults_of_all_files_are_said_together(home):
+    """Of bytes, syntax, types and names."""
+    write(home / "proj" / "agentrail.toml", 'default_agent = "x"\n[agents.a]\nmax_turn = 1\n')
+    write(home / "proj" / ".agentrail" / "agents" / "b.md", "no head")
+    (home / "proj" / ".agentrail" / "agents" / "c.md").write_bytes(b"\xff")
+    write(home / ".agentrail" / "agentrail.toml", "a = \n")
+    found = read(home)
+    assert [str(fault).split(": ")[0] for fault in found.faults] == [
+        *("agentrail.toml:3", ".agentrail/agents/b.md:1", ".agentrail/agents/c.md:1"),
+        *("~/.agentrail/agentrail.toml:1", "agentrail.toml:1"),
+    ]
+    with pytest.raises(OptionError, match="there is no such key"):
+        found.check()
+
+
+# --- trust
+
+
+def test_files_are_trusted_as_they_are(home):
+    """By path and hash: a file that changes, comes or goes ends it, and so does another directory."""
+    toml = write(home / "proj" / "agentrail.toml", '[agents.a]\ntools = ["shell"]\n')
+    environ = {"HOME": str(home)}
+    assert not read(home).trusted
+    assert read(home).settings.agents["a"].values["tools"].plain == ()
+    trusted = read_trust(environ).with_directory(str((home / "proj").resolve()), digests_of(read(home).files))
+    path = write_trust(trusted, environ)
+    assert (path.stat().st_mode & 0o777, list(path.parent.iterdir())) == (0o600, [path])
+    assert read(home).trusted
+    assert read(home).notice is None
+    assert read(home).settings.agents["a"].values["tools"].plain == ("shell",)
+    added = write(home / "proj" / ".agentrail" / "agents" / "b.md", "---\ndescription: x\n---\n")
+    assert not read(home).trusted
+    added.unlink()
+    assert read(home).trusted
+    toml.write_text('[agents.a]\ntools = ["shell"] # changed\n')
+    assert not read(home).trusted
+    assert read(home, trust_project=True).trusted
+    assert "agentrail trust would grant: the tool shell (agentrail.toml:2)" in (read(home).notice or "")
+
+
+def test_a_notice_is_one_line_however_much_is_asked_for(home):
+    """Eight are named, and how many more there are."""
+    write(home / "proj" / "agentrail.toml", f"[permissions]\nallow = {[f'x{n}' for n in range(50)]}\n")
+    notice = read(home).notice
+    assert notice is not None
+    assert (notice.count("allow x"), notice.endswith(" and 42 more"), "\n" in notice) == (8, True, False)
+    write(home / "proj" / "agentrail.toml", "")
+    assert (read(home).notice or "").endswith("do no more than that")
+    (home / "proj" / "agentrail.toml").unlink()
+    assert read(home).notice is None
+
+
+def test_a_list_of_trust_that_cannot_be_had_is_said(home):
+    """Damaged, no text, or no home to keep it in."""
+    write(home / "proj" / "agentrail.toml", "")
+    for data in (b"{", b"\xff"):
+        (home / ".agentrail").mkdir(exist_ok=True)
+        (home / ".agentrail" / "trust.json").write_bytes(data)
+        with pytest.raises(OptionError, match="is no list of trusted directories"):
+            read(home)
+    with pytest.raises(OptionError, match="HOME is not set"):
+        write_trust(read_trust({}), {})
+    (home / "file").touch()
+    with pytest.raises(OptionError, match="cannot be written"):
+        write_trust(read_trust({}), {"HOME": str(home / "file")})
+
+
+# --- building
+
+TOML = """\
+[defaults]
+max_retries = 1
+[agents.scout]
+description = "Looks."
+model = "demo:"
+prompt = "You look."
+tools = ["read_file", "tests.blueprints.made_for_tests:look_up"]
+plugins = ["SecurityGuard", { use = "HumanApproval", options = { require_approval_for = ["shell"] } }]
+fallback_models = ["demo:fast"]
+max_turns = 5
+max_retries = 0
+max_output_tokens = 100
+budget = { max_total_tokens = 50_000 }
+"""
+MARKDOWN = """\
+---
+description: Looks.
+model: demo:
+tools: [read_file, "tests.blueprints.made_for_tests:look_up"]
+fallback_models:
+- demo:fast
+max_turns: 5
+max_retries: 0
+max_output_tokens: 100
+budget:
+  max_total_tokens: 50000
+---
+
+You look.
+"""
+
+
+def in_python():
+    """The same content as in the files."""
+    from tests.blueprints.made_for_tests import look_up  # noqa: PLC0415 - as a file would
+
+    return Blueprint(
+        "scout",
+        description="Looks.",
+        model="demo:",
+        system_prompt="You look.",
+        tools=[*builtin("read_file"), look_up],
+        plugins=[SecurityGuard, (HumanApproval, {"require_approval_for": ["shell"]})],
+        fallback_models=["demo:fast"],
+        max_turns=5,
+        max_retries=0,
+        budget=Budget(max_total_tokens=50_000),
+        max_output_tokens=100,
+    )
+
+
+async def states_of(blueprint):
+    """The states of a session that calls a tool and answers, as text: after the start, and after the cycle."""
+    model = ScriptedModel([calls(("look_up", {"what": "x"})), says("X.")])
+    async with agentrail.open_supervisor() as supervisor:
+        session = await supervisor.start_session(
+            blueprint, model=model, session_id="same", fallback_models=()
+        )
+        cell = supervisor._find_cell("", "same")  # noqa: SLF001 - to see what no reader sees
+        before = encode_session(cell.state)
+        with trio.fail_after(5):
+            assert (
+                await session.ask(
+                    "What is x?",
+                )
+                == "X."
+            )
+        return [without_times(one) for one in (before, encode_session(cell.state))]
+
+
+def without_times(encoded):
+    """What a clock and the minting of ids have given is taken out; all else is compared."""
+    return re.sub(r'("[a-z_]*_ms":|"at":)\d+|"ref":"[^"]*"', r"\g<1>", encoded.decode())
+
+
+@pytest.mark.blueprint("G-001")
+async def test_the_same_content_starts_equal_sessions(home):
+    """G-001: from TOML, from Markdown and from Python; equal values, and states that are equal step by step."""
+    write(home / "proj" / "agentrail.toml", TOML)
+    from_toml = build_blueprint(read(home, trust_project=True).settings, "scout")
+    write(
+        home / "proj" / "agentrail.toml",
+        "[defaults]\nmax_retries = 1\nplugins = ['SecurityGuard', "
+        "{ use = 'HumanApproval', options = { require_approval_for = ['shell'] } }]\n",
+    )
+    write(home / "proj" / ".agentrail" / "agents" / "scout.md", MARKDOWN)
+    from_markdown = build_blueprint(read(home, trust_project=True).settings, "scout")
+    assert from_toml == from_markdown == in_python()
+    first, second, third = [await states_of(one) for one in (from_toml, from_markdown, in_python())]
+    assert first == second == third
+    assert "You look." in first[0]
+
+
+def test_what_an_agent_does_not_say_the_defaults_do(home):
+    """Their plugins guard all; tools give way where an agent has a base or capabilities."""
+    write(
+        home / "proj" / "agentrail.toml",
+        '[defaults]\ntools = ["glob"]\nplugins = ["SecurityGuard"]\nmax_turns = 4\n[agents.a]\nplugins = ["MemoryLoader"]\n'
+        '[agents.b]\ncapabilities = ["ask"]\n[agents.c]\nbase = "coding"\ntools = ["ask_user"]\nagents = ["d"]\n[agents.d]\n'
+        'description = "d"\nmax_turns = 2\nbackground = true\n',
+    )
+    settings = read(home, trust_project=True).settings
+    built = {name: build_blueprint(settings, name) for name in (None, "a", "b", "c")}
+    tools = {name: [one.name for one in made.options()["tools"]] for name, made in built.items()}
+    assert (tools[None], tools["a"], tools["b"]) == (["glob"], ["glob"], ["ask_user"])
+    assert (len(tools["c"]), tools["c"][-1]) == (11, "ask_user")
+    assert [one.__name__ for one in built["a"].options()["plugins"]] == ["SecurityGuard", "MemoryLoader"]
+    (agent,) = built["c"].options()["agents"]
+    assert (agent.name, agent.max_turns, agent.tools, agent.background) == ("d", 2, None, True)
+    assert built["c"].given["max_turns"] == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[agents.a]\ntools = [\n"raed_file"]', "agentrail.toml:3: agents.a.tools[0]: no tool that is built in is named 'raed_file': did you mean 'read_file'?"),
+        ('[agents.a]\ntools = ["no.such:x"]', "agentrail.toml:2: agents.a.tools[0]: the tool cannot be imported: module 'no.such'"),
+        ('[agents.a]\ntools = ["tests.blueprints.made_for_tests:look_upp"]', "has no 'look_upp', did you mean 'look_up'"),
+        ('[agents.a]\ntools = ["tests.blueprints.made_for_tests:not_a_tool"]', "is no tool: this has no name"),
+        ('[agents.a]\ntools = [":x"]', "':x' is no package.module:NAME"),
+        ('[agents.a]\nplugins = ["SecurtyGuard"]', "no plugin that is built in is named 'SecurtyGuard': did you mean 'SecurityGuard'"),
+        ('[agents.a]\nplugins = ["tests.blueprints.made_for_tests:not_a_tool"]', "agents.a.plugins[0]: "),
+        ('[agents.a]\nplugins = [{ use = "HumanApproval", options = { x = 1 } }]', "agents.a.plugins[0]: plugin 'HumanApproval': init"),
+        ('[agents.a]\ncapabilities = ["shel"]', "no capability that is built in is named 'shel': did you mean 'shell'?"),
+        ('[agents.a]\nmodel = "anthropc:x"', "agentrail.toml:2: agents.a.model: there is no provider 'anthropc'"),
+        ('[agents.a]\nfallback_models = [\n"demo"]', "agentrail.toml:3: agents.a.fallback_models[0]: 'demo' is no model string"),
+        ("[agents.a]\nmax_turns = 0", "agentrail.toml:2: agents.a.max_turns: max_turns is 0: expected a whole number from 1"),
+        ("[agents.a]\nbudget = {}", "agentrail.toml:2: agents.a.budget: budget limits nothing"),
+        ("[agents.a]\nbudget = { max_cost_usd = -1 }", "agentrail.toml:2: agents.a.budget: budget.max_cost_usd is -1"),
+        ('[agents.a]\nprompt = { file = "no.md" }', "agentrail.toml:2: agents.a.prompt: "),
+        ('[agents.a]\nprompt = { file = "bad.md" }', "is no UTF-8"),
+        ('[agents.a]\nprompt = { file = "long.md" }', "is too long"),
+        ('[agents.a]\nagents = ["b"]\n[agents.b]\ndescription = "x"\nmax_retries = 1', "agents.a: agent 'b': max_retries is of its own"),
+        ('[agents.a]\nagents = ["b"]\n[agents.b]\ndescription = "b"\nagents = ["c"]\n[agents.c]\ndescription = "c"', "agent 'b' works for 'a', and has agents of its own"),
+        ('[agents.a]\nagents = ["b"]\n[agents.b]', "agents.a: agent 'b': description is empty"),
+        ("[providers.opnai]\ntimeout = 1", "agentrail.toml:2: providers.opnai.timeout: there is no provider 'opnai': did you mean 'openai'"),
+        ('[providers.openai]\nbase_url = "x"', "agentrail.toml:2: providers.openai.base_url: provider option 'base_url'"),
+        ('[defaults]\nsandbox = "moon"', "agentrail.toml:2: defaults.sandbox: sandbox is 'moon'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_built_is_said_with_its_line(home, text, said):
+    """Names, code, values, files: by who says them."""
+    (home / "proj" / "bad.md").write_bytes(b"\xff")
+    (home / "proj" / "long.md").write_bytes(b"x" * (MAX_CONFIG_BYTES + 1))
+    write(home / "proj" / "agentrail.toml", text)
+    found = read(home, trust_project=True)
+    assert found.faults == ()
+    faults = [str(one) for one in faults_of_building(found.settings)]
+    assert len(faults) == 1, faults
+    assert said in faults[0]
+    if "agents.a" in text:
+        with pytest.raises(OptionError) as caught:
+            build_blueprint(found.settings, "a")
+        assert list(caught.value.faults) == faults
+
+
+def test_an_agent_that_there_is_not_is_said(home):
+    """With the nearest."""
+    write(home / "proj" / "agentrail.toml", "[agents.scout]\n")
+    with pytest.raises(OptionError, match="there is no agent 'scot': did you mean 'scout'"):
+        build_blueprint(read(home).settings, "scot")
+
+
+def test_a_module_beside_the_file_is_found(home, monkeypatch):
+    """Once, however many agents name it; one that fails to import says so, also when it leaves the interpreter."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    write(
+        home / "proj" / "beside_the_file.py",
+        "from agentrail.tools import builtin\nmine = builtin('glob')[0]\n",
+    )
+    write(home / "proj" / "leaves_at_once.py", "raise SystemExit(3)\n")
+    write(
+        home / "proj" / "agentrail.toml",
+        '[agents.a]\ntools = ["beside_the_file:mine"]\n[agents.b]\ntools = ["leaves_at_once:x"]\n',
+    )
+    write(home / "proj" / ".agentrail" / "agents" / "c.md", "---\ntools: beside_the_file:mine\n---\n")
+    settings = read(home, trust_project=True).settings
+    for name in ("a", "c"):
+        assert [one.name for one in build_blueprint(settings, name).options()["tools"]] == ["glob"]
+    with pytest.raises(OptionError, match=r"module 'leaves_at_once': .*SystemExit"):
+        build_blueprint(settings, "b")
+
+
+def test_secrets_are_looked_up_where_they_are_needed(home):
+    """In the environment or a file, for the provider of the model alone; a variable of the provider's own wins."""
+    write(home / "proj" / "key.txt", "  from-a-file\n")
+    write(home / "proj" / "empty.txt", "\n")
+    write(
+        home / "proj" / "agentrail.toml",
+        '[providers.openai]\napi_key = { env = "MY_KEY" }\nbase_url = "http://h/v1"\n'
+        'headers = { plain = "p", x-token = { file = "key.txt" } }\n[providers.anthropic]\napi_key = { file = "empty.txt" }\n',
+    )
+    settings = read(home, trust_project=True).settings
+    options = provider_options(settings, "openai:x", {"MY_KEY": "k"})
+    assert options["api_key"].reveal() == "k"
+    assert (options["base_url"], options["headers"]) == (
+        "http://h/v1",
+        {"plain": "p", "x-token": "from-a-file"},
+    )
+    won = provider_options(settings, "openai:x", {"OPENAI_API_KEY": "e", "OPENAI_BASE_URL": "u"})
+    assert set(won) == {"headers"}
+    assert provider_options(settings, "demo:", {}) == {}
+    with pytest.raises(
+        OptionError, match=r"^agentrail.toml:2: providers.openai.api_key: the variable MY_KEY is not set"
+    ):
+        provider_options(settings, "openai:x", {})
+    with pytest.raises(OptionError, match=r"empty.txt holds no secret"):
+        provider_options(settings, "anthropic:x", {})

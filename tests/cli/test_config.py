@@ -1,0 +1,255 @@
+"""`agentrail config check`, `init` and `trust`, and agents of files in `run`, `chat` and `doctor`."""
+
+import pytest
+
+from agentrail.app import ChosenModel
+from agentrail.blueprints.building import build_blueprint
+from agentrail.blueprints.configuration import read_configuration
+from agentrail.cli.config import TEMPLATE, show_configuration, show_setting
+from agentrail.cli.configuring import CommandSetup, model_of_files
+from agentrail.cli.options import DEFAULT_TOOLS, Choices, decide_session, with_approvals
+from agentrail.config.narrowing import READING_TOOLS
+from agentrail.errors import OptionError
+from agentrail.plugins import HumanApproval, SecurityGuard
+from tests.cli.rig import run_agentrail
+
+KEY = "sk-proj-abcdefghijklmnop1234"
+AGENT = '[agents.scout]\nmodel = "demo:fast"\nprompt = "You look."\nmax_turns = 7\n'
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A project, and a home directory beside it."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "project").mkdir()
+    return tmp_path
+
+
+async def run_in(place, *arguments, stdin=b"", **variables):
+    """Run the command in the project."""
+    variables = {"HOME": str(place / "home"), **variables}
+    return await run_agentrail(*arguments, stdin=stdin, variables=variables, cwd=place / "project")
+
+
+def write(place, text, name="project/agentrail.toml"):
+    """Write a file of the project or the user."""
+    path = place / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def setup_of(place, agent=None, *, trusted=True, **variables):
+    """What files say, as a command has it."""
+    environ = {"HOME": str(place / "home"), **variables}
+    read = read_configuration(environ, cwd=place / "project", trust_project=trusted).check()
+    return CommandSetup(configuration=read, agent=agent, blueprint=build_blueprint(read.settings, agent))
+
+
+async def test_what_init_writes_passes_the_check(place):
+    """It is written once, narrows until it is trusted, and its agent runs."""
+    ran = await run_in(place, "init")
+    assert (ran.code, (place / "project" / "agentrail.toml").read_text()) == (0, TEMPLATE)
+    again = await run_in(place, "init")
+    assert (again.code, "is there already" in again.err) == (2, True)
+    checked = await run_in(place, "config", "check")
+    assert checked.code == 0
+    assert "is not trusted" in checked.err.splitlines()[0]
+    assert "the tool grep (agentrail.toml:18)" in checked.err
+    trusted = await run_in(place, "trust")
+    assert (trusted.code, "it grants:\n  the tool glob (agentrail.toml:18)" in trusted.out) == (0, True)
+    checked = await run_in(place, "config", "check")
+    assert (checked.code, checked.err) == (0, "")
+    assert "list_dir, read_file, glob, grep" in checked.out
+
+
+@pytest.mark.blueprint("G-002")
+@pytest.mark.blueprint("G-003")
+async def test_check_says_all_faults_with_their_lines_and_no_key(place):
+    """G-002, G-003: of syntax, types, names and code at once, a line each; exit code 1; the key is in no output of any command."""
+    write(
+        place,
+        f'[agents.a]\nmax_turn = 3\ntools = ["no.such:x", "shel"]\n[providers.openai]\napi_key = "{KEY}"\n[agents.b]\nagents = ["b"]\n',
+    )
+    write(place, "---\ndescription: x\n---\n", "project/.agentrail/agents/a.md")
+    ran = await run_in(place, "config", "check", "--trust-project")
+    assert (ran.code, ran.out) == (1, "")
+    said = sorted(line.split(": ")[1] for line in ran.err.splitlines())
+    assert said == sorted(
+        [".agentrail/agents/a.md:1", *(f"agentrail.toml:{line}" for line in (2, 3, 3, 5, 7))]
+    )
+    assert f"{KEY[:8]}" not in ran.err
+    for arguments in (
+        ("run", "hi"),
+        ("chat",),
+        ("trust",),
+        ("doctor", "--model", "demo:"),
+        ("config", "check"),
+    ):
+        other = await run_in(place, *arguments, "--debug")
+        assert other.code in {1, 2}
+        assert KEY[:8] not in other.out + other.err
+        assert "agentrail.toml:2: agents.a.max_turn" in other.out + other.err
+        assert "Traceback" not in other.err
+
+
+@pytest.mark.blueprint("G-026")
+async def test_an_untrusted_project_grants_itself_nothing(place):
+    """G-026: no code of it is imported and no command of it runs; the first line says what is not granted; its `deny` holds."""
+    canary = place / "project" / "canary"
+    write(place, f"open({str(canary)!r}, 'w').close()\n", "project/evil.py")
+    write(
+        place,
+        'default_agent = "wild"\n[defaults]\nplugins = ["evil:Guard"]\nmodel = "openai-chat:x"\n[agents.wild]\n'
+        'tools = ["shell", "read_file", "evil:tool"]\nbase = "coding"\n[providers.openai-chat]\nbase_url = "http://127.0.0.1:9/v1"\n'
+        'api_key = { env = "HOME" }\n',
+    )
+    ran = await run_in(
+        place, "run", 'shell "touch canary"', "--shell-fallback", "unconfined", AGENTRAIL_MODEL="demo:fast"
+    )
+    first = ran.err.splitlines()[0]
+    for refused in (
+        "evil:Guard",
+        "model = openai-chat:x",
+        "the tool shell",
+        "evil:tool",
+        "base = coding",
+        "providers.openai-chat.base_url",
+    ):
+        assert refused in first
+    assert "model demo:fast (AGENTRAIL_MODEL is set)" in ran.err
+    checked = await run_in(place, "config", "check")
+    assert (checked.code, checked.err.splitlines()[0]) == (0, first)
+    assert not canary.exists()
+    write(place, '[permissions]\nmode = "bypass"\ndeny = ["shell(rm *)"]\nallow = ["shell(*)"]\n')
+    shown = (await run_in(place, "config", "check")).out
+    assert "shell(rm *)" in shown
+    assert "shell(*)" not in shown
+    assert "bypass" not in shown
+    refused = await run_in(
+        place, "run", "hi", "--model", "demo:fast"
+    )  # until rules are enforced, none is passed over
+    assert (refused.code, "permissions (agentrail.toml:3) are read" in refused.err) == (2, True)
+    write(place, '[agents.a]\ntools = ["evil:tool"]\n')
+    assert (await run_in(place, "config", "check", "--trust-project")).code == 1
+    assert canary.exists()  # so the canary sings where it is let
+
+
+async def test_an_agent_of_a_file_runs(place):
+    """Named, or the one that the file names; trusted for once, or for good until a file changes."""
+    write(place, f'default_agent = "scout"\n{AGENT}')
+    ran = await run_in(place, "run", "hi", "--agent", "scout", "--trust-project")
+    assert (ran.code, "model demo:fast (agentrail.toml:3)" in ran.err) == (0, True)
+    assert (await run_in(place, "trust")).code == 0
+    ran = await run_in(place, "run", "hi")
+    assert (ran.code, ran.err.splitlines()[0]) == (0, "model demo:fast (agentrail.toml:3)")
+    ran = await run_in(place, "run", "hi", "--model", "demo:fast", AGENTRAIL_MODEL="demo:")
+    assert "model demo:fast (--model)" in ran.err
+    chatted = await run_in(place, "chat", "--agent", "scout", "--store", "memory:", stdin=b"hi\n")
+    assert (chatted.code, "model demo:fast (agentrail.toml:3)" in chatted.err) == (0, True)
+    looked = await run_in(place, "doctor", AGENTRAIL_MODEL="demo:")
+    assert "agentrail.toml; agent scout" in looked.out
+    assert "demo: (AGENTRAIL_MODEL is set)" in looked.out
+    assert "demo:fast (agentrail.toml:3)" in (await run_in(place, "doctor")).out
+    assert (await run_in(place, "trust", "--forget")).code == 0
+    assert "not trusted" in (await run_in(place, "doctor")).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ("run", "hi", "--agent", "x"),
+            "there is no agent 'x': no configuration file was found, agentrail init writes one",
+        ),
+        (("run", "hi", "--config", "no.toml"), "there is no such file"),
+        (("config", "check", "--config", "no.toml"), "there is no such file"),
+        (("chat", "--agent", "x", "--resume", "y"), "--agent is for a new session"),
+        (("config", "chek"), "chek"),
+    ],
+)
+async def test_wrong_usage_is_said_before_anything_else(place, arguments, said):
+    """Exit code 2, a sentence."""
+    ran = await run_in(place, *arguments)
+    assert (ran.code, said in ran.err, "Traceback" in ran.err) == (2, True, False)
+
+
+async def test_there_may_be_nothing_to_look_at(place):
+    """No file is no error; nothing can be trusted then."""
+    checked = await run_in(place, "config", "check")
+    assert (checked.code, "agentrail init writes one" in checked.out) == (0, True)
+    trusted = await run_in(place, "trust")
+    assert (trusted.code, "nothing to trust" in trusted.err) == (1, True)
+    assert "no agentrail.toml here or above" in (await run_in(place, "doctor")).out
+
+
+# --- what stands in front of what
+
+
+def test_a_flag_stands_in_front_of_the_environment_the_project_and_the_user(place):
+    """12.14: flag, environment, project, user, default; each value keeps its file and line."""
+    write(place, '[defaults]\nmax_turns = 3\nmodel = "demo:fast"\n[providers.openai]\ntimeout = 5\n')
+    write(
+        place,
+        '[defaults]\nmax_turns = 9\nmax_retries = 2\ntools = ["glob"]\n',
+        "home/.agentrail/agentrail.toml",
+    )
+    setup = setup_of(place)
+    assert model_of_files(setup, {}) == ChosenModel(model="demo:fast", why="agentrail.toml:3")
+    assert model_of_files(setup, {"AGENTRAIL_MODEL": "demo:"}) is None
+    assert str(setup.said("max_retries").place) == "~/.agentrail/agentrail.toml:3"
+    chosen = ChosenModel(model="openai:x", why="")
+    options = decide_session(Choices(opt=("temperature=1",)), chosen, setup, {})
+    assert (options.max_turns, options.max_retries, [one.name for one in options.tools]) == (3, 2, ["glob"])
+    assert options.provider_opts == {"timeout": 5, "temperature": 1}
+    flags = Choices(max_turns=1, max_retries=0, tools="none", system="S", opt=("timeout=9",))
+    options = decide_session(flags, chosen, setup, {})
+    assert (options.max_turns, options.max_retries, options.tools, options.system_prompt) == (1, 0, (), "S")
+    assert options.provider_opts == {"timeout": 9}
+    plain = decide_session(Choices(), chosen)
+    assert (plain.max_turns, plain.max_retries) == (100, 3)
+    assert tuple(one.name for one in plain.tools) == tuple(DEFAULT_TOOLS.split(",")) == READING_TOOLS
+
+
+def test_a_secret_that_is_not_there_is_said_with_its_line(place):
+    """When the provider is used, and not before."""
+    write(place, '[providers.openai]\napi_key = { env = "MY_KEY" }\n')
+    setup = setup_of(place)
+    decide_session(Choices(), ChosenModel(model="demo:", why=""), setup, {})
+    with pytest.raises(OptionError, match=r"^agentrail.toml:2: .*MY_KEY is not set"):
+        decide_session(Choices(), ChosenModel(model="openai:x", why=""), setup, {})
+    secret = {"MY_KEY": KEY}
+    options = decide_session(Choices(), ChosenModel(model="openai:x", why=""), setup, secret)
+    assert KEY not in f"{options} {options.provider_opts}"
+    shown = "\n".join(show_configuration(setup.configuration, secret))
+    assert '{ env = "MY_KEY" } (set)' in shown
+    assert KEY not in shown
+    assert "(not set)" in "\n".join(show_configuration(setup.configuration, {}))
+
+
+def test_every_kind_of_value_is_shown(place):
+    """In one line, without what may be a secret."""
+    write(place, "You\n", "project/p.md")
+    write(
+        place,
+        'default_agent = "a"\n[agents.a]\nprompt = { file = "p.md" }\nplugins = ["SecurityGuard", { use = "HumanApproval", '
+        'options = { timeout_seconds = 0 } }]\nbudget = { max_cost_usd = 1.5 }\nuser_data = { note = "x" }\n'
+        '[agents.a.permissions]\nmode = "plan"\n[providers.openai]\nheaders = { x = "y", token = { file = "t" } }\napi_key = { file = "k" }\n',
+    )
+    read = setup_of(place).configuration
+    shown = "\n".join(show_configuration(read, {"AGENTRAIL_MODEL": "demo:"}))
+    for wanted in ('{ file = "p.md" }', "SecurityGuard, HumanApproval (timeout_seconds = 0)", "max_cost_usd 1.5", "note = x",
+                   'x = …, token = { file = "t" }', '{ file = "k" }', "AGENTRAIL_MODEL is set", "permissions of its own", "plan"):  # fmt: skip
+        assert wanted in shown
+    assert show_setting("password", "hunter2") == "…"
+
+
+def test_approvals_of_the_command_take_the_place_of_those_of_an_agent():
+    """`--approve` is the nearer word."""
+    quiet = (HumanApproval, {"timeout_seconds": 5})
+    assert with_approvals((SecurityGuard, quiet), None) == (SecurityGuard, quiet)
+    guard, approval = with_approvals((quiet, SecurityGuard), "shell")
+    assert (guard, approval[0], approval[1]["require_approval_for"]) == (
+        SecurityGuard,
+        HumanApproval,
+        ["shell"],
+    )

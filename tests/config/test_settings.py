@@ -1,0 +1,137 @@
+"""What several files say together."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.config.reading import ConfigFile, read_agent, read_toml
+from agentrail.config.settings import (
+    NO_SETTINGS,
+    Settings,
+    faults_of_agent_names,
+    join_files,
+    merge_settings,
+    no_such_agent,
+)
+
+
+def project(text: str) -> ConfigFile:
+    """A file of a project."""
+    return read_toml("agentrail.toml", text, folder="/p")
+
+
+def user(text: str) -> ConfigFile:
+    """A file of the user."""
+    return read_toml("~/.agentrail/agentrail.toml", text, scope="user", folder="/h")
+
+
+def joined(*files: ConfigFile) -> Settings:
+    """What the project's and the user's files say together, without faults."""
+    first, faults = join_files([one for one in files if one.scope == "project"])
+    second, more = join_files([one for one in files if one.scope == "user"])
+    assert (*faults, *more) == ()
+    return merge_settings(first, second)
+
+
+def test_the_project_stands_in_front_of_the_user():
+    """Value by value, each with its file and line; agents as a whole; lists of permissions are joined."""
+    settings = joined(
+        project(
+            'default_agent = "a"\n[defaults]\nmax_turns = 3\n[agents.a]\ntools = ["read_file"]\n[providers.openai]\ntimeout = 1\n'
+            '[permissions]\ndeny = ["x"]\n'
+        ),
+        user(
+            'default_agent = "b"\n[defaults]\nmax_turns = 9\nmodel = "demo:"\n[agents.a]\nmax_turns = 1\n[agents.b]\n'
+            '[providers.openai]\ntimeout = 9\nbase_url = "http://u"\n[permissions]\nmode = "strict"\nallow = ["y", "z"]\n'
+        ),
+    )
+    assert settings.default_agent is not None
+    assert (settings.default_agent.value, str(settings.default_agent.place)) == ("a", "agentrail.toml:1")
+    said = {name: (one.value, str(one.place), one.scope) for name, one in settings.defaults.items()}
+    assert said == {
+        "max_turns": (3, "agentrail.toml:3", "project"),
+        "model": ("demo:", "~/.agentrail/agentrail.toml:4", "user"),
+    }
+    assert list(settings.agents) == ["a", "b"]
+    assert {name: one.plain for name, one in settings.agents["a"].values.items()} == {"tools": ("read_file",)}
+    openai = settings.providers["openai"]
+    assert {name: (one.value, one.folder) for name, one in openai.items()} == {
+        "timeout": (1, "/p"),
+        "base_url": ("http://u", "/h"),
+    }
+    first, second = settings.policies
+    assert (first.scope, [rule.value for rule in first.deny], first.mode) == ("project", ["x"], None)
+    assert second.mode is not None
+    assert (second.scope, second.mode.value, [str(rule.place) for rule in second.allow]) == (
+        "user",
+        "strict",
+        ["~/.agentrail/agentrail.toml:13"] * 2,
+    )
+
+
+def test_items_of_lists_have_their_own_lines():
+    """Each tool and each rule can be told where it stands."""
+    settings = joined(
+        project('[agents.a]\ntools = [\n  "x",\n  "y",\n]\n[agents.a.permissions]\ndeny = [\n"d"]\n')
+    )
+    agent = settings.agents["a"]
+    assert [(one.value, one.place.line) for one in agent.values["tools"].value] == [("x", 3), ("y", 4)]
+    assert [(one.value, one.place.line) for one in agent.policy.deny] == [("d", 8)]
+    assert "permissions" not in agent.values
+    assert agent.own.place.line == 1
+
+
+def test_two_agents_of_one_name_are_a_fault():
+    """In two files of one scope; both places are named."""
+    _, faults = join_files([project("\n[agents.a]\n"), read_agent("a.md", "a", "---\ndescription: x\n---\n")])
+    assert [str(one) for one in faults] == [
+        "a.md:1: agents.a: there is an agent of this name in agentrail.toml:2: give it another one"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            'default_agent = "codr"\n[agents.coder]\n',
+            "agentrail.toml:1: default_agent: there is no agent 'codr': did you mean 'coder'?",
+        ),
+        ('[agents.a]\nagents = ["a"]\n', "agentrail.toml:2: agents.a.agents[0]: agent 'a' names itself"),
+        (
+            '[agents.a]\nagents = [\n"zzz"]\n',
+            "agentrail.toml:3: agents.a.agents[0]: agent 'a': there is no agent 'zzz': there are: a",
+        ),
+        (
+            '[agents.x]\nagents = ["a"]\n[agents.a]\nagents = ["b"]\n[agents.b]\nagents = ["c"]\n[agents.c]\nagents = ["a"]\n',
+            "agentrail.toml:3: agents.a: the agents name each other in a circle, a → b → c → a",
+        ),
+    ],
+)
+def test_names_of_agents_are_looked_at(text, said):
+    """An unknown one, the agent's own, and circles: each with its agent."""
+    found = [str(one) for one in faults_of_agent_names(joined(project(text)))]
+    assert len(found) == 1
+    assert found[0].startswith(said)
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdef"), max_size=3, unique=True))
+)
+def test_circles_are_found_where_there_are_any(below):
+    """A circle is said exactly where some agent can be reached from itself."""
+    lines = [f"[agents.{name}]\nagents = [{', '.join(map(repr, names))}]" for name, names in below.items()]
+    settings = joined(project("\n".join(lines)))
+    found = [one for one in faults_of_agent_names(settings) if "circle" in one.said]
+    known = {name: {one for one in names if one in below and one != name} for name, names in below.items()}
+    reached = {name: set(names) for name, names in known.items()}
+    for _ in below:
+        reached = {
+            name: names | {far for one in names for far in reached[one]} for name, names in reached.items()
+        }
+    assert bool(found) is any(name in names for name, names in reached.items())
+
+
+def test_nothing_said_is_nothing():
+    """No files, no settings, no faults; and the message where there are no agents."""
+    assert join_files([]) == (NO_SETTINGS, ())
+    assert list(faults_of_agent_names(NO_SETTINGS)) == []
+    assert no_such_agent("x", {}) == "there is no agent 'x': there are: none"
