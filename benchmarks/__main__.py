@@ -30,6 +30,7 @@ from benchmarks.gateway.weights import weights_of_readers
 from benchmarks.idle import ROOT, after_turn, memory
 from benchmarks.kept import kept, lone
 from benchmarks.measure import Effort, Explain, Row
+from benchmarks.recall import recall
 from benchmarks.report import describe_run, render_missed, render_table, write_json
 from benchmarks.returns import idle_start, resume, weights
 from benchmarks.stores import appends
@@ -74,6 +75,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "resume": resume,
     "weights": weights,
     "idle-start": idle_start,
+    "recall": recall,
     "gateway-host": requests_through_the_host,
     "gateway-100": few_readers,
     "gateway-1000": many_readers,

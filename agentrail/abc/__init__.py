@@ -34,6 +34,17 @@ from agentrail.abc.provider import (
     ResolveProvider as ResolveProvider,
     model_policy_of as model_policy_of,
 )
+from agentrail.abc.recall import (
+    ANY_TAGS as ANY_TAGS,
+    MAX_MEMORY_BYTES as MAX_MEMORY_BYTES,
+    MAX_TAGS as MAX_TAGS,
+    Forgotten as Forgotten,
+    Memories as Memories,
+    MemoryEntry as MemoryEntry,
+    MemoryOwner as MemoryOwner,
+    RecallStore as RecallStore,
+    TagFilter as TagFilter,
+)
 from agentrail.abc.sandbox import (
     DirectoryEntry as DirectoryEntry,
     EditResult as EditResult,

@@ -130,6 +130,13 @@ app.command(
     Exit codes: 0 done, 2 wrong usage or there is no such store.""",
 )
 app.command(
+    "agentrail.cli.memory:app",
+    name="memory",
+    help="""Look at what is remembered of a user, search it, and forget it.
+
+    Works beside a process that remembers more. Exit codes: 0 done, 1 not all is done, 2 wrong usage, or there is no such memory.""",
+)
+app.command(
     "agentrail.cli.token:app",
     name="token",
     help="""Make tokens that let callers into a server.

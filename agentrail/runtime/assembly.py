@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from attrs import field, frozen
 
-from agentrail.abc import NO_HOST, HostHooks, Provider, ResolveProvider, Tool, ToolListing
+from agentrail.abc import NO_HOST, HostHooks, Memories, Provider, ResolveProvider, Tool, ToolListing
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.hooks import SessionStarted
@@ -18,6 +18,7 @@ from agentrail.core.session.agent_state import AgentLimits
 from agentrail.core.session.machine import new_session, step
 from agentrail.core.session.state import HostHook, SessionConfig, SessionState
 from agentrail.core.stack.loading import PluginEntry, Stack, load_stack
+from agentrail.errors import OptionError
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
@@ -26,6 +27,7 @@ from agentrail.runtime.agents import make_ready, tools_of_agents
 from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.deps import DepsFor, decide_deps
 from agentrail.runtime.hook_times import PluginTallies
+from agentrail.runtime.memories import MemoryDesk
 from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
@@ -58,6 +60,7 @@ class Dependencies:
         host: What is asked about calls, and told of them.
         deps_for: Gives what the tools of a session work with that was started without; None for nothing.
         tallies: Where calls of session plugins are counted.
+        memories: Where sessions remember; None for nowhere.
     """
 
     resolve_provider: ResolveProvider
@@ -71,6 +74,7 @@ class Dependencies:
     outside: Outside = field(factory=current)
     deps_for: DepsFor | None = None
     tallies: PluginTallies = field(factory=PluginTallies)
+    memories: MemoryDesk | None = None
     spec_of: SpecOf = field(init=False)  # one bound method for all sessions
 
     @spec_of.default
@@ -125,6 +129,7 @@ def assemble(
         working_dir=working_dir,
         user_data=options.user_data,
         deps=deps,
+        memories=_memories_of(session_id, options, dependencies.memories),
         provider_opts=provider_opts,
         tool_timeout_seconds=options.tool_timeout_seconds,
         event_buffer_size=options.event_buffer_size,
@@ -143,6 +148,18 @@ def assemble(
     cell = SessionCell(state, ports)
     watch.report_to(cell.mailbox)
     return cell, workspace
+
+
+def _memories_of(session_id: SessionId, options: SessionOptions, desk: MemoryDesk | None) -> Memories | None:
+    """Give a session what its owner remembers; nothing where it cannot be said who that is."""
+    if desk is None:
+        return None
+    try:
+        return desk.of(options.scope, options.user_data, session_id)
+    except OptionError as error:
+        # The session can do without: it remembers nothing, rather than the memories of somebody else.
+        LOGGER.warning("session %s remembers nothing: %s", session_id, error)
+        return None
 
 
 def _listing_of(session_id: SessionId, options: SessionOptions, working_dir: str) -> ToolListing:

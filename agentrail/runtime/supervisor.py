@@ -17,6 +17,7 @@ from agentrail.abc import (
     NO_HOST,
     HostHooks,
     ProviderProfiles,
+    RecallStore,
     ResolveProvider,
 )
 from agentrail.actors.running import cleanup_scope
@@ -40,6 +41,7 @@ from agentrail.otp.child_specs import (
 from agentrail.otp.exits import Killed, Stuck
 from agentrail.otp.leaving import describe_bug, describe_crash
 from agentrail.otp.supervision_types import Report, Started
+from agentrail.outside import current
 from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.assembly import Dependencies, assemble, decide_refusal
 from agentrail.runtime.beginnings import Beginnings
@@ -63,6 +65,7 @@ from agentrail.runtime.inspecting_door import InspectingDoor
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
 from agentrail.runtime.knowing import KnowingDoor
 from agentrail.runtime.last_words import EndedSessions, LastWords
+from agentrail.runtime.memories import MemoryDesk
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
@@ -138,6 +141,7 @@ class SessionSupervisor(
         make_sandbox: MakeSandbox,
         host: HostHooks = NO_HOST,
         deps_for: DepsFor | None = None,
+        recall: RecallStore | None = None,
         keeping: Keeping | None = None,
         revive: Revive | None = None,
         hibernate_after: float | None = None,
@@ -155,6 +159,7 @@ class SessionSupervisor(
             run_agent=self._run_agent,
             resume_child=self._resume_child,
             deps_for=deps_for,
+            memories=None if recall is None else MemoryDesk(recall, current()),
         )
         self._keeping = keeping
         self._revive = revive

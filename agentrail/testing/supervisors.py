@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from agentrail.abc import NO_HOST, HostHooks
+from agentrail.abc import NO_HOST, HostHooks, RecallStore
 from agentrail.abc.store import Store
 from agentrail.errors import ModelNotFound
 from agentrail.runtime.keeper import open_sessions
@@ -22,6 +22,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
     make_sandbox: MakeSandbox | None = None,
     *,
     host: HostHooks = NO_HOST,
+    recall: RecallStore | None = None,
     store: Store | None = None,
     store_patience: float = STORE_PATIENCE_SECONDS,
     resume: Resume = "none",
@@ -36,6 +37,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         make_sandbox: Makes the sandboxes of sessions that bring none of their own; by default a `LocalSandbox` on their
             `working_dir`.
         host: What is asked about the calls of its sessions, and told of them.
+        recall: As of `open_sessions`.
         store: As of `open_sessions`.
         store_patience: As of `StoreOptions`.
         resume: As of `StoreOptions`.
@@ -48,6 +50,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         _refuse_names,
         make_sandbox or _make_sandbox,
         host=host,
+        recall=recall,
         store=store,
         options=StoreOptions(
             patience=store_patience,

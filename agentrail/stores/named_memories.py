@@ -1,0 +1,98 @@
+"""Which store of memories a name stands for: `memory:`, `sqlite:`, `sqlite:DIRECTORY`. Environments are given, not read."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from agentrail import outside
+from agentrail.abc.recall import RecallStore
+from agentrail.errors import OptionError
+from agentrail.stores.named import find_data_directory
+from agentrail.stores.recall_memory import InMemoryRecall
+
+MEMORIES_DIRECTORY: Final = "memories"
+"""The directory of `sqlite:` in the data directory: a file for each tenant."""
+
+MEMORY_NAMES: Final = "'memory:', 'sqlite:' or 'sqlite:DIRECTORY'"
+"""What a store of memories may be called."""
+
+
+def faults_of_memories(memories: object) -> list[str]:
+    """Say what is wrong with where is to be remembered.
+
+    Args:
+        memories: A name, a store, or None.
+    """
+    if isinstance(memories, str):
+        scheme, colon, rest = memories.partition(":")
+        is_name = bool(colon) and (scheme == "sqlite" or (scheme == "memory" and not rest))
+        return [] if is_name else [f"memories is {memories!r:.80}: expected {MEMORY_NAMES}"]
+    if memories is not None and not (hasattr(memories, "search") and hasattr(memories, "forget")):
+        return [f"memories is {memories!r:.80}: expected {MEMORY_NAMES}, or a RecallStore"]
+    return []
+
+
+def directory_of_memories(
+    name: str, data_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]
+) -> Path | None:
+    """Say which directory a name stands for; None for `memory:`, which has none.
+
+    Args:
+        name: Such as `sqlite:`.
+        data_dir: The data directory; None for that of the environment.
+        environ: As of `find_data_directory`.
+
+    Raises:
+        OptionError: Your move: it stands for nothing; the message has what would.
+        StoreUnavailable: Nothing says where the data directory is.
+    """
+    faults = faults_of_memories(name)
+    if faults:
+        raise OptionError(faults)
+    scheme, _, rest = name.partition(":")
+    if scheme == "memory":
+        return None
+    if rest:
+        return Path(rest).expanduser()
+    return (find_data_directory(environ) if data_dir is None else Path(data_dir)) / MEMORIES_DIRECTORY
+
+
+@asynccontextmanager
+async def opened_recall(
+    memories: str | RecallStore | None,
+    data_dir: str | os.PathLike[str] | None,
+    environ: Mapping[str, str],
+) -> AsyncIterator[RecallStore | None]:
+    """Open the store of memories that is named, for a block.
+
+    Args:
+        memories: As of `directory_of_memories`; one that is open already stays so; None for none.
+        data_dir: As of `directory_of_memories`.
+        environ: As of `directory_of_memories`.
+
+    Raises:
+        OptionError, StoreUnavailable: As of `directory_of_memories`.
+
+    Cancellation: It is closed, shielded.
+    """
+    if not isinstance(memories, str):
+        yield memories
+        return
+    directory = directory_of_memories(memories, data_dir, environ)
+    if directory is None:
+        yield InMemoryRecall()
+        return
+    # Only for those who remember in files: to load SQLite costs more than all else of a small program.
+    from agentrail.stores.recall_sqlite import SqliteRecall  # noqa: PLC0415 - see above
+
+    opened = await outside.offload(partial(SqliteRecall, directory))
+    try:
+        yield opened
+    finally:
+        with trio.CancelScope(shield=True):
+            await outside.offload(opened.close)
