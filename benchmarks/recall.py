@@ -23,7 +23,7 @@ Asked: TypeAlias = Sequence[tuple[int, str, str]]
 
 _MEMORIES: Final = 100_000
 _MANY: Final = 1_000
-_QUESTIONS: Final = 60
+_QUESTIONS: Final = 40
 _WORDS: Final = 20_000
 _LONG: Final = 20
 _ASKED: Final = 6

@@ -106,7 +106,10 @@ def lists_are_read_in_pages(trial: MemoryTrial) -> None:
     for tags, wanted in ((TagFilter(), whole), (TagFilter(any_of=("even",)), ["m6", "m4", "m2", "m0"])):
         seen: list[str] = []
         after: tuple[int, str] | None = None
-        while page := trial.store.list(ADA, tags, limit=2, after=after):
+        for _ in wanted:  # a store that gives the same page again would be asked for ever
+            page = trial.store.list(ADA, tags, limit=2, after=after)
+            if not page:
+                break
             seen += [one.id for one in page]
             after = page[-1].at_ms, page[-1].id
         expect("all pages", seen, wanted)

@@ -78,7 +78,7 @@ def test_what_is_remembered_is_listed(place, capfd):
 
 def test_a_search_finds_words(place, capfd):
     """Of this user alone; where nothing fits that is said."""
-    assert search_memories('"green" OR', limit=5, place=place) is Exit.DONE
+    assert search_memories('"tea" OR', limit=5, place=place) is Exit.DONE
     assert capfd.readouterr().out.startswith("m1  ")
     assert search_memories("nobody", place=place) is Exit.DONE
     assert capfd.readouterr() == ("", "agentrail: nothing is remembered of user 'ada' that fits.\n")

@@ -2,6 +2,7 @@
 
 import threading
 
+import attrs
 import pytest
 import trio
 
@@ -118,24 +119,32 @@ async def test_a_child_has_the_memories_of_its_root():
     assert [one.text for one in store.list(ADA)] == ["Likes green tea."]
 
 
-class Looks(p.Plugin[tuple]):
+@attrs.frozen
+class Heard:
+    """How much is searched for, and what was found."""
+
+    max_entries: int = 3
+    texts: tuple[str, ...] = ()
+
+
+class Looks(p.Plugin[Heard]):
     """Searches for each prompt, and keeps what it hears."""
 
-    def init(self, *, max_entries: int = 3) -> tuple:
+    def init(self, *, max_entries: int = 3) -> Heard:
         """Begin."""
-        return (max_entries, ())
+        return Heard(max_entries)
 
     @p.on(p.BeforePrompt)
     def look(self, event, state, ctx):
         """Ask, and let the prompt wait."""
-        return p.Request(p.Search(query=event.text, max_entries=state[0]), "look", state, wait=True)
+        return p.Request(p.Search(query=event.text, max_entries=state.max_entries), "look", state, wait=True)
 
     @p.on(p.RequestDone)
     def take(self, event, state, ctx):
         """Keep it, and say what it was."""
         found = event.result
         heard = [one["text"] for one in found.entries] if isinstance(found, Found) else found.error.code
-        return p.Continue((state[0], tuple(heard)), emits=(("heard", {"heard": heard}),))
+        return p.Continue(attrs.evolve(state, texts=tuple(heard)), emits=(("heard", {"heard": heard}),))
 
 
 async def heard(supervisor, prompt="green tea", plugin=Looks, **options):
@@ -173,7 +182,7 @@ async def test_a_replay_needs_no_memories():
         await session.ask("green tea")
     async with open_nameless(store=kept) as supervisor:
         session = await supervisor.resume_session("s", model=model, plugins=[Looks])
-        assert session._cell.state.data.plugin_states["Looks"] == (3, ("Likes green tea.",))
+        assert session._cell.state.data.plugin_states["Looks"] == Heard(3, ("Likes green tea.",))
 
 
 class Hangs(InMemoryRecall):

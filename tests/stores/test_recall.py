@@ -17,7 +17,7 @@ from agentrail.stores import tenant_files
 from agentrail.stores.named_memories import directory_of_memories, faults_of_memories, opened_recall
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.stores.recall_sqlite import SqliteRecall
-from agentrail.stores.tenant_files import MAX_OPEN_TENANTS, TenantFiles, file_name, files_of
+from agentrail.stores.tenant_files import TenantFiles, file_name, files_of
 from agentrail.testing.check_memory import MEMORY_RULES, check_memory, memory_rule_name
 from agentrail.testing.memory_rules import HOSTILE_QUERIES
 
@@ -198,12 +198,13 @@ def test_to_look_something_up_makes_no_file(store):
     assert not store.path_of("acme").parent.exists()
 
 
-def test_more_tenants_than_are_held_open(tmp_path):
+def test_more_tenants_than_are_held_open(tmp_path, monkeypatch):
     """The files that were used longest ago are closed, and opened again when they are wanted."""
+    monkeypatch.setattr(tenant_files, "MAX_OPEN_TENANTS", 3)
     with closing(SqliteRecall(tmp_path)) as store:
-        for number in range(MAX_OPEN_TENANTS + 2):
+        for number in range(5):
             store.put(MemoryOwner(tenant=f"t{number}"), entry(text=f"tea {number}"))
-        assert len(store._files._files) == MAX_OPEN_TENANTS
+        assert len(store._files._files) == 3
         assert [one.text for one in store.search(MemoryOwner(tenant="t0"), "tea")] == ["tea 0"]
 
 
@@ -249,19 +250,23 @@ def test_a_reader_in_the_way_is_reported_and_the_next_call_erases(store, monkeyp
     assert CANARY.encode() not in bytes_of(store)
 
 
-def test_other_files_are_left_alone(store, tmp_path):
+def test_other_files_are_left_alone(store):
     """What is no file of memories, and what a newer version made, is refused and not touched."""
-    path = store.path_of("acme")
-    path.parent.mkdir()
-    for statement, error, said in (
-        ("CREATE TABLE t (a)", NotAStore, "is no file of memories"),
-        ("PRAGMA application_id = 0x6167746D; PRAGMA user_version = 99; CREATE TABLE t (a)", StoreTooNew, "tables of version 99"),
+    store.path_of("").parent.mkdir()
+    for tenant, statement, error, said in (
+        ("other", "CREATE TABLE t (a)", NotAStore, "is no file of memories"),
+        (
+            "newer",
+            "PRAGMA application_id = 0x6167746D; PRAGMA user_version = 99; CREATE TABLE t (a)",
+            StoreTooNew,
+            "tables of version 99",
+        ),
     ):
-        path.unlink(missing_ok=True)
+        owner, path = MemoryOwner(tenant=tenant), store.path_of(tenant)
         with closing(apsw.Connection(str(path))) as other:
             other.execute(statement)
         before = path.read_bytes()
-        for call in (lambda: store.put(ADA, entry()), lambda: store.search(ADA, "tea"), lambda: store.forget(ADA)):
+        for call in (lambda o=owner: store.put(o, entry()), lambda o=owner: store.search(o, "tea"), lambda o=owner: store.forget(o)):
             with pytest.raises(error, match=said):
                 call()
         assert path.read_bytes() == before
