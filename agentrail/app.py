@@ -175,7 +175,9 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         resolve, profiles = _find_models(http, environment, known)
         with watch_loop() if "loop" in modes else nullcontext():
             make = partial(make_sandbox, shell_fallback=shell_fallback)
-            opened = open_sessions(resolve, make, deps_for=deps_for, recall=recall, store=kept, options=options)
+            opened = open_sessions(
+                resolve, make, deps_for=deps_for, recall=recall, store=kept, options=options
+            )
             async with opened as supervisor:
                 supervisor.providers = profiles
                 yield supervisor

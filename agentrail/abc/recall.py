@@ -60,7 +60,9 @@ def fault_of_text(name: str, text: object, max_bytes: int) -> str | None:
     except UnicodeEncodeError:
         return f"{name} has half a character, which no file can hold: leave it out"
     if size > max_bytes:
-        return f"{name} has {size:,} bytes, at most {max_bytes:,} are taken: make it shorter, or several of it"
+        return (
+            f"{name} has {size:,} bytes, at most {max_bytes:,} are taken: make it shorter, or several of it"
+        )
     return None
 
 
@@ -81,7 +83,12 @@ def faults_of_tags(name: str, tags: object) -> list[str]:
 
 
 def _is_tag(tag: object) -> bool:
-    return isinstance(tag, str) and 0 < len(tag) <= MAX_TAG_CHARACTERS and tag.isprintable() and tag == tag.strip()
+    return (
+        isinstance(tag, str)
+        and 0 < len(tag) <= MAX_TAG_CHARACTERS
+        and tag.isprintable()
+        and tag == tag.strip()
+    )
 
 
 def check_limit(limit: int, most: int) -> None:
@@ -112,7 +119,13 @@ class MemoryOwner:
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot be."""
         given: tuple[tuple[str, Any], ...] = (("tenant", self.tenant), ("user", self.user))
-        _refuse([f"{name} is of type {type(one).__name__}: expected text" for name, one in given if not isinstance(one, str)])
+        _refuse(
+            [
+                f"{name} is of type {type(one).__name__}: expected text"
+                for name, one in given
+                if not isinstance(one, str)
+            ]
+        )
 
 
 @frozen(kw_only=True)
@@ -147,7 +160,11 @@ class MemoryEntry:
         fault = fault_of_text("text", given.text, MAX_MEMORY_BYTES)
         faults += [] if fault is None else [fault]
         faults += faults_of_tags("tags", given.tags)
-        if not isinstance(given.session, str) or not given.session.isprintable() or len(given.session) > _MAX_SESSION:
+        if (
+            not isinstance(given.session, str)
+            or not given.session.isprintable()
+            or len(given.session) > _MAX_SESSION
+        ):
             faults.append(f"session is {given.session!r:.80}: expected the id of a session, or empty text")
         if type(given.at_ms) is not int or not 0 <= given.at_ms < 1 << 53:
             faults.append(f"at_ms is {given.at_ms!r:.80}: expected milliseconds since 1970, a whole number")
@@ -177,7 +194,9 @@ class TagFilter:
 
     def passes(self, tags: Sequence[str]) -> bool:
         """Say whether an entry with these tags is looked at."""
-        return (not self.any_of or any(tag in tags for tag in self.any_of)) and all(tag in tags for tag in self.all_of)
+        return (not self.any_of or any(tag in tags for tag in self.any_of)) and all(
+            tag in tags for tag in self.all_of
+        )
 
 
 ANY_TAGS: Final = TagFilter()
@@ -237,7 +256,12 @@ class RecallStore(Protocol):
         ...
 
     def list(
-        self, owner: MemoryOwner, tags: TagFilter = ANY_TAGS, *, limit: int = 100, after: tuple[int, str] | None = None
+        self,
+        owner: MemoryOwner,
+        tags: TagFilter = ANY_TAGS,
+        *,
+        limit: int = 100,
+        after: tuple[int, str] | None = None,
     ) -> tuple[MemoryEntry, ...]:
         """Give the entries of an owner, the newest first; of one millisecond by falling id.
 
@@ -311,7 +335,9 @@ class Memories(Protocol):
         """
         ...
 
-    async def newest(self, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 20) -> tuple[MemoryEntry, ...]:
+    async def newest(
+        self, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 20
+    ) -> tuple[MemoryEntry, ...]:
         """Give what was remembered last, the newest first.
 
         Raises:

@@ -56,9 +56,15 @@ USUAL_MEMORIES: Final = MemoryPlace()
 
 Tags = Annotated[
     tuple[str, ...],
-    Parameter(name="--tag", help="Only those with this tag; given several times: with one of them.", show_default=False),
+    Parameter(
+        name="--tag",
+        help="Only those with this tag; given several times: with one of them.",
+        show_default=False,
+    ),
 ]
-AsJson = Annotated[bool, Parameter(name="--json", help="Print one JSON object for each.", negative="", show_default=False)]
+AsJson = Annotated[
+    bool, Parameter(name="--json", help="Print one JSON object for each.", negative="", show_default=False)
+]
 
 
 @app.command(name="list", help="List what is remembered of a user, the newest first.")
@@ -77,7 +83,10 @@ def list_memories(
     return _over(place, show)
 
 
-@app.command(name="search", help="Search what is remembered of a user: any word of the query finds, what fits best comes first.")
+@app.command(
+    name="search",
+    help="Search what is remembered of a user: any word of the query finds, what fits best comes first.",
+)
 def search_memories(
     query: Annotated[str, Parameter(help="Words; nothing in it is syntax.")],
     *,
@@ -89,7 +98,9 @@ def search_memories(
     """Search; see the help above."""
 
     def show(store: RecallStore) -> Exit:
-        return _show(store.search(place.owner, query, TagFilter(any_of=tag), limit=limit), place, as_json=as_json)
+        return _show(
+            store.search(place.owner, query, TagFilter(any_of=tag), limit=limit), place, as_json=as_json
+        )
 
     return _over(place, show)
 
@@ -104,7 +115,10 @@ def search_memories(
 def forget_memories(
     *ids: Annotated[str, Parameter(help="Of the memories, as memory list shows them.")],
     every: Annotated[
-        bool, Parameter(name="--all", help="Forget all that is remembered of the user.", negative="", show_default=False)
+        bool,
+        Parameter(
+            name="--all", help="Forget all that is remembered of the user.", negative="", show_default=False
+        ),
     ] = False,
     place: MemoryPlace = USUAL_MEMORIES,
 ) -> Exit:
@@ -124,7 +138,9 @@ def _forget_all(store: RecallStore, place: MemoryPlace) -> Exit:
     if not forgotten.is_erased:
         write_error("a process reads beside it, so its log could not be emptied: run the same command again.")
         return Exit.FAILED
-    write_error("not reached: journals of sessions (agentrail sessions delete), exports, backups, and the provider.")
+    write_error(
+        "not reached: journals of sessions (agentrail sessions delete), exports, backups, and the provider."
+    )
     return Exit.DONE
 
 
@@ -195,7 +211,11 @@ def opened_memories(place: MemoryPlace) -> Iterator[RecallStore]:
     """
     directory = directory_of_memories(place.memories, place.data_dir, os.environ)
     if directory is None:
-        raise OptionError(["memories is 'memory:', which is gone with its process: name a directory, as in 'sqlite:DIRECTORY'"])
+        raise OptionError(
+            [
+                "memories is 'memory:', which is gone with its process: name a directory, as in 'sqlite:DIRECTORY'"
+            ]
+        )
     store = SqliteRecall(directory)
     try:
         yield store

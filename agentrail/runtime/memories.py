@@ -41,7 +41,9 @@ def decide_owner(scope: str, user_data: Mapping[str, Any]) -> MemoryOwner:
     ]
     if faults:
         raise OptionError(faults)
-    return MemoryOwner(tenant=scope if tenant is None else str(tenant), user="" if user is None else str(user))
+    return MemoryOwner(
+        tenant=scope if tenant is None else str(tenant), user="" if user is None else str(user)
+    )
 
 
 class MemoryDesk:

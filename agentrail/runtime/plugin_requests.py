@@ -6,7 +6,14 @@ from typing import TypeAlias, assert_never
 
 from agentrail.abc import Memories, Provider, Refusal, Sandbox
 from agentrail.core.protocol.actions import CallModel, ReadFile, Search, Wanted, WriteFile
-from agentrail.core.protocol.hooks import FileText, FileWritten, Found, ModelAnswer, RequestFailed, RequestResult
+from agentrail.core.protocol.hooks import (
+    FileText,
+    FileWritten,
+    Found,
+    ModelAnswer,
+    RequestFailed,
+    RequestResult,
+)
 from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
@@ -27,12 +34,13 @@ FindModel: TypeAlias = Callable[[str | None], tuple[str, Provider]]
 """Gives the model of a name, or the session's own for None."""
 
 
-async def run_plugin_request(
+async def run_plugin_request(  # noqa: PLR0913 - all that plugins may ask for
     effect_id: EffectId,
     wanted: Wanted,
     sandbox: Callable[[], Sandbox],
     find_model: FindModel,
     scrub: Scrub = keep,
+    *,
     memories: Memories | None = None,
 ) -> RequestResult:
     """Do what a plugin asked for.

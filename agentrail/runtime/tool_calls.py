@@ -343,7 +343,10 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
                 "todos",
             )
         },
-        **{name: attrgetter(f"ports.{name}") for name in ("session_id", "group_id", "working_dir", "deps", "memories")},
+        **{
+            name: attrgetter(f"ports.{name}")
+            for name in ("session_id", "group_id", "working_dir", "deps", "memories")
+        },
         "tools": attrgetter("known.tools.names"),
         "agents": lambda call: tuple([(one.name, one.description) for one in call.known.config.agents]),
         "prompt_mode": attrgetter("known.config.prompt_mode"),

@@ -89,15 +89,18 @@ class InMemoryRecall:
         return tuple([entry for _, _, entry in found[:limit]])
 
     def list(
-        self, owner: MemoryOwner, tags: TagFilter = ANY_TAGS, *, limit: int = 100, after: tuple[int, str] | None = None
+        self,
+        owner: MemoryOwner,
+        tags: TagFilter = ANY_TAGS,
+        *,
+        limit: int = 100,
+        after: tuple[int, str] | None = None,
     ) -> tuple[MemoryEntry, ...]:
         """Give the newest; see `RecallStore.list`."""
         check_limit(limit, MAX_LISTED)
         entries = [row.entry for row in self._rows_of(owner)]
         entries.sort(key=_place_of, reverse=True)
-        page = [
-            one for one in entries if tags.passes(one.tags) and (after is None or _place_of(one) < after)
-        ]
+        page = [one for one in entries if tags.passes(one.tags) and (after is None or _place_of(one) < after)]
         return tuple(page[:limit])
 
     def delete(self, owner: MemoryOwner, entry_id: str) -> bool:
@@ -137,4 +140,10 @@ def _idf(rows_with: int, rows: int) -> float:
 
 def _score(row: _Row, weights: dict[str, float], mean_size: float) -> float:
     long = _K1 * (1 - _B + _B * row.size / mean_size)
-    return sum([idf * row.words[word] * (_K1 + 1) / (row.words[word] + long) for word, idf in weights.items() if word in row.words])
+    return sum(
+        [
+            idf * row.words[word] * (_K1 + 1) / (row.words[word] + long)
+            for word, idf in weights.items()
+            if word in row.words
+        ]
+    )

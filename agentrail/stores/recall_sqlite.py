@@ -25,7 +25,16 @@ from agentrail.abc.recall import (
     check_limit,
 )
 from agentrail.stores.tenant_files import TenantFile, TenantFiles, TenantSchema
-from agentrail.stores.words import all_of, any_of, choose_words, indexed, label_of, owner_key, query_words, words_of
+from agentrail.stores.words import (
+    all_of,
+    any_of,
+    choose_words,
+    indexed,
+    label_of,
+    owner_key,
+    query_words,
+    words_of,
+)
 
 _TABLES: Final = """
 -- Numbers are never given twice: they say which entry was put last.
@@ -41,7 +50,9 @@ CREATE TABLE owner (own TEXT PRIMARY KEY, entries INTEGER NOT NULL) WITHOUT ROWI
 CREATE VIRTUAL TABLE words USING fts5(body, tags, labels, content='', contentless_delete=1, tokenize='ascii');
 """
 
-SCHEMA_OF_RECALL: Final = TenantSchema(what="memories", application_id=0x6167746D, version=1, tables=_TABLES)  # `agtm`
+SCHEMA_OF_RECALL: Final = TenantSchema(
+    what="memories", application_id=0x6167746D, version=1, tables=_TABLES
+)  # `agtm`
 
 _COLUMNS: Final = "m.id, m.text, m.tags, m.session, m.at_ms, m.version"
 
@@ -132,7 +143,12 @@ class SqliteRecall:
             return tuple(map(_entry_of, connection.execute(_SEARCH, (match, limit, own))))
 
     def list(
-        self, owner: MemoryOwner, tags: TagFilter = ANY_TAGS, *, limit: int = 100, after: tuple[int, str] | None = None
+        self,
+        owner: MemoryOwner,
+        tags: TagFilter = ANY_TAGS,
+        *,
+        limit: int = 100,
+        after: tuple[int, str] | None = None,
     ) -> tuple[MemoryEntry, ...]:
         """Give the newest; see `RecallStore.list`."""
         check_limit(limit, MAX_LISTED)
@@ -144,7 +160,9 @@ class SqliteRecall:
         if matches:
             where += " AND m.number IN (SELECT rowid FROM words WHERE words MATCH ?)"
             given.append(" AND ".join(matches))
-        statement = f"SELECT {_COLUMNS} FROM memory AS m WHERE {where} ORDER BY m.at_ms DESC, m.id DESC LIMIT ?"  # noqa: S608 - constants
+        statement = (
+            f"SELECT {_COLUMNS} FROM memory AS m WHERE {where} ORDER BY m.at_ms DESC, m.id DESC LIMIT ?"  # noqa: S608 - constants
+        )
         with self._reading(owner) as connection:
             if connection is None:
                 return ()
@@ -173,7 +191,9 @@ class SqliteRecall:
             return Forgotten(entries=0, is_erased=True)
         own = key_of_owner(owner)
         with file.writing() as connection:
-            connection.execute("DELETE FROM words WHERE rowid IN (SELECT number FROM memory WHERE own = ?)", (own,))
+            connection.execute(
+                "DELETE FROM words WHERE rowid IN (SELECT number FROM memory WHERE own = ?)", (own,)
+            )
             connection.execute("DELETE FROM memory WHERE own = ?", (own,))
             entries = connection.changes()
             connection.execute("DELETE FROM owner WHERE own = ?", (own,))

@@ -16,7 +16,14 @@ import apsw
 import msgspec
 
 from agentrail.errors import AgentrailError, NotAStore, StoreTooNew, StoreUnavailable
-from agentrail.stores.sqlite_connections import Connector, ReadConnections, check_sqlite, forget, is_damage, translated
+from agentrail.stores.sqlite_connections import (
+    Connector,
+    ReadConnections,
+    check_sqlite,
+    forget,
+    is_damage,
+    translated,
+)
 from agentrail.stores.sqlite_files import beside, fault_of_place, make_private_file
 
 WRITE_PATIENCE_MS: Final = 5_000
@@ -175,9 +182,13 @@ class TenantFile:
         try:
             connection.set_busy_timeout(WRITE_PATIENCE_MS)
             connection.pragma("secure_delete", "on")
-            connection.pragma("temp_store", "memory")  # what is deleted must not lie in a file that nothing knows of
+            connection.pragma(
+                "temp_store", "memory"
+            )  # what is deleted must not lie in a file that nothing knows of
             connection.pragma("synchronous", "full")
-            connection.execute("BEGIN IMMEDIATE")  # two processes that make one file do so one after the other
+            connection.execute(
+                "BEGIN IMMEDIATE"
+            )  # two processes that make one file do so one after the other
             is_made = _is_made(connection)
             if is_made:
                 self._check(connection)
@@ -186,7 +197,9 @@ class TenantFile:
                 connection.pragma("user_version", self._schema.version)
                 connection.execute(self._schema.tables)
             connection.execute("COMMIT")
-            with suppress(apsw.BusyError):  # another process has just made it too, and one of the two gets there
+            with suppress(
+                apsw.BusyError
+            ):  # another process has just made it too, and one of the two gets there
                 connection.pragma("journal_mode", "wal")
         except BaseException:
             forget(connection)
@@ -245,7 +258,9 @@ class TenantFiles:
             if self._is_closed:
                 message = f"the {self._schema.what} in {os.fspath(self.directory)!r} were closed"
                 raise StoreUnavailable(message)
-            file = self._files.pop(tenant, None) or TenantFile(self.directory / file_name(tenant), self._schema)
+            file = self._files.pop(tenant, None) or TenantFile(
+                self.directory / file_name(tenant), self._schema
+            )
             self._files[tenant] = file  # the last one is the one that was used last
             oldest = next(iter(self._files)) if len(self._files) > MAX_OPEN_TENANTS else None
             resting = None if oldest is None else self._files.pop(oldest)

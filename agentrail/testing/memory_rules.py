@@ -13,10 +13,60 @@ ADA: Final = MemoryOwner(tenant="acme", user="ada")
 BOB: Final = MemoryOwner(tenant="acme", user="bob")
 
 HOSTILE_QUERIES: Final = (
-    *('"', '""', '"""', "'", "tea\"", '"tea', '") OR ("bob', "tea OR coffee", "tea AND NOT coffee", "NOT tea", "NEAR(tea coffee, 2)"),
-    *("own:x OR tea", "body:coffee", "tags : coffee", "{body tags}: coffee", "-body:coffee", "^coffee", "coffee*", "* *", "+", "a + b"),
-    *("(", ")", "(((", ") OR (coffee", "\0", "tea\0coffee", "\0coffee", "\ud800 coffee", "%", "_", "coffee;--", "coffee' OR '1'='1"),
-    *("\\", "\n\t", "AND", "OR", "NOT", "𝕔offee", "CÓFFEE", "ﬀ", "İ", "٣", "咖啡", "c" * 100_000, "coffee " * 20_000),
+    *(
+        '"',
+        '""',
+        '"""',
+        "'",
+        'tea"',
+        '"tea',
+        '") OR ("bob',
+        "tea OR coffee",
+        "tea AND NOT coffee",
+        "NOT tea",
+        "NEAR(tea coffee, 2)",
+    ),
+    *(
+        "own:x OR tea",
+        "body:coffee",
+        "tags : coffee",
+        "{body tags}: coffee",
+        "-body:coffee",
+        "^coffee",
+        "coffee*",
+        "* *",
+        "+",
+        "a + b",
+    ),
+    *(
+        "(",
+        ")",
+        "(((",
+        ") OR (coffee",
+        "\0",
+        "tea\0coffee",
+        "\0coffee",
+        "\ud800 coffee",
+        "%",
+        "_",
+        "coffee;--",
+        "coffee' OR '1'='1",
+    ),
+    *(
+        "\\",
+        "\n\t",
+        "AND",
+        "OR",
+        "NOT",
+        "\U0001d554offee",
+        "CÓFFEE",
+        "ﬀ",
+        "İ",
+        "٣",
+        "咖啡",
+        "c" * 100_000,
+        "coffee " * 20_000,
+    ),
 )
 """What a query may be that means something to an index."""
 
@@ -39,7 +89,15 @@ class MemoryTrial:
         self.store.put(owner, entry)
         return entry
 
-    def found(self, query: str, *, any_of: Iterable[str] = (), all_of: Iterable[str] = (), owner: MemoryOwner = ADA, limit: int = 100) -> list[str]:
+    def found(
+        self,
+        query: str,
+        *,
+        any_of: Iterable[str] = (),
+        all_of: Iterable[str] = (),
+        owner: MemoryOwner = ADA,
+        limit: int = 100,
+    ) -> list[str]:
         """Give the ids that a search finds, in order."""
         tags = TagFilter(any_of=tuple(any_of), all_of=tuple(all_of))
         return [one.id for one in self.store.search(owner, query, tags, limit=limit)]
@@ -71,9 +129,20 @@ def _refuses(what: str, call: Callable[[], object]) -> None:
 
 def entries_come_back_as_they_were_put(trial: MemoryTrial) -> None:
     """What is given back is what was put, in all of its fields, whatever the text is."""
-    texts = ("tea", "a\0b", "line\r\nline\n", "  spaces  ", "\ufeff\u202e", "𝕌 é e\u0301 咖啡", '{"json": "\\"}', "x" * 8192)
+    texts = (
+        "tea",
+        "a\0b",
+        "line\r\nline\n",
+        "  spaces  ",
+        "\ufeff\u202e",
+        "\U0001d54c é e\u0301 咖啡",
+        '{"json": "\\"}',
+        "x" * 8192,
+    )
     for number, text in enumerate(texts):
-        entry = trial.put(f"m{number}", text, "Tag one", "c++", session="s:1.t2", at_ms=1_790_000_000_123, version=7)
+        entry = trial.put(
+            f"m{number}", text, "Tag one", "c++", session="s:1.t2", at_ms=1_790_000_000_123, version=7
+        )
         expect("get", trial.store.get(ADA, entry.id), entry)
     expect("the list", {one.text for one in trial.store.list(ADA)}, set(texts))
     expect("an id that there is not", trial.store.get(ADA, "m99"), None)
@@ -140,7 +209,16 @@ def any_word_of_a_query_finds(trial: MemoryTrial) -> None:
     """One word is enough; small letters and capitals, accents and what stands between words make no difference."""
     trial.put("m1", "Müller prefers green-tea, e\u0301tage 7")
     trial.put("m2", "我喜欢绿茶")
-    for query in ("muller", "MÜLLER and nothing else", "tea!", "GREEN", "étage", "etage", "7", "mu\u0308ller"):
+    for query in (
+        "muller",
+        "MÜLLER and nothing else",
+        "tea!",
+        "GREEN",
+        "étage",
+        "etage",
+        "7",
+        "mu\u0308ller",
+    ):
         expect(f"the query {query!r}", trial.found(query), ["m1"])
     expect("without spaces", trial.found("绿茶"), ["m2"])
     for query in ("mull", "ülle", "nothing", "", "?!", "茶"):
@@ -181,7 +259,9 @@ def queries_are_words_and_no_syntax(trial: MemoryTrial) -> None:
     trial.put("b1", "black coffee, NOT tea", "coffee", owner=BOB)
     for query in HOSTILE_QUERIES:
         expect(f"the query {query!r:.60}", set(trial.found(query)) - {"m1"}, set())
-        expect(f"the query {query!r:.60} of another owner", set(trial.found(query, owner=BOB)) - {"b1"}, set())
+        expect(
+            f"the query {query!r:.60} of another owner", set(trial.found(query, owner=BOB)) - {"b1"}, set()
+        )
     expect("NOT is a word", trial.found("NOT green"), ["m1"])
     expect("words behind a NUL", trial.found("\0 tea"), ["m1"])
 
@@ -190,7 +270,7 @@ def an_id_of_another_owner_is_none(trial: MemoryTrial) -> None:
     """What one owner has another can neither read, nor delete, nor put anything in its place."""
     mine = trial.put("m1", "green tea")
     expect("get", trial.store.get(BOB, "m1"), None)
-    expect("delete", trial.store.delete(BOB, "m1"), False)
+    expect("delete", trial.store.delete(BOB, "m1"), wanted=False)
     his = trial.put("m1", "black coffee", owner=BOB)
     expect("mine", trial.store.get(ADA, "m1"), mine)
     expect("his", trial.store.get(BOB, "m1"), his)
@@ -211,10 +291,14 @@ def deleting_twice_is_fine(trial: MemoryTrial) -> None:
     """Whoever deletes hears whether there was something; it is found no more."""
     trial.put("m1", "green tea", "drink")
     trial.put("m2", "green tea", "drink")
-    expect("the first time", trial.store.delete(ADA, "m1"), True)
-    expect("the second time", trial.store.delete(ADA, "m1"), False)
+    expect("the first time", trial.store.delete(ADA, "m1"), wanted=True)
+    expect("the second time", trial.store.delete(ADA, "m1"), wanted=False)
     expect("what never was", (trial.store.delete(ADA, "m9"), trial.store.delete(BOB, "m2")), (False, False))
-    expect("what is left", (trial.found("tea"), trial.listed(), trial.store.get(ADA, "m1")), (["m2"], ["m2"], None))
+    expect(
+        "what is left",
+        (trial.found("tea"), trial.listed(), trial.store.get(ADA, "m1")),
+        (["m2"], ["m2"], None),
+    )
 
 
 def an_owner_is_forgotten_and_no_other(trial: MemoryTrial) -> None:
@@ -225,7 +309,9 @@ def an_owner_is_forgotten_and_no_other(trial: MemoryTrial) -> None:
     first = trial.store.forget(ADA)
     expect("the first time", (first.entries, first.is_erased), (3, True))
     expect("the second time", trial.store.forget(ADA).entries, 0)
-    expect("what is left", (trial.found("tea"), trial.listed(), trial.found("tea", owner=BOB)), ([], [], ["m1"]))
+    expect(
+        "what is left", (trial.found("tea"), trial.listed(), trial.found("tea", owner=BOB)), ([], [], ["m1"])
+    )
     trial.put("m1", "white tea")
     expect("anew", trial.found("tea"), ["m1"])
 
@@ -236,9 +322,15 @@ def limits_are_kept_to(trial: MemoryTrial) -> None:
         trial.put(f"m{number}", "tea")
     expect("a search", len(trial.found("tea", limit=3)), 3)
     expect("a list", len(trial.listed(limit=3)), 3)
-    expect("as much as there is", (len(trial.found("tea", limit=MAX_FOUND)), len(trial.listed(limit=MAX_LISTED))), (8, 8))
+    expect(
+        "as much as there is",
+        (len(trial.found("tea", limit=MAX_FOUND)), len(trial.listed(limit=MAX_LISTED))),
+        (8, 8),
+    )
     for limit in (0, -1, True, 2.0, "3", None):
-        _refuses(f"a search with limit={limit!r}", lambda limit=limit: trial.store.search(ADA, "tea", limit=limit))  # type: ignore[misc]
+        _refuses(
+            f"a search with limit={limit!r}", lambda limit=limit: trial.store.search(ADA, "tea", limit=limit)
+        )  # type: ignore[misc]
         _refuses(f"a list with limit={limit!r}", lambda limit=limit: trial.store.list(ADA, limit=limit))  # type: ignore[misc]
     _refuses("a search for too many", lambda: trial.store.search(ADA, "tea", limit=MAX_FOUND + 1))
     _refuses("a list of too many", lambda: trial.store.list(ADA, limit=MAX_LISTED + 1))
@@ -252,9 +344,14 @@ def readers_see_whole_entries_while_one_is_written(trial: MemoryTrial) -> None:
 
     def read() -> None:
         while not is_over.is_set():
-            for one in (*trial.store.search(ADA, "tea"), *trial.store.list(ADA)):
-                if one.text != f"tea {one.at_ms}" or one.tags != (f"n{one.at_ms}",):
-                    wrong.append(repr(one))
+            found = (*trial.store.search(ADA, "tea"), *trial.store.list(ADA))
+            wrong.extend(
+                [
+                    repr(one)
+                    for one in found
+                    if (one.text, one.tags) != (f"tea {one.at_ms}", (f"n{one.at_ms}",))
+                ]
+            )
 
     readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:

@@ -23,7 +23,9 @@ def _label(arguments: JsonObject) -> str:
 async def recall(
     query: Annotated[str, "Words that stand in what you look for; empty for what was remembered last."] = "",
     tags: Annotated[
-        tuple[str, ...], msgspec.Meta(max_length=MAX_TAGS), "Only what has one of these tags, exactly as they were written."
+        tuple[str, ...],
+        msgspec.Meta(max_length=MAX_TAGS),
+        "Only what has one of these tags, exactly as they were written.",
     ] = (),
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_RECALLED), "How many to show at most."] = 5,
     *,
@@ -42,5 +44,7 @@ async def recall(
         return Error(text=f"Nothing could be looked up: {error}")
     if not found:
         about = f' about "{printable(query[:200])}"' if query.strip() else ""
-        return Ok(text=f"Nothing is remembered{about}{' with these tags' if tags else ''}. Try other words, or fewer tags.")
+        return Ok(
+            text=f"Nothing is remembered{about}{' with these tags' if tags else ''}. Try other words, or fewer tags."
+        )
     return Ok(text=fenced(found), details={"ids": [entry.id for entry in found]})

@@ -20,10 +20,14 @@ def _label(arguments: JsonObject) -> str:
 @tool(effect_class="idempotent", timeout_seconds=30, label=_label)
 async def remember(
     text: Annotated[
-        str, msgspec.Meta(min_length=1), "What to remember: one fact, in sentences that can be understood alone."
+        str,
+        msgspec.Meta(min_length=1),
+        "What to remember: one fact, in sentences that can be understood alone.",
     ],
     tags: Annotated[
-        tuple[str, ...], msgspec.Meta(max_length=MAX_TAGS), "What it is about, in short words such as food or project-x."
+        tuple[str, ...],
+        msgspec.Meta(max_length=MAX_TAGS),
+        "What it is about, in short words such as food or project-x.",
     ] = (),
     *,
     ctx: ToolContext,
@@ -31,9 +35,13 @@ async def remember(
     """Remember something about the user or their work for later conversations. Not for what only matters now."""
     if ctx.memories is None:
         return Error(text=NO_MEMORIES)
-    entry_id = f"m-{hashlib.blake2b(f'{ctx.session_id} {ctx.operation_id}'.encode(), digest_size=8).hexdigest()}"
+    entry_id = (
+        f"m-{hashlib.blake2b(f'{ctx.session_id} {ctx.operation_id}'.encode(), digest_size=8).hexdigest()}"
+    )
     try:
-        entry = await ctx.memories.put(text, tags=dict.fromkeys(tag.strip() for tag in tags), entry_id=entry_id)
+        entry = await ctx.memories.put(
+            text, tags=dict.fromkeys(tag.strip() for tag in tags), entry_id=entry_id
+        )
     except AgentrailError as error:
         return Error(text=f"Nothing was remembered: {error}")
     ctx.emit("memory_written", {"id": entry.id, "text": entry.text, "tags": list(entry.tags)})

@@ -34,7 +34,11 @@ def counted_memories(count: int) -> str:
 
 def _one(entry: MemoryEntry) -> str:
     tags = f' tags="{_inside(", ".join(entry.tags))}"' if entry.tags else ""
-    day = datetime.datetime.fromtimestamp(entry.at_ms / 1000, datetime.UTC).strftime("%Y-%m-%d") if entry.at_ms < _LAST_MS else "?"
+    day = (
+        datetime.datetime.fromtimestamp(entry.at_ms / 1000, datetime.UTC).strftime("%Y-%m-%d")
+        if entry.at_ms < _LAST_MS
+        else "?"
+    )
     return f'<memory id="{entry.id}" remembered="{day}"{tags}>\n{_FENCE.sub("&lt;", entry.text)}\n</memory>'
 
 

@@ -18,7 +18,12 @@ ADA = MemoryOwner(tenant="acme", user="ada")
 def place(tmp_path):
     """Where Ada's memories are: two of hers, and one of nobody's."""
     store = SqliteRecall(tmp_path / "m")
-    store.put(ADA, MemoryEntry(id="m1", text="Likes \x1b[31mgreen\ntea", tags=["food", "drink"], at_ms=86_400_000, session="s1"))
+    store.put(
+        ADA,
+        MemoryEntry(
+            id="m1", text="Likes \x1b[31mgreen\ntea", tags=["food", "drink"], at_ms=86_400_000, session="s1"
+        ),
+    )
     store.put(ADA, MemoryEntry(id="m2", text="Has a dog", at_ms=1 << 52))
     store.put(MemoryOwner(), MemoryEntry(id="m1", text="Nobody's tea", at_ms=1))
     store.close()
@@ -38,13 +43,22 @@ def left(place):
     ("call", "said"),
     [
         (lambda p: forget_memories(place=p), "name the memories to forget, or say --all: one of the two."),
-        (lambda p: forget_memories("m1", every=True, place=p), "name the memories to forget, or say --all: one of the two."),
+        (
+            lambda p: forget_memories("m1", every=True, place=p),
+            "name the memories to forget, or say --all: one of the two.",
+        ),
         (lambda p: forget_memories("m1", "m9", place=p), "there is no memory 'm9' of user 'ada'."),
         (lambda p: forget_memories("\ud800", place=p), "there is no memory"),
         (lambda p: list_memories(limit=0, place=p), "limit is 0: expected a whole number from 1 to 1,000."),
-        (lambda p: search_memories("tea", limit=101, place=p), "limit is 101: expected a whole number from 1 to 100."),
+        (
+            lambda p: search_memories("tea", limit=101, place=p),
+            "limit is 101: expected a whole number from 1 to 100.",
+        ),
         (lambda p: list_memories(tag=("",), place=p), "tags_any[0] is no tag"),
-        (lambda p: list_memories(place=MemoryPlace(memories="memory:")), "memories is 'memory:', which is gone with its process"),
+        (
+            lambda p: list_memories(place=MemoryPlace(memories="memory:")),
+            "memories is 'memory:', which is gone with its process",
+        ),
         (lambda p: list_memories(place=MemoryPlace(memories="files:")), "memories is 'files:': expected"),
     ],
 )
@@ -83,7 +97,10 @@ def test_a_search_finds_words(place, capfd):
     assert search_memories("nobody", place=place) is Exit.DONE
     assert capfd.readouterr() == ("", "agentrail: nothing is remembered of user 'ada' that fits.\n")
     assert search_memories("cat", place=MemoryPlace(memories=place.memories)) is Exit.DONE
-    assert capfd.readouterr().err == "agentrail: nothing is remembered of nobody in particular (say --user) that fits.\n"
+    assert (
+        capfd.readouterr().err
+        == "agentrail: nothing is remembered of nobody in particular (say --user) that fits.\n"
+    )
 
 
 def test_one_is_forgotten_or_all(place, capfd):
@@ -109,6 +126,8 @@ def test_a_reader_in_the_way_is_said(place, capfd, monkeypatch):
 
 async def test_it_is_a_command(place, tmp_path):
     """Of the program, with the data directory of the environment."""
-    ran = await run_agentrail("memory", "list", "--user", "ada", "--tenant", "acme", "--memories", place.memories, "--limit", "1")
+    ran = await run_agentrail(
+        "memory", "list", "--user", "ada", "--tenant", "acme", "--memories", place.memories, "--limit", "1"
+    )
     assert (ran.code, ran.out, ran.err) == (0, "m2  9999-12-31  Has a dog\n", "")
     assert memory.app.name == ("memory",)

@@ -90,7 +90,9 @@ async def test_a_session_that_does_not_say_whose_it_is_remembers_nothing(caplog)
 async def test_without_memories_tools_say_so():
     """Where a supervisor was given none."""
     async with open_nameless() as supervisor:
-        assert [one.split(":")[0] for one in await asked(supervisor, RECALL)] == ["Nothing can be remembered here"]
+        assert [one.split(":")[0] for one in await asked(supervisor, RECALL)] == [
+            "Nothing can be remembered here"
+        ]
 
 
 async def test_what_is_written_is_an_event():
@@ -149,12 +151,15 @@ class Looks(p.Plugin[Heard]):
 
 async def heard(supervisor, prompt="green tea", plugin=Looks, **options):
     """What the plugin heard of a search for a prompt."""
-    session = await supervisor.start_session(model=ScriptedModel([says("Yes.")] * 2), plugins=[plugin], **options)
+    session = await supervisor.start_session(
+        model=ScriptedModel([says("Yes.")] * 2), plugins=[plugin], **options
+    )
     async with session.subscribe() as events:
         await session.ask(prompt)
         async for event in events:
             if isinstance(event, PluginEvent):
                 return event.payload["heard"]
+    return None
 
 
 async def test_a_plugin_searches_the_memories_of_its_owner():
@@ -165,7 +170,9 @@ async def test_a_plugin_searches_the_memories_of_its_owner():
     async with open_nameless(recall=store) as supervisor:
         ada = {"tenant_id": "acme", "user_id": "ada"}
         assert await heard(supervisor, user_data=ada) == ["Likes green tea.", "Likes tea."]
-        assert await heard(supervisor, user_data=ada, plugin=(Looks, {"max_entries": 1})) == ["Likes green tea."]
+        assert await heard(supervisor, user_data=ada, plugin=(Looks, {"max_entries": 1})) == [
+            "Likes green tea."
+        ]
         assert await heard(supervisor, user_data=ada, plugin=(Looks, {"max_entries": 0})) == "errand_failed"
         assert await heard(supervisor, user_data={"user_id": "bob"}) == []
     async with open_nameless() as supervisor:
@@ -182,7 +189,8 @@ async def test_a_replay_needs_no_memories():
         await session.ask("green tea")
     async with open_nameless(store=kept) as supervisor:
         session = await supervisor.resume_session("s", model=model, plugins=[Looks])
-        assert session._cell.state.data.plugin_states["Looks"] == Heard(3, ("Likes green tea.",))
+        known = session._cell.state.data  # noqa: SLF001 - no caller may see the state of a plugin
+        assert known.plugin_states["Looks"] == Heard(3, ("Likes green tea.",))
 
 
 class Hangs(InMemoryRecall):
@@ -221,7 +229,14 @@ async def test_every_call_is_a_checkpoint_and_cancelled_before_it_begins_does_no
     """Also of a store that takes no time."""
     store = InMemoryRecall()
     own = MemoryDesk(store, current()).of("acme", {"user_id": "ada"})
-    for call in (lambda: own.put("tea"), lambda: own.get("m1"), lambda: own.search("tea"), own.newest, lambda: own.delete("m1"), own.forget):
+    for call in (
+        lambda: own.put("tea"),
+        lambda: own.get("m1"),
+        lambda: own.search("tea"),
+        own.newest,
+        lambda: own.delete("m1"),
+        own.forget,
+    ):
         with trio.CancelScope() as scope:
             scope.cancel()
             await call()

@@ -17,7 +17,7 @@ from agentrail.stores import tenant_files
 from agentrail.stores.named_memories import directory_of_memories, faults_of_memories, opened_recall
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.stores.recall_sqlite import SqliteRecall
-from agentrail.stores.tenant_files import TenantFiles, file_name, files_of
+from agentrail.stores.tenant_files import file_name, files_of
 from agentrail.testing.check_memory import MEMORY_RULES, check_memory, memory_rule_name
 from agentrail.testing.memory_rules import HOSTILE_QUERIES
 
@@ -46,7 +46,6 @@ def store(tmp_path):
 @pytest.mark.parametrize("rule", MEMORY_RULES, ids=memory_rule_name)
 def test_sqlite_keeps_to_the_port(rule, tmp_path):
     """`SqliteRecall`, under every rule."""
-
 
     def reopen(store):
         store.close()
@@ -124,9 +123,33 @@ def test_a_filter_takes_tags_alone():
 
 WORDS = st.sampled_from(["tea", "coffee", "Müller", "咖啡", "not", "near", "x1", "own", "body"])
 SYNTAX = st.sampled_from(
-    ['"', "'", "(", ")", "{", "}", "*", "^", ":", "-", "+", " OR ", " AND ", " NOT ", "NEAR(", "own:", "body :", "\0", "\\", ",", ";--"]
+    [
+        '"',
+        "'",
+        "(",
+        ")",
+        "{",
+        "}",
+        "*",
+        "^",
+        ":",
+        "-",
+        "+",
+        " OR ",
+        " AND ",
+        " NOT ",
+        "NEAR(",
+        "own:",
+        "body :",
+        "\0",
+        "\\",
+        ",",
+        ";--",
+    ]
 )
-QUERIES = st.lists(WORDS | SYNTAX | st.text(max_size=4), max_size=8).map("".join) | st.sampled_from(HOSTILE_QUERIES)
+QUERIES = st.lists(WORDS | SYNTAX | st.text(max_size=4), max_size=8).map("".join) | st.sampled_from(
+    HOSTILE_QUERIES
+)
 TEXTS = st.lists(WORDS | SYNTAX, min_size=1, max_size=5).map(" ".join)
 USERS = st.sampled_from(["", "a", "b", "A", 'a" OR "b', "tea"])
 OWNERS = st.builds(MemoryOwner, tenant=st.sampled_from(["", "t"]), user=USERS)
@@ -149,7 +172,11 @@ def test_no_owner_finds_what_another_has(tmp_path_factory, puts, asking, query, 
     wanted = TagFilter(any_of=tags)
     found = []
     with closing(SqliteRecall(tmp_path_factory.mktemp("memories"))) as on_disk:
-        for store, has in ((on_disk, lambda _: True), (InMemoryRecall(), lambda _: True), (InMemoryRecall(), asking.__eq__)):
+        for store, has in (
+            (on_disk, lambda _: True),
+            (InMemoryRecall(), lambda _: True),
+            (InMemoryRecall(), asking.__eq__),
+        ):
             fill(store, puts, has)
             ids = {one.id for one in store.search(asking, query, wanted, limit=100)}
             assert ids <= own
@@ -204,7 +231,7 @@ def test_more_tenants_than_are_held_open(tmp_path, monkeypatch):
     with closing(SqliteRecall(tmp_path)) as store:
         for number in range(5):
             store.put(MemoryOwner(tenant=f"t{number}"), entry(text=f"tea {number}"))
-        assert len(store._files._files) == 3
+        assert len(store._files._files) == 3  # noqa: SLF001 - what is held open
         assert [one.text for one in store.search(MemoryOwner(tenant="t0"), "tea")] == ["tea 0"]
 
 
@@ -266,7 +293,11 @@ def test_other_files_are_left_alone(store):
         with closing(apsw.Connection(str(path))) as other:
             other.execute(statement)
         before = path.read_bytes()
-        for call in (lambda o=owner: store.put(o, entry()), lambda o=owner: store.search(o, "tea"), lambda o=owner: store.forget(o)):
+        for call in (
+            lambda o=owner: store.put(o, entry()),
+            lambda o=owner: store.search(o, "tea"),
+            lambda o=owner: store.forget(o),
+        ):
             with pytest.raises(error, match=said):
                 call()
         assert path.read_bytes() == before
@@ -278,14 +309,19 @@ def test_a_damaged_file_is_told_with_what_to_do(store):
     path.parent.mkdir()
     path.write_bytes(b"no database at all, and long enough to be one" * 100)
     for call in (lambda: store.put(ADA, entry()), lambda: store.search(ADA, "tea")):
-        with pytest.raises(StoreUnavailable, match="is damaged .*: move it away, or put a copy of it in its place"):
+        with pytest.raises(
+            StoreUnavailable, match=r"is damaged .*: move it away, or put a copy of it in its place"
+        ):
             call()
 
 
 def test_a_place_that_is_none_is_told(tmp_path):
     """With the reason and the path."""
     (tmp_path / "file").write_text("")
-    with closing(SqliteRecall(tmp_path / "file" / "memories")) as store, pytest.raises(StoreUnavailable, match="no memories can be kept in"):
+    with (
+        closing(SqliteRecall(tmp_path / "file" / "memories")) as store,
+        pytest.raises(StoreUnavailable, match="no memories can be kept in"),
+    ):
         store.put(ADA, entry())
     with closing(SqliteRecall(tmp_path / "other")) as store:
         store.path_of("acme").mkdir(parents=True)
@@ -322,7 +358,9 @@ for number in range(10):
 @pytest.mark.check  # two processes
 def test_two_processes_write_one_file(tmp_path):
     """Each transaction waits for the one before it; both make the file at once, and nothing is lost."""
-    running = [subprocess.Popen([sys.executable, "-c", WRITES, str(tmp_path / "m"), name], cwd=ROOT) for name in "ab"]
+    running = [
+        subprocess.Popen([sys.executable, "-c", WRITES, str(tmp_path / "m"), name], cwd=ROOT) for name in "ab"
+    ]
     assert [process.wait(30) for process in running] == [0, 0]
     with closing(SqliteRecall(tmp_path / "m")) as store:
         assert len(store.list(ADA)) == 20
@@ -333,19 +371,23 @@ def test_what_is_closed_says_so(tmp_path):
     for store in (SqliteRecall(tmp_path), InMemoryRecall()):
         store.put(ADA, entry())
         store.close()
-        for call in (lambda s=store: s.put(ADA, entry()), lambda s=store: s.search(ADA, "tea"), lambda s=store: s.list(ADA)):
+        for call in (
+            lambda s=store: s.put(ADA, entry()),
+            lambda s=store: s.search(ADA, "tea"),
+            lambda s=store: s.list(ADA),
+        ):
             with pytest.raises(StoreUnavailable, match="closed"):
                 call()
     assert "SqliteRecall(" in repr(SqliteRecall(tmp_path))
     assert repr(InMemoryRecall()) == "InMemoryRecall(entries=0)"
 
 
-def test_closing_waits_for_the_one_that_writes(store):
+def test_closing_waits_for_the_one_that_writes(store, tmp_path):
     """A transaction that has begun is whole."""
     begun, go_on = threading.Event(), threading.Event()
 
     def write():
-        with store._files.of("acme").writing() as connection:
+        with store._files.of("acme").writing() as connection:  # noqa: SLF001 - a transaction that is held open
             begun.set()
             go_on.wait(5)
             connection.execute("INSERT INTO owner VALUES ('x', 1)")
@@ -358,7 +400,7 @@ def test_closing_waits_for_the_one_that_writes(store):
     go_on.set()
     writer.join(5)
     closer.join(5)
-    path = TenantFiles(store._files.directory, store._files._schema).of("acme").path
+    path = tmp_path / "memories" / file_name("acme")
     with closing(apsw.Connection(str(path))) as connection:
         assert connection.execute("SELECT count(*) FROM owner").get == 1
 
@@ -380,7 +422,9 @@ def test_a_hundred_rows_and_a_frequent_word(store, monkeypatch):
 @pytest.mark.parametrize("name", ["", "sqlite", "postgres:", "memory:x", "files:/tmp"])
 def test_a_name_that_stands_for_nothing_is_refused(name):
     """With those that stand for something."""
-    assert faults_of_memories(name) == [f"memories is {name!r}: expected 'memory:', 'sqlite:' or 'sqlite:DIRECTORY'"]
+    assert faults_of_memories(name) == [
+        f"memories is {name!r}: expected 'memory:', 'sqlite:' or 'sqlite:DIRECTORY'"
+    ]
     with pytest.raises(OptionError):
         directory_of_memories(name, None, {})
 
@@ -392,7 +436,9 @@ def test_names_stand_for_directories(tmp_path):
     assert directory_of_memories("sqlite:/elsewhere", tmp_path, {}) == Path("/elsewhere")
     assert directory_of_memories("memory:", None, {}) is None
     assert faults_of_memories(InMemoryRecall()) == faults_of_memories(None) == []
-    assert faults_of_memories(7) == ["memories is 7: expected 'memory:', 'sqlite:' or 'sqlite:DIRECTORY', or a RecallStore"]
+    assert faults_of_memories(7) == [
+        "memories is 7: expected 'memory:', 'sqlite:' or 'sqlite:DIRECTORY', or a RecallStore"
+    ]
 
 
 async def test_a_store_that_was_given_stays_open(tmp_path):

@@ -49,7 +49,10 @@ def test_a_word_has_no_sign_that_means_something(text):
 
 def test_thirty_two_words_are_looked_for():
     """The first different ones; of a long query no more is read than that takes."""
-    assert query_words(" ".join(["tea"] * 50 + [f"w{n}" for n in range(100)])) == ("tea", *(f"w{n}" for n in range(31)))
+    assert query_words(" ".join(["tea"] * 50 + [f"w{n}" for n in range(100)])) == (
+        "tea",
+        *(f"w{n}" for n in range(31)),
+    )
     assert len(query_words("x " * 1_000_000 + "y")) == 1
     assert MAX_QUERY_WORDS == 32
 
@@ -92,7 +95,13 @@ def test_frequent_words_are_left_out_while_a_rarer_one_remains(rows, chosen):
 
 def test_what_names_an_owner_has_one_length_and_one_meaning():
     """Names joined to one text would not."""
-    keys = [owner_key("a", "b"), owner_key("ab", ""), owner_key("", "ab"), owner_key('a","b', ""), owner_key("\ud800", "")]
+    keys = [
+        owner_key("a", "b"),
+        owner_key("ab", ""),
+        owner_key("", "ab"),
+        owner_key('a","b', ""),
+        owner_key("\ud800", ""),
+    ]
     assert len(set(keys)) == 5
     assert {len(key) for key in keys} == {32}
     assert label_of("c++") != label_of("c")

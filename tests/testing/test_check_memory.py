@@ -67,7 +67,9 @@ class WantsAllWords(InMemoryRecall):
 
 class FindsPartsOfWords(InMemoryRecall):
     def search(self, owner, query, tags=ANY, *, limit=5):
-        return super().search(owner, query, tags, limit=limit) or tuple(one for one in self.list(owner) if query in one.text)
+        return super().search(owner, query, tags, limit=limit) or tuple(
+            one for one in self.list(owner) if query in one.text
+        )
 
 
 class SearchesTextsAlone(InMemoryRecall):
@@ -108,7 +110,9 @@ class FindsForAll(InMemoryRecall):
 
     def search(self, owner, query, tags=ANY, *, limit=5):
         owners = [*self._rows] if " OR " in query else [owner]
-        return tuple(one for each in owners for one in super(FindsForAll, self).search(each, query, tags, limit=limit))
+        return tuple(
+            one for each in owners for one in super(FindsForAll, self).search(each, query, tags, limit=limit)
+        )
 
 
 class KeyedById(InMemoryRecall):
@@ -118,7 +122,7 @@ class KeyedById(InMemoryRecall):
 
 class DeletesForAll(InMemoryRecall):
     def delete(self, owner, entry_id):
-        return any([super(DeletesForAll, self).delete(each, entry_id) for each in [*self._rows]])
+        return sum(super(DeletesForAll, self).delete(each, entry_id) for each in [*self._rows]) > 0
 
 
 class JoinsNames(InMemoryRecall):
@@ -140,14 +144,20 @@ class SaysItWasThere(InMemoryRecall):
 class ForgetsATenant(InMemoryRecall):
     def forget(self, owner):
         return Forgotten(
-            entries=sum(super(ForgetsATenant, self).forget(each).entries for each in [*self._rows] if each.tenant == owner.tenant),
+            entries=sum(
+                super(ForgetsATenant, self).forget(each).entries
+                for each in [*self._rows]
+                if each.tenant == owner.tenant
+            ),
             is_erased=True,
         )
 
 
 class GivesOneMore(InMemoryRecall):
     def search(self, owner, query, tags=ANY, *, limit=5):
-        return super().search(owner, query, tags, limit=limit + 1 if type(limit) is int and 0 < limit < MAX_FOUND else limit)
+        return super().search(
+            owner, query, tags, limit=limit + 1 if type(limit) is int and 0 < limit < MAX_FOUND else limit
+        )
 
 
 class TakesAnyLimit(InMemoryRecall):
@@ -165,7 +175,8 @@ class WritesInTwoSteps(InMemoryRecall):
 class ClosesOnce(InMemoryRecall):
     def close(self):
         if self._is_closed:
-            raise AssertionError("closed twice")
+            message = "closed twice"
+            raise AssertionError(message)
         super().close()
 
 
@@ -204,7 +215,11 @@ def test_each_rule_has_a_store_that_breaks_it():
 
 @pytest.mark.parametrize(
     ("rule", "broken"),
-    [pytest.param(rule, one, id=f"{rule.__name__}-{one.__name__}") for rule, stores in BROKEN.items() for one in stores],
+    [
+        pytest.param(rule, one, id=f"{rule.__name__}-{one.__name__}")
+        for rule, stores in BROKEN.items()
+        for one in stores
+    ],
 )
 def test_a_broken_store_is_noticed(rule, broken):
     """By the very rule that it breaks, and the rule is named."""
