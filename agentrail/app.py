@@ -5,7 +5,7 @@ The only file that knows both the runtime and the adapters, and the only one tha
 
 import difflib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import trio
 from attrs import frozen
 
-from agentrail.abc import Provider, RecallStore, ResolveProvider, Secret
+from agentrail.abc import KnowledgeStore, Provider, RecallStore, ResolveProvider, Secret
 from agentrail.abc.store import Store
 from agentrail.actors.trio_only import need_trio
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
@@ -46,7 +46,12 @@ from agentrail.sandboxes.confinement import ShellFallback, check_choice
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.stores.named import faults_of_keeping, faults_of_limits, opened_store
-from agentrail.stores.named_memories import faults_of_memories, opened_recall
+from agentrail.stores.named_memories import (
+    faults_of_knowledge,
+    faults_of_memories,
+    opened_knowledge,
+    opened_recall,
+)
 
 Environment: TypeAlias = Mapping[str, str]
 
@@ -109,6 +114,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     scripts: Mapping[str, Provider] | None = None,
     deps_for: DepsFor | None = None,
     memories: str | RecallStore | None = None,
+    knowledge: str | KnowledgeStore | None = None,
     store: str | Store | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     store_patience: float = STORE_PATIENCE_SECONDS,
@@ -131,6 +137,8 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         deps_for: Gives what the tools of a session work with that was started without `deps`, or comes back: a function of its id.
         memories: Where sessions remember, for `ctx.memories` and the tools `remember`, `recall` and `forget`: `sqlite:DIRECTORY`, `sqlite:`
             for that in the data directory, `memory:`, one that stays open, or None. Each user has their own, by `user_data`.
+        knowledge: Where sessions look things up, for `ctx.knowledge` and the tools `kb_list`, `kb_search` and `kb_read`: `sqlite:DIRECTORY`,
+            `sqlite:` for that in the data directory, one that stays open, or None. Each user sees the bases that they may read.
         store: Keeps the sessions: `sqlite:PATH`, `sqlite:` for that in the data directory, `memory:`, one that stays open, or None.
         data_dir: The data directory; None for `AGENTRAIL_DATA_DIR`, else `agentrail` in the user's directory for data.
         store_patience: How many seconds a commit may take before the store counts as unavailable; 0.1 or more.
@@ -166,17 +174,24 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         keep=keep_limits_of(keep_days, keep_bytes),
         hibernate_after=hibernate_after,
     )
-    _check_options(known, store, options, memories)
+    _check_options(known, store, options, [*faults_of_memories(memories), *faults_of_knowledge(knowledge)])
     async with (
         HttpClients() as http,
         opened_recall(memories, data_dir, environment) as recall,
+        opened_knowledge(knowledge, data_dir, environment) as known_bases,
         opened_store(store, data_dir, environment) as kept,
     ):
         resolve, profiles = _find_models(http, environment, known)
         with watch_loop() if "loop" in modes else nullcontext():
             make = partial(make_sandbox, shell_fallback=shell_fallback)
             opened = open_sessions(
-                resolve, make, deps_for=deps_for, recall=recall, store=kept, options=options
+                resolve,
+                make,
+                deps_for=deps_for,
+                recall=recall,
+                knowledge=known_bases,
+                store=kept,
+                options=options,
             )
             async with opened as supervisor:
                 supervisor.providers = profiles
@@ -213,7 +228,7 @@ async def open_session(
 
 
 def _check_options(
-    scripts: Mapping[str, Provider], store: str | Store | None, options: StoreOptions, memories: object
+    scripts: Mapping[str, Provider], store: str | Store | None, options: StoreOptions, more: Sequence[str]
 ) -> None:
     """Refuse what cannot be, all faults at once."""
     limits = options.keep or KeepLimits()
@@ -223,7 +238,7 @@ def _check_options(
             store, options.patience, options.resume, options.on_drift, options.hibernate_after
         ),
         *faults_of_limits(store, limits.days, limits.size_bytes),
-        *faults_of_memories(memories),
+        *more,
     ]
     if faults:
         raise OptionError(faults)

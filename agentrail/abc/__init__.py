@@ -20,6 +20,14 @@ from agentrail.abc.host import (
     HostHooks as HostHooks,
     HostVerdict as HostVerdict,
 )
+from agentrail.abc.knowledge import (
+    EVERY_USER as EVERY_USER,
+    Document as Document,
+    Knowledge as Knowledge,
+    KnowledgeBase as KnowledgeBase,
+    KnowledgeStore as KnowledgeStore,
+    Passage as Passage,
+)
 from agentrail.abc.process import (
     ProcessOptions as ProcessOptions,
     ProcessSandbox as ProcessSandbox,

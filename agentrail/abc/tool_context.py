@@ -10,6 +10,7 @@ import trio
 from attrs import field, frozen
 
 from agentrail import outside
+from agentrail.abc.knowledge import Knowledge
 from agentrail.abc.process import ProcessOptions, ToolProcess
 from agentrail.abc.recall import Memories
 from agentrail.abc.sandbox import Sandbox
@@ -159,6 +160,7 @@ class ToolContext(Generic[D]):
             state, journal, event or text.
         memories: What is remembered across sessions, of the owner of this one and of nobody else; None where the supervisor was given no
             `memories`, or `user_data` does not say whose they would be.
+        knowledge: The knowledge bases that the owner of the session may read; None where the supervisor was given no `knowledge`.
         deadline: When the timeout strikes, on Trio's clock; infinite without one.
         progress: Where `report_progress` goes; publishes `ToolProgress`.
         event: Where `emit` goes; publishes `PluginEvent`.
@@ -190,6 +192,7 @@ class ToolContext(Generic[D]):
     user_data: JsonObject = field(converter=frozen_json)
     deps: D = field(default=None, repr=False, eq=False)
     memories: Memories | None = field(default=None, repr=False, eq=False)
+    knowledge: Knowledge | None = field(default=None, repr=False, eq=False)
     deadline: float
     progress: Callable[[str], None]
     event: Callable[[str, JsonValue], None] = _publish_nothing

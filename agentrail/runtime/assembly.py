@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from attrs import field, frozen
 
-from agentrail.abc import NO_HOST, HostHooks, Memories, Provider, ResolveProvider, Tool, ToolListing
+from agentrail.abc import NO_HOST, HostHooks, MemoryOwner, Provider, ResolveProvider, Tool, ToolListing
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.hooks import SessionStarted
@@ -27,7 +27,8 @@ from agentrail.runtime.agents import make_ready, tools_of_agents
 from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.deps import DepsFor, decide_deps
 from agentrail.runtime.hook_times import PluginTallies
-from agentrail.runtime.memories import MemoryDesk
+from agentrail.runtime.knowledge import KnowledgeShelf
+from agentrail.runtime.memories import MemoryDesk, decide_owner
 from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.plugin_watch import PluginWatch
@@ -61,6 +62,7 @@ class Dependencies:
         deps_for: Gives what the tools of a session work with that was started without; None for nothing.
         tallies: Where calls of session plugins are counted.
         memories: Where sessions remember; None for nowhere.
+        knowledge: Where sessions look things up; None for nowhere.
     """
 
     resolve_provider: ResolveProvider
@@ -75,6 +77,7 @@ class Dependencies:
     deps_for: DepsFor | None = None
     tallies: PluginTallies = field(factory=PluginTallies)
     memories: MemoryDesk | None = None
+    knowledge: KnowledgeShelf | None = None
     spec_of: SpecOf = field(init=False)  # one bound method for all sessions
 
     @spec_of.default
@@ -116,6 +119,11 @@ def assemble(
     workspace = _workspace_of(options, working_dir, dependencies)
     for one in providers.values():
         withheld.learn_from(one)
+    owner, desk, shelf = (
+        _owner_of(session_id, options, dependencies),
+        dependencies.memories,
+        dependencies.knowledge,
+    )
     ports = Ports(
         session_id=session_id,
         providers=providers,
@@ -129,7 +137,8 @@ def assemble(
         working_dir=working_dir,
         user_data=options.user_data,
         deps=deps,
-        memories=_memories_of(session_id, options, dependencies.memories),
+        memories=None if owner is None or desk is None else desk.of(owner, session_id),
+        knowledge=None if owner is None or shelf is None else shelf.of(owner),
         provider_opts=provider_opts,
         tool_timeout_seconds=options.tool_timeout_seconds,
         event_buffer_size=options.event_buffer_size,
@@ -150,15 +159,17 @@ def assemble(
     return cell, workspace
 
 
-def _memories_of(session_id: SessionId, options: SessionOptions, desk: MemoryDesk | None) -> Memories | None:
-    """Give a session what its owner remembers; nothing where it cannot be said who that is."""
-    if desk is None:
+def _owner_of(
+    session_id: SessionId, options: SessionOptions, dependencies: Dependencies
+) -> MemoryOwner | None:
+    """Say whose memories and knowledge a session has; None where that cannot be said, or there are none."""
+    if dependencies.memories is None and dependencies.knowledge is None:
         return None
     try:
-        return desk.of(options.scope, options.user_data, session_id)
+        return decide_owner(options.scope, options.user_data)
     except OptionError as error:
-        # The session can do without: it remembers nothing, rather than the memories of somebody else.
-        LOGGER.warning("session %s remembers nothing: %s", session_id, error)
+        # The session can do without: it remembers and reads nothing, rather than what is somebody else's.
+        LOGGER.warning("session %s has no memories and no knowledge: %s", session_id, error)
         return None
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from agentrail.abc import NO_HOST, HostHooks, RecallStore, ResolveProvider
+from agentrail.abc import NO_HOST, HostHooks, KnowledgeStore, RecallStore, ResolveProvider
 from agentrail.abc.store import Store
 from agentrail.actors.blocks import open_supervisor
 from agentrail.actors.kept import Kept
@@ -80,6 +80,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
     host: HostHooks = NO_HOST,
     deps_for: DepsFor | None = None,
     recall: RecallStore | None = None,
+    knowledge: KnowledgeStore | None = None,
     store: Store | None = None,
     options: StoreOptions = USUAL_OPTIONS,
 ) -> AsyncIterator[SessionSupervisor]:
@@ -91,6 +92,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
         host: What is asked about the calls of its sessions, and told of them; those of their children too.
         deps_for: Gives what the tools of a session work with that was started without, or comes back.
         recall: Where sessions remember; the caller closes it. None: nothing is remembered.
+        knowledge: Where sessions look things up; the caller closes it. None: nowhere.
         store: Keeps what its sessions record; the caller closes it. None: nothing is kept, and a session that ends is gone.
         options: How they are kept.
 
@@ -114,6 +116,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
         host=host,
         deps_for=deps_for,
         recall=recall,
+        knowledge=knowledge,
         keeping=keeping,
         revive=options.revive,
         hibernate_after=None if store is None else options.hibernate_after,

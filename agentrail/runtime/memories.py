@@ -11,7 +11,6 @@ import trio
 
 from agentrail.abc.recall import Forgotten, Memories, MemoryEntry, MemoryOwner, RecallStore, TagFilter
 from agentrail.errors import ErrorInfo, OptionError
-from agentrail.frozen import EMPTY
 from agentrail.messages import JsonValue
 from agentrail.otp.leaving import describe_bug
 from agentrail.outside import Outside
@@ -83,13 +82,9 @@ class MemoryDesk:
             return function()
         return await self._outside.offload(function, abandon_on_cancel=True, limiter=limiter)
 
-    def of(self, scope: str, user_data: Mapping[str, Any] = EMPTY, session: str = "") -> "OwnMemories":
-        """Give a session what its owner has.
-
-        Raises:
-            OptionError: As of `decide_owner`.
-        """
-        return OwnMemories(self, decide_owner(scope, user_data), session)
+    def of(self, owner: MemoryOwner, session: str = "") -> "OwnMemories":
+        """Give a session what its owner has."""
+        return OwnMemories(self, owner, session)
 
 
 class OwnMemories(Memories):

@@ -12,6 +12,7 @@ from agentrail.abc import (
     ContextProvider,
     Error,
     HostHooks,
+    Knowledge,
     Memories,
     Provider,
     ResolveProvider,
@@ -78,6 +79,7 @@ class Ports:
         user_data: The application's own data, frozen: what every tool, plugin and child is shown.
         deps: What the application gave its tools to work with.
         memories: What its owner has remembered, which its children share; None where nothing is remembered.
+        knowledge: What its owner may read in knowledge bases; None where there are none.
         provider_opts: By model string, the newest last: what a provider that is not in `providers` is found with.
         tool_timeout_seconds: For tools that name none.
         event_buffer_size: How many committed events are kept for subscribers that come back.
@@ -105,6 +107,7 @@ class Ports:
     user_data: JsonObject = EMPTY
     deps: object = field(default=None, repr=False, eq=False)
     memories: Memories | None = field(default=None, repr=False, eq=False)
+    knowledge: Knowledge | None = field(default=None, repr=False, eq=False)
     provider_opts: dict[str, Mapping[str, Any]] = field(factory=dict, repr=False)  # keys are among them
     tool_timeout_seconds: float = 300.0
     event_buffer_size: int = 1000

@@ -16,6 +16,7 @@ from attrs import evolve
 from agentrail.abc import (
     NO_HOST,
     HostHooks,
+    KnowledgeStore,
     ProviderProfiles,
     RecallStore,
     ResolveProvider,
@@ -64,6 +65,7 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.inspecting_door import InspectingDoor
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
 from agentrail.runtime.knowing import KnowingDoor
+from agentrail.runtime.knowledge import KnowledgeShelf
 from agentrail.runtime.last_words import EndedSessions, LastWords
 from agentrail.runtime.memories import MemoryDesk
 from agentrail.runtime.monitoring import SessionMonitor
@@ -142,6 +144,7 @@ class SessionSupervisor(
         host: HostHooks = NO_HOST,
         deps_for: DepsFor | None = None,
         recall: RecallStore | None = None,
+        knowledge: KnowledgeStore | None = None,
         keeping: Keeping | None = None,
         revive: Revive | None = None,
         hibernate_after: float | None = None,
@@ -160,6 +163,7 @@ class SessionSupervisor(
             resume_child=self._resume_child,
             deps_for=deps_for,
             memories=None if recall is None else MemoryDesk(recall, current()),
+            knowledge=None if knowledge is None else KnowledgeShelf(knowledge, current()),
         )
         self._keeping = keeping
         self._revive = revive

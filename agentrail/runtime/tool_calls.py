@@ -345,7 +345,7 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
         },
         **{
             name: attrgetter(f"ports.{name}")
-            for name in ("session_id", "group_id", "working_dir", "deps", "memories")
+            for name in ("session_id", "group_id", "working_dir", "deps", "memories", "knowledge")
         },
         "tools": attrgetter("known.tools.names"),
         "agents": lambda call: tuple([(one.name, one.description) for one in call.known.config.agents]),

@@ -1,4 +1,4 @@
-"""Which store of memories a name stands for: `memory:`, `sqlite:`, `sqlite:DIRECTORY`. Environments are given, not read."""
+"""Which store of memories, or of knowledge, a name stands for: `memory:`, `sqlite:`, `sqlite:DIRECTORY`. Environments are given, not read."""
 
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -10,6 +10,7 @@ from typing import Final
 import trio
 
 from agentrail import outside
+from agentrail.abc.knowledge import KnowledgeStore
 from agentrail.abc.recall import RecallStore
 from agentrail.errors import OptionError
 from agentrail.stores.named import find_data_directory
@@ -54,12 +55,79 @@ def directory_of_memories(
     faults = faults_of_memories(name)
     if faults:
         raise OptionError(faults)
-    scheme, _, rest = name.partition(":")
-    if scheme == "memory":
-        return None
+    return None if name == "memory:" else _directory_of(name, MEMORIES_DIRECTORY, data_dir, environ)
+
+
+def _directory_of(
+    name: str, usual: str, data_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]
+) -> Path:
+    rest = name.partition(":")[2]
     if rest:
         return Path(rest).expanduser()
-    return (find_data_directory(environ) if data_dir is None else Path(data_dir)) / MEMORIES_DIRECTORY
+    return (find_data_directory(environ) if data_dir is None else Path(data_dir)) / usual
+
+
+KNOWLEDGE_DIRECTORY: Final = "knowledge"
+"""The directory of `sqlite:` in the data directory: a file for each tenant."""
+
+
+def faults_of_knowledge(knowledge: object) -> list[str]:
+    """Say what is wrong with where is to be looked up.
+
+    Args:
+        knowledge: A name, a store, or None.
+    """
+    if isinstance(knowledge, str):
+        fault = f"knowledge is {knowledge!r:.80}: expected 'sqlite:' or 'sqlite:DIRECTORY'"
+        return [] if knowledge.startswith("sqlite:") else [fault]
+    if knowledge is not None and not (hasattr(knowledge, "search") and hasattr(knowledge, "bases")):
+        return [
+            f"knowledge is {knowledge!r:.80}: expected 'sqlite:' or 'sqlite:DIRECTORY', or a KnowledgeStore"
+        ]
+    return []
+
+
+def directory_of_knowledge(
+    name: str, data_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]
+) -> Path:
+    """Say which directory a name stands for; arguments are as of `directory_of_memories`.
+
+    Raises:
+        OptionError: Your move: it stands for nothing; the message has what would.
+        StoreUnavailable: Nothing says where the data directory is.
+    """
+    faults = faults_of_knowledge(name)
+    if faults:
+        raise OptionError(faults)
+    return _directory_of(name, KNOWLEDGE_DIRECTORY, data_dir, environ)
+
+
+@asynccontextmanager
+async def opened_knowledge(
+    knowledge: str | KnowledgeStore | None,
+    data_dir: str | os.PathLike[str] | None,
+    environ: Mapping[str, str],
+) -> AsyncIterator[KnowledgeStore | None]:
+    """Open the store of knowledge that is named, for a block; one that is open already stays so.
+
+    Raises:
+        OptionError, StoreUnavailable: As of `directory_of_knowledge`.
+
+    Cancellation: It is closed, shielded.
+    """
+    if not isinstance(knowledge, str):
+        yield knowledge
+        return
+    directory = directory_of_knowledge(knowledge, data_dir, environ)
+    # As of memories: SQLite is loaded for those alone who look something up.
+    from agentrail.stores.knowledge_sqlite import SqliteKnowledge  # noqa: PLC0415 - see above
+
+    opened = await outside.offload(partial(SqliteKnowledge, directory))
+    try:
+        yield opened
+    finally:
+        with trio.CancelScope(shield=True):
+            await outside.offload(opened.close)
 
 
 @asynccontextmanager

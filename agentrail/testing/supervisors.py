@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from agentrail.abc import NO_HOST, HostHooks, RecallStore
+from agentrail.abc import NO_HOST, HostHooks, KnowledgeStore, RecallStore
 from agentrail.abc.store import Store
 from agentrail.errors import ModelNotFound
 from agentrail.runtime.keeper import open_sessions
@@ -23,6 +23,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
     *,
     host: HostHooks = NO_HOST,
     recall: RecallStore | None = None,
+    knowledge: KnowledgeStore | None = None,
     store: Store | None = None,
     store_patience: float = STORE_PATIENCE_SECONDS,
     resume: Resume = "none",
@@ -38,6 +39,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
             `working_dir`.
         host: What is asked about the calls of its sessions, and told of them.
         recall: As of `open_sessions`.
+        knowledge: As of `open_sessions`.
         store: As of `open_sessions`.
         store_patience: As of `StoreOptions`.
         resume: As of `StoreOptions`.
@@ -51,6 +53,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         make_sandbox or _make_sandbox,
         host=host,
         recall=recall,
+        knowledge=knowledge,
         store=store,
         options=StoreOptions(
             patience=store_patience,

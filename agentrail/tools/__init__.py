@@ -27,6 +27,9 @@ from agentrail.tools import (
     forget,
     glob,
     grep,
+    kb_list,
+    kb_read,
+    kb_search,
     list_dir,
     read_file,
     recall,
@@ -45,15 +48,18 @@ _ALL: Final[tuple[Tool, ...]] = (
 # fmt: on
 _BUILTIN: Final[dict[str, Tool]] = {made.name: made for made in _ALL}
 
-# Only by their names: where a supervisor has no memories they are of no use, and each model would read of them in vain.
-_OF_MEMORIES: Final[tuple[Tool, ...]] = (forget.forget, recall.recall, remember.remember)
-_NAMED: Final[dict[str, Tool]] = _BUILTIN | {made.name: made for made in _OF_MEMORIES}
+# Only by their names: where a supervisor has no memories and no knowledge they are of no use, and each model would read of them in vain.
+_BY_NAME: Final[tuple[Tool, ...]] = (
+    forget.forget, kb_list.kb_list, kb_read.kb_read, kb_search.kb_search, recall.recall, remember.remember,
+)  # fmt: skip
+_NAMED: Final[dict[str, Tool]] = _BUILTIN | {made.name: made for made in _BY_NAME}
 
 
 def builtin(*names: str) -> tuple[Tool, ...]:
     """Give the built-in tools of these names, in this order; when none is named all that need nothing else, sorted by name.
 
-    `remember`, `recall` and `forget` are given by their names alone: they need a supervisor that was given `memories`.
+    `remember`, `recall` and `forget` are given by their names alone: they need a supervisor that was given `memories`. So are
+    `kb_list`, `kb_search` and `kb_read`, which need `knowledge`.
 
     Raises:
         ToolDefinitionError: Your move: there is no built-in tool of that name; the message has the nearest.

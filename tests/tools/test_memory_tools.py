@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 from hypothesis import given, strategies as st
 
-from agentrail.abc import Error, MemoryEntry, Ok
+from agentrail.abc import Error, MemoryEntry, MemoryOwner, Ok
 from agentrail.errors import ToolDefinitionError
 from agentrail.outside import current
 from agentrail.runtime.memories import MemoryDesk
@@ -32,7 +32,7 @@ def ctx(store):
 def context_of(store, user, emitted=None, **rest):
     """A call of a session of somebody's."""
     seen = [] if emitted is None else emitted
-    own = MemoryDesk(store, current()).of("acme", {"user_id": user}, "s1")
+    own = MemoryDesk(store, current()).of(MemoryOwner(tenant="acme", user=user), "s1")
     return evolve(CTX, memories=own, event=lambda name, payload: seen.append((name, payload)), **rest)
 
 
