@@ -56,7 +56,7 @@ class MemoryDesk:
             outside: Where functions that block are run.
         """
         self.store: RecallStore = store
-        self._outside = outside
+        self.outside: Outside = outside
         # Its own: the threads of others may all be busy. And one to write, as the port wants it.
         self._writing = trio.CapacityLimiter(1)
         self._reading = trio.CapacityLimiter(_MAX_READERS)
@@ -80,7 +80,7 @@ class MemoryDesk:
             # In place: it takes no time, and a virtual clock would not wait for a thread.
             await trio.lowlevel.checkpoint()
             return function()
-        return await self._outside.offload(function, abandon_on_cancel=True, limiter=limiter)
+        return await self.outside.offload(function, abandon_on_cancel=True, limiter=limiter)
 
     def of(self, owner: MemoryOwner, session: str = "") -> "OwnMemories":
         """Give a session what its owner has."""
@@ -111,8 +111,8 @@ class OwnMemories(Memories):
 
     async def put(self, text: str, *, tags: Iterable[str] = (), entry_id: str | None = None) -> MemoryEntry:
         """Remember something; see `Memories.put`."""
-        minted = f"m-{self._desk._outside.ids(8)}" if entry_id is None else entry_id  # noqa: SLF001 - the two are one thing
-        entry = MemoryEntry(id=minted, text=text, tags=tags, session=self._session, at_ms=now_ms())  # type: ignore[arg-type]  # a converter makes a tuple
+        minted = f"m-{self._desk.outside.ids(8)}" if entry_id is None else entry_id
+        entry = MemoryEntry(id=minted, text=text, tags=tags, session=self._session, at_ms=now_ms())
         await self._desk.write(partial(self._desk.store.put, self._owner, entry))
         return entry
 
@@ -124,14 +124,14 @@ class OwnMemories(Memories):
         self, query: str, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 5
     ) -> tuple[MemoryEntry, ...]:
         """Give what is remembered about something; see `Memories.search`."""
-        tags = TagFilter(any_of=tags_any, all_of=tags_all)  # type: ignore[arg-type]  # as above
+        tags = TagFilter(any_of=tags_any, all_of=tags_all)
         return await self._desk.read(partial(self._desk.store.search, self._owner, query, tags, limit=limit))
 
     async def newest(
         self, *, tags_any: Iterable[str] = (), tags_all: Iterable[str] = (), limit: int = 20
     ) -> tuple[MemoryEntry, ...]:
         """Give what was remembered last; see `Memories.newest`."""
-        tags = TagFilter(any_of=tags_any, all_of=tags_all)  # type: ignore[arg-type]  # as above
+        tags = TagFilter(any_of=tags_any, all_of=tags_all)
         return await self._desk.read(partial(self._desk.store.list, self._owner, tags, limit=limit))
 
     async def delete(self, entry_id: str) -> bool:

@@ -19,7 +19,6 @@ from agentrail.abc.knowledge import (
     MAX_DOCUMENT_BYTES,
     MAX_FOUND_PASSAGES,
     Document,
-    DocumentState,
     KnowledgeBase,
     Passage,
     check_base_name,
@@ -117,7 +116,7 @@ class SqliteKnowledge:
                     (base, _checked_path(path)),
                 ).fetchone()
                 if row != (digest, "indexed"):
-                    _note(connection, base, path, digest, "pending")
+                    _note(connection, base, Document(path=path, digest=digest, state="pending"))
                     waiting.append(path)
         return tuple(waiting)
 
@@ -126,11 +125,12 @@ class SqliteKnowledge:
         digest = hashlib.sha256(content).hexdigest()
         text, fault = read_document(_checked_path(path), content)
         if fault is not None:
-            return self._fail(tenant, base, path, digest, fault)
+            return self._fail(tenant, base, Document(path=path, digest=digest, state="failed", reason=fault))
         pieces = passages_of(text, is_markdown=PurePosixPath(path).suffix.lower() in MARKDOWN)
+        added = Document(path=path, digest=digest, state="indexed", passages=len(pieces))
         key = owner_key("base", base)
         with self._writing(tenant, base) as connection:
-            number = _note(connection, base, path, digest, "indexed")
+            number = _note(connection, base, added)
             _drop_passages(connection, number)
             connection.execute("UPDATE document SET passages = ? WHERE number = ?", (len(pieces), number))
             for place, piece in enumerate(pieces):
@@ -139,7 +139,7 @@ class SqliteKnowledge:
                     "INSERT INTO passage (document, place, id, trail, first_line, last_line, text) VALUES (?, ?, ?, ?, ?, ?, ?)",
                     (number, place, passage_id, json.dumps(piece.trail), piece.first, piece.last, piece.text),
                 )
-                head = " ".join((*piece.trail, path))
+                head = " ".join((*piece.headings, path))
                 connection.execute(
                     "INSERT INTO words (rowid, head, body) VALUES (?, ?, ?)",
                     (
@@ -148,16 +148,18 @@ class SqliteKnowledge:
                         indexed(key, words_of(piece.text)),
                     ),
                 )
-        return Document(path=path, digest=digest, state="indexed", passages=len(pieces))
+        return added
 
     def fail(self, tenant: str, base: str, path: str, reason: str) -> Document:
         """Note that a document could not be had; see `KnowledgeStore.fail`."""
-        return self._fail(tenant, base, _checked_path(path), "", reason)
+        return self._fail(
+            tenant, base, Document(path=_checked_path(path), digest="", state="failed", reason=reason)
+        )
 
-    def _fail(self, tenant: str, base: str, path: str, digest: str, reason: str) -> Document:
+    def _fail(self, tenant: str, base: str, failed: Document) -> Document:
         with self._writing(tenant, base) as connection:
-            _drop_passages(connection, _note(connection, base, path, digest, "failed", reason))
-        return Document(path=path, digest=digest, state="failed", reason=reason)
+            _drop_passages(connection, _note(connection, base, failed))
+        return failed
 
     def remove(self, tenant: str, base: str, path: str) -> bool:
         """Remove a document; see `KnowledgeStore.remove`."""
@@ -180,7 +182,7 @@ class SqliteKnowledge:
         """Give the documents of a base; see `KnowledgeStore.documents`."""
         statement = "SELECT path, digest, state, reason, passages FROM document WHERE base = ? ORDER BY path"
         with self._files.of(tenant).reading() as connection:
-            rows = [] if connection is None else connection.execute(statement, (base,)).fetchall()
+            rows: list[Any] = [] if connection is None else connection.execute(statement, (base,)).fetchall()
         return tuple(
             [
                 Document(path=path, digest=digest, state=state, reason=reason, passages=passages)
@@ -238,7 +240,10 @@ class SqliteKnowledge:
 
     @contextmanager
     def _writing(self, tenant: str, base: str) -> Iterator[apsw.Connection]:
-        with self._files.of(tenant).writing() as connection:
+        file = self._files.of(tenant)
+        if not file.path.exists():  # a tenant without a base has no file, and gets none
+            raise OptionError([_fault_of_base(check_base_name(base), [])])
+        with file.writing() as connection:
             if connection.execute("SELECT 1 FROM base WHERE name = ?", (check_base_name(base),)).get is None:
                 names = [name for (name,) in connection.execute("SELECT name FROM base ORDER BY name")]
                 raise OptionError([_fault_of_base(base, names)])
@@ -285,14 +290,12 @@ def _fault_of_base(base: str, names: Sequence[str]) -> str:
     )
 
 
-def _note(
-    connection: apsw.Connection, base: str, path: str, digest: str, state: DocumentState, reason: str = ""
-) -> int:
+def _note(connection: apsw.Connection, base: str, document: Document) -> int:
     return int(
         connection.execute(
             """INSERT INTO document (base, path, digest, state, reason) VALUES (?1, ?2, ?3, ?4, ?5)
             ON CONFLICT (base, path) DO UPDATE SET digest = ?3, state = ?4, reason = ?5 RETURNING number""",
-            (base, path, digest, state, reason),
+            (base, document.path, document.digest, document.state, document.reason),
         ).get
     )
 

@@ -4,7 +4,7 @@ Headings are those of CommonMark that begin with `#`, outside of fenced code. Si
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Final
 
 from attrs import frozen
@@ -27,13 +27,15 @@ class Piece:
     """A part of a text.
 
     Attributes:
-        trail: The headings above it, the outermost first.
+        trail: The headings above all of it, the outermost first.
+        headings: Those above any of it, each once.
         first: Its first line, from 1.
         last: Its last one.
         text: What stands there; empty lines in front, between paragraphs and behind are one or none.
     """
 
     trail: tuple[str, ...] = ()
+    headings: tuple[str, ...] = ()
     first: int
     last: int
     text: str
@@ -72,6 +74,11 @@ class _Block:
     is_heading: bool
 
     @property
+    def is_bare(self) -> bool:
+        """Whether it is a heading alone."""
+        return self.is_heading and self.first == self.last
+
+    @property
     def size(self) -> int:
         """In bytes, with what joins it to the one before."""
         return len(self.text.encode()) + 2
@@ -79,11 +86,14 @@ class _Block:
 
 def _joined(group: Sequence[_Block]) -> Piece:
     text = group[0].text
-    for before, block in zip(group, group[1:], strict=False):
+    for before, block in pairwise(group):
         text += ("\n" if block.first <= before.last + 1 else "\n\n") + block.text
-    levels = zip(*(block.trail for block in group), strict=False)
+    # A heading with nothing on it says where the next one stands, and is no part that the trail would have to fit.
+    said = [block for block in group if not block.is_bare] or group
+    levels = zip(*(block.trail for block in said), strict=False)
     trail = tuple([names[0] for names in takewhile(lambda names: len(set(names)) == 1, levels)])
-    return Piece(trail=trail, first=group[0].first, last=group[-1].last, text=text)
+    headings = tuple(dict.fromkeys(name for block in group for name in block.trail))
+    return Piece(trail=trail, headings=headings, first=group[0].first, last=group[-1].last, text=text)
 
 
 def _blocks(lines: Sequence[str], *, is_markdown: bool) -> Iterator[_Block]:

@@ -153,7 +153,8 @@ class SqliteRecall:
         """Give the newest; see `RecallStore.list`."""
         check_limit(limit, MAX_LISTED)
         own = key_of_owner(owner)
-        where, given = "m.own = ?", [own]
+        where = "m.own = ?"
+        given: list[str | int] = [own]
         if after is not None:
             where, given = f"{where} AND (m.at_ms, m.id) < (?, ?)", [*given, *after]
         matches = _matches_of(own, tags)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 from attrs import define
@@ -327,11 +328,10 @@ def limits_are_kept_to(trial: MemoryTrial) -> None:
         (len(trial.found("tea", limit=MAX_FOUND)), len(trial.listed(limit=MAX_LISTED))),
         (8, 8),
     )
-    for limit in (0, -1, True, 2.0, "3", None):
-        _refuses(
-            f"a search with limit={limit!r}", lambda limit=limit: trial.store.search(ADA, "tea", limit=limit)
-        )  # type: ignore[misc]
-        _refuses(f"a list with limit={limit!r}", lambda limit=limit: trial.store.list(ADA, limit=limit))  # type: ignore[misc]
+    wrong: tuple[Any, ...] = (0, -1, True, 2.0, "3", None)
+    for limit in wrong:
+        _refuses(f"a search with limit={limit!r}", partial(trial.store.search, ADA, "tea", limit=limit))
+        _refuses(f"a list with limit={limit!r}", partial(trial.store.list, ADA, limit=limit))
     _refuses("a search for too many", lambda: trial.store.search(ADA, "tea", limit=MAX_FOUND + 1))
     _refuses("a list of too many", lambda: trial.store.list(ADA, limit=MAX_LISTED + 1))
 

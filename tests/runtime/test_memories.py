@@ -1,6 +1,7 @@
 """What sessions remember: whose it is, what plugins hear of it, and what becomes of a call that is cancelled."""
 
 import threading
+from contextlib import closing
 
 import attrs
 import pytest
@@ -13,6 +14,7 @@ from agentrail.errors import OptionError, StoreUnavailable
 from agentrail.events import PluginEvent
 from agentrail.outside import current
 from agentrail.runtime.memories import MemoryDesk, decide_owner
+from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.memory import MemoryStore
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.stores.recall_sqlite import SqliteRecall
@@ -85,6 +87,28 @@ async def test_a_session_that_does_not_say_whose_it_is_remembers_nothing(caplog)
     async with open_nameless(recall=InMemoryRecall()) as supervisor:
         (said,) = await asked(supervisor, REMEMBER, user_data={"user_id": 7})
         assert said.startswith("Nothing can be remembered here")
+
+
+@on_bounded_time
+async def test_a_session_reads_the_knowledge_of_its_owner(tmp_path):
+    """A child too; who does not say who they are reads nothing, not even what is open to all."""
+    with closing(SqliteKnowledge(tmp_path)) as store:
+        store.open_base("acme", "handbook", ["*"])
+        store.add("acme", "handbook", "a.md", b"Trains in first class.")
+        search = calls(("kb_search", {"query": "trains"}))
+        tools = builtin("kb_search", "task")
+        async with open_nameless(knowledge=store) as supervisor:
+            for user_data, said in (
+                ({"tenant_id": "acme", "user_id": "ada"}, "1 passage"),
+                ({"tenant_id": "zeta", "user_id": "ada"}, "Nothing is written"),
+                ({"tenant_id": "acme", "user_id": 7}, "There are no knowledge bases here"),
+            ):
+                (found,) = await asked(supervisor, search, tools=tools, user_data=user_data)
+                assert found.startswith(said)
+            child = calls(("task", {"description": "Look it up."}))
+            turns = child, search, says("It is first class.")
+            (found,) = await asked(supervisor, *turns, tools=tools, scope="acme")
+            assert "It is first class." in found
 
 
 async def test_without_memories_tools_say_so():

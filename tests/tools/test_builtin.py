@@ -15,8 +15,8 @@ NAMES = (
     "write_todos",
 )
 # fmt: on
-BY_NAME = ("forget", "recall", "remember")
-"""Those that need memories, and are given by their names alone."""
+BY_NAME = ("forget", "kb_list", "kb_read", "kb_search", "recall", "remember")
+"""Those that need memories or knowledge, and are given by their names alone."""
 
 
 def test_without_names_all_are_given():
@@ -59,6 +59,9 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, words):
         ("forget", "idempotent", True, 30, ["id"]),
         ("glob", "pure", True, 30, ["pattern"]),
         ("grep", "pure", True, 30, ["pattern"]),
+        ("kb_list", "pure", True, 30, []),
+        ("kb_read", "pure", True, 30, ["id"]),
+        ("kb_search", "pure", True, 30, ["query"]),
         ("list_dir", "pure", True, 30, []),
         ("read_file", "pure", True, 30, ["path"]),
         ("recall", "pure", True, 30, []),
