@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from attrs import field, frozen
 
-from agentrail.abc import NO_HOST, HostHooks, MemoryOwner, Provider, ResolveProvider, Tool, ToolListing
+from agentrail.abc import NO_HOST, HostHooks, Provider, ResolveProvider, Tool, ToolListing
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.hooks import SessionStarted
@@ -27,10 +27,9 @@ from agentrail.runtime.agents import make_ready, tools_of_agents
 from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.deps import DepsFor, decide_deps
 from agentrail.runtime.hook_times import PluginTallies
-from agentrail.runtime.knowledge import KnowledgeShelf
-from agentrail.runtime.memories import MemoryDesk, decide_owner
 from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.own_stores import NOTHING_OWN, OwnStores, StoreDesks
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import NO_READY_AGENTS, Ports, ReadyAgent, ResumeChildWork, RunAgent, RunChild
 from agentrail.runtime.session import SessionCell
@@ -61,8 +60,7 @@ class Dependencies:
         host: What is asked about calls, and told of them.
         deps_for: Gives what the tools of a session work with that was started without; None for nothing.
         tallies: Where calls of session plugins are counted.
-        memories: Where sessions remember; None for nowhere.
-        knowledge: Where sessions look things up; None for nowhere.
+        desks: Where sessions remember, and look things up; None for nowhere.
     """
 
     resolve_provider: ResolveProvider
@@ -76,8 +74,7 @@ class Dependencies:
     outside: Outside = field(factory=current)
     deps_for: DepsFor | None = None
     tallies: PluginTallies = field(factory=PluginTallies)
-    memories: MemoryDesk | None = None
-    knowledge: KnowledgeShelf | None = None
+    desks: StoreDesks | None = None
     spec_of: SpecOf = field(init=False)  # one bound method for all sessions
 
     @spec_of.default
@@ -119,11 +116,6 @@ def assemble(
     workspace = _workspace_of(options, working_dir, dependencies)
     for one in providers.values():
         withheld.learn_from(one)
-    owner, desk, shelf = (
-        _owner_of(session_id, options, dependencies),
-        dependencies.memories,
-        dependencies.knowledge,
-    )
     ports = Ports(
         session_id=session_id,
         providers=providers,
@@ -137,8 +129,7 @@ def assemble(
         working_dir=working_dir,
         user_data=options.user_data,
         deps=deps,
-        memories=None if owner is None or desk is None else desk.of(owner, session_id),
-        knowledge=None if owner is None or shelf is None else shelf.of(owner),
+        own=_own_of(session_id, options, dependencies.desks),
         provider_opts=provider_opts,
         tool_timeout_seconds=options.tool_timeout_seconds,
         event_buffer_size=options.event_buffer_size,
@@ -159,18 +150,14 @@ def assemble(
     return cell, workspace
 
 
-def _owner_of(
-    session_id: SessionId, options: SessionOptions, dependencies: Dependencies
-) -> MemoryOwner | None:
-    """Say whose memories and knowledge a session has; None where that cannot be said, or there are none."""
-    if dependencies.memories is None and dependencies.knowledge is None:
-        return None
+def _own_of(session_id: SessionId, options: SessionOptions, desks: StoreDesks | None) -> OwnStores:
+    """Give a session what its owner has; nothing where it cannot be said who that is."""
     try:
-        return decide_owner(options.scope, options.user_data)
+        return NOTHING_OWN if desks is None else desks.of(session_id, options.scope, options.user_data)
     except OptionError as error:
         # The session can do without: it remembers and reads nothing, rather than what is somebody else's.
         LOGGER.warning("session %s has no memories and no knowledge: %s", session_id, error)
-        return None
+        return NOTHING_OWN
 
 
 def _listing_of(session_id: SessionId, options: SessionOptions, working_dir: str) -> ToolListing:

@@ -536,7 +536,7 @@ class Interpreter:
                 self._ports.workspace.open,
                 self._model_of,
                 self._task_group.scrub,
-                memories=self._ports.memories,
+                memories=self._ports.own.memories,
             )
         self._closed(effect_id, opened)
         if result is not None:  # a request that was cancelled needs no answer

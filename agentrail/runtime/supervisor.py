@@ -16,9 +16,7 @@ from attrs import evolve
 from agentrail.abc import (
     NO_HOST,
     HostHooks,
-    KnowledgeStore,
     ProviderProfiles,
-    RecallStore,
     ResolveProvider,
 )
 from agentrail.actors.running import cleanup_scope
@@ -65,11 +63,10 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.inspecting_door import InspectingDoor
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
 from agentrail.runtime.knowing import KnowingDoor
-from agentrail.runtime.knowledge import KnowledgeShelf
 from agentrail.runtime.last_words import EndedSessions, LastWords
-from agentrail.runtime.memories import MemoryDesk
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.own_stores import NO_STORES, SharedStores, StoreDesks
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.put_to_rest import LEAVE_WITHIN_SECONDS, fault_of_within, leave_quietly, rest_session
@@ -143,8 +140,7 @@ class SessionSupervisor(
         make_sandbox: MakeSandbox,
         host: HostHooks = NO_HOST,
         deps_for: DepsFor | None = None,
-        recall: RecallStore | None = None,
-        knowledge: KnowledgeStore | None = None,
+        shared: SharedStores = NO_STORES,
         keeping: Keeping | None = None,
         revive: Revive | None = None,
         hibernate_after: float | None = None,
@@ -162,8 +158,7 @@ class SessionSupervisor(
             run_agent=self._run_agent,
             resume_child=self._resume_child,
             deps_for=deps_for,
-            memories=None if recall is None else MemoryDesk(recall, current()),
-            knowledge=None if knowledge is None else KnowledgeShelf(knowledge, current()),
+            desks=None if shared is NO_STORES else StoreDesks(shared, current()),
         )
         self._keeping = keeping
         self._revive = revive

@@ -10,6 +10,7 @@ from agentrail.abc.store import Store
 from agentrail.errors import ModelNotFound
 from agentrail.runtime.keeper import open_sessions
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
+from agentrail.runtime.own_stores import SharedStores
 from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.retention import KeepLimits
 from agentrail.runtime.store_options import StoreOptions
@@ -38,8 +39,8 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         make_sandbox: Makes the sandboxes of sessions that bring none of their own; by default a `LocalSandbox` on their
             `working_dir`.
         host: What is asked about the calls of its sessions, and told of them.
-        recall: As of `open_sessions`.
-        knowledge: As of `open_sessions`.
+        recall: As of `SharedStores`.
+        knowledge: As of `SharedStores`.
         store: As of `open_sessions`.
         store_patience: As of `StoreOptions`.
         resume: As of `StoreOptions`.
@@ -52,8 +53,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         _refuse_names,
         make_sandbox or _make_sandbox,
         host=host,
-        recall=recall,
-        knowledge=knowledge,
+        shared=SharedStores(recall=recall, knowledge=knowledge),
         store=store,
         options=StoreOptions(
             patience=store_patience,

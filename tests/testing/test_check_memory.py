@@ -3,7 +3,7 @@
 # ruff: noqa: D101, D102 - the name of a broken store says what is wrong; the methods are those of the port
 
 import time
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from attrs import evolve
@@ -184,7 +184,7 @@ class LosesWhatItHad(InMemoryRecall):
     pass
 
 
-BROKEN: Final = {
+BROKEN: Final[dict[Any, list[Any]]] = {
     rules.entries_come_back_as_they_were_put: [StripsTexts, ForgetsVersions],
     rules.what_is_put_again_takes_the_place: [KeepsTheFirst],
     rules.lists_begin_with_the_newest: [OldestFirst],
