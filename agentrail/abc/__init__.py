@@ -22,9 +22,9 @@ from agentrail.abc.host import (
 )
 from agentrail.abc.knowledge import (
     EVERY_USER as EVERY_USER,
-    Document as Document,
     Knowledge as Knowledge,
     KnowledgeBase as KnowledgeBase,
+    KnowledgeDocument as KnowledgeDocument,
     KnowledgeStore as KnowledgeStore,
     Passage as Passage,
 )

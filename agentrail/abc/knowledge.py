@@ -1,6 +1,6 @@
 """The port for knowledge: bases of documents, cut into passages, which some users of one tenant may read.
 
-A base whose readers nobody has named is read by nobody. To one who may not read it there is no such base, passage or document. A store
+A base without readers is read by no user. To one who may not read it there is no such base, passage or document. A store
 blocks and needs no loop; one thread at a time writes, any may read beside it.
 """
 
@@ -61,7 +61,7 @@ def check_readers(readers: Iterable[str]) -> tuple[str, ...]:
 
 
 def may_read(readers: Sequence[str], reader: MemoryOwner) -> bool:
-    """Say whether a base is open to somebody of its tenant. Nobody is meant by an empty list, and by a name that they have not."""
+    """Say whether a base is open to a user of its tenant. No user is meant by an empty list, and none by an empty name."""
     return EVERY_USER in readers or (bool(reader.user) and reader.user in readers)
 
 
@@ -83,7 +83,7 @@ class KnowledgeBase:
 
 
 @frozen(kw_only=True)
-class Document:
+class KnowledgeDocument:
     """A document of a base.
 
     Attributes:
@@ -132,11 +132,11 @@ class Passage:
 class KnowledgeStore(Protocol):
     """Keeps bases. Every call but `close` may raise `StoreUnavailable`.
 
-    `open_base`, `announce`, `add`, `remove` write, and are for who looks after a base; the others ask for somebody who may read or not.
+    `open_base`, `announce`, `add`, `remove` write, and are for who looks after a base; the others ask for a user who may read or not.
     """
 
     def open_base(self, tenant: str, base: str, readers: Iterable[str] | None = None) -> None:
-        """Make a base where there is none, and say who may read it; None leaves that as it is, and of a new one nobody may.
+        """Make a base where there is none, and say who may read it; None leaves that as it is, and of a new one no user may.
 
         Raises:
             OptionError: Your move: a name or a reader that is none.
@@ -151,7 +151,7 @@ class KnowledgeStore(Protocol):
         """
         ...
 
-    def add(self, tenant: str, base: str, path: str, content: bytes) -> Document:
+    def add(self, tenant: str, base: str, path: str, content: bytes) -> KnowledgeDocument:
         """Put a document in place of the one of its path, and cut it into passages. What cannot be read is `failed`, and has none.
 
         Raises:
@@ -159,7 +159,7 @@ class KnowledgeStore(Protocol):
         """
         ...
 
-    def fail(self, tenant: str, base: str, path: str, reason: str) -> Document:
+    def fail(self, tenant: str, base: str, path: str, reason: str) -> KnowledgeDocument:
         """Note that a document could not be had. It has no passages any more."""
         ...
 
@@ -167,12 +167,12 @@ class KnowledgeStore(Protocol):
         """Remove a document, and overwrite what stood there; twice is fine. Says whether there was one."""
         ...
 
-    def documents(self, tenant: str, base: str) -> tuple[Document, ...]:
+    def documents(self, tenant: str, base: str) -> tuple[KnowledgeDocument, ...]:
         """Give the documents of a base, by path, for who looks after it."""
         ...
 
     def bases(self, reader: MemoryOwner) -> tuple[KnowledgeBase, ...]:
-        """Give the bases that somebody may read, by name."""
+        """Give the bases that a user may read, by name."""
         ...
 
     def search(

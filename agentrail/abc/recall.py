@@ -43,7 +43,7 @@ def _refuse(faults: Sequence[str]) -> None:
         raise OptionError(faults)
 
 
-def fault_of_text(name: str, text: object, max_bytes: int) -> str | None:
+def fault_of_memory_text(name: str, text: object, max_bytes: int) -> str | None:
     """Say why this is no text to be kept, without repeating it; None when it is one.
 
     Args:
@@ -107,7 +107,7 @@ class MemoryOwner:
 
     Attributes:
         tenant: Whose user they are; empty where there are no tenants. What two tenants have never lies in one file.
-        user: Who of them; empty for what belongs to nobody in particular.
+        user: Who of them; empty for what belongs to no user in particular.
 
     Raises:
         OptionError: Your move: one of them is no text.
@@ -157,7 +157,7 @@ class MemoryEntry:
         faults: list[str] = []
         if not isinstance(given.id, str) or _ID.fullmatch(given.id) is None:
             faults.append("id is none: expected 1 to 128 of A-Z a-z 0-9 . _ : -, the first a letter or digit")
-        fault = fault_of_text("text", given.text, MAX_MEMORY_BYTES)
+        fault = fault_of_memory_text("text", given.text, MAX_MEMORY_BYTES)
         faults += [] if fault is None else [fault]
         faults += faults_of_tags("tags", given.tags)
         if (
@@ -233,7 +233,7 @@ class RecallStore(Protocol):
         ...
 
     def get(self, owner: MemoryOwner, entry_id: str) -> MemoryEntry | None:
-        """Give one entry; None where this owner has none of this id, whoever else has one."""
+        """Give one entry; None where this owner has none of this id, whatever others have."""
         ...
 
     def search(
@@ -296,7 +296,7 @@ class RecallStore(Protocol):
 class Memories(Protocol):
     """What one session may do with the memories of its owner; `ctx.memories` of its tools. No other owner can be named.
 
-    Every call is a checkpoint, and may raise `StoreUnavailable`, which is nobody's move: try again later. Cancelled, what has begun is
+    Every call is a checkpoint, and may raise `StoreUnavailable`, which is no one's move: try again later. Cancelled, what has begun is
     done all the same, and only its answer is lost.
     """
 

@@ -158,7 +158,7 @@ class ToolContext(Generic[D]):
         user_data: The application's own data.
         deps: What the application gave its session to work with, such as a pool or a client: a live object, as it was given. In no
             state, journal, event or text.
-        memories: What is remembered across sessions, of the owner of this one and of nobody else; None where the supervisor was given no
+        memories: What is remembered across sessions, of the owner of this one and of no other; None where the supervisor was given no
             `memories`, or `user_data` does not say whose they would be.
         knowledge: The knowledge bases that the owner of the session may read; None where the supervisor was given no `knowledge`.
         deadline: When the timeout strikes, on Trio's clock; infinite without one.

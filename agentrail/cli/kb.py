@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from attrs import frozen
 from cyclopts import App, Parameter
 
-from agentrail.abc.knowledge import EVERY_USER, MAX_FOUND_PASSAGES, Document, KnowledgeStore
+from agentrail.abc.knowledge import EVERY_USER, MAX_FOUND_PASSAGES, KnowledgeDocument, KnowledgeStore
 from agentrail.abc.recall import MemoryOwner
 from agentrail.cli.exits import Exit
 from agentrail.cli.logs import Debug, send_logs_to_stderr
@@ -55,7 +55,7 @@ USUAL_KNOWLEDGE: Final = KnowledgePlace()
     help="""Add documents to a knowledge base, which is made where there is none: Markdown and text.
 
     PATH is a file, or a directory whose .md and .txt files are meant. What has not changed is left alone, what has changed takes the
-    place of what was there. A base is read by nobody until somebody is named with --reader. Exit codes: 0 all is added, 1 some could
+    place of what was there. A base is read by no user until one is named with --reader. Exit codes: 0 all is added, 1 some could
     not be read, 2 wrong usage.""",
 )
 def add_documents(
@@ -65,7 +65,7 @@ def add_documents(
         tuple[str, ...],
         Parameter(
             name="--reader",
-            help="A user who may read the base from now on, or '*' for all of the tenant; given several times, all of them and nobody else.",
+            help="A user who may read the base from now on, or '*' for all of the tenant; given several times, all of them and no other.",
             show_default=False,
         ),
     ] = (),
@@ -109,7 +109,9 @@ def files_below(paths: Sequence[Path]) -> list[Path]:
     return [*found]
 
 
-def _add_all(store: KnowledgeStore, tenant: str, base: str, files: Sequence[Path]) -> Iterator[Document]:
+def _add_all(
+    store: KnowledgeStore, tenant: str, base: str, files: Sequence[Path]
+) -> Iterator[KnowledgeDocument]:
     digests: dict[str, str] = {}
     for file in files:
         try:
@@ -126,7 +128,7 @@ def _add_all(store: KnowledgeStore, tenant: str, base: str, files: Sequence[Path
         yield store.add(tenant, base, path, content)
 
 
-def _line_of(document: Document) -> str:
+def _line_of(document: KnowledgeDocument) -> str:
     more = document.reason if document.state == "failed" else counted(document.passages, "passage")
     return f"{document.state}  {printable(document.path)}  {more}"
 

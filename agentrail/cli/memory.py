@@ -29,7 +29,7 @@ class MemoryPlace:
     """Whose memories are meant, and where they are.
 
     Attributes:
-        user: The user; empty for what belongs to nobody in particular.
+        user: The user; empty for what belongs to no user in particular.
         tenant: The tenant, or scope.
         memories: The name of the store.
         data_dir: The data directory; None for the usual one.
@@ -37,7 +37,7 @@ class MemoryPlace:
     """
 
     user: Annotated[
-        str, Parameter(help="Whose; without it what belongs to nobody in particular.", show_default=False)
+        str, Parameter(help="Whose; without it what belongs to no user in particular.", show_default=False)
     ] = ""
     tenant: Annotated[str, Parameter(help="Of which tenant the user is.", show_default=False)] = ""
     memories: Annotated[
@@ -147,7 +147,7 @@ def _forget_all(store: RecallStore, place: MemoryPlace) -> Exit:
 def _forget_some(store: RecallStore, place: MemoryPlace, ids: Sequence[str]) -> Exit:
     missing = [one for one in dict.fromkeys(ids) if store.get(place.owner, one) is None]
     if missing:  # nothing is forgotten then: a wrong id is more likely a wrong user
-        of = f"user {place.user!r}" if place.user else "nobody in particular (say --user)"
+        of = f"user {place.user!r}" if place.user else "no user in particular (say --user)"
         raise OptionError([f"there is no memory {printable(one)!r:.140} of {of}" for one in missing])
     for one in dict.fromkeys(ids):
         store.delete(place.owner, one)
@@ -159,7 +159,7 @@ def _show(found: Sequence[MemoryEntry], place: MemoryPlace, *, as_json: bool) ->
     for line in json_lines(found) if as_json else text_lines(found):
         say(line)
     if not found:
-        of = f"user {place.user!r}" if place.user else "nobody in particular (say --user)"
+        of = f"user {place.user!r}" if place.user else "no user in particular (say --user)"
         write_error(f"nothing is remembered of {of} that fits.")
     return Exit.DONE
 

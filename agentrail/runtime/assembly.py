@@ -155,7 +155,7 @@ def _own_of(session_id: SessionId, options: SessionOptions, desks: StoreDesks | 
     try:
         return NOTHING_OWN if desks is None else desks.of(session_id, options.scope, options.user_data)
     except OptionError as error:
-        # The session can do without: it remembers and reads nothing, rather than what is somebody else's.
+        # The session can do without: it remembers and reads nothing, rather than what is another user's.
         LOGGER.warning("session %s has no memories and no knowledge: %s", session_id, error)
         return NOTHING_OWN
 

@@ -18,8 +18,8 @@ from agentrail.abc.knowledge import (
     MAX_AROUND,
     MAX_DOCUMENT_BYTES,
     MAX_FOUND_PASSAGES,
-    Document,
     KnowledgeBase,
+    KnowledgeDocument,
     Passage,
     check_base_name,
     check_readers,
@@ -29,7 +29,7 @@ from agentrail.abc.recall import MemoryOwner, check_limit
 from agentrail.errors import OptionError
 from agentrail.stores.passages import passages_of
 from agentrail.stores.tenant_files import TenantFiles, TenantSchema
-from agentrail.stores.words import any_of, choose_words, indexed, owner_key, query_words, words_of
+from agentrail.stores.words import any_of, choose_words, cut_words, indexed, owner_key, query_words
 
 _TABLES: Final = """
 CREATE TABLE base (name TEXT PRIMARY KEY, readers TEXT NOT NULL) WITHOUT ROWID, STRICT;
@@ -56,7 +56,7 @@ MARKDOWN: Final = frozenset({".md", ".markdown"})
 PLAIN: Final = frozenset({".txt", ".text", ".rst", ".log", ".csv", ""})
 """Of the ends of names what is read, beside Markdown: as text without headings."""
 
-MAX_PATH_CHARACTERS: Final = 500
+MAX_DOCUMENT_PATH: Final = 500
 
 _COLUMNS: Final = "p.id, d.base, d.path, p.trail, p.first_line, p.last_line, p.text"
 
@@ -116,18 +116,20 @@ class SqliteKnowledge:
                     (base, _checked_path(path)),
                 ).fetchone()
                 if row != (digest, "indexed"):
-                    _note(connection, base, Document(path=path, digest=digest, state="pending"))
+                    _note(connection, base, KnowledgeDocument(path=path, digest=digest, state="pending"))
                     waiting.append(path)
         return tuple(waiting)
 
-    def add(self, tenant: str, base: str, path: str, content: bytes) -> Document:
+    def add(self, tenant: str, base: str, path: str, content: bytes) -> KnowledgeDocument:
         """Cut a document into passages; see `KnowledgeStore.add`."""
         digest = hashlib.sha256(content).hexdigest()
         text, fault = read_document(_checked_path(path), content)
         if fault is not None:
-            return self._fail(tenant, base, Document(path=path, digest=digest, state="failed", reason=fault))
+            return self._fail(
+                tenant, base, KnowledgeDocument(path=path, digest=digest, state="failed", reason=fault)
+            )
         pieces = passages_of(text, is_markdown=PurePosixPath(path).suffix.lower() in MARKDOWN)
-        added = Document(path=path, digest=digest, state="indexed", passages=len(pieces))
+        added = KnowledgeDocument(path=path, digest=digest, state="indexed", passages=len(pieces))
         key = owner_key("base", base)
         with self._writing(tenant, base) as connection:
             number = _note(connection, base, added)
@@ -144,19 +146,21 @@ class SqliteKnowledge:
                     "INSERT INTO words (rowid, head, body) VALUES (?, ?, ?)",
                     (
                         connection.last_insert_rowid(),
-                        indexed(key, words_of(head)),
-                        indexed(key, words_of(piece.text)),
+                        indexed(key, cut_words(head)),
+                        indexed(key, cut_words(piece.text)),
                     ),
                 )
         return added
 
-    def fail(self, tenant: str, base: str, path: str, reason: str) -> Document:
+    def fail(self, tenant: str, base: str, path: str, reason: str) -> KnowledgeDocument:
         """Note that a document could not be had; see `KnowledgeStore.fail`."""
         return self._fail(
-            tenant, base, Document(path=_checked_path(path), digest="", state="failed", reason=reason)
+            tenant,
+            base,
+            KnowledgeDocument(path=_checked_path(path), digest="", state="failed", reason=reason),
         )
 
-    def _fail(self, tenant: str, base: str, failed: Document) -> Document:
+    def _fail(self, tenant: str, base: str, failed: KnowledgeDocument) -> KnowledgeDocument:
         with self._writing(tenant, base) as connection:
             _drop_passages(connection, _note(connection, base, failed))
         return failed
@@ -178,14 +182,14 @@ class SqliteKnowledge:
             file.empty_log()
         return number is not None
 
-    def documents(self, tenant: str, base: str) -> tuple[Document, ...]:
+    def documents(self, tenant: str, base: str) -> tuple[KnowledgeDocument, ...]:
         """Give the documents of a base; see `KnowledgeStore.documents`."""
         statement = "SELECT path, digest, state, reason, passages FROM document WHERE base = ? ORDER BY path"
         with self._files.of(tenant).reading() as connection:
             rows: list[Any] = [] if connection is None else connection.execute(statement, (base,)).fetchall()
         return tuple(
             [
-                Document(path=path, digest=digest, state=state, reason=reason, passages=passages)
+                KnowledgeDocument(path=path, digest=digest, state=state, reason=reason, passages=passages)
                 for path, digest, state, reason, passages in rows
             ]
         )
@@ -193,7 +197,7 @@ class SqliteKnowledge:
     # --- for who reads
 
     def bases(self, reader: MemoryOwner) -> tuple[KnowledgeBase, ...]:
-        """Give the bases that somebody may read; see `KnowledgeStore.bases`."""
+        """Give the bases that a user may read; see `KnowledgeStore.bases`."""
         with self._files.of(reader.tenant).reading() as connection:
             return () if connection is None else _bases_for(connection, reader)
 
@@ -275,8 +279,8 @@ def read_document(path: str, content: bytes) -> tuple[str, str | None]:
 
 
 def _checked_path(path: Any) -> str:
-    if not isinstance(path, str) or not 0 < len(path) <= MAX_PATH_CHARACTERS or not path.isprintable():
-        fault = f"{path!r:.80} is no path of a document: expected 1 to {MAX_PATH_CHARACTERS} characters that can be printed"
+    if not isinstance(path, str) or not 0 < len(path) <= MAX_DOCUMENT_PATH or not path.isprintable():
+        fault = f"{path!r:.80} is no path of a document: expected 1 to {MAX_DOCUMENT_PATH} characters that can be printed"
         raise OptionError([fault])
     return path
 
@@ -290,7 +294,7 @@ def _fault_of_base(base: str, names: Sequence[str]) -> str:
     )
 
 
-def _note(connection: apsw.Connection, base: str, document: Document) -> int:
+def _note(connection: apsw.Connection, base: str, document: KnowledgeDocument) -> int:
     return int(
         connection.execute(
             """INSERT INTO document (base, path, digest, state, reason) VALUES (?1, ?2, ?3, ?4, ?5)

@@ -23,7 +23,7 @@ _FENCE: Final = 3
 
 
 @frozen(kw_only=True)
-class Piece:
+class CutPassage:
     """A part of a text.
 
     Attributes:
@@ -41,14 +41,14 @@ class Piece:
     text: str
 
 
-def passages_of(text: str, *, is_markdown: bool) -> tuple[Piece, ...]:
+def passages_of(text: str, *, is_markdown: bool) -> tuple[CutPassage, ...]:
     """Cut a text into passages, in order. Each line that is not empty is in one of them, or a line that is too long in several.
 
     Args:
         text: Of the document.
         is_markdown: Whether it has headings and fences.
     """
-    pieces: list[Piece] = []
+    pieces: list[CutPassage] = []
     group: list[_Block] = []
     size = 0
     for block in _blocks(text.split("\n"), is_markdown=is_markdown):
@@ -84,7 +84,7 @@ class _Block:
         return len(self.text.encode()) + 2
 
 
-def _joined(group: Sequence[_Block]) -> Piece:
+def _joined(group: Sequence[_Block]) -> CutPassage:
     text = group[0].text
     for before, block in pairwise(group):
         text += ("\n" if block.first <= before.last + 1 else "\n\n") + block.text
@@ -93,7 +93,7 @@ def _joined(group: Sequence[_Block]) -> Piece:
     levels = zip(*(block.trail for block in said), strict=False)
     trail = tuple([names[0] for names in takewhile(lambda names: len(set(names)) == 1, levels)])
     headings = tuple(dict.fromkeys(name for block in group for name in block.trail))
-    return Piece(trail=trail, headings=headings, first=group[0].first, last=group[-1].last, text=text)
+    return CutPassage(trail=trail, headings=headings, first=group[0].first, last=group[-1].last, text=text)
 
 
 def _blocks(lines: Sequence[str], *, is_markdown: bool) -> Iterator[_Block]:

@@ -20,7 +20,7 @@ from agentrail.abc.recall import (
     check_limit,
 )
 from agentrail.errors import StoreUnavailable
-from agentrail.stores.words import choose_words, query_words, words_of
+from agentrail.stores.words import choose_words, cut_words, query_words
 
 # Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009; the numbers are those of SQLite's FTS5.
 _K1: Final = 1.2
@@ -54,8 +54,8 @@ class InMemoryRecall:
 
     def put(self, owner: MemoryOwner, entry: MemoryEntry) -> None:
         """Keep an entry; see `RecallStore.put`."""
-        words = Counter(words_of(entry.text))
-        words.update(words_of(" ".join(entry.tags)))
+        words = Counter(cut_words(entry.text))
+        words.update(cut_words(" ".join(entry.tags)))
         with self._turn:
             row = _Row(entry, next(self._numbers), words, words.total())
             self._open().setdefault(owner, {})[entry.id] = row

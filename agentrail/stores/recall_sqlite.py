@@ -29,11 +29,11 @@ from agentrail.stores.words import (
     all_of,
     any_of,
     choose_words,
+    cut_words,
     indexed,
     label_of,
     owner_key,
     query_words,
-    words_of,
 )
 
 _TABLES: Final = """
@@ -238,8 +238,8 @@ def _put(connection: apsw.Connection, own: str, entry: MemoryEntry) -> None:
         "INSERT INTO words (rowid, body, tags, labels) VALUES (?, ?, ?, ?)",
         (
             connection.last_insert_rowid(),
-            indexed(own, words_of(entry.text)),
-            indexed(own, words_of(" ".join(entry.tags))),
+            indexed(own, cut_words(entry.text)),
+            indexed(own, cut_words(" ".join(entry.tags))),
             indexed(own, map(label_of, entry.tags)),
         ),
     )

@@ -63,12 +63,12 @@ def check_place(path: Path, *, mounts: Callable[[], str] | None = None) -> None:
     Raises:
         StoreUnavailable: The directory is missing or cannot be written, or lies on another machine.
     """
-    fault = fault_of_place(path, mounts=mounts)
+    fault = fault_of_file_place(path, mounts=mounts)
     if fault is not None:
         raise no_store_at(path, fault)
 
 
-def fault_of_place(path: Path, *, mounts: Callable[[], str] | None = None) -> str | None:
+def fault_of_file_place(path: Path, *, mounts: Callable[[], str] | None = None) -> str | None:
     """Say why no database can be kept at a path; None where one can. Arguments are as of `check_place`."""
     directory = path.parent
     if not directory.is_dir():

@@ -24,7 +24,7 @@ from agentrail.stores.sqlite_connections import (
     is_damage,
     translated,
 )
-from agentrail.stores.sqlite_files import beside, fault_of_place, make_private_file
+from agentrail.stores.sqlite_files import beside, fault_of_file_place, make_private_file
 
 WRITE_PATIENCE_MS: Final = 5_000
 """How long a transaction waits for that of another process, and a log that is to be emptied for its readers."""
@@ -171,7 +171,7 @@ class TenantFile:
                 self.path.parent.mkdir(mode=0o700, exist_ok=True)
                 with suppress(FileExistsError):
                     make_private_file(self.path)
-            fault = fault_of_place(self.path)
+            fault = fault_of_file_place(self.path)
             if fault is not None:
                 raise no_place(self._schema.what, self.path, fault)
             self._writer = self._opened()

@@ -18,7 +18,7 @@ MAX_QUERY_WORDS: Final = 32
 MAX_QUERY_CHARACTERS: Final = 4_000
 """How much of a query is looked at."""
 
-MAX_WORD_CHARACTERS: Final = 64
+MAX_INDEXED_CHARACTERS: Final = 64
 """How much of a word counts."""
 
 FEW_ROWS: Final = 500
@@ -32,10 +32,10 @@ _RUN: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD: Final = re.compile(rf"[{_RUN}]+|[^\W_{_RUN}]+")
 
 
-def words_of(text: str) -> Iterator[str]:
+def cut_words(text: str) -> Iterator[str]:
     """Cut a text into words: runs of letters and digits, in small letters, without accents.
 
-    What is written without spaces is cut into pairs of neighbours, since nobody says where its words end.
+    What is written without spaces is cut into pairs of neighbours, since no sign says where its words end.
     """
     plain = text.lower() if text.isascii() else _plain(text)
     for found in _WORD.finditer(plain):
@@ -43,7 +43,7 @@ def words_of(text: str) -> Iterator[str]:
         if "\u3040" <= word[0] <= "\ufaff" and len(word) > 1 and re.match(f"[{_RUN}]", word):
             yield from ("".join(pair) for pair in pairwise(word))
         else:
-            yield word[:MAX_WORD_CHARACTERS]
+            yield word[:MAX_INDEXED_CHARACTERS]
 
 
 def _plain(text: str) -> str:
@@ -54,7 +54,7 @@ def _plain(text: str) -> str:
 
 def query_words(query: str) -> tuple[str, ...]:
     """Give the words that are looked for: the first 32 different ones of the beginning of a query."""
-    return tuple(islice(dict.fromkeys(words_of(query[:MAX_QUERY_CHARACTERS])), MAX_QUERY_WORDS))
+    return tuple(islice(dict.fromkeys(cut_words(query[:MAX_QUERY_CHARACTERS])), MAX_QUERY_WORDS))
 
 
 CountRows = Callable[[str, int | None], int]

@@ -40,8 +40,8 @@ MEMORY_RULES: Final[tuple[MemoryRule, ...]] = (
     memory_rules.an_owner_is_forgotten_and_no_other,
     memory_rules.limits_are_kept_to,
     memory_rules.readers_see_whole_entries_while_one_is_written,
-    memory_rules.a_store_is_closed_twice,
-    memory_rules.what_was_kept_is_there_again,
+    memory_rules.memories_are_closed_twice,
+    memory_rules.what_is_remembered_is_there_again,
 )
 """What is tried, each on a store of its own."""
 

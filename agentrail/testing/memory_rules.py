@@ -108,7 +108,7 @@ class MemoryTrial:
         return [one.id for one in self.store.list(owner, **rest)]
 
 
-def expect(what: str, came: object, wanted: object) -> None:
+def _expect(what: str, came: object, wanted: object) -> None:
     """Say what was expected, and what came.
 
     Raises:
@@ -144,28 +144,28 @@ def entries_come_back_as_they_were_put(trial: MemoryTrial) -> None:
         entry = trial.put(
             f"m{number}", text, "Tag one", "c++", session="s:1.t2", at_ms=1_790_000_000_123, version=7
         )
-        expect("get", trial.store.get(ADA, entry.id), entry)
-    expect("the list", {one.text for one in trial.store.list(ADA)}, set(texts))
-    expect("an id that there is not", trial.store.get(ADA, "m99"), None)
-    expect("an id that can be none", trial.store.get(ADA, "\ud800"), None)
+        _expect("get", trial.store.get(ADA, entry.id), entry)
+    _expect("the list", {one.text for one in trial.store.list(ADA)}, set(texts))
+    _expect("an id that there is not", trial.store.get(ADA, "m99"), None)
+    _expect("an id that can be none", trial.store.get(ADA, "\ud800"), None)
 
 
 def what_is_put_again_takes_the_place(trial: MemoryTrial) -> None:
     """An entry with the id of another takes its place: nothing of the other is found any more."""
     trial.put("m1", "green tea", "drink")
     second = trial.put("m1", "black coffee", "morning", at_ms=5)
-    expect("get", trial.store.get(ADA, "m1"), second)
-    expect("the old words", trial.found("green tea drink"), [])
-    expect("the old tags", trial.listed(tags=TagFilter(any_of=("drink",))), [])
-    expect("the new words", trial.found("coffee"), ["m1"])
-    expect("the list", trial.listed(), ["m1"])
+    _expect("get", trial.store.get(ADA, "m1"), second)
+    _expect("the old words", trial.found("green tea drink"), [])
+    _expect("the old tags", trial.listed(tags=TagFilter(any_of=("drink",))), [])
+    _expect("the new words", trial.found("coffee"), ["m1"])
+    _expect("the list", trial.listed(), ["m1"])
 
 
 def lists_begin_with_the_newest(trial: MemoryTrial) -> None:
     """A list is in the order of times, the newest first; within one millisecond by falling id."""
     for entry_id, at_ms in (("b", 20), ("a", 30), ("c", 10), ("d", 20)):
         trial.put(entry_id, "tea", at_ms=at_ms)
-    expect("the list", trial.listed(), ["a", "d", "b", "c"])
+    _expect("the list", trial.listed(), ["a", "d", "b", "c"])
 
 
 def lists_are_read_in_pages(trial: MemoryTrial) -> None:
@@ -182,9 +182,9 @@ def lists_are_read_in_pages(trial: MemoryTrial) -> None:
                 break
             seen += [one.id for one in page]
             after = page[-1].at_ms, page[-1].id
-        expect("all pages", seen, wanted)
+        _expect("all pages", seen, wanted)
     trial.store.delete(ADA, "m5")
-    expect("behind what is gone", trial.listed(after=(2, "m5")), ["m4", "m3", "m2", "m1", "m0"])
+    _expect("behind what is gone", trial.listed(after=(2, "m5")), ["m4", "m3", "m2", "m1", "m0"])
 
 
 def what_fits_best_comes_first(trial: MemoryTrial) -> None:
@@ -193,8 +193,8 @@ def what_fits_best_comes_first(trial: MemoryTrial) -> None:
         trial.put(f"m{number}", "the report of the week", at_ms=100 + number)
     trial.put("rare", "the kingfisher", at_ms=1)
     trial.put("both", "the kingfisher of the harbour", at_ms=2)
-    expect("two words", trial.found("kingfisher harbour")[:2], ["both", "rare"])
-    expect("a rare one", set(trial.found("the kingfisher")[:2]), {"rare", "both"})
+    _expect("two words", trial.found("kingfisher harbour")[:2], ["both", "rare"])
+    _expect("a rare one", set(trial.found("the kingfisher")[:2]), {"rare", "both"})
 
 
 def of_equals_the_last_one_comes_first(trial: MemoryTrial) -> None:
@@ -202,8 +202,8 @@ def of_equals_the_last_one_comes_first(trial: MemoryTrial) -> None:
     for entry_id in ("m2", "m1", "m3"):
         trial.put(entry_id, "tea")
     trial.put("m1", "tea")
-    expect("the search", trial.found("tea"), ["m1", "m3", "m2"])
-    expect("the first of them", trial.found("tea", limit=1), ["m1"])
+    _expect("the search", trial.found("tea"), ["m1", "m3", "m2"])
+    _expect("the first of them", trial.found("tea", limit=1), ["m1"])
 
 
 def any_word_of_a_query_finds(trial: MemoryTrial) -> None:
@@ -220,16 +220,16 @@ def any_word_of_a_query_finds(trial: MemoryTrial) -> None:
         "7",
         "mu\u0308ller",
     ):
-        expect(f"the query {query!r}", trial.found(query), ["m1"])
-    expect("without spaces", trial.found("绿茶"), ["m2"])
+        _expect(f"the query {query!r}", trial.found(query), ["m1"])
+    _expect("without spaces", trial.found("绿茶"), ["m2"])
     for query in ("mull", "ülle", "nothing", "", "?!", "茶"):
-        expect(f"the query {query!r}", trial.found(query), [])
+        _expect(f"the query {query!r}", trial.found(query), [])
 
 
 def tags_are_searched_too(trial: MemoryTrial) -> None:
     """A query finds the words of tags."""
     trial.put("m1", "every morning", "Green tea")
-    expect("a word of a tag", trial.found("tea"), ["m1"])
+    _expect("a word of a tag", trial.found("tea"), ["m1"])
 
 
 def tags_and_query_are_both_kept_to(trial: MemoryTrial) -> None:
@@ -237,11 +237,11 @@ def tags_and_query_are_both_kept_to(trial: MemoryTrial) -> None:
     trial.put("m1", "green tea", "drink", "hot")
     trial.put("m2", "iced tea", "drink", "cold")
     trial.put("m3", "hot stove", "hot", "kitchen")
-    expect("all tags", trial.found("tea stove", all_of=["drink", "hot"]), ["m1"])
-    expect("any tag", sorted(trial.found("tea stove", any_of=["cold", "kitchen"])), ["m2", "m3"])
-    expect("both", trial.found("tea stove", any_of=["cold", "kitchen"], all_of=["drink"]), ["m2"])
-    expect("tags without the query", trial.found("stove", any_of=["drink"]), [])
-    expect("a list", trial.listed(tags=TagFilter(any_of=("cold", "hot"), all_of=("drink",))), ["m2", "m1"])
+    _expect("all tags", trial.found("tea stove", all_of=["drink", "hot"]), ["m1"])
+    _expect("any tag", sorted(trial.found("tea stove", any_of=["cold", "kitchen"])), ["m2", "m3"])
+    _expect("both", trial.found("tea stove", any_of=["cold", "kitchen"], all_of=["drink"]), ["m2"])
+    _expect("tags without the query", trial.found("stove", any_of=["drink"]), [])
+    _expect("a list", trial.listed(tags=TagFilter(any_of=("cold", "hot"), all_of=("drink",))), ["m2", "m1"])
 
 
 def tags_are_compared_exactly(trial: MemoryTrial) -> None:
@@ -250,8 +250,8 @@ def tags_are_compared_exactly(trial: MemoryTrial) -> None:
     for number, tag in enumerate(tags):
         trial.put(f"m{number}", "text", tag)
     for number, tag in enumerate(tags):
-        expect(f"the tag {tag!r}", trial.listed(tags=TagFilter(any_of=(tag,))), [f"m{number}"])
-        expect(f"all of {tag!r}", trial.found("text", all_of=[tag]), [f"m{number}"])
+        _expect(f"the tag {tag!r}", trial.listed(tags=TagFilter(any_of=(tag,))), [f"m{number}"])
+        _expect(f"all of {tag!r}", trial.found("text", all_of=[tag]), [f"m{number}"])
 
 
 def queries_are_words_and_no_syntax(trial: MemoryTrial) -> None:
@@ -259,23 +259,23 @@ def queries_are_words_and_no_syntax(trial: MemoryTrial) -> None:
     trial.put("m1", "green tea")
     trial.put("b1", "black coffee, NOT tea", "coffee", owner=BOB)
     for query in HOSTILE_QUERIES:
-        expect(f"the query {query!r:.60}", set(trial.found(query)) - {"m1"}, set())
-        expect(
+        _expect(f"the query {query!r:.60}", set(trial.found(query)) - {"m1"}, set())
+        _expect(
             f"the query {query!r:.60} of another owner", set(trial.found(query, owner=BOB)) - {"b1"}, set()
         )
-    expect("NOT is a word", trial.found("NOT green"), ["m1"])
-    expect("words behind a NUL", trial.found("\0 tea"), ["m1"])
+    _expect("NOT is a word", trial.found("NOT green"), ["m1"])
+    _expect("words behind a NUL", trial.found("\0 tea"), ["m1"])
 
 
 def an_id_of_another_owner_is_none(trial: MemoryTrial) -> None:
     """What one owner has another can neither read, nor delete, nor put anything in its place."""
     mine = trial.put("m1", "green tea")
-    expect("get", trial.store.get(BOB, "m1"), None)
-    expect("delete", trial.store.delete(BOB, "m1"), wanted=False)
+    _expect("get", trial.store.get(BOB, "m1"), None)
+    _expect("delete", trial.store.delete(BOB, "m1"), wanted=False)
     his = trial.put("m1", "black coffee", owner=BOB)
-    expect("mine", trial.store.get(ADA, "m1"), mine)
-    expect("his", trial.store.get(BOB, "m1"), his)
-    expect("what is found", (trial.found("tea coffee"), trial.found("tea", owner=BOB)), (["m1"], []))
+    _expect("mine", trial.store.get(ADA, "m1"), mine)
+    _expect("his", trial.store.get(BOB, "m1"), his)
+    _expect("what is found", (trial.found("tea coffee"), trial.found("tea", owner=BOB)), (["m1"], []))
 
 
 def owners_are_told_apart_by_all_of_their_names(trial: MemoryTrial) -> None:
@@ -285,17 +285,17 @@ def owners_are_told_apart_by_all_of_their_names(trial: MemoryTrial) -> None:
     for number, owner in enumerate(owners):
         trial.put(f"m{number}", "tea", owner=owner)
     for number, owner in enumerate(owners):
-        expect(f"the list of {owner!r:.80}", trial.listed(owner), [f"m{number}"])
+        _expect(f"the list of {owner!r:.80}", trial.listed(owner), [f"m{number}"])
 
 
 def deleting_twice_is_fine(trial: MemoryTrial) -> None:
-    """Whoever deletes hears whether there was something; it is found no more."""
+    """The caller who deletes hears whether there was something; it is found no more."""
     trial.put("m1", "green tea", "drink")
     trial.put("m2", "green tea", "drink")
-    expect("the first time", trial.store.delete(ADA, "m1"), wanted=True)
-    expect("the second time", trial.store.delete(ADA, "m1"), wanted=False)
-    expect("what never was", (trial.store.delete(ADA, "m9"), trial.store.delete(BOB, "m2")), (False, False))
-    expect(
+    _expect("the first time", trial.store.delete(ADA, "m1"), wanted=True)
+    _expect("the second time", trial.store.delete(ADA, "m1"), wanted=False)
+    _expect("what never was", (trial.store.delete(ADA, "m9"), trial.store.delete(BOB, "m2")), (False, False))
+    _expect(
         "what is left",
         (trial.found("tea"), trial.listed(), trial.store.get(ADA, "m1")),
         (["m2"], ["m2"], None),
@@ -308,22 +308,22 @@ def an_owner_is_forgotten_and_no_other(trial: MemoryTrial) -> None:
         trial.put(f"m{number}", "green tea", "drink")
     trial.put("m1", "black tea", "drink", owner=BOB)
     first = trial.store.forget(ADA)
-    expect("the first time", (first.entries, first.is_erased), (3, True))
-    expect("the second time", trial.store.forget(ADA).entries, 0)
-    expect(
+    _expect("the first time", (first.entries, first.is_erased), (3, True))
+    _expect("the second time", trial.store.forget(ADA).entries, 0)
+    _expect(
         "what is left", (trial.found("tea"), trial.listed(), trial.found("tea", owner=BOB)), ([], [], ["m1"])
     )
     trial.put("m1", "white tea")
-    expect("anew", trial.found("tea"), ["m1"])
+    _expect("anew", trial.found("tea"), ["m1"])
 
 
 def limits_are_kept_to(trial: MemoryTrial) -> None:
     """No more than the limit is given, and a limit that is none is refused."""
     for number in range(8):
         trial.put(f"m{number}", "tea")
-    expect("a search", len(trial.found("tea", limit=3)), 3)
-    expect("a list", len(trial.listed(limit=3)), 3)
-    expect(
+    _expect("a search", len(trial.found("tea", limit=3)), 3)
+    _expect("a list", len(trial.listed(limit=3)), 3)
+    _expect(
         "as much as there is",
         (len(trial.found("tea", limit=MAX_FOUND)), len(trial.listed(limit=MAX_LISTED))),
         (8, 8),
@@ -363,17 +363,17 @@ def readers_see_whole_entries_while_one_is_written(trial: MemoryTrial) -> None:
         is_over.set()
         for reader in readers:
             reader.join()
-    expect("what was read in between", wrong, [])
+    _expect("what was read in between", wrong, [])
 
 
-def a_store_is_closed_twice(trial: MemoryTrial) -> None:
+def memories_are_closed_twice(trial: MemoryTrial) -> None:
     """Closing works, and again."""
     trial.put("m1", "tea")
     trial.store.close()
     trial.store.close()
 
 
-def what_was_kept_is_there_again(trial: MemoryTrial) -> None:
+def what_is_remembered_is_there_again(trial: MemoryTrial) -> None:
     """A store that keeps something has it again when it is opened again."""
     if trial.reopen is None:
         return
@@ -381,6 +381,6 @@ def what_was_kept_is_there_again(trial: MemoryTrial) -> None:
     trial.put("m2", "black tea")
     trial.store.delete(ADA, "m2")
     trial.store = trial.reopen(trial.store)
-    expect("get", trial.store.get(ADA, "m1"), entry)
-    expect("the search", trial.found("tea"), ["m1"])
-    expect("the tags", trial.listed(tags=TagFilter(all_of=("drink",))), ["m1"])
+    _expect("get", trial.store.get(ADA, "m1"), entry)
+    _expect("the search", trial.found("tea"), ["m1"])
+    _expect("the tags", trial.listed(tags=TagFilter(all_of=("drink",))), ["m1"])

@@ -50,7 +50,7 @@ _BUILTIN: Final[dict[str, Tool]] = {made.name: made for made in _ALL}
 
 # Only by their names: where a supervisor has no memories and no knowledge they are of no use, and each model would read of them in vain.
 _BY_NAME: Final[tuple[Tool, ...]] = (
-    forget.forget, kb_list.kb_list, kb_read.kb_read, kb_search.kb_search, recall.recall, remember.remember,
+    forget.forget_memory, kb_list.kb_list, kb_read.kb_read, kb_search.kb_search, recall.recall_memories, remember.remember_text,
 )  # fmt: skip
 _NAMED: Final[dict[str, Tool]] = _BUILTIN | {made.name: made for made in _BY_NAME}
 

@@ -15,8 +15,8 @@ def _label(arguments: JsonObject) -> str:
     return f"Forget {arguments.get('id')}"
 
 
-@tool(effect_class="idempotent", timeout_seconds=30, label=_label)
-async def forget(
+@tool(name="forget", effect_class="idempotent", timeout_seconds=30, label=_label)
+async def forget_memory(
     id: Annotated[str, msgspec.Meta(min_length=1), "Of the memory, as recall shows it."],  # noqa: A002 - what the model reads in the fence
     *,
     ctx: ToolContext,

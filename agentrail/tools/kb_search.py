@@ -11,7 +11,7 @@ from agentrail.tools.function import tool
 from agentrail.tools.printing import printable
 from agentrail.tools.quoted_passages import NO_KNOWLEDGE, fenced_passages
 
-MAX_SHOWN: Final = 20
+MAX_SHOWN_PASSAGES: Final = 20
 """How many passages one call shows: of 3 KiB or so each."""
 
 
@@ -25,7 +25,9 @@ async def kb_search(
         str, msgspec.Meta(min_length=1), "Words that stand in what you look for; nothing in it is syntax."
     ],
     kb: Annotated[str, "The knowledge base, as kb_list shows it; empty for all of them."] = "",
-    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_SHOWN), "How many passages to show at most."] = 8,
+    limit: Annotated[
+        int, msgspec.Meta(ge=1, le=MAX_SHOWN_PASSAGES), "How many passages to show at most."
+    ] = 8,
     *,
     ctx: ToolContext,
 ) -> Ok | Error:

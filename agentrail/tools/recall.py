@@ -19,8 +19,8 @@ def _label(arguments: JsonObject) -> str:
     return f"Recall {str(arguments.get('query') or 'the newest memories')[:60]!r}"
 
 
-@tool(effect_class="pure", timeout_seconds=30, label=_label)
-async def recall(
+@tool(name="recall", effect_class="pure", timeout_seconds=30, label=_label)
+async def recall_memories(
     query: Annotated[str, "Words that stand in what you look for; empty for what was remembered last."] = "",
     tags: Annotated[
         tuple[str, ...],

@@ -17,8 +17,8 @@ def _label(arguments: JsonObject) -> str:
 
 
 # The id is that of the operation, so that a call that is made again keeps one memory and not two.
-@tool(effect_class="idempotent", timeout_seconds=30, label=_label)
-async def remember(
+@tool(name="remember", effect_class="idempotent", timeout_seconds=30, label=_label)
+async def remember_text(
     text: Annotated[
         str,
         msgspec.Meta(min_length=1),

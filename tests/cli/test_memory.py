@@ -99,7 +99,7 @@ def test_a_search_finds_words(place, capfd):
     assert search_memories("cat", place=MemoryPlace(memories=place.memories)) is Exit.DONE
     assert (
         capfd.readouterr().err
-        == "agentrail: nothing is remembered of nobody in particular (say --user) that fits.\n"
+        == "agentrail: nothing is remembered of no user in particular (say --user) that fits.\n"
     )
 
 

@@ -7,14 +7,14 @@ from hypothesis import given, strategies as st
 
 from agentrail.stores.words import (
     FEW_ROWS,
+    MAX_INDEXED_CHARACTERS,
     MAX_QUERY_WORDS,
-    MAX_WORD_CHARACTERS,
     any_of,
     choose_words,
+    cut_words,
     label_of,
     owner_key,
     query_words,
-    words_of,
 )
 
 
@@ -29,13 +29,13 @@ from agentrail.stores.words import (
         ("\u2121 \ufb01n", ["tel", "fin"]),
         ("我喜欢绿茶 tea", ["我喜", "喜欢", "欢绿", "绿茶", "tea"]),
         ("茶 ok", ["茶", "ok"]),
-        ("x" * 100, ["x" * MAX_WORD_CHARACTERS]),
+        ("x" * 100, ["x" * MAX_INDEXED_CHARACTERS]),
         ("a\0b\ud800c", ["a", "b", "c"]),
     ],
 )
 def test_texts_are_cut_into_words(text, words):
     """Letters and digits, small, without accents."""
-    assert [*words_of(text)] == words
+    assert [*cut_words(text)] == words
 
 
 @given(text=st.text())

@@ -202,8 +202,8 @@ BROKEN: Final[dict[Any, list[Any]]] = {
     rules.an_owner_is_forgotten_and_no_other: [ForgetsATenant],
     rules.limits_are_kept_to: [GivesOneMore, TakesAnyLimit],
     rules.readers_see_whole_entries_while_one_is_written: [WritesInTwoSteps],
-    rules.a_store_is_closed_twice: [ClosesOnce],
-    rules.what_was_kept_is_there_again: [LosesWhatItHad],
+    rules.memories_are_closed_twice: [ClosesOnce],
+    rules.what_is_remembered_is_there_again: [LosesWhatItHad],
 }
 """Under each rule what has to fail it."""
 

@@ -10,9 +10,9 @@ from agentrail.outside import current
 from agentrail.runtime.memories import MemoryDesk
 from agentrail.stores.recall_memory import InMemoryRecall
 from agentrail.tools import builtin
-from agentrail.tools.forget import forget
-from agentrail.tools.recall import recall
-from agentrail.tools.remember import remember
+from agentrail.tools.forget import forget_memory as forget
+from agentrail.tools.recall import recall_memories as recall
+from agentrail.tools.remember import remember_text as remember
 from agentrail.tools.remembered import NO_MEMORIES, NO_SUCH, fenced
 from tests.tools.rig import CTX
 
