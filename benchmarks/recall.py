@@ -43,7 +43,10 @@ def recall(effort: Effort) -> list[Row]:
     count = effort.of(_MEMORIES)
     texts = ordinary_texts(count)
     rows: list[Row] = []
-    for owners, name in ((1, "recall of one"), (min(_MANY, count), "recall of 1,000")):
+    for owners, target in (
+        (1, target_of("recall of one")),
+        (min(_MANY, count), target_of("recall of 1,000")),
+    ):
         with TemporaryDirectory() as folder:
             asked = _questions(texts, owners)
             with (
@@ -70,7 +73,7 @@ def recall(effort: Effort) -> list[Row]:
                 f"six words among {count:,} memories of {whose}: the median",
                 unit="ms",
                 factor=_MILLISECONDS,
-                target=target_of(name),
+                target=target,
             )
         )
     return rows
