@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import trio
 from attrs import frozen
 
-from agentrail.abc import Provider, ResolveProvider, Secret
+from agentrail.abc import KnowledgeStore, Provider, RecallStore, ResolveProvider, Secret
 from agentrail.abc.store import Store
 from agentrail.actors.trio_only import need_trio
 from agentrail.errors import Authentication, ModelNotFound, OptionError, ProtocolError, ProviderError, Timeout
@@ -38,6 +38,7 @@ from agentrail.runtime.keeper import open_sessions
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.loop_watch import VARIABLE as DEBUG_VARIABLE, modes_of, watch_loop
+from agentrail.runtime.own_stores import SharedStores
 from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.retention import KeepLimits, keep_limits_of
 from agentrail.runtime.store_options import StoreOptions
@@ -46,6 +47,12 @@ from agentrail.sandboxes.confinement import ShellFallback, check_choice
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.stores.named import faults_of_keeping, faults_of_limits, opened_store
+from agentrail.stores.named_memories import (
+    faults_of_knowledge,
+    faults_of_memories,
+    opened_knowledge,
+    opened_recall,
+)
 
 Environment: TypeAlias = Mapping[str, str]
 
@@ -107,6 +114,8 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     shell_fallback: ShellFallback = "refuse",
     scripts: Mapping[str, Provider] | None = None,
     deps_for: DepsFor | None = None,
+    memories: str | RecallStore | None = None,
+    knowledge: str | KnowledgeStore | None = None,
     store: str | Store | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     store_patience: float = STORE_PATIENCE_SECONDS,
@@ -120,13 +129,12 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     """Open a supervisor of sessions; leaving the block ends all of them, in order. With a store they leave, and can be resumed.
 
     Args:
-        environ: Where keys and base urls are looked for, and `AGENTRAIL_DEBUG`, which with `loop` lets the log name each
-            task that held the loop for over 50 ms; the process's own environment when None.
-        shell_fallback: What becomes of commands where bubblewrap does not work, in sandboxes that are made here:
-            `refuse` them, or run them `unconfined`.
-        scripts: What `scripted:<name>` stands for, such as `{"hello": ScriptedModel([says("Hi.")])}`: for programs under
-            test that take a model string. Sessions that name one script share it.
+        environ: Where keys, base urls and `AGENTRAIL_DEBUG` (`loop`: the log names what held the loop for over 50 ms) are looked for; None: the process's own.
+        shell_fallback: What becomes of commands where bubblewrap does not work, in sandboxes made here: `refuse` them, or run them `unconfined`.
+        scripts: What `scripted:<name>` stands for, such as `{"hello": ScriptedModel([says("Hi.")])}`, for tests; sessions that name one share it.
         deps_for: Gives what the tools of a session work with that was started without `deps`, or comes back: a function of its id.
+        memories: Where sessions remember, each user apart: `sqlite:DIRECTORY`, `sqlite:` for that in the data directory, `memory:`, one that stays open, or None.
+        knowledge: Where sessions look things up that their user may read: `sqlite:DIRECTORY`, `sqlite:`, one that stays open, or None.
         store: Keeps the sessions: `sqlite:PATH`, `sqlite:` for that in the data directory, `memory:`, one that stays open, or None.
         data_dir: The data directory; None for `AGENTRAIL_DATA_DIR`, else `agentrail` in the user's directory for data.
         store_patience: How many seconds a commit may take before the store counts as unavailable; 0.1 or more.
@@ -143,8 +151,7 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     Raises:
         NoTrioRun: Your move: no Trio runs here, such as under asyncio; the message names `agentrail.blocking`, and other ways.
         OptionError: Your move: options that cannot be, all faults at once; or `AGENTRAIL_DEBUG` names no mode.
-        StoreUnavailable: The store cannot be kept where it should be; the message has the path and the reason.
-        NotAStore, StoreInUse, StoreTooNew: Your move: `store` is something else, another process writes it, or a newer agentrail did.
+        StoreUnavailable, NotAStore, StoreInUse, StoreTooNew: `store` cannot be kept there, is something else, in use, or newer; the message says what to do.
         Exception: What the body raised, as itself.
 
     Cancellation: Sessions are stopped, shielded, for ten seconds at most; then a store that was opened here is closed.
@@ -152,7 +159,6 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
     need_trio()
     environment = os.environ if environ is None else environ
     check_choice("shell_fallback", shell_fallback, ShellFallback)
-    modes = modes_of(environment.get(DEBUG_VARIABLE, ""))
     known = MappingProxyType(dict(scripts or {}))
     options = StoreOptions(
         patience=store_patience,
@@ -162,13 +168,14 @@ async def open_supervisor(  # noqa: PLR0913 - what a supervisor is given to work
         keep=keep_limits_of(keep_days, keep_bytes),
         hibernate_after=hibernate_after,
     )
-    _check_options(known, store, options)
-    async with HttpClients() as http, opened_store(store, data_dir, environment) as kept:
+    _check_options(known, store, options, memories, knowledge)
+    stores = _opened_shared(memories, knowledge, data_dir, environment)
+    async with HttpClients() as http, stores as shared, opened_store(store, data_dir, environment) as kept:
         resolve, profiles = _find_models(http, environment, known)
-        with watch_loop() if "loop" in modes else nullcontext():
+        with watch_loop() if "loop" in modes_of(environment.get(DEBUG_VARIABLE, "")) else nullcontext():
             make = partial(make_sandbox, shell_fallback=shell_fallback)
-            opened = open_sessions(resolve, make, deps_for=deps_for, store=kept, options=options)
-            async with opened as supervisor:
+            held = open_sessions(resolve, make, deps_for=deps_for, shared=shared, store=kept, options=options)
+            async with held as supervisor:
                 supervisor.providers = profiles
                 yield supervisor
 
@@ -202,7 +209,28 @@ async def open_session(
         yield await supervisor.start_session(model=model, **given)
 
 
-def _check_options(scripts: Mapping[str, Provider], store: str | Store | None, options: StoreOptions) -> None:
+@asynccontextmanager
+async def _opened_shared(
+    memories: str | RecallStore | None,
+    knowledge: str | KnowledgeStore | None,
+    data_dir: str | os.PathLike[str] | None,
+    environ: Environment,
+) -> AsyncIterator[SharedStores]:
+    """Open what sessions have beside their journals, for a block."""
+    async with (
+        opened_recall(memories, data_dir, environ) as recall,
+        opened_knowledge(knowledge, data_dir, environ) as bases,
+    ):
+        yield SharedStores(recall=recall, knowledge=bases)
+
+
+def _check_options(
+    scripts: Mapping[str, Provider],
+    store: str | Store | None,
+    options: StoreOptions,
+    memories: object,
+    knowledge: object,
+) -> None:
     """Refuse what cannot be, all faults at once."""
     limits = options.keep or KeepLimits()
     faults = [
@@ -211,6 +239,8 @@ def _check_options(scripts: Mapping[str, Provider], store: str | Store | None, o
             store, options.patience, options.resume, options.on_drift, options.hibernate_after
         ),
         *faults_of_limits(store, limits.days, limits.size_bytes),
+        *faults_of_memories(memories),
+        *faults_of_knowledge(knowledge),
     ]
     if faults:
         raise OptionError(faults)

@@ -30,8 +30,10 @@ from benchmarks.gateway.stopping import aborts_by_socket, leavers, shutdown
 from benchmarks.gateway.weights import weights_of_readers
 from benchmarks.idle import ROOT, after_turn, memory
 from benchmarks.kept import kept, lone
+from benchmarks.knowledge import knowledge
 from benchmarks.measure import Effort, Explain, Row
 from benchmarks.permissions import verdicts
+from benchmarks.recall import recall
 from benchmarks.report import describe_run, render_missed, render_table, write_json
 from benchmarks.returns import idle_start, resume, weights
 from benchmarks.stores import appends
@@ -78,6 +80,8 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "resume": resume,
     "weights": weights,
     "idle-start": idle_start,
+    "recall": recall,
+    "knowledge": knowledge,
     "gateway-host": requests_through_the_host,
     "gateway-100": few_readers,
     "gateway-1000": many_readers,

@@ -62,6 +62,9 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "resume":               ("ours",  (400, 330),   None),  # ms
         "resume with a snapshot": ("ours", (150, 100),  None),  # ms
         "bytes of a cycle":     ("ratio", (3, 2.5),     None),
+        "recall of one":        ("ours",  (8, 4),       None),  # ms
+        "recall of 1,000":      ("ours",  (3, 1.4),     None),  # ms
+        "kb search":            ("ours",  (5, 2),       None),  # ms
         "start beside idle sessions": ("ratio", (1.1, 1.0), None),
         "delivery to 100":      ("ratio", (1.15, 1.0),  None),
         "delivery to 1,000":    ("ratio", (1.15, 1.0),  None),

@@ -20,6 +20,14 @@ from agentrail.abc.host import (
     HostHooks as HostHooks,
     HostVerdict as HostVerdict,
 )
+from agentrail.abc.knowledge import (
+    EVERY_USER as EVERY_USER,
+    Knowledge as Knowledge,
+    KnowledgeBase as KnowledgeBase,
+    KnowledgeDocument as KnowledgeDocument,
+    KnowledgeStore as KnowledgeStore,
+    Passage as Passage,
+)
 from agentrail.abc.process import (
     ProcessOptions as ProcessOptions,
     ProcessSandbox as ProcessSandbox,
@@ -33,6 +41,17 @@ from agentrail.abc.provider import (
     ResolveProfile as ResolveProfile,
     ResolveProvider as ResolveProvider,
     model_policy_of as model_policy_of,
+)
+from agentrail.abc.recall import (
+    ANY_TAGS as ANY_TAGS,
+    MAX_MEMORY_BYTES as MAX_MEMORY_BYTES,
+    MAX_TAGS as MAX_TAGS,
+    Forgotten as Forgotten,
+    Memories as Memories,
+    MemoryEntry as MemoryEntry,
+    MemoryOwner as MemoryOwner,
+    RecallStore as RecallStore,
+    TagFilter as TagFilter,
 )
 from agentrail.abc.sandbox import (
     DirectoryEntry as DirectoryEntry,

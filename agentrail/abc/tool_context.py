@@ -10,7 +10,9 @@ import trio
 from attrs import field, frozen
 
 from agentrail import outside
+from agentrail.abc.knowledge import Knowledge
 from agentrail.abc.process import ProcessOptions, ToolProcess
+from agentrail.abc.recall import Memories
 from agentrail.abc.sandbox import Sandbox
 from agentrail.core.values.forms import fault_of_form, fault_of_url
 from agentrail.errors import ChildRefused, ProcessRefused, ToolContractError
@@ -156,6 +158,9 @@ class ToolContext(Generic[D]):
         user_data: The application's own data.
         deps: What the application gave its session to work with, such as a pool or a client: a live object, as it was given. In no
             state, journal, event or text.
+        memories: What is remembered across sessions, of the owner of this one and of no other; None where the supervisor was given no
+            `memories`, or `user_data` does not say whose they would be.
+        knowledge: The knowledge bases that the owner of the session may read; None where the supervisor was given no `knowledge`.
         deadline: When the timeout strikes, on Trio's clock; infinite without one.
         progress: Where `report_progress` goes; publishes `ToolProgress`.
         event: Where `emit` goes; publishes `PluginEvent`.
@@ -186,6 +191,8 @@ class ToolContext(Generic[D]):
     memory: JsonValue = field(default=None, converter=frozen_value)
     user_data: JsonObject = field(converter=frozen_json)
     deps: D = field(default=None, repr=False, eq=False)
+    memories: Memories | None = field(default=None, repr=False, eq=False)
+    knowledge: Knowledge | None = field(default=None, repr=False, eq=False)
     deadline: float
     progress: Callable[[str], None]
     event: Callable[[str, JsonValue], None] = _publish_nothing

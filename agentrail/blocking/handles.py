@@ -11,7 +11,7 @@ from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, cast
 
-from agentrail.abc import Provider, ProviderProfiles
+from agentrail.abc import KnowledgeStore, Provider, ProviderProfiles, RecallStore
 from agentrail.abc.store import Store
 from agentrail.app import Environment, open_supervisor
 from agentrail.blocking.overloads import (
@@ -288,6 +288,8 @@ class Supervisor(Far):
         shell_fallback: ShellFallback = "refuse",
         scripts: Mapping[str, Provider] | None = None,
         deps_for: DepsFor | None = None,
+        memories: str | RecallStore | None = None,
+        knowledge: str | KnowledgeStore | None = None,
         store: str | Store | None = None,
         data_dir: str | os.PathLike[str] | None = None,
         store_patience: float = STORE_PATIENCE_SECONDS,
@@ -305,6 +307,8 @@ class Supervisor(Far):
             shell_fallback: As of `agentrail.open_supervisor`.
             scripts: As of `agentrail.open_supervisor`.
             deps_for: As of `agentrail.open_supervisor`; it is called in the thread of the supervisor.
+            memories: As of `agentrail.open_supervisor`.
+            knowledge: As of `agentrail.open_supervisor`.
             store: As of `agentrail.open_supervisor`.
             data_dir: As of `agentrail.open_supervisor`.
             store_patience: As of `agentrail.open_supervisor`.
@@ -322,6 +326,8 @@ class Supervisor(Far):
                 shell_fallback=shell_fallback,
                 scripts=scripts,
                 deps_for=deps_for,
+                memories=memories,
+                knowledge=knowledge,
                 store=store,
                 data_dir=data_dir,
                 store_patience=store_patience,

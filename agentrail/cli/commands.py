@@ -160,6 +160,20 @@ app.command(
     Exit codes: 0 done, 2 wrong usage or there is no such store.""",
 )
 app.command(
+    "agentrail.cli.kb:app",
+    name="kb",
+    help="""Add documents to knowledge bases, list them, search them, remove them.
+
+    Works beside a process that reads them. Exit codes: 0 done, 1 a document could not be read, 2 wrong usage.""",
+)
+app.command(
+    "agentrail.cli.memory:app",
+    name="memory",
+    help="""Look at what is remembered of a user, search it, and forget it.
+
+    Works beside a process that remembers more. Exit codes: 0 done, 1 not all is done, 2 wrong usage, or there is no such memory.""",
+)
+app.command(
     "agentrail.cli.token:app",
     name="token",
     help="""Make tokens that let callers into a server.

@@ -155,6 +155,8 @@ class _Keeper:
             environ=options.environ,
             shell_fallback=options.shell_fallback,
             deps_for=options.deps_for,
+            memories=options.memories,
+            knowledge=options.knowledge,
             store=options.store,
             data_dir=options.data_dir,
             hibernate_after=None if options.store is None else options.idle_after,

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, get_args
 
 from attrs import field, fields, frozen
 
-from agentrail.abc import ContextProvider
+from agentrail.abc import ContextProvider, KnowledgeStore, RecallStore
 from agentrail.abc.store import Store
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
@@ -25,6 +25,7 @@ from agentrail.host.webhooks import Webhooks
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.confinement import ShellFallback
+from agentrail.stores.named_memories import faults_of_knowledge, faults_of_memories
 
 ReadinessCheck: TypeAlias = Callable[[], Awaitable[object]]
 """Raises when what it looks at is not ready."""
@@ -51,6 +52,8 @@ class HostOptions:
         environ: As of `open_supervisor`.
         shell_fallback: As of `open_supervisor`.
         deps_for: As of `open_supervisor`.
+        memories: Where sessions remember, as of `open_supervisor`: each user of each tenant has their own.
+        knowledge: Where sessions look things up, as of `open_supervisor`: each user sees the bases that they may read.
         idle_after: How many seconds a session is idle before it leaves memory; None for never. Without a store it stays.
         limits: How much is taken of one caller, and of all of them.
         webhooks: How receivers are told that requests have ended; None for none.
@@ -77,6 +80,8 @@ class HostOptions:
     environ: Mapping[str, str] | None = field(default=None, repr=False)  # keys are among it
     shell_fallback: ShellFallback = "refuse"
     deps_for: DepsFor | None = None
+    memories: str | RecallStore | None = None
+    knowledge: str | KnowledgeStore | None = None
     idle_after: float | None = 600.0
     limits: Limits = field(factory=Limits)
     webhooks: Webhooks | None = None
@@ -137,6 +142,10 @@ def _faults_of(options: HostOptions) -> Iterator[str]:
         yield f"on_plugin_error is {given.on_plugin_error!r:.80}: expected a function of plugin, hook and error"
     if given.supervisor is not None and not isinstance(given.supervisor, SessionSupervisor):
         yield f"supervisor is {given.supervisor!r:.80}: expected one of open_supervisor, or None"
+    yield from faults_of_memories(given.memories)
+    yield from faults_of_knowledge(given.knowledge)
+    if given.supervisor is not None and (given.memories is not None or given.knowledge is not None):
+        yield "memories or knowledge are given, and so is supervisor, which has its own: give them to open_supervisor"
     if given.webhooks is not None and not isinstance(given.webhooks, Webhooks):
         yield f"webhooks are {given.webhooks!r:.80}: expected Webhooks(secret=…), or None"
     yield from _faults_of_checks(given.readiness_checks)

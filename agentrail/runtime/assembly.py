@@ -18,6 +18,7 @@ from agentrail.core.session.agent_state import AgentLimits
 from agentrail.core.session.machine import new_session, step
 from agentrail.core.session.state import HostHook, SessionConfig, SessionState
 from agentrail.core.stack.loading import PluginEntry, Stack, load_stack
+from agentrail.errors import OptionError
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
@@ -28,6 +29,7 @@ from agentrail.runtime.deps import DepsFor, decide_deps
 from agentrail.runtime.hook_times import PluginTallies
 from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.own_stores import NOTHING_OWN, OwnStores, StoreDesks
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import NO_READY_AGENTS, Ports, ReadyAgent, ResumeChildWork, RunAgent, RunChild
 from agentrail.runtime.session import SessionCell
@@ -58,6 +60,7 @@ class Dependencies:
         host: What is asked about calls, and told of them.
         deps_for: Gives what the tools of a session work with that was started without; None for nothing.
         tallies: Where calls of session plugins are counted.
+        desks: Where sessions remember, and look things up; None for nowhere.
     """
 
     resolve_provider: ResolveProvider
@@ -71,6 +74,7 @@ class Dependencies:
     outside: Outside = field(factory=current)
     deps_for: DepsFor | None = None
     tallies: PluginTallies = field(factory=PluginTallies)
+    desks: StoreDesks | None = None
     spec_of: SpecOf = field(init=False)  # one bound method for all sessions
 
     @spec_of.default
@@ -125,6 +129,7 @@ def assemble(
         working_dir=working_dir,
         user_data=options.user_data,
         deps=deps,
+        own=_own_of(session_id, options, dependencies.desks),
         provider_opts=provider_opts,
         tool_timeout_seconds=options.tool_timeout_seconds,
         event_buffer_size=options.event_buffer_size,
@@ -143,6 +148,16 @@ def assemble(
     cell = SessionCell(state, ports)
     watch.report_to(cell.mailbox)
     return cell, workspace
+
+
+def _own_of(session_id: SessionId, options: SessionOptions, desks: StoreDesks | None) -> OwnStores:
+    """Give a session what its owner has; nothing where it cannot be said who that is."""
+    try:
+        return NOTHING_OWN if desks is None else desks.of(session_id, options.scope, options.user_data)
+    except OptionError as error:
+        # The session can do without: it remembers and reads nothing, rather than what is another user's.
+        LOGGER.warning("session %s has no memories and no knowledge: %s", session_id, error)
+        return NOTHING_OWN
 
 
 def _listing_of(session_id: SessionId, options: SessionOptions, working_dir: str) -> ToolListing:

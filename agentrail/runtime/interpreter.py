@@ -531,7 +531,12 @@ class Interpreter:
         result: RequestResult | None = None
         with opened.scope:
             result = await run_plugin_request(
-                effect_id, wanted, self._ports.workspace.open, self._model_of, self._task_group.scrub
+                effect_id,
+                wanted,
+                self._ports.workspace.open,
+                self._model_of,
+                self._task_group.scrub,
+                memories=self._ports.own.memories,
             )
         self._closed(effect_id, opened)
         if result is not None:  # a request that was cancelled needs no answer

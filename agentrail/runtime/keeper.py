@@ -18,6 +18,7 @@ from agentrail.otp.supervision_types import Report
 from agentrail.runtime.branch import SupervisorLabel
 from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.keeping import Keeping
+from agentrail.runtime.own_stores import NO_STORES, SharedStores
 from agentrail.runtime.store_options import USUAL_OPTIONS, StoreOptions
 from agentrail.runtime.supervisor import SESSIONS, SessionSupervisor
 from agentrail.runtime.workspace import MakeSandbox
@@ -79,6 +80,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
     *,
     host: HostHooks = NO_HOST,
     deps_for: DepsFor | None = None,
+    shared: SharedStores = NO_STORES,
     store: Store | None = None,
     options: StoreOptions = USUAL_OPTIONS,
 ) -> AsyncIterator[SessionSupervisor]:
@@ -89,6 +91,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
         make_sandbox: Makes the place where the files of a session are.
         host: What is asked about the calls of its sessions, and told of them; those of their children too.
         deps_for: Gives what the tools of a session work with that was started without, or comes back.
+        shared: Where sessions remember, and look things up; the caller closes them.
         store: Keeps what its sessions record; the caller closes it. None: nothing is kept, and a session that ends is gone.
         options: How they are kept.
 
@@ -111,6 +114,7 @@ async def open_sessions(  # noqa: PLR0913 - what a supervisor is given to work w
         make_sandbox=make_sandbox,
         host=host,
         deps_for=deps_for,
+        shared=shared,
         keeping=keeping,
         revive=options.revive,
         hibernate_after=None if store is None else options.hibernate_after,

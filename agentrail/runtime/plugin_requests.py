@@ -4,9 +4,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias, assert_never
 
-from agentrail.abc import Provider, Refusal, Sandbox
+from agentrail.abc import Memories, Provider, Refusal, Sandbox
 from agentrail.core.protocol.actions import CallModel, ReadFile, Search, Wanted, WriteFile
-from agentrail.core.protocol.hooks import FileText, FileWritten, ModelAnswer, RequestFailed, RequestResult
+from agentrail.core.protocol.hooks import (
+    FileText,
+    FileWritten,
+    Found,
+    ModelAnswer,
+    RequestFailed,
+    RequestResult,
+)
 from agentrail.core.protocol.request import Chunk, Completed, EffectId, ModelRequest, UsageUpdate
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
@@ -20,18 +27,21 @@ from agentrail.runtime.crashes import (
     decide_sandbox_crash,
     info_of,
 )
+from agentrail.runtime.memories import decide_memory_crash, json_of_memory
 from agentrail.runtime.scrubbing import Scrub
 
 FindModel: TypeAlias = Callable[[str | None], tuple[str, Provider]]
 """Gives the model of a name, or the session's own for None."""
 
 
-async def run_plugin_request(
+async def run_plugin_request(  # noqa: PLR0913 - all that plugins may ask for
     effect_id: EffectId,
     wanted: Wanted,
     sandbox: Callable[[], Sandbox],
     find_model: FindModel,
     scrub: Scrub = keep,
+    *,
+    memories: Memories | None = None,
 ) -> RequestResult:
     """Do what a plugin asked for.
 
@@ -41,6 +51,7 @@ async def run_plugin_request(
         sandbox: Where files are.
         find_model: Which models there are.
         scrub: Takes secrets out of what is said of a crash.
+        memories: What the owner of the session has remembered; None for nothing.
 
     Returns:
         The answer; `RequestFailed` when it cannot be done.
@@ -57,9 +68,9 @@ async def run_plugin_request(
                     return await _write(wanted, sandbox())
             case CallModel():
                 return await _call_model(effect_id, wanted, find_model, scrub)
-            case Search(query=query):
-                message = f"nothing is remembered in this session that {query!r} could be looked up in"
-                return RequestFailed(error=ErrorInfo(code="no_memory", message=message))
+            case Search():
+                with crash_edge(decide_memory_crash, AgentrailError, scrub=scrub):
+                    return await _search(wanted, memories)
             case _:
                 assert_never(wanted)
     except PortCrashed as crashed:
@@ -95,6 +106,14 @@ async def _write(wanted: WriteFile, sandbox: Sandbox) -> RequestResult:
     if written.error is not None:
         return RequestFailed(error=ErrorInfo(code=written.error.code, message=written.error.message))
     return FileWritten(path=wanted.path, written_bytes=len(wanted.text.encode()))
+
+
+async def _search(wanted: Search, memories: Memories | None) -> RequestResult:
+    if memories is None:
+        message = f"nothing is remembered in this session that {wanted.query!r:.200} could be looked up in: give its supervisor memories"
+        return RequestFailed(error=ErrorInfo(code="no_memory", message=message))
+    found = await memories.search(wanted.query, limit=wanted.max_entries)
+    return Found(entries=tuple(map(json_of_memory, found)))
 
 
 async def _call_model(

@@ -40,6 +40,7 @@ from agentrail.otp.child_specs import (
 from agentrail.otp.exits import Killed, Stuck
 from agentrail.otp.leaving import describe_bug, describe_crash
 from agentrail.otp.supervision_types import Report, Started
+from agentrail.outside import current
 from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.assembly import Dependencies, assemble, decide_refusal
 from agentrail.runtime.beginnings import Beginnings
@@ -65,6 +66,7 @@ from agentrail.runtime.knowing import KnowingDoor
 from agentrail.runtime.last_words import EndedSessions, LastWords
 from agentrail.runtime.monitoring import SessionMonitor
 from agentrail.runtime.options import SessionOptions
+from agentrail.runtime.own_stores import NO_STORES, SharedStores, StoreDesks
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import Ports
 from agentrail.runtime.put_to_rest import LEAVE_WITHIN_SECONDS, fault_of_within, leave_quietly, rest_session
@@ -138,6 +140,7 @@ class SessionSupervisor(
         make_sandbox: MakeSandbox,
         host: HostHooks = NO_HOST,
         deps_for: DepsFor | None = None,
+        shared: SharedStores = NO_STORES,
         keeping: Keeping | None = None,
         revive: Revive | None = None,
         hibernate_after: float | None = None,
@@ -155,6 +158,7 @@ class SessionSupervisor(
             run_agent=self._run_agent,
             resume_child=self._resume_child,
             deps_for=deps_for,
+            desks=None if shared is NO_STORES else StoreDesks(shared, current()),
         )
         self._keeping = keeping
         self._revive = revive

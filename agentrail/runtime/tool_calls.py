@@ -345,6 +345,8 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
         },
         **{name: attrgetter(f"ports.{name}") for name in ("session_id", "group_id", "working_dir", "deps")},
         "tools": attrgetter("known.tools.names"),
+        "memories": attrgetter("ports.own.memories"),
+        "knowledge": attrgetter("ports.own.knowledge"),
         "agents": lambda call: tuple([(one.name, one.description) for one in call.known.config.agents]),
         "prompt_mode": attrgetter("known.config.prompt_mode"),
         "last_reply": lambda call: "" if call.known.last is None else call.known.last.text,

@@ -63,17 +63,24 @@ def check_place(path: Path, *, mounts: Callable[[], str] | None = None) -> None:
     Raises:
         StoreUnavailable: The directory is missing or cannot be written, or lies on another machine.
     """
+    fault = fault_of_file_place(path, mounts=mounts)
+    if fault is not None:
+        raise no_store_at(path, fault)
+
+
+def fault_of_file_place(path: Path, *, mounts: Callable[[], str] | None = None) -> str | None:
+    """Say why no database can be kept at a path; None where one can. Arguments are as of `check_place`."""
     directory = path.parent
     if not directory.is_dir():
-        raise no_store_at(path, "the directory does not exist")
+        return "the directory does not exist"
     if path.is_dir():
-        raise no_store_at(path, "it is a directory, and a file was expected")
+        return "it is a directory, and a file was expected"
     kind = file_system_of(directory, mounts or _read_mounts)
     if kind in _NETWORKED:
-        reason = f"it lies on a network file system ({kind}), where the locks of a database do not hold"
-        raise no_store_at(path, reason)
+        return f"it lies on a network file system ({kind}), where the locks of a database do not hold"
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise no_store_at(path, "the directory cannot be written")
+        return "the directory cannot be written"
+    return None
 
 
 def _read_mounts() -> str:

@@ -5,11 +5,12 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from agentrail.abc import NO_HOST, HostHooks
+from agentrail.abc import NO_HOST, HostHooks, KnowledgeStore, RecallStore
 from agentrail.abc.store import Store
 from agentrail.errors import ModelNotFound
 from agentrail.runtime.keeper import open_sessions
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, OnDrift
+from agentrail.runtime.own_stores import SharedStores
 from agentrail.runtime.resuming_door import Resume, Revive
 from agentrail.runtime.retention import KeepLimits
 from agentrail.runtime.store_options import StoreOptions
@@ -22,6 +23,8 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
     make_sandbox: MakeSandbox | None = None,
     *,
     host: HostHooks = NO_HOST,
+    recall: RecallStore | None = None,
+    knowledge: KnowledgeStore | None = None,
     store: Store | None = None,
     store_patience: float = STORE_PATIENCE_SECONDS,
     resume: Resume = "none",
@@ -36,6 +39,8 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         make_sandbox: Makes the sandboxes of sessions that bring none of their own; by default a `LocalSandbox` on their
             `working_dir`.
         host: What is asked about the calls of its sessions, and told of them.
+        recall: As of `SharedStores`.
+        knowledge: As of `SharedStores`.
         store: As of `open_sessions`.
         store_patience: As of `StoreOptions`.
         resume: As of `StoreOptions`.
@@ -48,6 +53,7 @@ def open_nameless(  # noqa: PLR0913 - as `open_sessions`
         _refuse_names,
         make_sandbox or _make_sandbox,
         host=host,
+        shared=SharedStores(recall=recall, knowledge=knowledge),
         store=store,
         options=StoreOptions(
             patience=store_patience,

@@ -24,10 +24,16 @@ from agentrail.tools import (
     ask_user,
     compact_conversation,
     edit_file,
+    forget,
     glob,
     grep,
+    kb_list,
+    kb_read,
+    kb_search,
     list_dir,
     read_file,
+    recall,
+    remember,
     shell,
     task,
     write_file,
@@ -42,17 +48,26 @@ _ALL: Final[tuple[Tool, ...]] = (
 # fmt: on
 _BUILTIN: Final[dict[str, Tool]] = {made.name: made for made in _ALL}
 
+# Only by their names: where a supervisor has no memories and no knowledge they are of no use, and each model would read of them in vain.
+_BY_NAME: Final[tuple[Tool, ...]] = (
+    forget.forget_memory, kb_list.kb_list, kb_read.kb_read, kb_search.kb_search, recall.recall_memories, remember.remember_text,
+)  # fmt: skip
+_NAMED: Final[dict[str, Tool]] = _BUILTIN | {made.name: made for made in _BY_NAME}
+
 
 def builtin(*names: str) -> tuple[Tool, ...]:
-    """Give the built-in tools of these names, in this order; all of them, sorted by name, when none is named.
+    """Give the built-in tools of these names, in this order; when none is named all that need nothing else, sorted by name.
+
+    `remember`, `recall` and `forget` are given by their names alone: they need a supervisor that was given `memories`. So are
+    `kb_list`, `kb_search` and `kb_read`, which need `knowledge`.
 
     Raises:
         ToolDefinitionError: Your move: there is no built-in tool of that name; the message has the nearest.
     """
-    unknown = [name for name in names if name not in _BUILTIN]
+    unknown = [name for name in names if name not in _NAMED]
     if unknown:
-        near = difflib.get_close_matches(unknown[0], _BUILTIN, n=1)
+        near = difflib.get_close_matches(unknown[0], _NAMED, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        message = f"no built-in tool is named {unknown[0]!r}.{hint} There are: {', '.join(sorted(_BUILTIN))}"
+        message = f"no built-in tool is named {unknown[0]!r}.{hint} There are: {', '.join(sorted(_NAMED))}"
         raise ToolDefinitionError(message)
-    return tuple(_BUILTIN[name] for name in names or sorted(_BUILTIN))
+    return tuple(_NAMED[name] for name in names or sorted(_BUILTIN))

@@ -15,6 +15,8 @@ NAMES = (
     "write_todos",
 )
 # fmt: on
+BY_NAME = ("forget", "kb_list", "kb_read", "kb_search", "recall", "remember")
+"""Those that need memories or knowledge, and are given by their names alone."""
 
 
 def test_without_names_all_are_given():
@@ -38,7 +40,7 @@ def test_names_choose_in_their_order():
             "raed_file",
             "no built-in tool is named 'raed_file'. Did you mean 'read_file'? There are: ask_user, ",
         ),
-        ("xyz", f"no built-in tool is named 'xyz'. There are: {', '.join(NAMES)}"),
+        ("xyz", f"no built-in tool is named 'xyz'. There are: {', '.join(sorted(NAMES + BY_NAME))}"),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(name, words):
@@ -54,10 +56,16 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, words):
         ("ask_user", "idempotent", True, 300, ["question"]),
         ("compact_conversation", "idempotent", True, None, []),
         ("edit_file", "reconcilable", False, 30, ["path", "old_string", "new_string"]),
+        ("forget", "idempotent", True, 30, ["id"]),
         ("glob", "pure", True, 30, ["pattern"]),
         ("grep", "pure", True, 30, ["pattern"]),
+        ("kb_list", "pure", True, 30, []),
+        ("kb_read", "pure", True, 30, ["id"]),
+        ("kb_search", "pure", True, 30, ["query"]),
         ("list_dir", "pure", True, 30, []),
         ("read_file", "pure", True, 30, ["path"]),
+        ("recall", "pure", True, 30, []),
+        ("remember", "idempotent", True, 30, ["text"]),
         ("shell", "once", True, 605, ["command"]),
         ("task", "once", True, 120, ["description"]),
         ("write_file", "idempotent", False, 30, ["path", "content"]),
@@ -80,8 +88,8 @@ def test_the_reference_page_has_every_tool_and_parameter():
     """Row by row: the name, each parameter, bold where it is required."""
     page = (Path(__file__).parents[2] / "docs" / "reference" / "tools.md").read_text(encoding="utf-8")
     rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
-    assert sorted(rows) == list(NAMES)
-    for tool in builtin():
+    assert sorted(rows) == sorted(NAMES + BY_NAME)
+    for tool in builtin(*NAMES, *BY_NAME):
         properties = tool.parameters["properties"]
         assert isinstance(properties, dict)
         for name in properties:

@@ -1,0 +1,228 @@
+"""The port for knowledge: bases of documents, cut into passages, which some users of one tenant may read.
+
+A base without readers is read by no user. To one who may not read it there is no such base, passage or document. A store
+blocks and needs no loop; one thread at a time writes, any may read beside it.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from attrs import field, frozen
+
+from agentrail.abc.recall import MemoryOwner
+from agentrail.errors import OptionError
+
+DocumentState: TypeAlias = Literal["pending", "indexed", "failed"]
+"""What became of a document: it waits, its passages can be found, or it could not be read."""
+
+EVERY_USER: Final = "*"
+"""Among the readers of a base: every user of its tenant, and who has no user."""
+
+MAX_DOCUMENT_BYTES: Final = 16 << 20
+"""Of one document."""
+
+MAX_FOUND_PASSAGES: Final = 50
+"""How many passages one search gives at most."""
+
+MAX_AROUND: Final = 10
+"""How many passages in front of one, and behind it, are read with it at most."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def check_base_name(name: object) -> str:
+    """Give the name of a base.
+
+    Raises:
+        OptionError: Your move: it can be none.
+    """
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        fault = f"{name!r:.80} is no name of a knowledge base: expected 1 to 64 of A-Z a-z 0-9 . _ -, the first a letter or digit"
+        raise OptionError([fault])
+    return name
+
+
+def check_readers(readers: Iterable[str]) -> tuple[str, ...]:
+    """Give the readers of a base, each once.
+
+    Raises:
+        OptionError: Your move: one of them is no text.
+    """
+    given: tuple[Any, ...] = tuple(dict.fromkeys(readers))
+    faults = [
+        f"readers[{place}] is of type {type(one).__name__}: expected a user, or '*' for every user of the tenant"
+        for place, one in enumerate(given)
+        if not isinstance(one, str) or not one
+    ]
+    if faults:
+        raise OptionError(faults)
+    return given
+
+
+def may_read(readers: Sequence[str], reader: MemoryOwner) -> bool:
+    """Say whether a base is open to a user of its tenant. No user is meant by an empty list, and none by an empty name."""
+    return EVERY_USER in readers or (bool(reader.user) and reader.user in readers)
+
+
+@frozen(kw_only=True)
+class KnowledgeBase:
+    """A base, as those see it who may read it.
+
+    Attributes:
+        name: Unlike the others of its tenant.
+        readers: Who may read it: users of its tenant, or `*` for all of them.
+        documents: How many can be found.
+        passages: Of all documents together.
+    """
+
+    name: str
+    readers: tuple[str, ...]
+    documents: int
+    passages: int
+
+
+@frozen(kw_only=True)
+class KnowledgeDocument:
+    """A document of a base.
+
+    Attributes:
+        path: What it is called in sources.
+        digest: The SHA-256 of what was added, in hexadecimal digits.
+        state: What became of it.
+        reason: Of one that failed, a sentence.
+        passages: How many it has.
+    """
+
+    path: str
+    digest: str
+    state: DocumentState
+    reason: str = ""
+    passages: int = 0
+
+
+@frozen(kw_only=True)
+class Passage:
+    """A part of a document.
+
+    Attributes:
+        id: Unlike all others of its tenant; another one when the document has changed.
+        base: The base that it is in.
+        path: The document.
+        trail: The headings above it, the outermost first.
+        first_line: Where it begins in the document, from 1.
+        last_line: Where it ends.
+        text: What stands there.
+    """
+
+    id: str
+    base: str
+    path: str
+    trail: tuple[str, ...] = field(converter=tuple)
+    first_line: int
+    last_line: int
+    text: str
+
+    @property
+    def source(self) -> str:
+        """What answers cite: `path#L3-L9`."""
+        return f"{self.path}#L{self.first_line}-L{self.last_line}"
+
+
+class KnowledgeStore(Protocol):
+    """Keeps bases. Every call but `close` may raise `StoreUnavailable`.
+
+    `open_base`, `announce`, `add`, `remove` write, and are for who looks after a base; the others ask for a user who may read or not.
+    """
+
+    def open_base(self, tenant: str, base: str, readers: Iterable[str] | None = None) -> None:
+        """Make a base where there is none, and say who may read it; None leaves that as it is, and of a new one no user may.
+
+        Raises:
+            OptionError: Your move: a name or a reader that is none.
+        """
+        ...
+
+    def announce(self, tenant: str, base: str, documents: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+        """Let documents wait, by path and digest, and give the paths of those that are to be added: new, changed, or not done the last time.
+
+        Raises:
+            OptionError: Your move: there is no such base.
+        """
+        ...
+
+    def add(self, tenant: str, base: str, path: str, content: bytes) -> KnowledgeDocument:
+        """Put a document in place of the one of its path, and cut it into passages. What cannot be read is `failed`, and has none.
+
+        Raises:
+            OptionError: Your move: there is no such base, or a path that is none.
+        """
+        ...
+
+    def fail(self, tenant: str, base: str, path: str, reason: str) -> KnowledgeDocument:
+        """Note that a document could not be had. It has no passages any more."""
+        ...
+
+    def remove(self, tenant: str, base: str, path: str) -> bool:
+        """Remove a document, and overwrite what stood there; twice is fine. Says whether there was one."""
+        ...
+
+    def documents(self, tenant: str, base: str) -> tuple[KnowledgeDocument, ...]:
+        """Give the documents of a base, by path, for who looks after it."""
+        ...
+
+    def bases(self, reader: MemoryOwner) -> tuple[KnowledgeBase, ...]:
+        """Give the bases that a user may read, by name."""
+        ...
+
+    def search(
+        self, reader: MemoryOwner, query: str, base: str = "", *, limit: int = 8
+    ) -> tuple[Passage, ...]:
+        """Give passages about something, what fits best first, as `RecallStore.search` does.
+
+        Args:
+            reader: Who asks.
+            query: Words; nothing in it is syntax.
+            base: Of this base; empty for all that they may read.
+            limit: How many at most, 1 to 50.
+
+        Raises:
+            OptionError: Your move: a limit that is none, or no base of this name that they may read; the message has those there are.
+        """
+        ...
+
+    def read(self, reader: MemoryOwner, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
+        """Give a passage with its neighbours in order; nothing where there is none of this id that they may read.
+
+        Raises:
+            OptionError: Your move: `around` is no number from 0 to 10.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the store; again if you like."""
+        ...
+
+
+class Knowledge(Protocol):
+    """What one session may read; `ctx.knowledge` of its tools. Every call is a checkpoint, and may raise `StoreUnavailable`."""
+
+    async def bases(self) -> tuple[KnowledgeBase, ...]:
+        """Give the bases, by name."""
+        ...
+
+    async def search(self, query: str, base: str = "", *, limit: int = 8) -> tuple[Passage, ...]:
+        """Give passages about something; see `KnowledgeStore.search`.
+
+        Raises:
+            OptionError: Your move: as there.
+        """
+        ...
+
+    async def read(self, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
+        """Give a passage with its neighbours; see `KnowledgeStore.read`.
+
+        Raises:
+            OptionError: Your move: as there.
+        """
+        ...

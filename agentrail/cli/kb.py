@@ -1,0 +1,241 @@
+"""`agentrail kb`: knowledge bases: documents are added, listed and searched, also beside a process that reads them."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+from attrs import frozen
+from cyclopts import App, Parameter
+
+from agentrail.abc.knowledge import EVERY_USER, MAX_FOUND_PASSAGES, KnowledgeDocument, KnowledgeStore
+from agentrail.abc.recall import MemoryOwner
+from agentrail.cli.exits import Exit
+from agentrail.cli.logs import Debug, send_logs_to_stderr
+from agentrail.cli.output import write_error
+from agentrail.cli.stored import DataDirectory, run_over_store, say
+from agentrail.errors import OptionError
+from agentrail.stores.knowledge_sqlite import MARKDOWN, SqliteKnowledge
+from agentrail.stores.named_memories import directory_of_knowledge
+from agentrail.tools.printing import counted, printable
+
+app: Final = App(name="kb", result_action="return_value")
+
+_WALKED: Final = MARKDOWN | {".txt"}
+"""What is taken of a directory; a file that is named is taken whatever it is called."""
+
+
+@Parameter(name="*")
+@frozen(kw_only=True)
+class KnowledgePlace:
+    """Where knowledge bases are.
+
+    Attributes:
+        tenant: Whose they are.
+        knowledge: The name of the store.
+        data_dir: The data directory; None for the usual one.
+        debug: Whether a crash is shown with its traceback.
+    """
+
+    tenant: Annotated[str, Parameter(help="Of which tenant.", show_default=False)] = ""
+    knowledge: Annotated[
+        str, Parameter(help="Where they are: sqlite:DIRECTORY, or sqlite: for that in the data directory.")
+    ] = "sqlite:"
+    data_dir: DataDirectory = None
+    debug: Debug = False
+
+
+USUAL_KNOWLEDGE: Final = KnowledgePlace()
+
+
+@app.command(
+    name="add",
+    help="""Add documents to a knowledge base, which is made where there is none: Markdown and text.
+
+    PATH is a file, or a directory whose .md and .txt files are meant. What has not changed is left alone, what has changed takes the
+    place of what was there. A base is read by no user until one is named with --reader. Exit codes: 0 all is added, 1 some could
+    not be read, 2 wrong usage.""",
+)
+def add_documents(
+    name: Annotated[str, Parameter(help="Of the knowledge base.")],
+    *paths: Annotated[Path, Parameter(help="Files and directories.")],
+    reader: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--reader",
+            help="A user who may read the base from now on, or '*' for all of the tenant; given several times, all of them and no other.",
+            show_default=False,
+        ),
+    ] = (),
+    place: KnowledgePlace = USUAL_KNOWLEDGE,
+) -> Exit:
+    """Add; see the help above."""
+
+    def work(store: KnowledgeStore) -> Exit:
+        files = files_below(paths)
+        store.open_base(place.tenant, name, reader or None)
+        added = [*_add_all(store, place.tenant, name, files)]
+        for one in added:
+            say(_line_of(one))
+        failed = sum(one.state == "failed" for one in added)
+        say(
+            f"{counted(len(added) - failed, 'document')} added, {len(files) - len(added):,} unchanged, {failed:,} failed."
+        )
+        return Exit.FAILED if failed else Exit.DONE
+
+    return _over(place, work)
+
+
+def files_below(paths: Sequence[Path]) -> list[Path]:
+    """Give the files that are meant, each once, in order.
+
+    Raises:
+        OptionError: There is none, or one of the paths does not exist; all of those at once.
+    """
+    missing = [f"there is no {printable(str(path))!r}" for path in paths if not path.exists()]
+    if missing or not paths:
+        raise OptionError(missing or ["name the files or directories to add"])
+    found: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            inside = [
+                one for one in sorted(path.rglob("*")) if one.suffix.lower() in _WALKED and one.is_file()
+            ]
+            found.update(dict.fromkeys(inside))
+        else:
+            found[path] = None
+    return [*found]
+
+
+def _add_all(
+    store: KnowledgeStore, tenant: str, base: str, files: Sequence[Path]
+) -> Iterator[KnowledgeDocument]:
+    digests: dict[str, str] = {}
+    for file in files:
+        try:
+            digests[file.as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
+        except OSError as error:
+            yield store.fail(tenant, base, file.as_posix(), f"it cannot be read: {error.strerror}")
+    # Those that a process was killed at the last time wait still, and are among them.
+    for path in store.announce(tenant, base, [*digests.items()]):
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            yield store.fail(tenant, base, path, f"it cannot be read: {error.strerror}")
+            continue
+        yield store.add(tenant, base, path, content)
+
+
+def _line_of(document: KnowledgeDocument) -> str:
+    more = document.reason if document.state == "failed" else counted(document.passages, "passage")
+    return f"{document.state}  {printable(document.path)}  {more}"
+
+
+@app.command(
+    name="list",
+    help="List the documents of a knowledge base with what became of them, or without a name the bases.",
+)
+def list_documents(
+    name: Annotated[str, Parameter(help="Of the knowledge base.", show_default=False)] = "",
+    *,
+    user: Annotated[str, Parameter(help="List the bases that this user may read.", show_default=False)] = "",
+    place: KnowledgePlace = USUAL_KNOWLEDGE,
+) -> Exit:
+    """List; see the help above."""
+
+    def work(store: KnowledgeStore) -> Exit:
+        if name:
+            lines = [_line_of(one) for one in store.documents(place.tenant, name)]
+        else:
+            bases = store.bases(MemoryOwner(tenant=place.tenant, user=user))
+            lines = [
+                f"{one.name}  {counted(one.documents, 'document')}, {counted(one.passages, 'passage')}, read by "
+                f"{'all' if EVERY_USER in one.readers else ', '.join(map(printable, one.readers))}"
+                for one in bases
+            ]
+        for line in lines:
+            say(line)
+        if not lines:
+            what = (
+                f"the knowledge base {name!r} has no documents"
+                if name
+                else f"there is no knowledge base that user {user!r} may read"
+            )
+            write_error(f"{what}.")
+        return Exit.DONE
+
+    return _over(place, work)
+
+
+@app.command(
+    name="search",
+    help="Search knowledge bases as a user of them does: any word of the query finds, what fits best comes first.",
+)
+def search_documents(
+    query: Annotated[str, Parameter(help="Words; nothing in it is syntax.")],
+    *,
+    kb: Annotated[str, Parameter(help="Of this knowledge base alone.", show_default=False)] = "",
+    user: Annotated[
+        str, Parameter(help="As which user; without it as one who has no name.", show_default=False)
+    ] = "",
+    limit: Annotated[int, Parameter(help=f"How many at most, up to {MAX_FOUND_PASSAGES}.")] = 8,
+    place: KnowledgePlace = USUAL_KNOWLEDGE,
+) -> Exit:
+    """Search; see the help above."""
+
+    def work(store: KnowledgeStore) -> Exit:
+        found = store.search(MemoryOwner(tenant=place.tenant, user=user), query, kb, limit=limit)
+        for one in found:
+            trail = f"  {printable(' > '.join(one.trail))}" if one.trail else ""
+            say(
+                f"{one.id}  {printable(one.source)}{trail}\n    {printable(' '.join(one.text.split())[:200])}"
+            )
+        if not found:
+            write_error(f"nothing is written about that in what user {user!r} may read.")
+        return Exit.DONE
+
+    return _over(place, work)
+
+
+@app.command(name="remove", help="Remove documents of a knowledge base for good.")
+def remove_documents(
+    name: Annotated[str, Parameter(help="Of the knowledge base.")],
+    *paths: Annotated[str, Parameter(help="Of the documents, as kb list shows them.")],
+    place: KnowledgePlace = USUAL_KNOWLEDGE,
+) -> Exit:
+    """Remove; see the help above."""
+
+    def work(store: KnowledgeStore) -> Exit:
+        there = {one.path for one in store.documents(place.tenant, name)}
+        missing = [
+            f"there is no document {printable(one)!r} in {name!r}" for one in paths if one not in there
+        ]
+        if missing or not paths:
+            raise OptionError(missing or ["name the documents to remove"])
+        for one in paths:
+            store.remove(place.tenant, name, one)
+        say(f"{counted(len(paths), 'document')} removed.")
+        return Exit.DONE
+
+    return _over(place, work)
+
+
+def _over(place: KnowledgePlace, work: Callable[[KnowledgeStore], Exit]) -> Exit:
+    send_logs_to_stderr(debug=place.debug)
+
+    def do() -> Exit:
+        with _opened(place) as store:
+            return work(store)
+
+    return run_over_store(do)
+
+
+@contextmanager
+def _opened(place: KnowledgePlace) -> Iterator[KnowledgeStore]:
+    store = SqliteKnowledge(directory_of_knowledge(place.knowledge, place.data_dir, os.environ))
+    try:
+        yield store
+    finally:
+        store.close()

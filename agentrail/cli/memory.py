@@ -1,0 +1,223 @@
+"""`agentrail memory`: what is remembered of a user; read, searched and forgotten, also beside a process that remembers more."""
+
+import datetime
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Final
+
+from attrs import frozen
+from cyclopts import App, Parameter
+
+from agentrail.abc.recall import MAX_FOUND, MAX_LISTED, MemoryEntry, MemoryOwner, RecallStore, TagFilter
+from agentrail.cli.exits import Exit
+from agentrail.cli.logs import Debug, send_logs_to_stderr
+from agentrail.cli.output import write_error
+from agentrail.cli.stored import DataDirectory, run_over_store, say
+from agentrail.errors import OptionError
+from agentrail.stores.named_memories import directory_of_memories
+from agentrail.stores.recall_sqlite import SqliteRecall
+from agentrail.tools.printing import printable
+
+app: Final = App(name="memory", result_action="return_value")
+
+
+@Parameter(name="*")
+@frozen(kw_only=True)
+class MemoryPlace:
+    """Whose memories are meant, and where they are.
+
+    Attributes:
+        user: The user; empty for what belongs to no user in particular.
+        tenant: The tenant, or scope.
+        memories: The name of the store.
+        data_dir: The data directory; None for the usual one.
+        debug: Whether a crash is shown with its traceback.
+    """
+
+    user: Annotated[
+        str, Parameter(help="Whose; without it what belongs to no user in particular.", show_default=False)
+    ] = ""
+    tenant: Annotated[str, Parameter(help="Of which tenant the user is.", show_default=False)] = ""
+    memories: Annotated[
+        str, Parameter(help="Where they are: sqlite:DIRECTORY, or sqlite: for that in the data directory.")
+    ] = "sqlite:"
+    data_dir: DataDirectory = None
+    debug: Debug = False
+
+    @property
+    def owner(self) -> MemoryOwner:
+        """Whose memories these are."""
+        return MemoryOwner(tenant=self.tenant, user=self.user)
+
+
+USUAL_MEMORIES: Final = MemoryPlace()
+
+Tags = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--tag",
+        help="Only those with this tag; given several times: with one of them.",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[
+    bool, Parameter(name="--json", help="Print one JSON object for each.", negative="", show_default=False)
+]
+
+
+@app.command(name="list", help="List what is remembered of a user, the newest first.")
+def list_memories(
+    *,
+    limit: Annotated[int, Parameter(help=f"How many at most, up to {MAX_LISTED:,}.")] = 100,
+    tag: Tags = (),
+    as_json: AsJson = False,
+    place: MemoryPlace = USUAL_MEMORIES,
+) -> Exit:
+    """List; see the help above."""
+
+    def show(store: RecallStore) -> Exit:
+        return _show(store.list(place.owner, TagFilter(any_of=tag), limit=limit), place, as_json=as_json)
+
+    return _over(place, show)
+
+
+@app.command(
+    name="search",
+    help="Search what is remembered of a user: any word of the query finds, what fits best comes first.",
+)
+def search_memories(
+    query: Annotated[str, Parameter(help="Words; nothing in it is syntax.")],
+    *,
+    limit: Annotated[int, Parameter(help=f"How many at most, up to {MAX_FOUND}.")] = 20,
+    tag: Tags = (),
+    as_json: AsJson = False,
+    place: MemoryPlace = USUAL_MEMORIES,
+) -> Exit:
+    """Search; see the help above."""
+
+    def show(store: RecallStore) -> Exit:
+        return _show(
+            store.search(place.owner, query, TagFilter(any_of=tag), limit=limit), place, as_json=as_json
+        )
+
+    return _over(place, show)
+
+
+@app.command(
+    name="forget",
+    help="""Forget memories of a user for good: those that are named, or with --all all of them.
+
+    Rows and words are removed, and what stood there is overwritten. Journals of sessions, exports, backups and providers are not reached.
+    Exit codes: 0 forgotten, 1 forgotten but not yet overwritten, 2 wrong usage, or there is no such memory.""",
+)
+def forget_memories(
+    *ids: Annotated[str, Parameter(help="Of the memories, as memory list shows them.")],
+    every: Annotated[
+        bool,
+        Parameter(
+            name="--all", help="Forget all that is remembered of the user.", negative="", show_default=False
+        ),
+    ] = False,
+    place: MemoryPlace = USUAL_MEMORIES,
+) -> Exit:
+    """Forget; see the help above."""
+
+    def work(store: RecallStore) -> Exit:
+        if bool(ids) is every:
+            raise OptionError(["name the memories to forget, or say --all: one of the two"])
+        return _forget_all(store, place) if every else _forget_some(store, place, ids)
+
+    return _over(place, work)
+
+
+def _forget_all(store: RecallStore, place: MemoryPlace) -> Exit:
+    forgotten = store.forget(place.owner)
+    say(f"{forgotten.entries:,} forgotten.")
+    if not forgotten.is_erased:
+        write_error("a process reads beside it, so its log could not be emptied: run the same command again.")
+        return Exit.FAILED
+    write_error(
+        "not reached: journals of sessions (agentrail sessions delete), exports, backups, and the provider."
+    )
+    return Exit.DONE
+
+
+def _forget_some(store: RecallStore, place: MemoryPlace, ids: Sequence[str]) -> Exit:
+    missing = [one for one in dict.fromkeys(ids) if store.get(place.owner, one) is None]
+    if missing:  # nothing is forgotten then: a wrong id is more likely a wrong user
+        of = f"user {place.user!r}" if place.user else "no user in particular (say --user)"
+        raise OptionError([f"there is no memory {printable(one)!r:.140} of {of}" for one in missing])
+    for one in dict.fromkeys(ids):
+        store.delete(place.owner, one)
+    say(f"{len(dict.fromkeys(ids)):,} forgotten.")
+    return Exit.DONE
+
+
+def _show(found: Sequence[MemoryEntry], place: MemoryPlace, *, as_json: bool) -> Exit:
+    for line in json_lines(found) if as_json else text_lines(found):
+        say(line)
+    if not found:
+        of = f"user {place.user!r}" if place.user else "no user in particular (say --user)"
+        write_error(f"nothing is remembered of {of} that fits.")
+    return Exit.DONE
+
+
+def text_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:
+    """Write a line for each: id, day, tags, text; nothing in it acts on a terminal."""
+    for one in found:
+        day = datetime.datetime.fromtimestamp(min(one.at_ms, _LAST_MS) / 1000, datetime.UTC)
+        tags = f" [{', '.join(one.tags)}]" if one.tags else ""
+        yield f"{one.id}  {day:%Y-%m-%d}{tags}  {printable(one.text)}"
+
+
+_LAST_MS: Final = 253_402_300_799_000
+"""The last second of the year 9999, behind which there are no dates."""
+
+
+def json_lines(found: Sequence[MemoryEntry]) -> Iterator[str]:
+    """Write a JSON object for each."""
+    for one in found:
+        yield json.dumps(
+            {
+                "id": one.id,
+                "text": one.text,
+                "tags": list(one.tags),
+                "session_id": one.session,
+                "at_ms": one.at_ms,
+                "version": one.version,
+            }
+        )
+
+
+def _over(place: MemoryPlace, work: Callable[[RecallStore], Exit]) -> Exit:
+    send_logs_to_stderr(debug=place.debug)
+
+    def do() -> Exit:
+        with opened_memories(place) as store:
+            return work(store)
+
+    return run_over_store(do)
+
+
+@contextmanager
+def opened_memories(place: MemoryPlace) -> Iterator[RecallStore]:
+    """Open the store that is named, for a block.
+
+    Raises:
+        OptionError: It stands for nothing, or for what is gone with its process.
+        StoreUnavailable: Nothing says where the data directory is.
+    """
+    directory = directory_of_memories(place.memories, place.data_dir, os.environ)
+    if directory is None:
+        raise OptionError(
+            [
+                "memories is 'memory:', which is gone with its process: name a directory, as in 'sqlite:DIRECTORY'"
+            ]
+        )
+    store = SqliteRecall(directory)
+    try:
+        yield store
+    finally:
+        store.close()

@@ -1,0 +1,74 @@
+"""What sessions have beside their journals: the stores of all of a supervisor, and of them what one session's owner has there."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from attrs import frozen
+
+from agentrail.abc import Knowledge, KnowledgeStore, Memories, RecallStore
+from agentrail.messages import SessionId
+from agentrail.outside import Outside
+from agentrail.runtime.knowledge import KnowledgeShelf
+from agentrail.runtime.memories import MemoryDesk, decide_owner
+
+
+@frozen(kw_only=True)
+class SharedStores:
+    """What a supervisor has for all its sessions; the caller closes them.
+
+    Attributes:
+        recall: Where sessions remember; None for nowhere.
+        knowledge: Where sessions look things up; None for nowhere.
+    """
+
+    recall: RecallStore | None = None
+    knowledge: KnowledgeStore | None = None
+
+
+NO_STORES: Final = SharedStores()
+"""Nothing is remembered, and nothing looked up."""
+
+
+@frozen(kw_only=True, eq=False)
+class OwnStores:
+    """What one session has; its children share it.
+
+    Attributes:
+        memories: What its owner has remembered; None where nothing is remembered.
+        knowledge: What its owner may read; None where there is none.
+    """
+
+    memories: Memories | None = None
+    knowledge: Knowledge | None = None
+
+
+NOTHING_OWN: Final = OwnStores()
+"""Of a session whose supervisor has no stores, or whose owner cannot be said."""
+
+
+class StoreDesks:
+    """Gives each session what its owner has. One of it for each supervisor."""
+
+    def __init__(self, shared: SharedStores, outside: Outside) -> None:
+        """Take the stores.
+
+        Args:
+            shared: Of all sessions.
+            outside: Where functions that block are run.
+        """
+        self._memories = None if shared.recall is None else MemoryDesk(shared.recall, outside)
+        self._knowledge = None if shared.knowledge is None else KnowledgeShelf(shared.knowledge, outside)
+
+    def of(self, session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> OwnStores:
+        """Give a session what its owner has.
+
+        Raises:
+            OptionError: As of `decide_owner`, where there is anything to have.
+        """
+        if self._memories is None and self._knowledge is None:
+            return NOTHING_OWN
+        owner = decide_owner(scope, user_data)
+        return OwnStores(
+            memories=None if self._memories is None else self._memories.of(owner, session_id),
+            knowledge=None if self._knowledge is None else self._knowledge.of(owner),
+        )

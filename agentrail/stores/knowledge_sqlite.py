@@ -1,0 +1,353 @@
+"""`SqliteKnowledge`: bases of documents in one file of SQLite for each tenant, found by words as memories are.
+
+A document waits (`pending`) until its passages stand, all of them in one transaction: where a process died in between, the document is
+added again. Each word of the index begins with the key of its base, so that a query reads nothing of a base that it does not name.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import apsw
+
+from agentrail.abc.knowledge import (
+    MAX_AROUND,
+    MAX_DOCUMENT_BYTES,
+    MAX_FOUND_PASSAGES,
+    KnowledgeBase,
+    KnowledgeDocument,
+    Passage,
+    check_base_name,
+    check_readers,
+    may_read,
+)
+from agentrail.abc.recall import MemoryOwner, check_limit
+from agentrail.errors import OptionError
+from agentrail.stores.passages import passages_of
+from agentrail.stores.tenant_files import TenantFiles, TenantSchema
+from agentrail.stores.words import any_of, choose_words, cut_words, indexed, owner_key, query_words
+
+_TABLES: Final = """
+CREATE TABLE base (name TEXT PRIMARY KEY, readers TEXT NOT NULL) WITHOUT ROWID, STRICT;
+CREATE TABLE document (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    base TEXT NOT NULL REFERENCES base, path TEXT NOT NULL, digest TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL,
+    passages INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (base, path)
+) STRICT;
+CREATE TABLE passage (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    document INTEGER NOT NULL REFERENCES document, place INTEGER NOT NULL, id TEXT NOT NULL UNIQUE,
+    trail TEXT NOT NULL, first_line INTEGER NOT NULL, last_line INTEGER NOT NULL, text TEXT NOT NULL,
+    UNIQUE (document, place)
+) STRICT;
+CREATE VIRTUAL TABLE words USING fts5(head, body, content='', contentless_delete=1, tokenize='ascii');
+"""
+
+SCHEMA_OF_KNOWLEDGE: Final = TenantSchema(
+    what="knowledge", application_id=0x6167746B, version=1, tables=_TABLES
+)  # `agtk`
+
+MARKDOWN: Final = frozenset({".md", ".markdown"})
+PLAIN: Final = frozenset({".txt", ".text", ".rst", ".log", ".csv", ""})
+"""Of the ends of names what is read, beside Markdown: as text without headings."""
+
+MAX_DOCUMENT_PATH: Final = 500
+
+_COLUMNS: Final = "p.id, d.base, d.path, p.trail, p.first_line, p.last_line, p.text"
+
+_SEARCH: Final = f"""
+SELECT {_COLUMNS} FROM (
+    SELECT rowid AS number, bm25(words, 2.0, 1.0) AS score FROM words WHERE words MATCH ?1 ORDER BY score, rowid LIMIT ?2
+) AS found JOIN passage AS p ON p.number = found.number JOIN document AS d ON d.number = p.document
+ORDER BY found.score, p.number
+"""  # noqa: S608 - constants
+
+_COUNT: Final = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+_NO_BOUND: Final = -1
+_MAX_BASES: Final = 16
+"""How many bases are searched at once; who may read more has to name one."""
+
+
+class SqliteKnowledge:
+    """Keeps bases in a directory. See `KnowledgeStore` for what each call promises."""
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        """Open nothing yet: a tenant's file is made with the first base.
+
+        Args:
+            directory: Where the files are; it is made, for its owner alone, where there is none.
+
+        Raises:
+            StoreUnavailable: The SQLite here is too old to be trusted.
+        """
+        self._files = TenantFiles(Path(directory), SCHEMA_OF_KNOWLEDGE)
+
+    def __repr__(self) -> str:
+        """Say where it is."""
+        return f"SqliteKnowledge({os.fspath(self._files.directory)!r})"
+
+    def path_of(self, tenant: str) -> Path:
+        """Give the file of a tenant, also before there is one."""
+        return self._files.of(tenant).path
+
+    # --- for who looks after a base
+
+    def open_base(self, tenant: str, base: str, readers: Iterable[str] | None = None) -> None:
+        """Make a base, or change who may read it; see `KnowledgeStore.open_base`."""
+        name = check_base_name(base)
+        given = None if readers is None else json.dumps(check_readers(readers))
+        with self._files.of(tenant).writing() as connection:
+            connection.execute("INSERT OR IGNORE INTO base VALUES (?, '[]')", (name,))
+            if given is not None:
+                connection.execute("UPDATE base SET readers = ? WHERE name = ?", (given, name))
+
+    def announce(self, tenant: str, base: str, documents: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+        """Let documents wait; see `KnowledgeStore.announce`."""
+        waiting: list[str] = []
+        with self._writing(tenant, base) as connection:
+            for path, digest in documents:
+                row = connection.execute(
+                    "SELECT digest, state FROM document WHERE base = ? AND path = ?",
+                    (base, _checked_path(path)),
+                ).fetchone()
+                if row != (digest, "indexed"):
+                    _note(connection, base, KnowledgeDocument(path=path, digest=digest, state="pending"))
+                    waiting.append(path)
+        return tuple(waiting)
+
+    def add(self, tenant: str, base: str, path: str, content: bytes) -> KnowledgeDocument:
+        """Cut a document into passages; see `KnowledgeStore.add`."""
+        digest = hashlib.sha256(content).hexdigest()
+        text, fault = read_document(_checked_path(path), content)
+        if fault is not None:
+            return self._fail(
+                tenant, base, KnowledgeDocument(path=path, digest=digest, state="failed", reason=fault)
+            )
+        pieces = passages_of(text, is_markdown=PurePosixPath(path).suffix.lower() in MARKDOWN)
+        added = KnowledgeDocument(path=path, digest=digest, state="indexed", passages=len(pieces))
+        key = owner_key("base", base)
+        with self._writing(tenant, base) as connection:
+            number = _note(connection, base, added)
+            _drop_passages(connection, number)
+            connection.execute("UPDATE document SET passages = ? WHERE number = ?", (len(pieces), number))
+            for place, piece in enumerate(pieces):
+                passage_id = f"p-{owner_key(base, path, digest, str(place))[:16]}"
+                connection.execute(
+                    "INSERT INTO passage (document, place, id, trail, first_line, last_line, text) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (number, place, passage_id, json.dumps(piece.trail), piece.first, piece.last, piece.text),
+                )
+                head = " ".join((*piece.headings, path))
+                connection.execute(
+                    "INSERT INTO words (rowid, head, body) VALUES (?, ?, ?)",
+                    (
+                        connection.last_insert_rowid(),
+                        indexed(key, cut_words(head)),
+                        indexed(key, cut_words(piece.text)),
+                    ),
+                )
+        return added
+
+    def fail(self, tenant: str, base: str, path: str, reason: str) -> KnowledgeDocument:
+        """Note that a document could not be had; see `KnowledgeStore.fail`."""
+        return self._fail(
+            tenant,
+            base,
+            KnowledgeDocument(path=_checked_path(path), digest="", state="failed", reason=reason),
+        )
+
+    def _fail(self, tenant: str, base: str, failed: KnowledgeDocument) -> KnowledgeDocument:
+        with self._writing(tenant, base) as connection:
+            _drop_passages(connection, _note(connection, base, failed))
+        return failed
+
+    def remove(self, tenant: str, base: str, path: str) -> bool:
+        """Remove a document; see `KnowledgeStore.remove`."""
+        file = self._files.of(tenant)
+        if not file.path.exists():
+            return False
+        with file.writing() as connection:
+            number = connection.execute(
+                "SELECT number FROM document WHERE base = ? AND path = ?", (base, path)
+            ).get
+            if number is not None:
+                _drop_passages(connection, number)
+                connection.execute("DELETE FROM document WHERE number = ?", (number,))
+                connection.execute("INSERT INTO words (words) VALUES ('optimize')")
+        if number is not None:
+            file.empty_log()
+        return number is not None
+
+    def documents(self, tenant: str, base: str) -> tuple[KnowledgeDocument, ...]:
+        """Give the documents of a base; see `KnowledgeStore.documents`."""
+        statement = "SELECT path, digest, state, reason, passages FROM document WHERE base = ? ORDER BY path"
+        with self._files.of(tenant).reading() as connection:
+            rows: list[Any] = [] if connection is None else connection.execute(statement, (base,)).fetchall()
+        return tuple(
+            [
+                KnowledgeDocument(path=path, digest=digest, state=state, reason=reason, passages=passages)
+                for path, digest, state, reason, passages in rows
+            ]
+        )
+
+    # --- for who reads
+
+    def bases(self, reader: MemoryOwner) -> tuple[KnowledgeBase, ...]:
+        """Give the bases that a user may read; see `KnowledgeStore.bases`."""
+        with self._files.of(reader.tenant).reading() as connection:
+            return () if connection is None else _bases_for(connection, reader)
+
+    def search(
+        self, reader: MemoryOwner, query: str, base: str = "", *, limit: int = 8
+    ) -> tuple[Passage, ...]:
+        """Give passages about something; see `KnowledgeStore.search`."""
+        check_limit(limit, MAX_FOUND_PASSAGES)
+        words = query_words(query)
+        with self._files.of(reader.tenant).reading() as connection:
+            there = () if connection is None else _bases_for(connection, reader)
+            asked = [one for one in there if base in ("", one.name)]
+            if (base and not asked) or len(asked) > _MAX_BASES:
+                raise OptionError([_fault_of_base(base, [one.name for one in there])])
+            matches = [] if connection is None else [_match(connection, one, words) for one in asked]
+            match = " OR ".join([f"({one})" for one in matches if one])
+            if connection is None or not match:
+                return ()
+            return tuple(map(_passage_of, connection.execute(_SEARCH, (match, limit))))
+
+    def read(self, reader: MemoryOwner, passage_id: str, *, around: int = 0) -> tuple[Passage, ...]:
+        """Give a passage with its neighbours; see `KnowledgeStore.read`."""
+        if type(around) is not int or not 0 <= around <= MAX_AROUND:
+            raise OptionError([f"around is {around!r:.80}: expected a whole number from 0 to {MAX_AROUND}"])
+        with self._files.of(reader.tenant).reading() as connection:
+            if connection is None or not passage_id.isascii():
+                return ()
+            found = connection.execute(
+                "SELECT d.number, d.base, p.place FROM passage AS p JOIN document AS d ON d.number = p.document WHERE p.id = ?",
+                (passage_id,),
+            ).fetchone()
+            if found is None or found[1] not in [one.name for one in _bases_for(connection, reader)]:
+                return ()
+            document, _, place = found
+            statement = f"""SELECT {_COLUMNS} FROM passage AS p JOIN document AS d ON d.number = p.document
+                WHERE p.document = ? AND p.place BETWEEN ? AND ? ORDER BY p.place"""  # noqa: S608 - constants
+            return tuple(
+                map(_passage_of, connection.execute(statement, (document, place - around, place + around)))
+            )
+
+    def close(self) -> None:
+        """Let go of all files; again if you like. Who reads or writes has their answer first."""
+        self._files.close()
+
+    @contextmanager
+    def _writing(self, tenant: str, base: str) -> Iterator[apsw.Connection]:
+        file = self._files.of(tenant)
+        if not file.path.exists():  # a tenant without a base has no file, and gets none
+            raise OptionError([_fault_of_base(check_base_name(base), [])])
+        with file.writing() as connection:
+            if connection.execute("SELECT 1 FROM base WHERE name = ?", (check_base_name(base),)).get is None:
+                names = [name for (name,) in connection.execute("SELECT name FROM base ORDER BY name")]
+                raise OptionError([_fault_of_base(base, names)])
+            yield connection
+
+
+def read_document(path: str, content: bytes) -> tuple[str, str | None]:
+    """Give the text of a document, and why it has none.
+
+    Args:
+        path: What it is called; the end of the name says what it is.
+        content: What stands in it.
+    """
+    suffix = PurePosixPath(path).suffix.lower()
+    if suffix not in MARKDOWN | PLAIN:
+        return "", f"files of the kind {suffix!r} are not read: Markdown (.md) and text (.txt) are"
+    if len(content) > MAX_DOCUMENT_BYTES:
+        return (
+            "",
+            f"it has {len(content):,} bytes, at most {MAX_DOCUMENT_BYTES:,} are read: cut it into several",
+        )
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return "", f"it is no UTF-8 from byte {error.start:,} on: save it as UTF-8"
+    if "\0" in text:
+        return "", "it has bytes of zero, which no text has"
+    return text, None
+
+
+def _checked_path(path: Any) -> str:
+    if not isinstance(path, str) or not 0 < len(path) <= MAX_DOCUMENT_PATH or not path.isprintable():
+        fault = f"{path!r:.80} is no path of a document: expected 1 to {MAX_DOCUMENT_PATH} characters that can be printed"
+        raise OptionError([fault])
+    return path
+
+
+def _fault_of_base(base: str, names: Sequence[str]) -> str:
+    there = f"there are {', '.join(names)}" if names else "there is none"
+    return (
+        f"there is no knowledge base {base!r:.80}: {there}"
+        if base
+        else f"name one of the knowledge bases: {there}"
+    )
+
+
+def _note(connection: apsw.Connection, base: str, document: KnowledgeDocument) -> int:
+    return int(
+        connection.execute(
+            """INSERT INTO document (base, path, digest, state, reason) VALUES (?1, ?2, ?3, ?4, ?5)
+            ON CONFLICT (base, path) DO UPDATE SET digest = ?3, state = ?4, reason = ?5 RETURNING number""",
+            (base, document.path, document.digest, document.state, document.reason),
+        ).get
+    )
+
+
+def _drop_passages(connection: apsw.Connection, document: int) -> None:
+    connection.execute(
+        "DELETE FROM words WHERE rowid IN (SELECT number FROM passage WHERE document = ?)", (document,)
+    )
+    connection.execute("DELETE FROM passage WHERE document = ?", (document,))
+    connection.execute("UPDATE document SET passages = 0 WHERE number = ?", (document,))
+
+
+def _bases_for(connection: apsw.Connection, reader: MemoryOwner) -> tuple[KnowledgeBase, ...]:
+    rows = connection.execute(
+        """SELECT b.name, b.readers, count(d.number) FILTER (WHERE d.state = 'indexed'), coalesce(sum(d.passages), 0)
+        FROM base AS b LEFT JOIN document AS d ON d.base = b.name GROUP BY b.name ORDER BY b.name"""
+    )
+    return tuple(
+        [
+            KnowledgeBase(
+                name=name, readers=tuple(json.loads(readers)), documents=documents, passages=passages
+            )
+            for name, readers, documents, passages in rows
+            if may_read(json.loads(readers), reader)
+        ]
+    )
+
+
+def _match(connection: apsw.Connection, base: KnowledgeBase, words: Sequence[str]) -> str:
+    """Write what is looked for in one base; nothing where it has none of the words."""
+    key = owner_key("base", base.name)
+
+    def count(word: str, most: int | None) -> int:
+        match = any_of("head body", key, [word])
+        return int(connection.execute(_COUNT, (match, _NO_BOUND if most is None else most)).get)
+
+    chosen = choose_words(words, count, base.passages)
+    return any_of("head body", key, chosen) if chosen else ""
+
+
+def _passage_of(row: Any) -> Passage:
+    passage_id, base, path, trail, first_line, last_line, text = row
+    return Passage(
+        id=passage_id,
+        base=base,
+        path=path,
+        trail=json.loads(trail),
+        first_line=first_line,
+        last_line=last_line,
+        text=text,
+    )

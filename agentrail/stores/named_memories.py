@@ -1,0 +1,166 @@
+"""Which store of memories, or of knowledge, a name stands for: `memory:`, `sqlite:`, `sqlite:DIRECTORY`. Environments are given, not read."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from agentrail import outside
+from agentrail.abc.knowledge import KnowledgeStore
+from agentrail.abc.recall import RecallStore
+from agentrail.errors import OptionError
+from agentrail.stores.named import find_data_directory
+from agentrail.stores.recall_memory import InMemoryRecall
+
+MEMORIES_DIRECTORY: Final = "memories"
+"""The directory of `sqlite:` in the data directory: a file for each tenant."""
+
+MEMORY_NAMES: Final = "'memory:', 'sqlite:' or 'sqlite:DIRECTORY'"
+"""What a store of memories may be called."""
+
+
+def faults_of_memories(memories: object) -> list[str]:
+    """Say what is wrong with where is to be remembered.
+
+    Args:
+        memories: A name, a store, or None.
+    """
+    if isinstance(memories, str):
+        scheme, colon, rest = memories.partition(":")
+        is_name = bool(colon) and (scheme == "sqlite" or (scheme == "memory" and not rest))
+        return [] if is_name else [f"memories is {memories!r:.80}: expected {MEMORY_NAMES}"]
+    if memories is not None and not (hasattr(memories, "search") and hasattr(memories, "forget")):
+        return [f"memories is {memories!r:.80}: expected {MEMORY_NAMES}, or a RecallStore"]
+    return []
+
+
+def directory_of_memories(
+    name: str, data_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]
+) -> Path | None:
+    """Say which directory a name stands for; None for `memory:`, which has none.
+
+    Args:
+        name: Such as `sqlite:`.
+        data_dir: The data directory; None for that of the environment.
+        environ: As of `find_data_directory`.
+
+    Raises:
+        OptionError: Your move: it stands for nothing; the message has what would.
+        StoreUnavailable: Nothing says where the data directory is.
+    """
+    faults = faults_of_memories(name)
+    if faults:
+        raise OptionError(faults)
+    return None if name == "memory:" else _directory_of(name, MEMORIES_DIRECTORY, data_dir, environ)
+
+
+def _directory_of(
+    name: str, usual: str, data_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]
+) -> Path:
+    rest = name.partition(":")[2]
+    if rest:
+        return Path(rest).expanduser()
+    return (find_data_directory(environ) if data_dir is None else Path(data_dir)) / usual
+
+
+KNOWLEDGE_DIRECTORY: Final = "knowledge"
+"""The directory of `sqlite:` in the data directory: a file for each tenant."""
+
+
+def faults_of_knowledge(knowledge: object) -> list[str]:
+    """Say what is wrong with where is to be looked up.
+
+    Args:
+        knowledge: A name, a store, or None.
+    """
+    if isinstance(knowledge, str):
+        fault = f"knowledge is {knowledge!r:.80}: expected 'sqlite:' or 'sqlite:DIRECTORY'"
+        return [] if knowledge.startswith("sqlite:") else [fault]
+    if knowledge is not None and not (hasattr(knowledge, "search") and hasattr(knowledge, "bases")):
+        return [
+            f"knowledge is {knowledge!r:.80}: expected 'sqlite:' or 'sqlite:DIRECTORY', or a KnowledgeStore"
+        ]
+    return []
+
+
+def directory_of_knowledge(
+    name: str, data_dir: str | os.PathLike[str] | None, environ: Mapping[str, str]
+) -> Path:
+    """Say which directory a name stands for; arguments are as of `directory_of_memories`.
+
+    Raises:
+        OptionError: Your move: it stands for nothing; the message has what would.
+        StoreUnavailable: Nothing says where the data directory is.
+    """
+    faults = faults_of_knowledge(name)
+    if faults:
+        raise OptionError(faults)
+    return _directory_of(name, KNOWLEDGE_DIRECTORY, data_dir, environ)
+
+
+@asynccontextmanager
+async def opened_knowledge(
+    knowledge: str | KnowledgeStore | None,
+    data_dir: str | os.PathLike[str] | None,
+    environ: Mapping[str, str],
+) -> AsyncIterator[KnowledgeStore | None]:
+    """Open the store of knowledge that is named, for a block; one that is open already stays so.
+
+    Raises:
+        OptionError, StoreUnavailable: As of `directory_of_knowledge`.
+
+    Cancellation: It is closed, shielded.
+    """
+    if not isinstance(knowledge, str):
+        yield knowledge
+        return
+    directory = directory_of_knowledge(knowledge, data_dir, environ)
+    # As of memories: SQLite is loaded for those alone who look something up.
+    from agentrail.stores.knowledge_sqlite import SqliteKnowledge  # noqa: PLC0415 - see above
+
+    opened = await outside.offload(partial(SqliteKnowledge, directory))
+    try:
+        yield opened
+    finally:
+        with trio.CancelScope(shield=True):
+            await outside.offload(opened.close)
+
+
+@asynccontextmanager
+async def opened_recall(
+    memories: str | RecallStore | None,
+    data_dir: str | os.PathLike[str] | None,
+    environ: Mapping[str, str],
+) -> AsyncIterator[RecallStore | None]:
+    """Open the store of memories that is named, for a block.
+
+    Args:
+        memories: As of `directory_of_memories`; one that is open already stays so; None for none.
+        data_dir: As of `directory_of_memories`.
+        environ: As of `directory_of_memories`.
+
+    Raises:
+        OptionError, StoreUnavailable: As of `directory_of_memories`.
+
+    Cancellation: It is closed, shielded.
+    """
+    if not isinstance(memories, str):
+        yield memories
+        return
+    directory = directory_of_memories(memories, data_dir, environ)
+    if directory is None:
+        yield InMemoryRecall()
+        return
+    # Only for those who remember in files: to load SQLite costs more than all else of a small program.
+    from agentrail.stores.recall_sqlite import SqliteRecall  # noqa: PLC0415 - see above
+
+    opened = await outside.offload(partial(SqliteRecall, directory))
+    try:
+        yield opened
+    finally:
+        with trio.CancelScope(shield=True):
+            await outside.offload(opened.close)

@@ -1,0 +1,149 @@
+"""`InMemoryRecall`: what is remembered, in dictionaries. For tests and throw-away programs: nothing of it outlives the process."""
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from itertools import count as counter
+from typing import Final
+
+from attrs import frozen
+
+from agentrail.abc.recall import (
+    ANY_TAGS,
+    MAX_FOUND,
+    MAX_LISTED,
+    Forgotten,
+    MemoryEntry,
+    MemoryOwner,
+    TagFilter,
+    check_limit,
+)
+from agentrail.errors import StoreUnavailable
+from agentrail.stores.words import choose_words, cut_words, query_words
+
+# Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009; the numbers are those of SQLite's FTS5.
+_K1: Final = 1.2
+_B: Final = 0.75
+_LEAST_IDF: Final = 1e-6
+
+
+@frozen
+class _Row:
+    entry: MemoryEntry
+    number: int
+    words: Counter[str]
+    size: int
+
+
+class InMemoryRecall:
+    """Keeps what is remembered in this process. See `RecallStore` for what each call promises."""
+
+    is_immediate: Final = True
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._rows: dict[MemoryOwner, dict[str, _Row]] = {}
+        self._numbers = counter(1)
+        self._turn = threading.Lock()
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        """Say how much there is."""
+        return f"InMemoryRecall(entries={sum(map(len, self._rows.values()))})"
+
+    def put(self, owner: MemoryOwner, entry: MemoryEntry) -> None:
+        """Keep an entry; see `RecallStore.put`."""
+        words = Counter(cut_words(entry.text))
+        words.update(cut_words(" ".join(entry.tags)))
+        with self._turn:
+            row = _Row(entry, next(self._numbers), words, words.total())
+            self._open().setdefault(owner, {})[entry.id] = row
+
+    def get(self, owner: MemoryOwner, entry_id: str) -> MemoryEntry | None:
+        """Give one entry; see `RecallStore.get`."""
+        with self._turn:
+            row = self._open().get(owner, {}).get(entry_id)
+        return None if row is None else row.entry
+
+    def search(
+        self, owner: MemoryOwner, query: str, tags: TagFilter = ANY_TAGS, *, limit: int = 5
+    ) -> tuple[MemoryEntry, ...]:
+        """Give what is about something; see `RecallStore.search`."""
+        check_limit(limit, MAX_FOUND)
+        rows = self._rows_of(owner)
+
+        def count(word: str, most: int | None) -> int:
+            found = sum(word in row.words for row in rows)
+            return found if most is None else min(found, most)
+
+        words = choose_words(query_words(query), count, len(rows))
+        weights = {word: _idf(count(word, None), len(rows)) for word in words}
+        size = sum(row.size for row in rows) / len(rows) if rows else 0.0
+        found = [
+            (score, row.number, row.entry)
+            for row in rows
+            if tags.passes(row.entry.tags) and (score := _score(row, weights, size))
+        ]
+        found.sort(key=lambda one: one[:2], reverse=True)
+        return tuple([entry for _, _, entry in found[:limit]])
+
+    def list(
+        self,
+        owner: MemoryOwner,
+        tags: TagFilter = ANY_TAGS,
+        *,
+        limit: int = 100,
+        after: tuple[int, str] | None = None,
+    ) -> tuple[MemoryEntry, ...]:
+        """Give the newest; see `RecallStore.list`."""
+        check_limit(limit, MAX_LISTED)
+        entries = [row.entry for row in self._rows_of(owner)]
+        entries.sort(key=_place_of, reverse=True)
+        page = [one for one in entries if tags.passes(one.tags) and (after is None or _place_of(one) < after)]
+        return tuple(page[:limit])
+
+    def delete(self, owner: MemoryOwner, entry_id: str) -> bool:
+        """Remove an entry; see `RecallStore.delete`."""
+        with self._turn:
+            return self._open().get(owner, {}).pop(entry_id, None) is not None
+
+    def forget(self, owner: MemoryOwner) -> Forgotten:
+        """Remove all entries of an owner; see `RecallStore.forget`."""
+        with self._turn:
+            return Forgotten(entries=len(self._open().pop(owner, {})), is_erased=True)
+
+    def close(self) -> None:
+        """Forget all of it; again if you like."""
+        with self._turn:
+            self._is_closed = True
+            self._rows = {}
+
+    def _open(self) -> dict[MemoryOwner, dict[str, _Row]]:
+        if self._is_closed:
+            message = "the memories of this process were closed"
+            raise StoreUnavailable(message)
+        return self._rows
+
+    def _rows_of(self, owner: MemoryOwner) -> Sequence[_Row]:
+        with self._turn:
+            return [*self._open().get(owner, {}).values()]
+
+
+def _place_of(entry: MemoryEntry) -> tuple[int, str]:
+    return entry.at_ms, entry.id
+
+
+def _idf(rows_with: int, rows: int) -> float:
+    return max(math.log((rows - rows_with + 0.5) / (rows_with + 0.5)), _LEAST_IDF)
+
+
+def _score(row: _Row, weights: dict[str, float], mean_size: float) -> float:
+    long = _K1 * (1 - _B + _B * row.size / mean_size)
+    return sum(
+        [
+            idf * row.words[word] * (_K1 + 1) / (row.words[word] + long)
+            for word, idf in weights.items()
+            if word in row.words
+        ]
+    )

@@ -1,0 +1,275 @@
+"""`SqliteRecall`: what is remembered, in one file of SQLite for each tenant. Ranks are those of FTS5's BM25.
+
+Each word of the index begins with the key of its owner. So a query cannot touch what another owner has, whatever it says, and pays for
+the rows of its own owner alone. An owner as a word of its own, which every query has to contain, would be told apart as well, and
+would be read through to its end for every query.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+
+from agentrail.abc.recall import (
+    ANY_TAGS,
+    MAX_FOUND,
+    MAX_LISTED,
+    Forgotten,
+    MemoryEntry,
+    MemoryOwner,
+    TagFilter,
+    check_limit,
+)
+from agentrail.stores.tenant_files import TenantFile, TenantFiles, TenantSchema
+from agentrail.stores.words import (
+    all_of,
+    any_of,
+    choose_words,
+    cut_words,
+    indexed,
+    label_of,
+    owner_key,
+    query_words,
+)
+
+_TABLES: Final = """
+-- Numbers are never given twice: they say which entry was put last.
+CREATE TABLE memory (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    own TEXT NOT NULL, id TEXT NOT NULL, at_ms INTEGER NOT NULL, session TEXT NOT NULL, version INTEGER NOT NULL,
+    text TEXT NOT NULL, tags TEXT NOT NULL,
+    UNIQUE (own, id)
+) STRICT;
+CREATE INDEX memory_by_time ON memory (own, at_ms, id);
+CREATE TABLE owner (own TEXT PRIMARY KEY, entries INTEGER NOT NULL) WITHOUT ROWID, STRICT;
+-- The texts stand in `memory`. What comes here was cut into words before, so that the plainest of all tokenizers will do.
+CREATE VIRTUAL TABLE words USING fts5(body, tags, labels, content='', contentless_delete=1, tokenize='ascii');
+"""
+
+SCHEMA_OF_RECALL: Final = TenantSchema(
+    what="memories", application_id=0x6167746D, version=1, tables=_TABLES
+)  # `agtm`
+
+_COLUMNS: Final = "m.id, m.text, m.tags, m.session, m.at_ms, m.version"
+
+_SEARCH: Final = f"""
+SELECT {_COLUMNS} FROM (
+    SELECT rowid AS number, bm25(words, 1.0, 1.0, 0.0) AS score FROM words WHERE words MATCH ?1 ORDER BY score, rowid DESC LIMIT ?2
+) AS found JOIN memory AS m ON m.number = found.number AND m.own = ?3
+ORDER BY found.score, m.number DESC
+"""  # noqa: S608 - constants
+
+_COUNT: Final = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+
+_NO_BOUND: Final = -1
+"""What SQLite takes for no limit."""
+
+
+class SqliteRecall:
+    """Keeps what is remembered in a directory. See `RecallStore` for what each call promises."""
+
+    is_immediate: Final = False
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        """Open nothing yet: a tenant's file is made with the first entry.
+
+        Args:
+            directory: Where the files are; it is made, for its owner alone, where there is none.
+
+        Raises:
+            StoreUnavailable: The SQLite here is too old to be trusted.
+        """
+        self._files = TenantFiles(Path(directory), SCHEMA_OF_RECALL)
+
+    def __repr__(self) -> str:
+        """Say where it is."""
+        return f"SqliteRecall({os.fspath(self._files.directory)!r})"
+
+    def path_of(self, tenant: str) -> Path:
+        """Give the file of a tenant, also before there is one."""
+        return self._files.of(tenant).path
+
+    def put(self, owner: MemoryOwner, entry: MemoryEntry) -> None:
+        """Keep an entry; see `RecallStore.put`."""
+        with self._files.of(owner.tenant).writing() as connection:
+            _put(connection, key_of_owner(owner), entry)
+
+    def put_all(self, tenant: str, entries: Iterable[tuple[str, MemoryEntry]]) -> None:
+        """Keep many entries of one tenant, all of them or none: for an import, which would else wait for the disk for each.
+
+        Args:
+            tenant: Whose users they are of.
+            entries: Pairs of a user and an entry.
+        """
+        with self._files.of(tenant).writing() as connection:
+            for user, entry in entries:
+                _put(connection, key_of_owner(MemoryOwner(tenant=tenant, user=user)), entry)
+
+    def get(self, owner: MemoryOwner, entry_id: str) -> MemoryEntry | None:
+        """Give one entry; see `RecallStore.get`."""
+        with self._reading(owner) as connection:
+            if connection is None or not _is_text(entry_id):
+                return None
+            statement = f"SELECT {_COLUMNS} FROM memory AS m WHERE m.own = ? AND m.id = ?"  # noqa: S608 - constants
+            row = connection.execute(statement, (key_of_owner(owner), entry_id)).fetchone()
+        return None if row is None else _entry_of(row)
+
+    def search(
+        self, owner: MemoryOwner, query: str, tags: TagFilter = ANY_TAGS, *, limit: int = 5
+    ) -> tuple[MemoryEntry, ...]:
+        """Give what is about something; see `RecallStore.search`."""
+        check_limit(limit, MAX_FOUND)
+        words = query_words(query)
+        if not words:
+            return ()
+        own = key_of_owner(owner)
+        with self._reading(owner) as connection:
+            if connection is None:
+                return ()
+
+            def count(word: str, most: int | None) -> int:
+                match = any_of("body tags", own, [word])
+                return int(connection.execute(_COUNT, (match, _NO_BOUND if most is None else most)).get)
+
+            rows = connection.execute("SELECT entries FROM owner WHERE own = ?", (own,)).get or 0
+            chosen = choose_words(words, count, rows)
+            if not chosen:
+                return ()
+            match = " AND ".join([any_of("body tags", own, chosen), *_matches_of(own, tags)])
+            return tuple(map(_entry_of, connection.execute(_SEARCH, (match, limit, own))))
+
+    def list(
+        self,
+        owner: MemoryOwner,
+        tags: TagFilter = ANY_TAGS,
+        *,
+        limit: int = 100,
+        after: tuple[int, str] | None = None,
+    ) -> tuple[MemoryEntry, ...]:
+        """Give the newest; see `RecallStore.list`."""
+        check_limit(limit, MAX_LISTED)
+        own = key_of_owner(owner)
+        where = "m.own = ?"
+        given: list[str | int] = [own]
+        if after is not None:
+            where, given = f"{where} AND (m.at_ms, m.id) < (?, ?)", [*given, *after]
+        matches = _matches_of(own, tags)
+        if matches:
+            where += " AND m.number IN (SELECT rowid FROM words WHERE words MATCH ?)"
+            given.append(" AND ".join(matches))
+        statement = (
+            f"SELECT {_COLUMNS} FROM memory AS m WHERE {where} ORDER BY m.at_ms DESC, m.id DESC LIMIT ?"  # noqa: S608 - constants
+        )
+        with self._reading(owner) as connection:
+            if connection is None:
+                return ()
+            return tuple(map(_entry_of, connection.execute(statement, (*given, limit))))
+
+    def delete(self, owner: MemoryOwner, entry_id: str) -> bool:
+        """Remove an entry; see `RecallStore.delete`."""
+        file = self._files.of(owner.tenant)
+        if not file.path.exists() or not _is_text(entry_id):
+            return False
+        own = key_of_owner(owner)
+        with file.writing() as connection:
+            is_gone = _remove(connection, own, entry_id)
+            if is_gone:
+                connection.execute("UPDATE owner SET entries = entries - 1 WHERE own = ?", (own,))
+                connection.execute("DELETE FROM owner WHERE own = ? AND entries = 0", (own,))
+                _overwrite_words(connection)
+        if is_gone:
+            file.empty_log()
+        return is_gone
+
+    def forget(self, owner: MemoryOwner) -> Forgotten:
+        """Remove all entries of an owner; see `RecallStore.forget`."""
+        file = self._files.of(owner.tenant)
+        if not file.path.exists():
+            return Forgotten(entries=0, is_erased=True)
+        own = key_of_owner(owner)
+        with file.writing() as connection:
+            connection.execute(
+                "DELETE FROM words WHERE rowid IN (SELECT number FROM memory WHERE own = ?)", (own,)
+            )
+            connection.execute("DELETE FROM memory WHERE own = ?", (own,))
+            entries = connection.changes()
+            connection.execute("DELETE FROM owner WHERE own = ?", (own,))
+            # Also where nothing was left: an earlier call may have been cut before its log was emptied.
+            _overwrite_words(connection)
+        return Forgotten(entries=entries, is_erased=file.empty_log())
+
+    def close(self) -> None:
+        """Let go of all files; again if you like. Who reads or writes has their answer first."""
+        self._files.close()
+
+    @contextmanager
+    def _reading(self, owner: MemoryOwner) -> Iterator[apsw.Connection | None]:
+        file: TenantFile = self._files.of(owner.tenant)
+        with file.reading() as connection:
+            yield connection
+
+
+def key_of_owner(owner: MemoryOwner) -> str:
+    """Give what stands in front of each word of an owner, and beside each of their rows."""
+    return owner_key(owner.tenant, owner.user)
+
+
+def _matches_of(own: str, tags: TagFilter) -> list[str]:
+    """Write what a filter wants of the labels; nothing where it wants nothing."""
+    matches = []
+    if tags.any_of:
+        matches.append(any_of("labels", own, [*map(label_of, tags.any_of)]))
+    if tags.all_of:
+        matches.append(all_of("labels", own, [*map(label_of, tags.all_of)]))
+    return matches
+
+
+def _put(connection: apsw.Connection, own: str, entry: MemoryEntry) -> None:
+    is_new = not _remove(connection, own, entry.id)
+    connection.execute(
+        "INSERT INTO memory (own, id, at_ms, session, version, text, tags) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (own, entry.id, entry.at_ms, entry.session, entry.version, entry.text, json.dumps(entry.tags)),
+    )
+    connection.execute(
+        "INSERT INTO words (rowid, body, tags, labels) VALUES (?, ?, ?, ?)",
+        (
+            connection.last_insert_rowid(),
+            indexed(own, cut_words(entry.text)),
+            indexed(own, cut_words(" ".join(entry.tags))),
+            indexed(own, map(label_of, entry.tags)),
+        ),
+    )
+    if is_new:
+        connection.execute(
+            "INSERT INTO owner VALUES (?, 1) ON CONFLICT DO UPDATE SET entries = entries + 1", (own,)
+        )
+
+
+def _remove(connection: apsw.Connection, own: str, entry_id: str) -> bool:
+    number = connection.execute("SELECT number FROM memory WHERE own = ? AND id = ?", (own, entry_id)).get
+    if number is None:
+        return False
+    connection.execute("DELETE FROM words WHERE rowid = ?", (number,))
+    connection.execute("DELETE FROM memory WHERE number = ?", (number,))
+    return True
+
+
+def _overwrite_words(connection: apsw.Connection) -> None:
+    """Write the index anew without what was deleted, which till then is only marked in it; freed pages are overwritten."""
+    connection.execute("INSERT INTO words (words) VALUES ('optimize')")
+
+
+def _is_text(entry_id: str) -> bool:
+    """Whether SQLite can be asked for an id; half characters it does not take."""
+    return entry_id.isascii()
+
+
+def _entry_of(row: Any) -> MemoryEntry:
+    entry_id, text, tags, session, at_ms, version = row
+    return MemoryEntry(
+        id=entry_id, text=text, tags=tuple(json.loads(tags)), session=session, at_ms=at_ms, version=version
+    )

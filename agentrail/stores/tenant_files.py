@@ -1,0 +1,282 @@
+"""One file of SQLite for each tenant, in a directory: how it is made, looked at, read and written. No table of anyone's is named here.
+
+Other than the store of sessions, a file may be written by several processes: each transaction is short, and waits for the one before
+it. What two tenants have never meets, not even in the statistics that ranks are made of.
+"""
+
+import hashlib
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import apsw
+import msgspec
+
+from agentrail.errors import AgentrailError, NotAStore, StoreTooNew, StoreUnavailable
+from agentrail.stores.sqlite_connections import (
+    Connector,
+    ReadConnections,
+    check_sqlite,
+    forget,
+    is_damage,
+    translated,
+)
+from agentrail.stores.sqlite_files import beside, fault_of_file_place, make_private_file
+
+WRITE_PATIENCE_MS: Final = 5_000
+"""How long a transaction waits for that of another process, and a log that is to be emptied for its readers."""
+
+MAX_OPEN_TENANTS: Final = 32
+"""How many files are held open; of more the one that was used longest ago rests, and is opened again when it is wanted."""
+
+
+class TenantSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in each file.
+
+    Attributes:
+        what: What it holds, in the plural, for messages.
+        application_id: What the header of the file says that it is.
+        version: Of the tables, from 1.
+        tables: What makes them.
+    """
+
+    what: str
+    application_id: int
+    version: int
+    tables: str
+
+
+def file_name(tenant: str) -> str:
+    """Give the name of a tenant's file: a hash, since a name may be any text, and file systems take two that differ in case for one."""
+    if not tenant:
+        return "default.db"
+    return f"{hashlib.blake2b(tenant.encode('utf-8', 'surrogatepass'), digest_size=16).hexdigest()}.db"
+
+
+class TenantFile:
+    """The file of one tenant."""
+
+    def __init__(self, path: Path, schema: TenantSchema) -> None:
+        """Open nothing yet."""
+        self.path: Path = path
+        self._schema = schema
+        self._connector = Connector(path=path)
+        self._readers = ReadConnections(self._connector)
+        self._turn = threading.RLock()
+        self._writer: apsw.Connection | None = None
+        self._is_known = False
+
+    @contextmanager
+    def reading(self) -> Iterator[apsw.Connection | None]:
+        """Lend a connection that reads; None where nothing was ever kept.
+
+        Raises:
+            StoreUnavailable: It cannot be read now.
+            NotAStore, StoreTooNew: Your move: it is another file, or a newer version made it.
+        """
+        if not self.path.exists():
+            yield None
+            return
+        with self._said(), self._readers.borrowed() as connection:
+            if not self._is_known:
+                if not _is_made(connection):
+                    yield None  # another process makes it just now
+                    return
+                self._check(connection)
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[apsw.Connection]:
+        """Lend the connection that writes, within a transaction; the file is made where there is none.
+
+        Raises:
+            StoreUnavailable: It cannot be written now. Nothing was.
+            NotAStore, StoreTooNew: Your move: it is another file, or a newer version made it.
+        """
+        with self._turn, self._said():
+            try:
+                with translated(self.path):
+                    connection = self._connected()
+                    connection.execute("BEGIN IMMEDIATE")
+                    try:
+                        yield connection
+                    except AgentrailError:
+                        connection.execute("ROLLBACK")
+                        raise
+                    connection.execute("COMMIT")
+            except AgentrailError as error:
+                if isinstance(error, StoreUnavailable):
+                    self._drop()
+                raise
+            except BaseException:  # of a connection that had an error nothing is known
+                self._drop()
+                raise
+
+    def empty_log(self) -> bool:
+        """Sweep the log into the file and cut it to nothing, so that what was deleted stands nowhere; wait for readers, some seconds.
+
+        Returns:
+            Whether it is done. Else a reader stood in the way: call it again.
+        """
+        with self._turn, self._said(), translated(self.path):
+            if not self.path.exists():
+                return True
+            connection = self._connected()
+            try:
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+            except apsw.BusyError:
+                return False
+            return True
+
+    def rest(self) -> None:
+        """Close what is open; the next call opens it again."""
+        self._readers.drop()
+        with self._turn:
+            self._drop()
+
+    def close(self) -> None:
+        """Let go of the file; again if you like. Who reads or writes has their answer first."""
+        with self._turn:
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                with suppress(apsw.Error):
+                    writer.close()
+        self._readers.close()
+
+    # --- opening
+
+    @contextmanager
+    def _said(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreUnavailable as error:
+            cause, what, path = error.__cause__, self._schema.what, os.fspath(self.path)
+            if cause is None:
+                raise
+            if is_damage(cause):
+                message = f"the file of {what} {path!r} is damaged ({cause}): move it away, or put a copy of it in its place"
+            else:
+                message = f"the file of {what} {path!r} cannot be used now: {cause}; try again later"
+            raise StoreUnavailable(message) from cause
+        except OSError as error:
+            raise no_place(self._schema.what, self.path, error.strerror or str(error)) from error
+
+    def _connected(self) -> apsw.Connection:
+        if self._writer is None:
+            if not self.path.exists():
+                self.path.parent.parent.mkdir(parents=True, exist_ok=True)
+                self.path.parent.mkdir(mode=0o700, exist_ok=True)
+                with suppress(FileExistsError):
+                    make_private_file(self.path)
+            fault = fault_of_file_place(self.path)
+            if fault is not None:
+                raise no_place(self._schema.what, self.path, fault)
+            self._writer = self._opened()
+        return self._writer
+
+    def _opened(self) -> apsw.Connection:
+        connection = self._connector.to_fill()
+        try:
+            connection.set_busy_timeout(WRITE_PATIENCE_MS)
+            connection.pragma("secure_delete", "on")
+            connection.pragma(
+                "temp_store", "memory"
+            )  # what is deleted must not lie in a file that nothing knows of
+            connection.pragma("synchronous", "full")
+            connection.execute(
+                "BEGIN IMMEDIATE"
+            )  # two processes that make one file do so one after the other
+            is_made = _is_made(connection)
+            if is_made:
+                self._check(connection)
+            else:
+                connection.pragma("application_id", self._schema.application_id)
+                connection.pragma("user_version", self._schema.version)
+                connection.execute(self._schema.tables)
+            connection.execute("COMMIT")
+            with suppress(
+                apsw.BusyError
+            ):  # another process has just made it too, and one of the two gets there
+                connection.pragma("journal_mode", "wal")
+        except BaseException:
+            forget(connection)
+            raise
+        return connection
+
+    def _check(self, connection: apsw.Connection) -> None:
+        found, version = connection.pragma("application_id"), connection.pragma("user_version")
+        path, what = os.fspath(self.path), self._schema.what
+        if found != self._schema.application_id:
+            message = f"{path!r} is no file of {what}: its application id is {found:#010x}, expected {self._schema.application_id:#010x}; nothing in it was touched"
+            raise NotAStore(message)
+        if version > self._schema.version:
+            message = f"the file of {what} {path!r} has tables of version {version}, and this agentrail knows up to {self._schema.version}: nothing in it was touched. Use the newer agentrail that made it"
+            raise StoreTooNew(message, found=version, known=self._schema.version)
+        self._is_known = True
+
+    def _drop(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            forget(writer)
+
+
+def _is_made(connection: apsw.Connection) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM sqlite_schema").get)
+
+
+def no_place(what: str, path: Path, reason: str) -> StoreUnavailable:
+    """Say that nothing can be kept at a path, and what to do."""
+    return StoreUnavailable(f"no {what} can be kept in {os.fspath(path)!r}: {reason}; name another directory")
+
+
+class TenantFiles:
+    """The files of all tenants, in one directory."""
+
+    def __init__(self, directory: Path, schema: TenantSchema) -> None:
+        """Open nothing yet; the directory is made with the first file.
+
+        Raises:
+            StoreUnavailable: The SQLite here is too old to be trusted.
+        """
+        check_sqlite(apsw.sqlite_lib_version())
+        self.directory: Path = directory
+        self._schema = schema
+        self._turn = threading.Lock()
+        self._files: dict[str, TenantFile] = {}
+        self._is_closed = False
+
+    def of(self, tenant: str) -> TenantFile:
+        """Give the file of a tenant.
+
+        Raises:
+            StoreUnavailable: They were closed.
+        """
+        with self._turn:
+            if self._is_closed:
+                message = f"the {self._schema.what} in {os.fspath(self.directory)!r} were closed"
+                raise StoreUnavailable(message)
+            file = self._files.pop(tenant, None) or TenantFile(
+                self.directory / file_name(tenant), self._schema
+            )
+            self._files[tenant] = file  # the last one is the one that was used last
+            oldest = next(iter(self._files)) if len(self._files) > MAX_OPEN_TENANTS else None
+            resting = None if oldest is None else self._files.pop(oldest)
+        if resting is not None:
+            resting.rest()
+        return file
+
+    def close(self) -> None:
+        """Let go of all of them; again if you like."""
+        with self._turn:
+            self._is_closed = True
+            files, self._files = [*self._files.values()], {}
+        for file in files:
+            file.close()
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """Give a file with those that SQLite keeps beside it, as far as they are there."""
+    return tuple([one for one in (path, *beside(path)) if one.exists()])

@@ -1,0 +1,36 @@
+"""The tool `kb_read`: a passage with what stands around it."""
+
+from typing import Annotated
+
+import msgspec
+
+from agentrail.abc import Error, Ok, ToolContext
+from agentrail.errors import AgentrailError
+from agentrail.messages import JsonObject
+from agentrail.tools.function import tool
+from agentrail.tools.quoted_passages import NO_KNOWLEDGE, NO_SUCH_PASSAGE, fenced_passages
+
+
+def _label(arguments: JsonObject) -> str:
+    return f"Read passage {arguments.get('id')}"
+
+
+@tool(effect_class="pure", timeout_seconds=30, label=_label)
+async def kb_read(
+    id: Annotated[str, msgspec.Meta(min_length=1), "Of a passage, as kb_search shows it."],  # noqa: A002 - what the model reads in the fence
+    around: Annotated[
+        int, msgspec.Meta(ge=0, le=5), "How many passages in front of it and behind it to show."
+    ] = 1,
+    *,
+    ctx: ToolContext,
+) -> Ok | Error:
+    """Read a passage of a knowledge base with what stands around it in its document."""
+    if ctx.knowledge is None:
+        return Error(text=NO_KNOWLEDGE)
+    try:
+        found = await ctx.knowledge.read(id, around=around)
+    except AgentrailError as error:
+        return Error(text=f"Nothing could be read: {error}")
+    if not found:
+        return Error(text=NO_SUCH_PASSAGE)
+    return Ok(text=fenced_passages(found), details={"sources": [one.source for one in found]})

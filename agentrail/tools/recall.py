@@ -1,0 +1,50 @@
+"""The tool `recall`: what was remembered in earlier sessions of the same user."""
+
+from typing import Annotated
+
+import msgspec
+
+from agentrail.abc import MAX_TAGS, Error, Ok, ToolContext
+from agentrail.errors import AgentrailError
+from agentrail.messages import JsonObject
+from agentrail.tools.function import tool
+from agentrail.tools.printing import printable
+from agentrail.tools.remembered import NO_MEMORIES, fenced
+
+MAX_RECALLED = 20
+"""How many memories one call shows: of 8 KiB at most each, so that they fit into a result."""
+
+
+def _label(arguments: JsonObject) -> str:
+    return f"Recall {str(arguments.get('query') or 'the newest memories')[:60]!r}"
+
+
+@tool(name="recall", effect_class="pure", timeout_seconds=30, label=_label)
+async def recall_memories(
+    query: Annotated[str, "Words that stand in what you look for; empty for what was remembered last."] = "",
+    tags: Annotated[
+        tuple[str, ...],
+        msgspec.Meta(max_length=MAX_TAGS),
+        "Only what has one of these tags, exactly as they were written.",
+    ] = (),
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_RECALLED), "How many to show at most."] = 5,
+    *,
+    ctx: ToolContext,
+) -> Ok | Error:
+    """Look up what was remembered about the user and their work in earlier conversations."""
+    if ctx.memories is None:
+        return Error(text=NO_MEMORIES)
+    wanted = dict.fromkeys(tag.strip() for tag in tags)
+    try:
+        if query.strip():
+            found = await ctx.memories.search(query, tags_any=wanted, limit=limit)
+        else:
+            found = await ctx.memories.newest(tags_any=wanted, limit=limit)
+    except AgentrailError as error:
+        return Error(text=f"Nothing could be looked up: {error}")
+    if not found:
+        about = f' about "{printable(query[:200])}"' if query.strip() else ""
+        return Ok(
+            text=f"Nothing is remembered{about}{' with these tags' if tags else ''}. Try other words, or fewer tags."
+        )
+    return Ok(text=fenced(found), details={"ids": [entry.id for entry in found]})

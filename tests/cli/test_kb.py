@@ -1,0 +1,160 @@
+"""`agentrail kb`: documents are added, listed, searched and removed; wrong input first."""
+
+from pathlib import Path
+
+import pytest
+
+from agentrail.abc.recall import MemoryOwner
+from agentrail.cli.exits import Exit
+from agentrail.cli.kb import KnowledgePlace, add_documents, list_documents, remove_documents, search_documents
+from agentrail.stores.knowledge_sqlite import SqliteKnowledge
+from tests.cli.rig import run_agentrail
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Where the bases are."""
+    return KnowledgePlace(tenant="acme", knowledge=f"sqlite:{tmp_path / 'kb'}")
+
+
+@pytest.fixture
+def docs(tmp_path, monkeypatch):
+    """A directory with documents, and what is none."""
+    monkeypatch.chdir(tmp_path)
+    directory = tmp_path / "docs"
+    (directory / "more").mkdir(parents=True)
+    (directory / "a.md").write_text("# Travel\n\nTrains in first class.\n")
+    (directory / "more" / "b.txt").write_text("Planes.\n")
+    (directory / "c.pdf").write_bytes(b"%PDF")
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda p: add_documents("handbook", place=p), "name the files or directories to add."),
+        (
+            lambda p: add_documents("handbook", Path("x"), Path("y\n"), place=p),
+            r"there is no 'x'; there is no 'y\\n'.",
+        ),
+        (lambda p: add_documents("a b", Path("docs/a.md"), place=p), "'a b' is no name of a knowledge base"),
+        (lambda p: search_documents("x", limit=0, place=p), "limit is 0"),
+        (
+            lambda p: search_documents("x", kb="handbook", place=p),
+            "there is no knowledge base 'handbook': there is none.",
+        ),
+        (lambda p: remove_documents("handbook", place=p), "name the documents to remove."),
+        (
+            lambda p: remove_documents("handbook", "x.md", place=p),
+            "there is no document 'x.md' in 'handbook'.",
+        ),
+        (
+            lambda p: list_documents(place=KnowledgePlace(knowledge="memory:")),
+            "knowledge is 'memory:': expected 'sqlite:'",
+        ),
+    ],
+)
+def test_wrong_input_is_told(place, docs, capfd, call, said):
+    """On stderr, with exit code 2."""
+    assert call(place) is Exit.USAGE
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith(f"agentrail: {said}")
+
+
+def test_documents_are_added_once_and_again_when_they_change(place, docs, capfd):
+    """What is the same is left alone; of a directory Markdown and text are meant."""
+    assert add_documents("handbook", docs.relative_to(docs.parent), reader=("ada",), place=place) is Exit.DONE
+    assert capfd.readouterr().out.splitlines() == [
+        "indexed  docs/a.md  1 passage",
+        "indexed  docs/more/b.txt  1 passage",
+        "2 documents added, 0 unchanged, 0 failed.",
+    ]
+    (docs / "a.md").write_text("# Travel\n\nBoats.\n")
+    assert add_documents("handbook", docs.relative_to(docs.parent), place=place) is Exit.DONE
+    assert capfd.readouterr().out.splitlines()[-1] == "1 document added, 1 unchanged, 0 failed."
+    assert search_documents("boats trains", user="ada", place=place) is Exit.DONE
+    (first, second) = capfd.readouterr().out.splitlines()
+    assert first.endswith("  docs/a.md#L1-L3  Travel")
+    assert second == "    # Travel Boats."
+    assert search_documents("boats", user="bob", place=place) is Exit.DONE
+    assert capfd.readouterr() == (
+        "",
+        "agentrail: nothing is written about that in what user 'bob' may read.\n",
+    )
+
+
+def test_what_cannot_be_read_is_failed_and_the_others_go_on(place, docs, capfd):
+    """A PDF, a file that vanished, one that may not be read: exit code 1 (12.11)."""
+    relative = docs.relative_to(docs.parent)
+    assert add_documents("handbook", relative / "c.pdf", relative / "a.md", place=place) is Exit.FAILED
+    assert capfd.readouterr().out.splitlines() == [
+        "failed  docs/c.pdf  files of the kind '.pdf' are not read: Markdown (.md) and text (.txt) are",
+        "indexed  docs/a.md  1 passage",
+        "1 document added, 0 unchanged, 1 failed.",
+    ]
+    assert list_documents("handbook", place=place) is Exit.DONE
+    assert [line.split()[0] for line in capfd.readouterr().out.splitlines()] == ["indexed", "failed"]
+
+
+def test_a_file_that_vanishes_on_the_way_is_failed(place, docs, capfd, monkeypatch):
+    """Between the two times that it is looked at, too."""
+    relative = docs.relative_to(docs.parent)
+    announce = SqliteKnowledge.announce
+
+    def vanish(self, *given):
+        waiting = announce(self, *given)
+        (docs / "a.md").unlink()
+        return waiting
+
+    monkeypatch.setattr(SqliteKnowledge, "announce", vanish)
+    assert add_documents("handbook", relative / "a.md", relative / "more", place=place) is Exit.FAILED
+    assert capfd.readouterr().out.splitlines()[:2] == [
+        "failed  docs/a.md  it cannot be read: No such file or directory",
+        "indexed  docs/more/b.txt  1 passage",
+    ]
+
+
+def test_a_base_is_read_by_nobody_until_somebody_is_named(place, docs, capfd):
+    """Fail closed; and bases are listed for a user."""
+    add_documents("handbook", docs / "a.md", place=place)
+    capfd.readouterr()
+    assert list_documents(user="ada", place=place) is Exit.DONE
+    assert capfd.readouterr() == ("", "agentrail: there is no knowledge base that user 'ada' may read.\n")
+    add_documents("handbook", docs / "a.md", reader=("*",), place=place)
+    capfd.readouterr()
+    assert list_documents(user="ada", place=place) is Exit.DONE
+    assert capfd.readouterr().out == "handbook  1 document, 1 passage, read by all\n"
+    assert list_documents("nothing", place=place) is Exit.DONE
+    assert capfd.readouterr().err == "agentrail: the knowledge base 'nothing' has no documents.\n"
+
+
+def test_documents_are_removed(place, docs, capfd):
+    """For good; where one of them is none, nothing is removed."""
+    relative = docs.relative_to(docs.parent)
+    add_documents("handbook", relative, reader=("ada",), place=place)
+    assert remove_documents("handbook", "docs/a.md", "x.md", place=place) is Exit.USAGE
+    assert remove_documents("handbook", "docs/a.md", place=place) is Exit.DONE
+    assert capfd.readouterr().out.endswith("1 document removed.\n")
+    store = SqliteKnowledge(place.knowledge.removeprefix("sqlite:"))
+    assert [one.path for one in store.documents("acme", "handbook")] == ["docs/more/b.txt"]
+    assert store.search(MemoryOwner(tenant="acme", user="ada"), "trains") == ()
+    store.close()
+
+
+async def test_it_is_a_command(place, docs):
+    """Of the program."""
+    ran = await run_agentrail(
+        "kb",
+        "add",
+        "handbook",
+        str(docs / "a.md"),
+        "--reader",
+        "ada",
+        "--tenant",
+        "acme",
+        "--knowledge",
+        place.knowledge,
+    )
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.endswith("1 document added, 0 unchanged, 0 failed.\n")

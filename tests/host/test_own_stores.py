@@ -1,0 +1,30 @@
+"""A host gives its sessions memories and knowledge: by name, by each user, and never twice."""
+
+import pytest
+
+from agentrail.errors import OptionError
+from agentrail.host.options import HostOptions
+from agentrail.host.profiles import AgentProfile
+from agentrail.runtime.options import SessionOptions
+from agentrail.stores.recall_memory import InMemoryRecall
+from agentrail.testing.supervisors import open_nameless
+
+PROFILE = AgentProfile(id="main", name="Main", options=SessionOptions(model="demo:fast"))
+
+
+def test_names_that_stand_for_nothing_are_refused():
+    """Both at once, before anything starts."""
+    with pytest.raises(OptionError) as caught:
+        HostOptions(profiles=[PROFILE], memories="files:", knowledge="memory:")
+    assert [fault.split(":")[0] for fault in caught.value.faults] == [
+        "memories is 'files",
+        "knowledge is 'memory",
+    ]
+    assert HostOptions(profiles=[PROFILE], memories="memory:", knowledge="sqlite:").memories == "memory:"
+
+
+async def test_a_supervisor_that_is_open_has_its_own():
+    """What would be ignored is refused."""
+    async with open_nameless() as supervisor:
+        with pytest.raises(OptionError, match="memories or knowledge are given, and so is supervisor"):
+            HostOptions(profiles=[PROFILE], supervisor=supervisor, memories=InMemoryRecall())

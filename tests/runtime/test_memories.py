@@ -1,0 +1,301 @@
+"""What sessions remember: whose it is, what plugins hear of it, and what becomes of a call that is cancelled."""
+
+import threading
+from contextlib import closing
+
+import attrs
+import pytest
+import trio
+
+from agentrail import plugins as p
+from agentrail.abc import MemoryEntry, MemoryOwner
+from agentrail.core.protocol.hooks import Found
+from agentrail.errors import OptionError, StoreUnavailable
+from agentrail.events import PluginEvent
+from agentrail.outside import current
+from agentrail.runtime.memories import MemoryDesk, decide_owner
+from agentrail.stores.knowledge_sqlite import SqliteKnowledge
+from agentrail.stores.memory import MemoryStore
+from agentrail.stores.recall_memory import InMemoryRecall
+from agentrail.stores.recall_sqlite import SqliteRecall
+from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.supervisors import open_nameless
+from agentrail.tools import builtin
+from tests.runtime.rig import on_bounded_time
+
+ADA = MemoryOwner(tenant="acme", user="ada")
+TOOLS = builtin("remember", "recall", "forget")
+
+
+@pytest.mark.parametrize(
+    ("scope", "user_data", "owner"),
+    [
+        ("", {}, MemoryOwner()),
+        ("acme", {}, MemoryOwner(tenant="acme")),
+        ("acme", {"user_id": "ada"}, ADA),
+        ("other", {"tenant_id": "acme", "user_id": "ada"}, ADA),
+        ("acme", {"tenant_id": None, "user_id": None}, MemoryOwner(tenant="acme")),
+    ],
+)
+def test_the_owner_is_tenant_and_user_of_the_host(scope, user_data, owner):
+    """What a host writes into `user_data`; without one the scope, and nobody in particular."""
+    assert decide_owner(scope, user_data) == owner
+
+
+@pytest.mark.parametrize("wrong", [7, True, ["ada"], {"id": "ada"}, 0, ""])
+def test_what_is_no_text_names_nobody(wrong):
+    """It is not guessed whose memories these would be; an empty text is one."""
+    if wrong == "":
+        assert decide_owner("", {"user_id": wrong}) == MemoryOwner()
+        return
+    for key in ("user_id", "tenant_id"):
+        with pytest.raises(OptionError, match=rf"user_data\['{key}'\] is of type"):
+            decide_owner("", {key: wrong})
+
+
+def answers(model):
+    """What the tools of a session answered, in order."""
+    return [one.results[0].text for one in model.requests[-1].messages if getattr(one, "results", ())]
+
+
+async def asked(supervisor, *turns, tools=TOOLS, **options):
+    """Let a new session work through turns, and give what its tools answered."""
+    model = ScriptedModel([*turns, says("Done.")])
+    session = await supervisor.start_session(model=model, tools=tools, **options)
+    await session.ask("Go.")
+    return answers(model)
+
+
+REMEMBER = calls(("remember", {"text": "Likes green tea."}))
+RECALL = calls(("recall", {"query": "tea"}))
+
+
+async def test_a_later_session_of_the_same_user_recalls():
+    """Another user, another tenant and a session without a user do not; nor does one that does not say whose it is."""
+    async with open_nameless(recall=InMemoryRecall()) as supervisor:
+        ada = {"tenant_id": "acme", "user_id": "ada"}
+        await asked(supervisor, REMEMBER, user_data=ada)
+        (found,) = await asked(supervisor, RECALL, user_data=ada)
+        assert "Likes green tea." in found
+        for other in ({**ada, "user_id": "bob"}, {**ada, "tenant_id": "zeta"}, {"user_id": "ada"}, {}):
+            (found,) = await asked(supervisor, RECALL, user_data=other)
+            assert found.startswith("Nothing is remembered"), other
+
+
+async def test_a_session_that_does_not_say_whose_it_is_remembers_nothing(caplog):
+    """It works all the same; the log says why."""
+    async with open_nameless(recall=InMemoryRecall()) as supervisor:
+        (said,) = await asked(supervisor, REMEMBER, user_data={"user_id": 7})
+        assert said.startswith("Nothing can be remembered here")
+
+
+@on_bounded_time
+async def test_a_session_reads_the_knowledge_of_its_owner(tmp_path):
+    """A child too; who does not say who they are reads nothing, not even what is open to all."""
+    with closing(SqliteKnowledge(tmp_path)) as store:
+        store.open_base("acme", "handbook", ["*"])
+        store.add("acme", "handbook", "a.md", b"Trains in first class.")
+        search = calls(("kb_search", {"query": "trains"}))
+        tools = builtin("kb_search", "task")
+        async with open_nameless(knowledge=store) as supervisor:
+            for user_data, said in (
+                ({"tenant_id": "acme", "user_id": "ada"}, "1 passage"),
+                ({"tenant_id": "zeta", "user_id": "ada"}, "Nothing is written"),
+                ({"tenant_id": "acme", "user_id": 7}, "There are no knowledge bases here"),
+            ):
+                (found,) = await asked(supervisor, search, tools=tools, user_data=user_data)
+                assert found.startswith(said)
+            child = calls(("task", {"description": "Look it up."}))
+            turns = child, search, says("It is first class.")
+            (found,) = await asked(supervisor, *turns, tools=tools, scope="acme")
+            assert "It is first class." in found
+
+
+async def test_without_memories_tools_say_so():
+    """Where a supervisor was given none."""
+    async with open_nameless() as supervisor:
+        assert [one.split(":")[0] for one in await asked(supervisor, RECALL)] == [
+            "Nothing can be remembered here"
+        ]
+
+
+async def test_what_is_written_is_an_event():
+    """`PluginEvent`s named `memory_written`, `memory_forgotten`, in the journal like all others."""
+    async with open_nameless(recall=InMemoryRecall()) as supervisor:
+        session = await supervisor.start_session(model=ScriptedModel([REMEMBER, says("Done.")]), tools=TOOLS)
+        async with session.subscribe() as events:
+            await session.ask("Go.")
+            async for event in events:
+                if isinstance(event, PluginEvent):
+                    break
+        assert (event.name, event.payload["text"]) == ("memory_written", "Likes green tea.")
+
+
+async def test_a_child_has_the_memories_of_its_root():
+    """It works for the same user."""
+    store = InMemoryRecall()
+    model = ScriptedModel(
+        [calls(("task", {"description": "Remember it."})), REMEMBER, says("Remembered."), says("Done.")]
+    )
+    async with open_nameless(recall=store) as supervisor:
+        session = await supervisor.start_session(
+            model=model, tools=(*TOOLS, *builtin("task")), user_data={"tenant_id": "acme", "user_id": "ada"}
+        )
+        await session.ask("Go.")
+    assert [one.text for one in store.list(ADA)] == ["Likes green tea."]
+
+
+@attrs.frozen
+class Heard:
+    """How much is searched for, and what was found."""
+
+    max_entries: int = 3
+    texts: tuple[str, ...] = ()
+
+
+class Looks(p.Plugin[Heard]):
+    """Searches for each prompt, and keeps what it hears."""
+
+    def init(self, *, max_entries: int = 3) -> Heard:
+        """Begin."""
+        return Heard(max_entries)
+
+    @p.on(p.BeforePrompt)
+    def look(self, event, state, ctx):
+        """Ask, and let the prompt wait."""
+        return p.Request(p.Search(query=event.text, max_entries=state.max_entries), "look", state, wait=True)
+
+    @p.on(p.RequestDone)
+    def take(self, event, state, ctx):
+        """Keep it, and say what it was."""
+        found = event.result
+        heard = [one["text"] for one in found.entries] if isinstance(found, Found) else found.error.code
+        return p.Continue(attrs.evolve(state, texts=tuple(heard)), emits=(("heard", {"heard": heard}),))
+
+
+async def heard(supervisor, prompt="green tea", plugin=Looks, **options):
+    """What the plugin heard of a search for a prompt."""
+    session = await supervisor.start_session(
+        model=ScriptedModel([says("Yes.")] * 2), plugins=[plugin], **options
+    )
+    async with session.subscribe() as events:
+        await session.ask(prompt)
+        async for event in events:
+            if isinstance(event, PluginEvent):
+                return event.payload["heard"]
+    return None
+
+
+async def test_a_plugin_searches_the_memories_of_its_owner():
+    """`Search` is answered by `Found`, what fits best first; of nobody else (12.5)."""
+    store = InMemoryRecall()
+    for number, text in enumerate(("Likes tea.", "Likes green tea.", "Has a dog.")):
+        store.put(ADA, MemoryEntry(id=f"m{number}", text=text, tags=("drink",), at_ms=number, session="s0"))
+    async with open_nameless(recall=store) as supervisor:
+        ada = {"tenant_id": "acme", "user_id": "ada"}
+        assert await heard(supervisor, user_data=ada) == ["Likes green tea.", "Likes tea."]
+        assert await heard(supervisor, user_data=ada, plugin=(Looks, {"max_entries": 1})) == [
+            "Likes green tea."
+        ]
+        assert await heard(supervisor, user_data=ada, plugin=(Looks, {"max_entries": 0})) == "errand_failed"
+        assert await heard(supervisor, user_data={"user_id": "bob"}) == []
+    async with open_nameless() as supervisor:
+        assert await heard(supervisor) == "no_memory"
+
+
+async def test_a_replay_needs_no_memories():
+    """What was found stands in the journal: a session that comes back has it, though there is nothing to search any more."""
+    kept, store = MemoryStore(), InMemoryRecall()
+    store.put(MemoryOwner(), MemoryEntry(id="m1", text="Likes green tea.", at_ms=1))
+    model = ScriptedModel([says("Yes.")] * 2)
+    async with open_nameless(recall=store, store=kept) as supervisor:
+        session = await supervisor.start_session(model=model, plugins=[Looks], session_id="s")
+        await session.ask("green tea")
+    async with open_nameless(store=kept) as supervisor:
+        session = await supervisor.resume_session("s", model=model, plugins=[Looks])
+        known = session._cell.state.data  # noqa: SLF001 - no caller may see the state of a plugin
+        assert known.plugin_states["Looks"] == Heard(3, ("Likes green tea.",))
+
+
+class Hangs(InMemoryRecall):
+    """Takes long, in whatever thread asks."""
+
+    is_immediate = False  # type: ignore[misc]  # this one takes its time
+
+    def __init__(self):
+        super().__init__()
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def put(self, owner, entry):
+        """Wait, then do it."""
+        self.begun.set()
+        self.go_on.wait(5)
+        super().put(owner, entry)
+
+
+@on_bounded_time
+async def test_a_write_that_was_cancelled_is_done_all_the_same():
+    """What has begun goes on in its thread, and who waits for it does not; the next write waits for it."""
+    store = Hangs()
+    own = MemoryDesk(store, current()).of(ADA)
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(own.put, "Likes tea.")
+            await trio.to_thread.run_sync(store.begun.wait)
+            scope.cancel()
+    assert scope.cancelled_caught
+    store.go_on.set()
+    await own.put("Likes coffee.")
+    assert sorted(one.text for one in store.list(ADA)) == ["Likes coffee.", "Likes tea."]
+
+
+async def test_every_call_is_a_checkpoint_and_cancelled_before_it_begins_does_nothing():
+    """Also of a store that takes no time."""
+    store = InMemoryRecall()
+    own = MemoryDesk(store, current()).of(ADA)
+    for call in (
+        lambda: own.put("tea"),
+        lambda: own.get("m1"),
+        lambda: own.search("tea"),
+        own.newest,
+        lambda: own.delete("m1"),
+        own.forget,
+    ):
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await call()
+        assert scope.cancelled_caught
+    assert store.list(ADA) == ()
+
+
+@on_bounded_time
+async def test_memories_of_an_owner_in_files(tmp_path):
+    """The same calls over `SqliteRecall`, in threads."""
+    store = SqliteRecall(tmp_path)
+    own = MemoryDesk(store, current()).of(ADA, "s1")
+    entry = await own.put("Likes tea.", tags=["drink"])
+    assert entry.id.startswith("m-")
+    assert await own.get(entry.id) == entry
+    assert await own.search("tea", tags_any=["drink"], tags_all=["drink"]) == (entry,)
+    assert await own.newest(tags_all=["other"]) == ()
+    assert await own.delete(entry.id)
+    assert not await own.delete(entry.id)
+    await own.put("Likes coffee.")
+    assert (await own.forget()).entries == 1
+    store.close()
+    with pytest.raises(StoreUnavailable):
+        await own.newest()
+
+
+class Broken(InMemoryRecall):
+    """Raises what no store may raise."""
+
+    def search(self, owner, query, tags=None, *, limit=5):
+        """Crash."""
+        raise ZeroDivisionError
+
+
+async def test_a_store_that_crashes_is_told_to_the_plugin():
+    """As a failed request, and the session goes on."""
+    async with open_nameless(recall=Broken()) as supervisor:
+        assert await heard(supervisor) == "memory_crashed"

@@ -1,0 +1,306 @@
+"""Knowledge bases: what becomes of documents, who may read them, and what is found."""
+
+import hashlib
+import threading
+from contextlib import closing
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.abc.knowledge import MAX_FOUND_PASSAGES, check_base_name
+from agentrail.abc.recall import MemoryOwner
+from agentrail.errors import OptionError, StoreUnavailable
+from agentrail.stores import knowledge_sqlite
+from agentrail.stores.knowledge_sqlite import SqliteKnowledge
+from agentrail.stores.named_memories import directory_of_knowledge, faults_of_knowledge, opened_knowledge
+from agentrail.stores.tenant_files import files_of
+from agentrail.testing.memory_rules import HOSTILE_QUERIES
+
+ADA = MemoryOwner(tenant="acme", user="ada")
+BOB = MemoryOwner(tenant="acme", user="bob")
+NOBODY = MemoryOwner(tenant="acme")
+STRANGER = MemoryOwner(tenant="zeta", user="ada")
+
+TRAVEL = b"# Travel\n\n## Trains\n\nFirst class from four hours on.\n"
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store with a base of Ada's, one of everybody's and one of nobody's."""
+    with closing(SqliteKnowledge(tmp_path / "knowledge")) as opened:
+        opened.open_base("acme", "hers", ["ada"])
+        opened.open_base("acme", "all", ["*"])
+        opened.open_base("acme", "none")
+        yield opened
+
+
+def digest_of(content):
+    """As `announce` takes it."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def sources(store, reader, query, base="", **rest):
+    """What a search cites."""
+    return [one.source for one in store.search(reader, query, base, **rest)]
+
+
+def test_passages_are_found_with_their_source(store):
+    """Path, lines, headings; a heading weighs double."""
+    store.add("acme", "hers", "travel.md", TRAVEL)
+    store.add("acme", "hers", "food.md", b"# Food\n\nNo trains here, class or not.\n")
+    first, second = store.search(ADA, "trains")
+    assert (first.source, first.trail, first.base) == ("travel.md#L1-L5", ("Travel", "Trains"), "hers")
+    assert second.source == "food.md#L1-L3"
+    assert first.text == "# Travel\n\n## Trains\n\nFirst class from four hours on."
+    assert sources(store, ADA, "TRAVEL.md")[0] == "travel.md#L1-L5"
+    assert sources(store, ADA, "trains", limit=1) == ["travel.md#L1-L5"]
+
+
+def test_a_passage_is_read_with_its_neighbours(store):
+    """In order, and not beyond its document."""
+    text = "\n\n".join(f"# Part {n}\n\n{f'word{n} ' * 150}" for n in range(5)).encode()
+    assert store.add("acme", "hers", "long.md", text).passages == 5
+    store.add("acme", "hers", "other.md", b"word9")
+    (middle,) = store.search(ADA, "word2")
+    assert [one.trail for one in store.read(ADA, middle.id, around=1)] == [
+        ("Part 1",),
+        ("Part 2",),
+        ("Part 3",),
+    ]
+    assert len(store.read(ADA, middle.id, around=10)) == 5
+    assert store.read(ADA, middle.id) == (middle,)
+
+
+# --- who may read
+
+
+def test_a_base_is_open_to_its_readers_and_to_nobody_else(store):
+    """Fail closed: no readers, no user, another tenant, a name that is nearly one."""
+    for base in ("hers", "all", "none"):
+        store.add("acme", base, f"{base}.md", b"trains")
+    wanted = {
+        ADA: ["all", "hers"],
+        BOB: ["all"],
+        NOBODY: ["all"],
+        STRANGER: [],
+        MemoryOwner(tenant="acme", user="ADA"): ["all"],
+    }
+    for reader, bases in wanted.items():
+        assert [one.name for one in store.bases(reader)] == bases
+        assert sorted(sources(store, reader, "trains")) == [f"{base}.md#L1-L1" for base in bases]
+    hers = store.search(ADA, "trains", "hers")[0]
+    for reader in (BOB, NOBODY, STRANGER):
+        assert store.read(reader, hers.id, around=10) == ()
+        with pytest.raises(OptionError, match="there is no knowledge base 'hers'") as caught:
+            store.search(reader, "trains", "hers")
+        assert "ada" not in str(caught.value)
+        assert "none" not in str(caught.value).replace("there is none", "")
+
+
+def test_readers_are_changed(store):
+    """By whoever looks after the base; None leaves them, and an empty list takes all of them away."""
+    store.add("acme", "hers", "a.md", b"trains")
+    store.open_base("acme", "hers")
+    assert sources(store, ADA, "trains")
+    store.open_base("acme", "hers", ["bob"])
+    assert (sources(store, ADA, "trains"), sources(store, BOB, "trains")) == ([], ["a.md#L1-L1"])
+    store.open_base("acme", "hers", [])
+    assert sources(store, BOB, "trains") == []
+
+
+READERS = st.lists(st.sampled_from(["ada", "bob", "*", "ADA", "ad"]), max_size=3, unique=True)
+
+
+@given(
+    readers=st.lists(READERS, min_size=1, max_size=3),
+    user=st.sampled_from(["", "ada", "bob"]),
+    query=st.sampled_from(HOSTILE_QUERIES) | st.text(max_size=8),
+)
+def test_no_query_finds_what_one_may_not_read(tmp_path_factory, readers, user, query):
+    """Whatever is asked, in whatever syntax."""
+    reader = MemoryOwner(tenant="acme", user=user)
+    with closing(SqliteKnowledge(tmp_path_factory.mktemp("knowledge"))) as store:
+        for number, named in enumerate(readers):
+            store.open_base("acme", f"b{number}", named)
+            store.add(
+                "acme",
+                f"b{number}",
+                f"{number}.md",
+                b"tea coffee NOT own body " + query.encode("utf-8", "replace"),
+            )
+        may = {f"b{number}" for number, named in enumerate(readers) if "*" in named or user in named}
+        assert {one.base for one in store.search(reader, f"{query} tea", limit=50)} <= may
+        assert {one.name for one in store.bases(reader)} == may
+
+
+# --- what becomes of documents
+
+
+def test_what_has_changed_takes_the_place(store):
+    """No old passage is found any more; what is the same is left alone."""
+    store.add("acme", "hers", "a.md", b"old trains")
+    old = store.search(ADA, "trains")[0]
+    assert store.announce(
+        "acme", "hers", [("a.md", digest_of(b"old trains")), ("b.md", digest_of(b"x"))]
+    ) == ("b.md",)
+    assert store.announce("acme", "hers", [("a.md", digest_of(b"new planes"))]) == ("a.md",)
+    store.add("acme", "hers", "a.md", b"new planes")
+    assert sources(store, ADA, "trains") == []
+    assert store.read(ADA, old.id) == ()
+    assert sources(store, ADA, "planes") == ["a.md#L1-L1"]
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "reason"),
+    [
+        ("a.pdf", b"%PDF-1.7", "files of the kind '.pdf' are not read: Markdown (.md) and text (.txt) are"),
+        ("a.md", b"tea \xff", "it is no UTF-8 from byte 4 on: save it as UTF-8"),
+        ("a.md", b"tea\0", "it has bytes of zero, which no text has"),
+        ("a.md", b"x" * 101, "it has 101 bytes, at most 100 are read: cut it into several"),
+    ],
+)
+def test_what_cannot_be_read_is_failed_and_the_others_go_on(store, monkeypatch, path, content, reason):
+    """With the reason (12.11); what it had before is not found any more."""
+    monkeypatch.setattr(knowledge_sqlite, "MAX_DOCUMENT_BYTES", 100)
+    store.add("acme", "hers", path, b"earlier trains")
+    failed = store.add("acme", "hers", path, content)
+    assert (failed.state, failed.reason, failed.passages) == ("failed", reason, 0)
+    store.add("acme", "hers", "b.md", b"later trains")
+    assert [(one.path, one.state, one.passages) for one in store.documents("acme", "hers")] == [
+        (path, "failed", 0),
+        ("b.md", "indexed", 1),
+    ]
+    assert sources(store, ADA, "trains") == ["b.md#L1-L1"]
+    assert store.announce("acme", "hers", [(path, failed.digest)]) == (path,)
+
+
+def test_a_file_that_vanished_is_failed(store):
+    """With the words of whoever missed it."""
+    store.add("acme", "hers", "a.md", b"trains")
+    assert store.fail("acme", "hers", "a.md", "it is gone").state == "failed"
+    assert store.documents("acme", "hers")[0].reason == "it is gone"
+    assert sources(store, ADA, "trains") == []
+
+
+def test_a_crash_in_the_middle_repeats_the_document(store, monkeypatch):
+    """It waits still, with its old passages whole; the next time it is among those to be added."""
+    store.add("acme", "hers", "a.md", b"old trains")
+    new = b"\n\n".join([b"new planes " * 200] * 3)
+    assert store.announce("acme", "hers", [("a.md", digest_of(new))]) == ("a.md",)
+    made = iter([True])
+
+    def crash(key, words):
+        if next(made, False):
+            return ""
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(knowledge_sqlite, "indexed", crash)
+    with pytest.raises(KeyboardInterrupt):
+        store.add("acme", "hers", "a.md", new)
+    monkeypatch.undo()
+    assert [one.state for one in store.documents("acme", "hers")] == ["pending"]
+    assert (sources(store, ADA, "trains"), sources(store, ADA, "planes")) == (["a.md#L1-L1"], [])
+    assert store.announce("acme", "hers", [("a.md", digest_of(new))]) == ("a.md",)
+    assert store.add("acme", "hers", "a.md", new).passages == 3
+    assert store.announce("acme", "hers", [("a.md", digest_of(new))]) == ()
+
+
+def test_readers_see_a_whole_document_while_it_is_replaced(store):
+    """All passages are of one version."""
+    versions = [b"\n\n".join([f"trains version{n} ".encode() * 100] * 3) for n in range(4)]
+    store.add("acme", "hers", "a.md", versions[0])
+    seen, is_over = set(), threading.Event()
+
+    def read():
+        while not is_over.is_set():
+            found = store.search(ADA, "trains", limit=50)
+            seen.add((len(found), len({one.text.split()[1] for one in found})))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for content in versions * 2:
+        store.add("acme", "hers", "a.md", content)
+    is_over.set()
+    reader.join()
+    assert {versions for _, versions in seen} == {1}
+    assert len({count for count, _ in seen}) == 1
+
+
+def test_what_is_removed_stands_nowhere_any_more(store):
+    """Neither in rows nor in the index nor in the log; twice is fine."""
+    store.add("acme", "hers", "a.md", b"kingfisher4711 trains")
+    store.add("acme", "hers", "b.md", b"other trains")
+    assert store.remove("acme", "hers", "a.md")
+    assert not store.remove("acme", "hers", "a.md")
+    assert not store.remove("zeta", "hers", "a.md")
+    assert sources(store, ADA, "trains") == ["b.md#L1-L1"]
+    assert b"kingfisher4711" not in b"".join(path.read_bytes() for path in files_of(store.path_of("acme")))
+
+
+# --- wrong input
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "é", "x" * 65, 7])
+def test_a_name_of_a_base_that_can_be_none(store, name):
+    """Refused, with the rule."""
+    with pytest.raises(OptionError, match="is no name of a knowledge base"):
+        store.open_base("acme", name)
+    assert check_base_name("a.b-c_1") == "a.b-c_1"
+
+
+def test_wrong_input_is_told(store):
+    """Each with what there is, or what is expected."""
+    for call, said in (
+        (
+            lambda: store.add("acme", "nothing", "a.md", b""),
+            "there is no knowledge base 'nothing': there are all, hers, none",
+        ),
+        (lambda: store.add("zeta", "hers", "a.md", b""), "there is no knowledge base 'hers': there is none"),
+        (lambda: store.announce("acme", "nothing", []), "there is no knowledge base 'nothing'"),
+        (lambda: store.add("acme", "hers", "a\nb", b""), "is no path of a document"),
+        (lambda: store.add("acme", "hers", "", b""), "is no path of a document"),
+        (lambda: store.announce("acme", "hers", [("x" * 501, "")]), "is no path of a document"),
+        (lambda: store.open_base("acme", "hers", [7]), r"readers\[0\] is of type int"),
+        (lambda: store.open_base("acme", "hers", [""]), r"readers\[0\] is of type str: expected a user"),
+        (lambda: store.search(ADA, "x", limit=0), "limit is 0"),
+        (lambda: store.search(ADA, "x", limit=MAX_FOUND_PASSAGES + 1), "limit is 51"),
+        (lambda: store.read(ADA, "p-1", around=11), "around is 11: expected a whole number from 0 to 10"),
+        (lambda: store.read(ADA, "p-1", around=True), "around is True"),
+        (lambda: store.search(STRANGER, "x", "hers"), "there is no knowledge base 'hers': there is none"),
+    ):
+        with pytest.raises(OptionError, match=said):
+            call()
+    assert store.read(ADA, "\ud800") == store.read(ADA, "p-1") == store.read(STRANGER, "p-1") == ()
+    assert store.search(ADA, "") == store.search(STRANGER, "trains") == ()
+    assert store.bases(STRANGER) == store.documents("zeta", "hers") == ()
+    assert not store.path_of("zeta").exists()
+
+
+def test_who_may_read_many_bases_names_one(store):
+    """A search over all of them would take as often as long."""
+    for number in range(17):
+        store.open_base("acme", f"b{number}", ["*"])
+    store.add("acme", "b3", "a.md", b"trains")
+    with pytest.raises(OptionError, match="name one of the knowledge bases: there are all, b0"):
+        store.search(ADA, "trains")
+    assert sources(store, ADA, "trains", "b3") == ["a.md#L1-L1"]
+
+
+async def test_names_and_closing(tmp_path):
+    """As for memories; a store that was given stays open."""
+    assert directory_of_knowledge("sqlite:", tmp_path, {}) == tmp_path / "knowledge"
+    for wrong in ("memory:", "", 7):
+        assert faults_of_knowledge(wrong)[0].startswith(f"knowledge is {wrong!r}: expected 'sqlite:'")
+    with pytest.raises(OptionError):
+        directory_of_knowledge("memory:", tmp_path, {})
+    async with opened_knowledge("sqlite:", tmp_path, {}) as opened:
+        assert opened.bases(ADA) == ()
+        async with opened_knowledge(opened, None, {}) as same:
+            assert same is opened
+        opened.open_base("acme", "all", ["*"])
+    async with opened_knowledge(None, None, {}) as nothing:
+        assert nothing is None
+    assert faults_of_knowledge(opened) == []
+    assert "SqliteKnowledge(" in repr(opened)
+    with pytest.raises(StoreUnavailable, match="closed"):
+        opened.bases(ADA)

@@ -1,0 +1,459 @@
+"""What is remembered: the values of the port, both adapters under `check_memory`, and that no owner finds what another has."""
+
+import stat
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.abc.recall import MAX_MEMORY_BYTES, MemoryEntry, MemoryOwner, TagFilter
+from agentrail.errors import NotAStore, OptionError, StoreTooNew, StoreUnavailable
+from agentrail.stores import tenant_files
+from agentrail.stores.named_memories import directory_of_memories, faults_of_memories, opened_recall
+from agentrail.stores.recall_memory import InMemoryRecall
+from agentrail.stores.recall_sqlite import SqliteRecall
+from agentrail.stores.tenant_files import file_name, files_of
+from agentrail.testing.check_memory import MEMORY_RULES, check_memory, memory_rule_name
+from agentrail.testing.memory_rules import HOSTILE_QUERIES
+
+ROOT = Path(__file__).parents[2]
+ADA = MemoryOwner(tenant="acme", user="ada")
+BOB = MemoryOwner(tenant="acme", user="bob")
+
+CANARY = "kingfisher4711"
+
+
+def entry(entry_id="m1", text="green tea", *tags, **rest):
+    """An entry."""
+    return MemoryEntry(id=entry_id, text=text, tags=tags, **({"at_ms": 1} | rest))
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store on a disk."""
+    with closing(SqliteRecall(tmp_path / "memories")) as opened:
+        yield opened
+
+
+# --- the port
+
+
+@pytest.mark.parametrize("rule", MEMORY_RULES, ids=memory_rule_name)
+def test_sqlite_keeps_to_the_port(rule, tmp_path):
+    """`SqliteRecall`, under every rule."""
+
+    def reopen(store):
+        store.close()
+        return SqliteRecall(tmp_path)
+
+    check_memory(lambda: SqliteRecall(tmp_path), reopen=reopen, rules=[rule])
+
+
+@pytest.mark.parametrize("rule", MEMORY_RULES, ids=memory_rule_name)
+def test_memory_keeps_to_the_port(rule):
+    """`InMemoryRecall`, under every rule; closed, it has nothing more."""
+    check_memory(InMemoryRecall, rules=[rule])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"text": ""}, "text is empty"),
+        ({"text": " \n\t"}, "text is empty"),
+        ({"text": "x" * (MAX_MEMORY_BYTES + 1)}, "text has 8,193 bytes, at most 8,192 are taken"),
+        ({"text": "é" * (MAX_MEMORY_BYTES // 2 + 1)}, "text has 8,194 bytes"),
+        ({"text": "tea \ud800"}, "text has half a character"),
+        ({"text": 7}, "text is of type int"),
+        ({"id": ""}, "id is none"),
+        ({"id": "a b"}, "id is none"),
+        ({"id": "m1\n"}, "id is none"),
+        ({"id": "x" * 129}, "id is none"),
+        ({"id": 1}, "id is none"),
+        ({"tags": "food"}, "tags is of type str: expected a list"),
+        ({"tags": [f"t{n}" for n in range(17)]}, "tags has 17 tags, at most 16"),
+        ({"tags": ["food", ""]}, r"tags\[1\] is no tag"),
+        ({"tags": ["a\nb"]}, r"tags\[0\] is no tag"),
+        ({"tags": [" a"]}, r"tags\[0\] is no tag"),
+        ({"tags": ["x" * 65]}, r"tags\[0\] is no tag"),
+        ({"tags": ["\ud800"]}, r"tags\[0\] is no tag"),
+        ({"tags": [7]}, r"tags\[0\] is no tag"),
+        ({"tags": ["a", "a"]}, "tags has a tag twice"),
+        ({"session": None}, "session is None"),
+        ({"session": "\ud800"}, "session is"),
+        ({"at_ms": -1}, "at_ms is -1"),
+        ({"at_ms": 1.5}, "at_ms is 1.5"),
+        ({"at_ms": True}, "at_ms is True"),
+        ({"version": 0}, "version is 0"),
+    ],
+)
+def test_what_cannot_be_remembered_is_refused_where_it_is_made(wrong, said):
+    """No store meets an entry that is none; the text is not repeated."""
+    with pytest.raises(OptionError, match=said) as caught:
+        MemoryEntry(**({"id": "m1", "text": "tea", "at_ms": 1} | wrong))
+    assert "xxx" not in str(caught.value)
+
+
+def test_all_faults_of_an_entry_are_told_at_once():
+    """One sentence for each."""
+    with pytest.raises(OptionError) as caught:
+        MemoryEntry(id="", text="", tags=["", "a"], at_ms=-1, version=0)
+    assert len(caught.value.faults) == 5
+
+
+@pytest.mark.parametrize("wrong", [{"tenant": None}, {"user": 7}, {"user": ["a"]}])
+def test_an_owner_is_two_texts(wrong):
+    """What is no text names nobody."""
+    with pytest.raises(OptionError, match="expected text"):
+        MemoryOwner(**wrong)
+
+
+def test_a_filter_takes_tags_alone():
+    """Both lists at once."""
+    with pytest.raises(OptionError) as caught:
+        TagFilter(any_of=("a", "a"), all_of=("",))
+    assert [fault.split("[")[0].split(" ")[0] for fault in caught.value.faults] == ["tags_any", "tags_all"]
+
+
+# --- owners
+
+WORDS = st.sampled_from(["tea", "coffee", "Müller", "咖啡", "not", "near", "x1", "own", "body"])
+SYNTAX = st.sampled_from(
+    [
+        '"',
+        "'",
+        "(",
+        ")",
+        "{",
+        "}",
+        "*",
+        "^",
+        ":",
+        "-",
+        "+",
+        " OR ",
+        " AND ",
+        " NOT ",
+        "NEAR(",
+        "own:",
+        "body :",
+        "\0",
+        "\\",
+        ",",
+        ";--",
+    ]
+)
+QUERIES = st.lists(WORDS | SYNTAX | st.text(max_size=4), max_size=8).map("".join) | st.sampled_from(
+    HOSTILE_QUERIES
+)
+TEXTS = st.lists(WORDS | SYNTAX, min_size=1, max_size=5).map(" ".join)
+USERS = st.sampled_from(["", "a", "b", "A", 'a" OR "b', "tea"])
+OWNERS = st.builds(MemoryOwner, tenant=st.sampled_from(["", "t"]), user=USERS)
+TAGS = st.lists(st.sampled_from(["food", "Food", "c++", "c"]), max_size=2, unique=True)
+PUTS = st.lists(st.tuples(OWNERS, TEXTS, TAGS), min_size=1, max_size=10)
+
+
+def fill(store, puts, has):
+    """Put those of owners that are wanted, each with an id that says which it is."""
+    for number, (owner, text, tags) in enumerate(puts):
+        if not has(owner):
+            continue
+        store.put(owner, MemoryEntry(id=f"m{number}", text=f"{text} .", tags=tags, at_ms=number))
+
+
+@given(puts=PUTS, asking=OWNERS, query=QUERIES, tags=TAGS)
+def test_no_owner_finds_what_another_has(tmp_path_factory, puts, asking, query, tags):
+    """Whatever is asked, what is found is one's own, and what one would find if nobody else had anything (G-013)."""
+    own = {f"m{number}" for number, (owner, _, _) in enumerate(puts) if owner == asking}
+    wanted = TagFilter(any_of=tags)
+    found = []
+    with closing(SqliteRecall(tmp_path_factory.mktemp("memories"))) as on_disk:
+        for store, has in (
+            (on_disk, lambda _: True),
+            (InMemoryRecall(), lambda _: True),
+            (InMemoryRecall(), asking.__eq__),
+        ):
+            fill(store, puts, has)
+            ids = {one.id for one in store.search(asking, query, wanted, limit=100)}
+            assert ids <= own
+            assert {one.id for one in store.list(asking, limit=100)} == own
+            for other in {f"m{number}" for number in range(len(puts))} - own:
+                assert store.get(asking, other) is None
+                assert store.delete(asking, other) is False
+            found.append(ids)
+    assert found[0] == found[1] == found[2]
+
+
+def test_the_words_of_others_do_not_change_what_is_found(tmp_path):
+    """A word that others use all the time is as rare to its owner as before, in order and in number."""
+    found = []
+    for others in (0, 30):
+        with closing(SqliteRecall(tmp_path / f"{others}")) as store:
+            for number in range(others):
+                store.put(BOB, entry(f"b{number}", "tea tea tea"))
+            store.put(ADA, entry("m1", "tea in the morning"))
+            store.put(ADA, entry("m2", "coffee in the morning"))
+            found.append([one.id for one in store.search(ADA, "morning tea")])
+    assert found[0] == found[1] == ["m1", "m2"]
+
+
+# --- the files
+
+
+def test_each_tenant_has_a_file_that_its_owner_alone_may_read(store):
+    """Named by a hash: a tenant may be any text, and file systems take two names that differ in case for one."""
+    for tenant in ("acme", "ACME", "../../acme", "\ud800", ""):
+        store.put(MemoryOwner(tenant=tenant), entry(text=f"tea of {tenant!r}"))
+    directory = store.path_of("").parent
+    files = [*directory.glob("*.db")]
+    assert len(files) == 5
+    assert {path.parent for path in files} == {directory}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (*files, *directory.glob("*-wal"))} == {0o600}
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+
+def test_to_look_something_up_makes_no_file(store):
+    """A tenant that nothing was ever kept of has none afterwards."""
+    assert store.search(ADA, "tea") == store.list(ADA) == ()
+    assert store.get(ADA, "m1") is None
+    assert store.delete(ADA, "m1") is False
+    assert store.forget(ADA).entries == 0
+    assert not store.path_of("acme").parent.exists()
+
+
+def test_more_tenants_than_are_held_open(tmp_path, monkeypatch):
+    """The files that were used longest ago are closed, and opened again when they are wanted."""
+    monkeypatch.setattr(tenant_files, "MAX_OPEN_TENANTS", 3)
+    with closing(SqliteRecall(tmp_path)) as store:
+        for number in range(5):
+            store.put(MemoryOwner(tenant=f"t{number}"), entry(text=f"tea {number}"))
+        assert len(store._files._files) == 3  # noqa: SLF001 - what is held open
+        assert [one.text for one in store.search(MemoryOwner(tenant="t0"), "tea")] == ["tea 0"]
+
+
+def bytes_of(store, tenant="acme"):
+    """All that stands in the files of a tenant, the log among them."""
+    return b"".join(path.read_bytes() for path in files_of(store.path_of(tenant)))
+
+
+@pytest.mark.parametrize("how", ["forget", "delete", "put"])
+def test_what_is_removed_stands_nowhere_any_more(store, how):
+    """Neither in rows, nor in the index, nor in the log, while a reader is connected; text and words of the others stay (G-014, the file)."""
+    store.put(ADA, entry("m0", f"{CANARY} one", CANARY))
+    for number in range(40):
+        store.put(BOB, entry(f"b{number}", f"kingfisher and word{number}"))
+        store.put(ADA, entry(f"m{number + 1}", f"{CANARY} and more {number}" if how == "forget" else "more"))
+    assert store.search(ADA, CANARY)
+    assert CANARY.encode() in bytes_of(store)
+    if how == "forget":
+        forgotten = store.forget(ADA)
+        assert (forgotten.entries, forgotten.is_erased) == (41, True)
+    elif how == "delete":
+        assert store.delete(ADA, "m0")
+    else:
+        store.put(ADA, entry("m0", "nothing"))
+        store.delete(ADA, "m0")
+    assert CANARY.encode() not in bytes_of(store)
+    assert len(store.search(BOB, "kingfisher", limit=100)) == 40
+
+
+def test_a_reader_in_the_way_is_reported_and_the_next_call_erases(store, monkeypatch):
+    """What is found no more may still stand in the log; whoever forgets hears it, and does it again."""
+    monkeypatch.setattr(tenant_files, "WRITE_PATIENCE_MS", 20)
+    store.put(ADA, entry("m0", CANARY))
+    with closing(apsw.Connection(str(store.path_of("acme")))) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM memory").fetchall()
+        first = store.forget(ADA)
+        assert (first.entries, first.is_erased) == (1, False)
+        assert store.search(ADA, CANARY) == ()
+        reader.execute("COMMIT")
+    second = store.forget(ADA)
+    assert (second.entries, second.is_erased) == (0, True)
+    assert CANARY.encode() not in bytes_of(store)
+
+
+def test_other_files_are_left_alone(store):
+    """What is no file of memories, and what a newer version made, is refused and not touched."""
+    store.path_of("").parent.mkdir()
+    for tenant, statement, error, said in (
+        ("other", "CREATE TABLE t (a)", NotAStore, "is no file of memories"),
+        (
+            "newer",
+            "PRAGMA application_id = 0x6167746D; PRAGMA user_version = 99; CREATE TABLE t (a)",
+            StoreTooNew,
+            "tables of version 99",
+        ),
+    ):
+        owner, path = MemoryOwner(tenant=tenant), store.path_of(tenant)
+        with closing(apsw.Connection(str(path))) as other:
+            other.execute(statement)
+        before = path.read_bytes()
+        for call in (
+            lambda o=owner: store.put(o, entry()),
+            lambda o=owner: store.search(o, "tea"),
+            lambda o=owner: store.forget(o),
+        ):
+            with pytest.raises(error, match=said):
+                call()
+        assert path.read_bytes() == before
+
+
+def test_a_damaged_file_is_told_with_what_to_do(store):
+    """Nobody's rows are guessed."""
+    path = store.path_of("acme")
+    path.parent.mkdir()
+    path.write_bytes(b"no database at all, and long enough to be one" * 100)
+    for call in (lambda: store.put(ADA, entry()), lambda: store.search(ADA, "tea")):
+        with pytest.raises(
+            StoreUnavailable, match=r"is damaged .*: move it away, or put a copy of it in its place"
+        ):
+            call()
+
+
+def test_a_place_that_is_none_is_told(tmp_path):
+    """With the reason and the path."""
+    (tmp_path / "file").write_text("")
+    with (
+        closing(SqliteRecall(tmp_path / "file" / "memories")) as store,
+        pytest.raises(StoreUnavailable, match="no memories can be kept in"),
+    ):
+        store.put(ADA, entry())
+    with closing(SqliteRecall(tmp_path / "other")) as store:
+        store.path_of("acme").mkdir(parents=True)
+        with pytest.raises(StoreUnavailable, match="it is a directory"):
+            store.put(ADA, entry())
+
+
+def test_a_failed_write_changes_nothing_and_the_next_one_goes_on(store, monkeypatch):
+    """Whatever is raised inside of a transaction, a cancellation's like too."""
+    store.put(ADA, entry())
+
+    def crash(_connection):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("agentrail.stores.recall_sqlite._overwrite_words", crash)
+    with pytest.raises(KeyboardInterrupt):
+        store.forget(ADA)
+    monkeypatch.undo()
+    assert [one.id for one in store.search(ADA, "tea")] == ["m1"]
+    store.put(ADA, entry("m2"))
+    assert [one.id for one in store.search(ADA, "tea")] == ["m2", "m1"]
+
+
+WRITES = """
+import sys
+from agentrail.abc.recall import MemoryEntry, MemoryOwner
+from agentrail.stores.recall_sqlite import SqliteRecall
+store = SqliteRecall(sys.argv[1])
+for number in range(10):
+    store.put(MemoryOwner(tenant="acme", user="ada"), MemoryEntry(id=f"{sys.argv[2]}{number}", text="tea", at_ms=number))
+"""
+
+
+@pytest.mark.check  # two processes
+def test_two_processes_write_one_file(tmp_path):
+    """Each transaction waits for the one before it; both make the file at once, and nothing is lost."""
+    running = [
+        subprocess.Popen([sys.executable, "-c", WRITES, str(tmp_path / "m"), name], cwd=ROOT) for name in "ab"
+    ]
+    assert [process.wait(30) for process in running] == [0, 0]
+    with closing(SqliteRecall(tmp_path / "m")) as store:
+        assert len(store.list(ADA)) == 20
+
+
+def test_what_is_closed_says_so(tmp_path):
+    """Both adapters; a call that came too late is told, and none hangs."""
+    for store in (SqliteRecall(tmp_path), InMemoryRecall()):
+        store.put(ADA, entry())
+        store.close()
+        for call in (
+            lambda s=store: s.put(ADA, entry()),
+            lambda s=store: s.search(ADA, "tea"),
+            lambda s=store: s.list(ADA),
+        ):
+            with pytest.raises(StoreUnavailable, match="closed"):
+                call()
+    assert "SqliteRecall(" in repr(SqliteRecall(tmp_path))
+    assert repr(InMemoryRecall()) == "InMemoryRecall(entries=0)"
+
+
+def test_closing_waits_for_the_one_that_writes(store, tmp_path):
+    """A transaction that has begun is whole."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def write():
+        with store._files.of("acme").writing() as connection:  # noqa: SLF001 - a transaction that is held open
+            begun.set()
+            go_on.wait(5)
+            connection.execute("INSERT INTO owner VALUES ('x', 1)")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    begun.wait(5)
+    closer = threading.Thread(target=store.close)
+    closer.start()
+    go_on.set()
+    writer.join(5)
+    closer.join(5)
+    path = tmp_path / "memories" / file_name("acme")
+    with closing(apsw.Connection(str(path))) as connection:
+        assert connection.execute("SELECT count(*) FROM owner").get == 1
+
+
+def test_a_hundred_rows_and_a_frequent_word(store, monkeypatch):
+    """A word that most rows have is left out where a rarer one is there, and asked for where there is none."""
+    monkeypatch.setattr("agentrail.stores.words.FEW_ROWS", 5)
+    for number in range(30):
+        store.put(ADA, entry(f"m{number}", f"the week {number}"))
+    store.put(ADA, entry("rare", "a kingfisher"))
+    assert [one.id for one in store.search(ADA, "the kingfisher", limit=100)] == ["rare"]
+    assert [one.id for one in store.search(ADA, "the nowhere", limit=3)] == ["m29", "m28", "m27"]
+    assert store.search(ADA, "nowhere") == ()
+
+
+# --- names
+
+
+@pytest.mark.parametrize("name", ["", "sqlite", "postgres:", "memory:x", "files:/tmp"])
+def test_a_name_that_stands_for_nothing_is_refused(name):
+    """With those that stand for something."""
+    assert faults_of_memories(name) == [
+        f"memories is {name!r}: expected 'memory:', 'sqlite:' or 'sqlite:DIRECTORY'"
+    ]
+    with pytest.raises(OptionError):
+        directory_of_memories(name, None, {})
+
+
+def test_names_stand_for_directories(tmp_path):
+    """Of the data directory unless they say another."""
+    assert directory_of_memories("sqlite:", tmp_path, {}) == tmp_path / "memories"
+    assert directory_of_memories("sqlite:", None, {"AGENTRAIL_DATA_DIR": "/d"}) == Path("/d/memories")
+    assert directory_of_memories("sqlite:/elsewhere", tmp_path, {}) == Path("/elsewhere")
+    assert directory_of_memories("memory:", None, {}) is None
+    assert faults_of_memories(InMemoryRecall()) == faults_of_memories(None) == []
+    assert faults_of_memories(7) == [
+        "memories is 7: expected 'memory:', 'sqlite:' or 'sqlite:DIRECTORY', or a RecallStore"
+    ]
+
+
+async def test_a_store_that_was_given_stays_open(tmp_path):
+    """One that was opened by its name is closed behind the block."""
+    given_one = InMemoryRecall()
+    async with opened_recall(given_one, None, {}) as opened:
+        assert opened is given_one
+    given_one.put(ADA, entry())
+    async with opened_recall(None, None, {}) as opened:
+        assert opened is None
+    async with opened_recall("memory:", None, {}) as opened:
+        assert isinstance(opened, InMemoryRecall)
+    async with opened_recall("sqlite:", tmp_path, {}) as opened:
+        assert isinstance(opened, SqliteRecall)
+        opened.put(ADA, entry())
+    with pytest.raises(StoreUnavailable, match="closed"):
+        opened.list(ADA)
+    assert (tmp_path / "memories" / file_name("acme")).exists()
