@@ -7,6 +7,7 @@ import gc
 import ipaddress
 import itertools
 import os
+import signal
 import sys
 import threading
 import time
@@ -99,6 +100,9 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     if os.environ.get("AGENTRAIL_TEST_BUILD") == "compiled":
         _demand_the_compiled_build()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell without job control begins what it puts behind itself so, and tests that send themselves a Ctrl-C would wait for ever.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.addaudithook(_refuse_what_leaves_the_machine)
     if not config.getoption("cov_source", default=None):  # where lines are counted, times say nothing
         _watch_every_run()

@@ -10,6 +10,7 @@ from attrs import field, frozen
 from agentrail.abc import Provider, Tool, name_of
 from agentrail.blueprints.capabilities import CAPABILITIES, CODING_CAPABILITIES, CODING_PLUGINS, CODING_TOOLS
 from agentrail.blueprints.capability import Capability, faults_of_plugin_entries, name_of_plugin, placed
+from agentrail.blueprints.permissions import faults_of_policies, is_planning, with_policies
 from agentrail.config.settings import PolicySettings
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
@@ -18,6 +19,7 @@ from agentrail.runtime.agent import Agent
 from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.keywords import OwnKeywords
 from agentrail.runtime.options import faults_of_value
+from agentrail.tools.exit_plan import exit_plan
 
 OF_AN_AGENT: Final = frozenset({"model", "system_prompt", "tools", "max_turns", "budget", "plugins"})
 """Which options an agent may have of its own where it works for another one; what else there is comes from that one."""
@@ -46,7 +48,8 @@ class Blueprint:
         background: As of `Agent`, where it works for another one; so are `wake` and `handoff`.
         wake: As of `Agent`.
         handoff: As of `Agent`.
-        permissions: What files say of permissions, one value for each file, the nearest first.
+        permissions: What files say of permissions, one value for each file, the nearest first; the plugin `Permissions` holds it.
+        may_bypass: Whether who starts the session said that the mode `bypass` of its permissions is wanted.
         given: The options that were given, by name; checked, and frozen.
     """
 
@@ -57,6 +60,7 @@ class Blueprint:
     wake: bool = False
     handoff: bool = False
     permissions: tuple[PolicySettings, ...] = ()
+    may_bypass: bool = False
     # A key may be among them.
     given: Mapping[str, Any] = field(default=EMPTY, repr=False)
 
@@ -70,6 +74,7 @@ class Blueprint:
         wake: bool = False,
         handoff: bool = False,
         permissions: Iterable[PolicySettings] = (),
+        may_bypass: bool = False,
         model: str | Provider | None = None,
         agents: Sequence["Agent | Blueprint"] = (),
         **given: Unpack[OwnKeywords],
@@ -77,13 +82,14 @@ class Blueprint:
         """Take options as `SessionOptions` does, and the model as one of them that may come later.
 
         Args:
-            name: As of the attributes; so are the next six.
+            name: As of the attributes; so are the next seven.
             description: See there.
             capabilities: See there; of two of one name the later.
             background: See there.
             wake: See there.
             handoff: See there.
             permissions: See there.
+            may_bypass: See there.
             model: As of `SessionOptions`; None: who starts a session says it.
             agents: Who may work for the session, also as blueprints; of two of one name the later.
             **given: As of `SessionOptions`.
@@ -93,7 +99,9 @@ class Blueprint:
         """
         options: dict[str, Any] = {"model": model, "agents": agents or None, **given}
         options = {key: value for key, value in options.items() if value is not None}
+        permissions = tuple(permissions)
         faults = [*_faults_of_agents(agents)]
+        faults += [f"{said.place}: {fault}" for said, fault in faults_of_policies(permissions)]
         for key, value in options.items():
             if key != "agents":
                 faults += faults_of_value(key, value)
@@ -108,7 +116,8 @@ class Blueprint:
             background=background,
             wake=wake,
             handoff=handoff,
-            permissions=tuple(permissions),
+            permissions=permissions,
+            may_bypass=may_bypass,
             given=MappingProxyType({key: _frozen(key, value) for key, value in options.items()}),
         )
 
@@ -116,7 +125,7 @@ class Blueprint:
     def coding() -> "Blueprint":
         """Give the base for work on code: files, a shell, a list of what is to do, sub-agents and compaction, with their guards.
 
-        Commands of `shell` wait for a person.
+        What changes something waits for a person, where no rule of permissions lets it run.
         """
         return Blueprint(
             "coding",
@@ -155,10 +164,11 @@ class Blueprint:
         """Give the options of a session by name: what `start_session` is given besides stands in front of them.
 
         Raises:
-            OptionError: Your move: an agent that cannot work for it; or permissions, which nothing enforces yet.
+            OptionError: Your move: an agent that cannot work for it.
         """
         given = dict(self.given)
-        tools, plugins = self._tools(), self._plugins()
+        tools = self._tools()
+        plugins = with_policies(self._plugins(), self.permissions, may_bypass=self.may_bypass)
         if tools:
             given["tools"] = tools
         if plugins:
@@ -166,7 +176,7 @@ class Blueprint:
         text = self._prompt(given.get("base_prompt", True) and given.get("prompt_mode", "full") == "full")
         if text is not None:
             given["system_prompt"] = text
-        faults = [*_faults_of_policies(self)]
+        faults: list[str] = []
         agents = []
         for one in given.get("agents", ()):
             try:
@@ -198,7 +208,10 @@ class Blueprint:
             for entry in self._plugins()
             if entry not in known
         ]
-        faults += _faults_of_policies(self)
+        if any(not one.is_empty for one in self.permissions):
+            faults.append(
+                "permissions are of its own: an agent that works for another one has that one's, leave them out"
+            )
         if faults:
             raise OptionError([f"agent {self.name!r}: {fault}" for fault in faults])
         return Agent(
@@ -216,7 +229,8 @@ class Blueprint:
 
     def _tools(self) -> tuple[Tool, ...]:
         bundled = [tool for one in self.capabilities for tool in one.tools]
-        return placed((*bundled, *self.given.get("tools", ())), name_of)
+        ending = (exit_plan,) if is_planning(self.permissions) else ()
+        return placed((*bundled, *self.given.get("tools", ()), *ending), name_of)
 
     def _plugins(self) -> tuple[PluginEntry, ...]:
         bundled = [plugin for one in self.capabilities for plugin in one.plugins]
@@ -258,19 +272,4 @@ def _faults_of_agents(agents: Any) -> list[str]:
         f"agents has {one!r:.80}: expected Agent(name=…, description=…) or Blueprint(…)"
         for one in agents
         if not isinstance(one, Agent | Blueprint)
-    ]
-
-
-def _faults_of_policies(blueprint: Blueprint) -> list[str]:
-    """Refuse to start without what was written: a rule that is read and not enforced would be worse than none."""
-    rules = [
-        rule.place
-        for policy in blueprint.permissions
-        for rule in (policy.mode, *policy.deny, *policy.ask, *policy.allow)
-        if rule is not None
-    ]
-    if not rules:
-        return []
-    return [
-        f"permissions ({rules[0]}) are read, and nothing enforces them in this version: take them out to start a session"
     ]

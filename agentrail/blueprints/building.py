@@ -14,6 +14,7 @@ from agentrail.app import VARIABLES, provider_of
 from agentrail.blueprints.blueprint import Blueprint
 from agentrail.blueprints.capabilities import CAPABILITIES
 from agentrail.blueprints.finding import read_bytes
+from agentrail.blueprints.permissions import faults_of_policies
 from agentrail.config.forms import HeaderForm, PluginForm, PromptForm, SecretForm
 from agentrail.config.places import ConfigFault
 from agentrail.config.reading import MAX_CONFIG_BYTES
@@ -138,8 +139,14 @@ class Builder:
     def _made(
         self, name: str, values: Mapping[str, Sourced], agent: AgentSettings | None, options: dict[str, Any]
     ) -> Blueprint | None:
-        policies = () if agent is None or agent.policy.is_empty else (agent.policy,)
         is_leader = agent is None or "agents" in options
+        policies = (
+            *(() if agent is None or agent.policy.is_empty else (agent.policy,)),
+            *(self._settings.policies if is_leader else ()),
+        )
+        wrong = [*faults_of_policies(policies)]
+        for said, fault in wrong:
+            self._fault(said, fault)
         try:
             base = Blueprint.coding() if "base" in values else Blueprint()
             own = {
@@ -149,7 +156,7 @@ class Builder:
                 name=name,
                 description=values["description"].value if "description" in values else base.description,
                 capabilities=(*base.capabilities, *self._capabilities(values)),
-                permissions=(*policies, *(self._settings.policies if is_leader else ())),
+                permissions=() if wrong else policies,
                 **{key: values[key].value for key in ("background", "wake", "handoff") if key in values},
                 **options,
             )
@@ -161,10 +168,8 @@ class Builder:
             return None
 
     def _look_at_agents(self, made: Blueprint, agent: AgentSettings) -> None:
-        # That permissions keep a session from starting is no fault of a file.
-        below = [one.override(permissions=()) for one in made.given.get("agents", ())]
         try:
-            made.override(permissions=(), agents=below).options()
+            made.options()
         except AgentrailError as error:
             self._failed(agent, error)
 

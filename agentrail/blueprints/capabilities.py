@@ -5,7 +5,8 @@ from types import MappingProxyType
 from typing import Final
 
 from agentrail.blueprints.capability import Capability
-from agentrail.plugins import HumanApproval, MemoryLoader, PatchToolCalls, SecurityGuard
+from agentrail.core.stack.loading import PluginEntry
+from agentrail.plugins import MemoryLoader, PatchToolCalls, Permissions, SecurityGuard
 from agentrail.tools import builtin
 
 CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
@@ -32,5 +33,13 @@ CODING_CAPABILITIES: Final = ("files", "shell", "todos", "agents")
 CODING_TOOLS: Final = builtin("compact_conversation")
 """What it has beside them."""
 
-CODING_PLUGINS: Final = (SecurityGuard, HumanApproval, MemoryLoader, PatchToolCalls)
+# What these do is written down in the session, or is judged where it is done: by the same rules, in a sub-agent.
+_HARMLESS: Final = ("compact_conversation", "task", "write_todos")
+
+CODING_PLUGINS: Final[tuple[PluginEntry, ...]] = (
+    SecurityGuard,
+    (Permissions, {"pure_tools": _HARMLESS}),
+    MemoryLoader,
+    PatchToolCalls,
+)
 """What guards it, and looks after it."""

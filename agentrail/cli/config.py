@@ -192,7 +192,7 @@ def _table(
 
 def _policy(title: str, policy: PolicySettings) -> Iterator[str]:
     yield ""
-    yield f"{title}: read, and enforced by nothing in this version, so that no session starts with them"
+    yield f"{title}:"
     if policy.mode is not None:
         yield f"  {_row('mode', policy.mode)}"
     for name, rules in (("deny", policy.deny), ("ask", policy.ask), ("allow", policy.allow)):

@@ -131,8 +131,12 @@ def model_of_files(setup: CommandSetup | None, environ: Mapping[str, str]) -> Ch
     return None if said is None else ChosenModel(model=said.value, why=str(said.place))
 
 
-def options_of_files(setup: CommandSetup | None, model: str, environ: Mapping[str, str]) -> dict[str, Any]:
+def options_of_files(
+    setup: CommandSetup | None, model: str, environ: Mapping[str, str], *, may_bypass: bool = False
+) -> dict[str, Any]:
     """Give the options of a session that files say, for the model that was chosen.
+
+    `may_bypass` says whether the command was told to let the mode `bypass` of the permissions hold.
 
     Raises:
         OptionError: Your move: a secret that is not where it is said to be, or an agent that cannot be started.
@@ -142,6 +146,6 @@ def options_of_files(setup: CommandSetup | None, model: str, environ: Mapping[st
     from agentrail.blueprints.building import provider_options
 
     return {
-        **setup.blueprint.options(),
+        **setup.blueprint.override(may_bypass=may_bypass).options(),
         "provider_opts": provider_options(setup.configuration.settings, model, environ),
     }

@@ -56,6 +56,7 @@ class Choices:
         max_turns: Model calls in one cycle; None for what the configuration says.
         max_retries: How often a request is sent again after an error that may pass; None for what the configuration says.
         opt: Options of the provider, each as `key=value`.
+        dangerously_bypass_permissions: Whether the mode `bypass` of the configuration may hold.
         debug: Whether a crash is shown with its traceback.
     """
 
@@ -110,6 +111,14 @@ class Choices:
             show_default=False,
         ),
     ] = ()
+    dangerously_bypass_permissions: Annotated[
+        bool,
+        Parameter(
+            help="Let the mode bypass hold, where the configuration's permissions have it: calls that no rule is about run unasked.",
+            negative="",
+            show_default=False,
+        ),
+    ] = False
     debug: Debug = False
 
 
@@ -219,7 +228,7 @@ def decide_session(
     }
     given = {
         "tools": decide_tools(DEFAULT_TOOLS),
-        **options_of_files(setup, chosen.model, environ),
+        **options_of_files(setup, chosen.model, environ, may_bypass=choices.dangerously_bypass_permissions),
         **{name: value for name, value in said.items() if value is not None},
     }
     given["provider_opts"] = {**given.get("provider_opts", {}), **decide_provider_options(choices)}

@@ -10,10 +10,10 @@ from agentrail.blueprints import CAPABILITIES, Blueprint, Capability
 from agentrail.config.reading import read_toml
 from agentrail.config.settings import join_files
 from agentrail.host.profiles import AgentProfile, ProfileContext, check_agent_profiles, options_of_profile
-from agentrail.plugins import HumanApproval, MemoryLoader, PatchToolCalls, SecurityGuard
+from agentrail.plugins import HumanApproval, MemoryLoader, PatchToolCalls, Permissions, SecurityGuard
 from agentrail.runtime.base_prompt import BASE_PROMPT
 from agentrail.runtime.options import SessionOptions, make_options
-from agentrail.testing.models import ScriptedModel, says
+from agentrail.testing.models import ScriptedModel, calls, says
 from agentrail.tools import builtin
 from agentrail.tools.client import ClientTool
 
@@ -167,7 +167,12 @@ def test_the_base_for_coding_has_its_guards():
         *("list_dir", "read_file", "glob", "grep", "edit_file", "write_file", "shell", "write_todos", "task"),
         "compact_conversation",
     ]
-    assert coding.options()["plugins"] == (SecurityGuard, HumanApproval, MemoryLoader, PatchToolCalls)
+    assert coding.options()["plugins"] == (
+        SecurityGuard,
+        (Permissions, {"pure_tools": ["compact_conversation", "task", "write_todos"]}),
+        MemoryLoader,
+        PatchToolCalls,
+    )
     assert make_options({"blueprint": coding, "model": "demo:"}).system_prompt is None
 
 
@@ -216,11 +221,86 @@ def test_what_an_agent_cannot_have_is_refused_and_not_left_out():
         scout.as_agent()
 
 
-def test_permissions_that_nothing_enforces_start_no_session():
-    """A rule that is read and does not hold would be worse than none."""
-    settings, _ = join_files([read_toml("f.toml", '\n[permissions]\ndeny = ["shell(rm *)"]\n')])
-    guarded = Blueprint(model="demo:", permissions=settings.policies)
-    with pytest.raises(OptionError, match=r"^permissions \(f.toml:3\) are read, and nothing enforces them"):
-        guarded.options()
-    with pytest.raises(OptionError, match="nothing enforces them"):
-        Blueprint(agents=[guarded.override(name="x", description="x")]).options()
+def policies_of(*texts, scope="project"):
+    """What files say of permissions."""
+    settings, faults = join_files(
+        [read_toml(f"f{number}.toml", text, scope=scope) for number, text in enumerate(texts)]
+    )
+    assert not faults
+    return settings.policies
+
+
+def guard_of(blueprint):
+    """The plugin `Permissions` that a session of it has, and its options."""
+    entries = [
+        one for one in blueprint.options()["plugins"] if isinstance(one, tuple) and one[0] is Permissions
+    ]
+    ((_, options),) = entries
+    return options
+
+
+def test_permissions_of_files_become_the_plugin():
+    """By scope; without any the stack has none, and one that is there keeps what it was given besides."""
+    said = policies_of('[permissions]\nmode = "strict"\ndeny = ["shell(rm *)"]\n')
+    options = guard_of(Blueprint(plugins=[SecurityGuard], permissions=said))
+    assert options["scopes"] == {"project": {"mode": "strict", "deny": ["shell(rm *)"]}}
+    assert "dangerously_bypass_permissions" not in options
+    assert guard_of(Blueprint(permissions=said, may_bypass=True))["dangerously_bypass_permissions"] is True
+    own = guard_of(Blueprint.coding().override(permissions=said))
+    assert (own["scopes"], own["pure_tools"]) == (
+        options["scopes"],
+        ["compact_conversation", "task", "write_todos"],
+    )
+    empty = policies_of("[permissions]\n")
+    assert Blueprint(plugins=[SecurityGuard], permissions=empty).options()["plugins"] == (SecurityGuard,)
+
+
+def test_what_an_agent_says_is_joined_with_its_file():
+    """Lists one behind the other, the narrowest mode; of `plan` and `strict` none is narrower, so one judges beside."""
+    one = policies_of('[permissions]\nmode = "accept_edits"\nallow = ["shell(git *)"]\n')
+    other = policies_of('[permissions]\nmode = "default"\nallow = ["shell(ls *)"]\n')
+    assert guard_of(Blueprint(permissions=(*one, *other)))["scopes"] == {
+        "project": {"mode": "default", "allow": ["shell(git *)", "shell(ls *)"]}
+    }
+    planning = policies_of('[permissions]\nmode = "plan"\n')
+    strict = policies_of('[permissions]\nmode = "strict"\n')
+    for both in ((*planning, *strict), (*strict, *planning)):
+        made = Blueprint(permissions=both)
+        options = guard_of(made)
+        assert {options["scopes"]["project"]["mode"], options["within"][0]["mode"]} == {"plan", "strict"}
+        assert [tool.name for tool in made.options()["tools"]] == ["exit_plan"]
+
+
+async def test_a_rule_of_a_file_holds_in_a_session():
+    """What it denies does not run, what it allows does, and the rest asks."""
+    ran = []
+
+    @agentrail.tool
+    def note(text: str) -> str:
+        """Keep a text."""
+        ran.append(text)
+        return "kept"
+
+    said = policies_of(
+        '[permissions]\nmode = "dont_ask"\nallow = ["note(text=a*)"]\ndeny = ["note(text=ab)"]\n'
+    )
+    model = ScriptedModel([calls(*(("note", {"text": text}) for text in ("a", "ab", "b"))), says("done")])
+    async with agentrail.open_supervisor() as supervisor:
+        session = await supervisor.start_session(Blueprint(model=model, tools=[note], permissions=said))
+        await session.ask("go")
+    assert ran == ["a"]
+
+
+def test_rules_that_cannot_be_read_make_no_blueprint():
+    """All at once, each with its line; of an agent that works for another one none are taken."""
+    wrong = policies_of('[permissions]\ndeny = ["shell(git"]\nask = ["ok", ""]\n')
+    with pytest.raises(OptionError) as caught:
+        Blueprint(permissions=wrong)
+    assert [fault.split(": ")[1:3] for fault in caught.value.faults] == [
+        ["f0.toml:2", "deny"],
+        ["f0.toml:3", "ask"],
+    ]
+    said = policies_of('[permissions]\ndeny = ["shell(rm *)"]\n')
+    below = Blueprint("x", description="x", permissions=said)
+    with pytest.raises(OptionError, match="permissions are of its own"):
+        Blueprint(agents=[below]).options()

@@ -125,10 +125,18 @@ async def test_an_untrusted_project_grants_itself_nothing(place):
     assert "shell(rm *)" in shown
     assert "shell(*)" not in shown
     assert "bypass" not in shown
-    refused = await run_in(
-        place, "run", "hi", "--model", "demo:fast"
-    )  # until rules are enforced, none is passed over
-    assert (refused.code, "permissions (agentrail.toml:3) are read" in refused.err) == (2, True)
+    denied = await run_in(
+        place,
+        "run",
+        'shell "rm canary"',
+        "--model",
+        "demo:fast",
+        "--tools",
+        "shell",
+        "--shell-fallback",
+        "unconfined",
+    )
+    assert "the rule shell(rm *)" in denied.out + denied.err
     write(place, '[agents.a]\ntools = ["evil:tool"]\n')
     assert (await run_in(place, "config", "check", "--trust-project")).code == 1
     assert canary.exists()  # so the canary sings where it is let

@@ -1,0 +1,88 @@
+"""What files and blueprints say of permissions becomes the options of the plugin `Permissions`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from agentrail.blueprints.capability import name_of_plugin
+from agentrail.config.settings import PolicySettings, Sourced
+from agentrail.core.stack.loading import PluginEntry
+from agentrail.messages import JsonValue
+from agentrail.plugins import Permissions
+from agentrail.plugins.permission_policy import LISTS, MODES, narrowest
+from agentrail.plugins.permission_rules import RuleFault, read_rule
+
+_NAME: Final = "Permissions"
+
+
+def with_policies(
+    plugins: Sequence[PluginEntry], policies: Sequence[PolicySettings], *, may_bypass: bool = False
+) -> tuple[PluginEntry, ...]:
+    """Give a stack in which `Permissions` has what policies say; its other options, and the rules of its own, stay.
+
+    Args:
+        plugins: The stack. Where it has no `Permissions`, that is put behind the others: what comes first is said by its priority.
+        policies: What was written; without any rule and mode the stack stays as it is.
+        may_bypass: Whether who starts the session said that the mode `bypass` is wanted.
+    """
+    said = [one for one in policies if not one.is_empty]
+    if not said:
+        return tuple(plugins)
+    scopes, within = _scopes(said)
+    given: dict[str, Any] = {"scopes": scopes, "home": str(Path.home())}
+    if within:
+        given["within"] = within
+    if may_bypass:
+        given["dangerously_bypass_permissions"] = True
+    found: list[PluginEntry] = []
+    entry: PluginEntry = (Permissions, given)
+    for one in plugins:
+        if name_of_plugin(one) == _NAME:
+            plugin, own = one if isinstance(one, tuple) else (one, {})
+            entry = (plugin, {**own, **given})
+            found.append(entry)
+        else:
+            found.append(one)
+    return tuple(found) if entry in found else (*found, entry)
+
+
+def faults_of_policies(policies: Sequence[PolicySettings]) -> Iterator[tuple[Sourced, str]]:
+    """Find what no policy can say, each with where it stands."""
+    for policy in policies:
+        if policy.mode is not None and policy.mode.value not in MODES:
+            yield (
+                policy.mode,
+                f"there is no mode {policy.mode.value!r:.80}: expected one of {', '.join(MODES)}",
+            )
+        for name in LISTS:
+            rules: tuple[Sourced, ...] = getattr(policy, name)
+            for rule in rules:
+                try:
+                    read_rule(rule.value)
+                except RuleFault as fault:
+                    yield rule, f"{name}: at character {fault.at}: {fault.why}, in {rule.value!r:.120}"
+
+
+def is_planning(policies: Sequence[PolicySettings]) -> bool:
+    """Say whether a mode is `plan`, which `exit_plan` ends."""
+    return any(one.mode is not None and one.mode.value == "plan" for one in policies)
+
+
+def _scopes(policies: Sequence[PolicySettings]) -> tuple[Mapping[str, JsonValue], list[JsonValue]]:
+    """Join what stands in one scope: the lists one behind the other, of the modes the narrowest; and what judges beside that.
+
+    Of `plan` and `strict` none is narrower: then the other one judges as a policy of its own.
+    """
+    scopes: dict[str, Any] = {}
+    within: list[JsonValue] = []
+    for policy in policies:
+        table = scopes.setdefault(policy.scope, {})
+        for name in LISTS:
+            rules = [rule.value for rule in getattr(policy, name)]
+            if rules:
+                table[name] = [*table.get(name, ()), *rules]
+        if policy.mode is not None:
+            modes = (policy.mode.value, *([table["mode"]] if "mode" in table else ()))
+            table["mode"], *others = narrowest(modes)
+            within += [{"mode": other} for other in others]
+    return scopes, within
