@@ -36,6 +36,7 @@ COPIED: Final = (
     "scripts",
     "docs",
     "conftest.py",
+    "README.md",
     "pyproject.toml",
 )
 WITHIN_SECONDS: Final = 120

@@ -53,6 +53,11 @@ tools = ["list_dir", "read_file", "glob", "grep"]
 
 # An agent may also be a file: .agentrail/agents/NAME.md, front matter and then the prompt.
 
+# What runs, what asks and what does not: deny, then ask, then allow, then the mode. agentrail permissions explain says why.
+# [permissions]
+# allow = ["shell(git status)", "shell(pytest *)"]
+# deny = ["shell(git push *)", "read_file(.env)"]
+
 # Keys never stand here: { env = "NAME" } or { file = "path" }.
 # [providers.anthropic]
 # api_key = { env = "ANTHROPIC_API_KEY" }

@@ -47,7 +47,10 @@ REFUSED = "http://127.0.0.1:9/v1"  # the port `discard`, on which nobody listens
         (("run", ""), ("the prompt is empty",)),
         (("run", "x", "--max-turns", "0"), ("--max-turns", ">= 1")),
         (("run", "x", "--max-retries", "-1"), ("--max-retries", ">= 0")),
-        (("run", "x", "--tools", "shel"), ("Did you mean 'shell'?", "list_dir, read_file, shell")),
+        (
+            ("run", "x", "--tools", "shel"),
+            ("Did you mean 'shell'?", "list_dir, read_file, recall, remember, shell"),
+        ),
         (("run", "x", "--modle", "y"), ("--modle", "Did you mean ", "--model")),
         (("run", "list", "the", "files"), ("put it in quotes",)),
         (("rum", "x"), ("rum", "run")),

@@ -28,8 +28,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="every supervisor tunes the process",
         breaks=_POLICY,
         file="app.py",
-        old="    async with HttpClients() as http, opened_store(store, data_dir, environment) as kept:\n        resolve, profiles",
-        new="    __import__('gc').set_threshold(50_000, 20, 50)\n    async with HttpClients() as http, opened_store(store, data_dir, environment) as kept:\n        resolve, profiles",
+        old="    async with HttpClients() as http, stores as shared, opened_store(store, data_dir, environment) as kept:\n        resolve, profiles",
+        new="    __import__('gc').set_threshold(50_000, 20, 50)\n    async with HttpClients() as http, stores as shared, opened_store(store, data_dir, environment) as kept:\n        resolve, profiles",
         killed_by=f"{_TESTS}::test_a_program_that_did_not_ask_keeps_its_collector",
     ),
 )
