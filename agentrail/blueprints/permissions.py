@@ -10,7 +10,7 @@ from agentrail.core.stack.loading import PluginEntry
 from agentrail.messages import JsonValue
 from agentrail.plugins import Permissions
 from agentrail.plugins.permission_policy import LISTS, MODES, narrowest
-from agentrail.plugins.permission_rules import RuleFault, read_rule
+from agentrail.plugins.permission_rules import RuleFault, read_permission_rule
 
 _NAME: Final = "Permissions"
 
@@ -58,7 +58,7 @@ def faults_of_policies(policies: Sequence[PolicySettings]) -> Iterator[tuple[Sou
             rules: tuple[Sourced, ...] = getattr(policy, name)
             for rule in rules:
                 try:
-                    read_rule(rule.value)
+                    read_permission_rule(rule.value)
                 except RuleFault as fault:
                     yield rule, f"{name}: at character {fault.at}: {fault.why}, in {rule.value!r:.120}"
 

@@ -21,7 +21,7 @@ from agentrail.plugins.permission_verdict import (
     AskedRule,
     PermissionCall,
     PermissionVerdict,
-    explain as explain_call,
+    explain_call,
 )
 from agentrail.plugins.permission_warnings import warnings_of
 from agentrail.plugins.shell_plain import NotRead, PlainLine
@@ -35,11 +35,12 @@ _TEXT: Final = re.compile(
 
 
 @app.command(
+    name="explain",
     help="""Say what becomes of a call, by which rule, and what each rule that was asked said.
 
-    Exit codes: 0 printed, 2 wrong usage, or the file cannot be read."""
+    Exit codes: 0 printed, 2 wrong usage, or the file cannot be read.""",
 )
-def explain(
+def explain_permissions(
     tool: Annotated[str, Parameter(help="The tool, such as shell.")],
     *,
     args: Annotated[str, Parameter(help='Its arguments, a JSON object: {"command": "git log"}.')] = "{}",
@@ -66,11 +67,12 @@ def explain(
 
 
 @app.command(
+    name="check",
     help="""Read a file of rules, and name those that can never match.
 
-    Exit codes: 0 it can be read, 1 a rule cannot, 2 there is no such file, or it is no TOML."""
+    Exit codes: 0 it can be read, 1 a rule cannot, 2 there is no such file, or it is no TOML.""",
 )
-def check(
+def check_permissions(
     file: Annotated[Path, Parameter(help="A TOML file with mode, deny, ask and allow.")],
     *,
     debug: Debug = False,

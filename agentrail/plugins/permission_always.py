@@ -10,14 +10,14 @@ from agentrail.core.session.asked_forms import is_one_line
 from agentrail.core.session.rules import family_of
 from agentrail.messages import JsonObject
 from agentrail.plugins.permission_matching import must_be, must_mean
-from agentrail.plugins.permission_paths import place_of
+from agentrail.plugins.permission_paths import path_place
 from agentrail.plugins.permission_policy import PermissionPolicy, WrittenRule
 from agentrail.plugins.permission_rules import (
-    FILE_TOOLS,
+    PATH_TOOLS,
     SHELL_TOOLS,
-    Command,
+    CommandPattern,
     RuleFault,
-    read_rule,
+    read_permission_rule,
     words_of_name,
 )
 from agentrail.plugins.permission_verdict import EXIT_PLAN, PermissionCall, PermissionVerdict
@@ -114,15 +114,15 @@ def _quoted(word: str, *, is_pattern: bool) -> str | None:
 def _covers(rule: str, command: PlainCommand) -> bool:
     """Look whether a rule says what was meant: it is read like any other."""
     try:
-        pattern = read_rule(rule).pattern
+        pattern = read_permission_rule(rule).pattern
     except RuleFault:
         return False
-    return isinstance(pattern, Command) and must_be(pattern, command, is_covered=True)
+    return isinstance(pattern, CommandPattern) and must_be(pattern, command, is_covered=True)
 
 
 def _of_call(call: PermissionCall) -> str | None:
     tool, arguments = call.tool, call.arguments
-    if tool in FILE_TOOLS:
+    if tool in PATH_TOOLS:
         return _checked(call, _file_of(call))
     if tool == "web_fetch":
         url = arguments.get("url")
@@ -149,7 +149,7 @@ def _only_argument(tool: str, arguments: JsonObject) -> str:
 
 def _file_of(call: PermissionCall) -> str | None:
     path = call.arguments.get("path", ".")
-    place = place_of(path, call.working_dir, call.home, call.leads_to) if isinstance(path, str) else None
+    place = path_place(path, call.working_dir, call.home, call.leads_to) if isinstance(path, str) else None
     if place is None or not place.is_sure or len(place.ends) > 1:
         return None
     end, below = place.ends[0], place.workspace.rstrip("/") + "/"
@@ -163,12 +163,12 @@ def _checked(call: PermissionCall, text: str | None) -> str | None:
     if text is None or "*" in text:
         return None
     try:
-        pattern = read_rule(text).pattern
+        pattern = read_permission_rule(text).pattern
     except RuleFault:
         return None
     place = None
-    if call.tool in FILE_TOOLS:
+    if call.tool in PATH_TOOLS:
         if "?" in text:
             return None
-        place = place_of(str(call.arguments.get("path", ".")), call.working_dir, call.home)
+        place = path_place(str(call.arguments.get("path", ".")), call.working_dir, call.home)
     return text if must_mean(pattern, call.arguments, place) else None

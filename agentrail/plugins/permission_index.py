@@ -6,10 +6,10 @@ from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
-from agentrail.plugins.permission_rules import SHELL_TOOLS, AnyCall, Command, ReadRule
+from agentrail.plugins.permission_rules import SHELL_TOOLS, AnyCall, CommandPattern, ReadRule
 from agentrail.plugins.shell_plain import PlainLine
 
-Entry: TypeAlias = tuple[int, ReadRule]
+IndexedRule: TypeAlias = tuple[int, ReadRule]
 """A rule, and its place in its list."""
 
 _MAX_KEPT: Final = 256
@@ -26,12 +26,12 @@ class OfTool:
         by_line: The place of the first rule that is a whole line.
     """
 
-    rules: tuple[Entry, ...]
-    anywhere: tuple[Entry, ...] = ()
-    by_program: Mapping[str, tuple[Entry, ...]] = field(factory=dict)
-    by_line: Mapping[PlainLine, Entry] = field(factory=dict)
+    rules: tuple[IndexedRule, ...]
+    anywhere: tuple[IndexedRule, ...] = ()
+    by_program: Mapping[str, tuple[IndexedRule, ...]] = field(factory=dict)
+    by_line: Mapping[PlainLine, IndexedRule] = field(factory=dict)
 
-    def about(self, program: str) -> tuple[Entry, ...]:
+    def about(self, program: str) -> tuple[IndexedRule, ...]:
         """Give the rules that may be about a program."""
         found = self.by_program.get(program)  # most names have no folder, and are in lower case
         return (
@@ -46,8 +46,8 @@ class RuleIndex:
 
     def __init__(self, rules: Iterable[ReadRule]) -> None:
         """Sort them by tool."""
-        self._one: dict[str, list[Entry]] = {}
-        self._many: list[Entry] = []
+        self._one: dict[str, list[IndexedRule]] = {}
+        self._many: list[IndexedRule] = []
         self._found: dict[str, OfTool] = {}
         for place, rule in enumerate(rules):
             if rule.is_for_many:
@@ -65,7 +65,7 @@ class RuleIndex:
                 self._found[tool] = found
         return found
 
-    def _about_many(self, tool: str) -> list[Entry]:
+    def _about_many(self, tool: str) -> list[IndexedRule]:
         return [entry for entry in self._many if is_named(entry[1].tool, tool)]
 
 
@@ -79,22 +79,22 @@ def is_named(pattern: str, tool: str) -> bool:
     return is_server and tool.startswith(f"{pattern}__")
 
 
-def _place(entry: Entry) -> int:
+def _place(entry: IndexedRule) -> int:
     return entry[0]
 
 
-def _of_tool(tool: str, entries: list[Entry]) -> OfTool:
+def _of_tool(tool: str, entries: list[IndexedRule]) -> OfTool:
     if tool not in SHELL_TOOLS:
         return OfTool(rules=tuple(entries))
-    anywhere: list[Entry] = []
-    own: dict[str, list[Entry]] = {}
-    lines: dict[PlainLine, Entry] = {}
+    anywhere: list[IndexedRule] = []
+    own: dict[str, list[IndexedRule]] = {}
+    lines: dict[PlainLine, IndexedRule] = {}
     for entry in entries:
         match entry[1].pattern:
-            case Command(line=PlainLine() as line) as command:
+            case CommandPattern(line=PlainLine() as line) as command:
                 lines.setdefault(line, entry)
                 program = command.words[0] if command.words else None
-            case Command(words=(first, *_), stars=stars):
+            case CommandPattern(words=(first, *_), stars=stars):
                 program = None if 0 in stars else first
             case _:
                 program = None
@@ -106,6 +106,6 @@ def _of_tool(tool: str, entries: list[Entry]) -> OfTool:
     return OfTool(rules=tuple(entries), anywhere=tuple(anywhere), by_program=merged, by_line=lines)
 
 
-def bare(entries: Iterable[Entry]) -> Entry | None:
+def bare(entries: Iterable[IndexedRule]) -> IndexedRule | None:
     """Give the first rule that is about every call."""
     return next((entry for entry in entries if isinstance(entry[1].pattern, AnyCall)), None)

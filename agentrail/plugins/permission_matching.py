@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from agentrail.frozen import canonical_json
 from agentrail.messages import JsonObject
-from agentrail.plugins.permission_paths import PathGlob, Place, may_match, must_match
-from agentrail.plugins.permission_rules import AnyCall, Argument, Command, Domain, Pattern
+from agentrail.plugins.permission_paths import PathGlob, PathPlace, may_match, must_match
+from agentrail.plugins.permission_rules import AnyCall, Argument, CommandPattern, Domain, Pattern
 from agentrail.plugins.shell_plain import PlainCommand
 from agentrail.plugins.shell_programs import GLOBAL_OPTIONS
 from agentrail.plugins.shell_values import MARKS
@@ -27,7 +27,7 @@ _UNKNOWN_OR_PATTERN: Final = re.compile(f"{MARKS.pattern}|[$*?[]")
 # --- calls of other tools than the shell
 
 
-def may_mean(pattern: Pattern, arguments: JsonObject, place: Place | None) -> bool:
+def may_mean(pattern: Pattern, arguments: JsonObject, place: PathPlace | None) -> bool:
     """Say whether a rule of `deny` or `ask` may be about a call."""
     match pattern:
         case AnyCall():
@@ -43,7 +43,7 @@ def may_mean(pattern: Pattern, arguments: JsonObject, place: Place | None) -> bo
             return False
 
 
-def must_mean(pattern: Pattern, arguments: JsonObject, place: Place | None) -> bool:
+def must_mean(pattern: Pattern, arguments: JsonObject, place: PathPlace | None) -> bool:
     """Say whether a rule of `allow` is about a call, for certain."""
     match pattern:
         case AnyCall():
@@ -137,7 +137,7 @@ def _star(glob: str) -> re.Pattern[str]:
 # --- commands
 
 
-def must_be(rule: Command, command: PlainCommand, *, is_covered: bool) -> bool:
+def must_be(rule: CommandPattern, command: PlainCommand, *, is_covered: bool) -> bool:
     """Say whether a rule of `allow` covers a simple command.
 
     Args:
@@ -159,7 +159,7 @@ def must_be(rule: Command, command: PlainCommand, *, is_covered: bool) -> bool:
     return _has_words(rule, command.run) or (is_named and _has_words(rule, command.words))
 
 
-def _has_words(rule: Command, words: tuple[str, ...]) -> bool:
+def _has_words(rule: CommandPattern, words: tuple[str, ...]) -> bool:
     many = len(rule.words)
     if len(words) < many or (len(words) > many and not rule.has_tail):
         return False
@@ -180,7 +180,7 @@ def _is_like(word: str, wanted: str) -> bool:
     )
 
 
-def may_be(rule: Command, words: tuple[str, ...]) -> bool:
+def may_be(rule: CommandPattern, words: tuple[str, ...]) -> bool:
     """Say whether a rule of `deny` or `ask` may be about a command: whatever options of its program stand between its words."""
     if not rule.words:
         return rule.has_tail

@@ -60,7 +60,7 @@ class PathGlob:
 
 
 @frozen(kw_only=True)
-class Place:
+class PathPlace:
     """Where a path leads.
 
     Attributes:
@@ -102,7 +102,7 @@ def fault_of_glob(text: str) -> tuple[int, str] | None:
     return None
 
 
-def place_of(path: str, working_dir: str, home: str = "", also: tuple[str, ...] = ()) -> Place | None:
+def path_place(path: str, working_dir: str, home: str = "", also: tuple[str, ...] = ()) -> PathPlace | None:
     """Find where a path leads, by its names.
 
     Args:
@@ -127,7 +127,7 @@ def place_of(path: str, working_dir: str, home: str = "", also: tuple[str, ...] 
         end = _joined(workspace, plain)
     is_own = not plain.startswith(("/", "~")) or _is_below(end, workspace)
     ends = (end, *(_joined("", one) for one in also))
-    return Place(
+    return PathPlace(
         ends=ends,
         inside=is_sure and all(_is_below(one, workspace) for one in ends),
         is_sure=is_sure,
@@ -137,13 +137,13 @@ def place_of(path: str, working_dir: str, home: str = "", also: tuple[str, ...] 
     )
 
 
-def may_match(glob: PathGlob, place: Place) -> bool:
+def may_match(glob: PathGlob, place: PathPlace) -> bool:
     """Compare for `deny` and `ask`: whether a place may be what a pattern means, or lie below it."""
     ways = _ways(_folded(glob.text), _folded(place.workspace), _folded(place.home), is_narrow=False)
     return any(_fits(way, _parts(_folded(end))) for end in place.anywhere for way in ways)
 
 
-def must_match(glob: PathGlob, place: Place) -> bool:
+def must_match(glob: PathGlob, place: PathPlace) -> bool:
     """Compare for `allow`: whether a place is what a pattern says, wherever it leads."""
     ways = _ways(glob.text, place.workspace, place.home, is_narrow=True)
     # Who writes `//` or `~/` means what lies outside; a confined sandbox makes a place below the workspace of it.
@@ -151,7 +151,7 @@ def must_match(glob: PathGlob, place: Place) -> bool:
     return place.is_sure and all(any(_fits(way, _parts(end)) for way in ways) for end in ends)
 
 
-def may_hold(glob: PathGlob, place: Place) -> bool:
+def may_hold(glob: PathGlob, place: PathPlace) -> bool:
     """Say whether what a pattern means may lie below a place: what searches there would read it."""
     text = glob.text
     if "/" not in text.rstrip("/"):
@@ -165,7 +165,7 @@ def may_hold(glob: PathGlob, place: Place) -> bool:
     return any(_is_below(start, _folded(end)) or _is_below(_folded(end), start) for end in place.anywhere)
 
 
-def is_protected(place: Place) -> bool:
+def is_protected(place: PathPlace) -> bool:
     """Say whether a place has a name that is written with care."""
     return any(
         first_that_protects(EDITED_WITH_CARE, end, working_dir="/") is not None for end in place.anywhere

@@ -15,14 +15,20 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import attrs
 
 from agentrail.plugins.permission_index import RuleIndex
-from agentrail.plugins.permission_rules import ListName, Scope, check_rules, read_rule, refuse_faults
+from agentrail.plugins.permission_rules import (
+    ListName,
+    RuleScope,
+    check_rules,
+    read_permission_rule,
+    refuse_faults,
+)
 
-Mode: TypeAlias = Literal["dont_ask", "strict", "plan", "default", "accept_edits", "bypass"]
-MODES: Final[tuple[Mode, ...]] = get_args(Mode)
+PolicyMode: TypeAlias = Literal["dont_ask", "strict", "plan", "default", "accept_edits", "bypass"]
+MODES: Final[tuple[PolicyMode, ...]] = get_args(PolicyMode)
 """From the narrowest to the widest."""
 
 LISTS: Final[tuple[ListName, ...]] = ("deny", "ask", "allow")
-SCOPES: Final[tuple[Scope, ...]] = ("managed", "user", "project", "session")
+RULE_SCOPES: Final[tuple[RuleScope, ...]] = ("managed", "user", "project", "session")
 PURE_TOOLS: Final = ("glob", "grep", "list_dir", "read_file")
 """The built-in tools that change nothing."""
 
@@ -40,7 +46,7 @@ class WrittenRule:
     """
 
     text: str
-    scope: Scope = "session"
+    scope: RuleScope = "session"
     place: str = ""
 
     @property
@@ -65,7 +71,7 @@ class PermissionPolicy:
         OptionError: Your move: a rule that cannot be read, or an unknown mode. All faults at once, each with list, index, and position.
     """
 
-    modes: tuple[Mode, ...] = ("default",)
+    modes: tuple[PolicyMode, ...] = ("default",)
     deny: tuple[WrittenRule, ...] = ()
     ask: tuple[WrittenRule, ...] = ()
     allow: tuple[WrittenRule, ...] = ()
@@ -87,7 +93,7 @@ class PermissionPolicy:
         refuse_faults(faults)
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> PolicyMode:
         """The narrowest of its modes."""
         return min(self.modes, key=MODES.index)
 
@@ -99,11 +105,13 @@ class PermissionPolicy:
     # Kept under a name with an underscore: a codec leaves it out.
     @cached_property
     def _indexes(self) -> tuple[RuleIndex, RuleIndex, RuleIndex]:
-        deny, ask, allow = (RuleIndex(read_rule(rule.text) for rule in getattr(self, name)) for name in LISTS)
+        deny, ask, allow = (
+            RuleIndex(read_permission_rule(rule.text) for rule in getattr(self, name)) for name in LISTS
+        )
         return deny, ask, allow
 
 
-def rules(*texts: str, scope: Scope = "session", place: str = "") -> tuple[WrittenRule, ...]:
+def rules(*texts: str, scope: RuleScope = "session", place: str = "") -> tuple[WrittenRule, ...]:
     """Make rules of their texts; they are read when a policy is made of them."""
     return tuple(WrittenRule(text, scope, place) for text in texts)
 
@@ -121,16 +129,16 @@ class ScopedRules:
         is_trusted: Of a project: whether the user trusts it. One that is not trusted can only narrow.
     """
 
-    mode: Mode | None = None
+    mode: PolicyMode | None = None
     deny: tuple[WrittenRule, ...] = ()
     ask: tuple[WrittenRule, ...] = ()
     allow: tuple[WrittenRule, ...] = ()
-    ceiling: Mode | None = None
+    ceiling: PolicyMode | None = None
     is_trusted: bool = True
 
 
 def read_scope(
-    scope: Scope,
+    scope: RuleScope,
     table: Mapping[str, Any],
     *,
     places: Mapping[str, Sequence[str]] = MappingProxyType({}),
@@ -176,7 +184,7 @@ def read_scope(
 
 
 def join(
-    scoped: Mapping[Scope, ScopedRules],
+    scoped: Mapping[RuleScope, ScopedRules],
     *,
     may_bypass: bool = False,
     pure_tools: Sequence[str] = PURE_TOOLS,
@@ -189,9 +197,9 @@ def join(
         pure_tools: As of `PermissionPolicy`.
 
     Raises:
-        OptionError: Your move: the mode is `bypass`, and nobody said that; or a managed file forbids it.
+        OptionError: Your move: the mode is `bypass`, and no option said so; or a managed file forbids it.
     """
-    heard = [(scope, scoped[scope]) for scope in SCOPES if scope in scoped]
+    heard = [(scope, scoped[scope]) for scope in RULE_SCOPES if scope in scoped]
     modes = [
         one.mode for scope, one in heard if one.mode is not None and not _is_withheld(scope, one, one.mode)
     ]
@@ -218,7 +226,7 @@ def join(
     )
 
 
-def not_granted(scoped: Mapping[Scope, ScopedRules]) -> tuple[str, ...]:
+def not_granted(scoped: Mapping[RuleScope, ScopedRules]) -> tuple[str, ...]:
     """Say what a project wants that its user has not trusted, and does not get."""
     project = scoped.get("project")
     if project is None or project.is_trusted:
@@ -228,7 +236,7 @@ def not_granted(scoped: Mapping[Scope, ScopedRules]) -> tuple[str, ...]:
     return (*wanted, *(f"allow {rule.shown}" for rule in project.allow))
 
 
-def narrowest(modes: Sequence[Mode]) -> tuple[Mode, ...]:
+def narrowest(modes: Sequence[PolicyMode]) -> tuple[PolicyMode, ...]:
     """Leave those modes out that add nothing to a narrower one. `plan` and `strict` forbid different things: both stay."""
     first = min(modes, key=MODES.index)
     both = "plan" in modes and first in {"strict", "dont_ask"}
@@ -246,9 +254,9 @@ def _flat(policy: PermissionPolicy) -> tuple[PermissionPolicy, ...]:
     return (attrs.evolve(policy, within=()), *policy.within)
 
 
-def _is_heard(scope: Scope, one: ScopedRules) -> bool:
+def _is_heard(scope: RuleScope, one: ScopedRules) -> bool:
     return scope != "project" or one.is_trusted
 
 
-def _is_withheld(scope: Scope, one: ScopedRules, mode: Mode) -> bool:
+def _is_withheld(scope: RuleScope, one: ScopedRules, mode: PolicyMode) -> bool:
     return not _is_heard(scope, one) and MODES.index(mode) > _DEFAULT

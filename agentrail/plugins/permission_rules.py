@@ -23,16 +23,16 @@ from agentrail.plugins.permission_paths import PathGlob, fault_of_glob
 from agentrail.plugins.shell_plain import NotRead, PlainCommand, PlainLine, read_plain
 
 ListName: TypeAlias = Literal["deny", "ask", "allow"]
-Scope: TypeAlias = Literal["session", "project", "user", "managed"]
+RuleScope: TypeAlias = Literal["session", "project", "user", "managed"]
 
 MAX_RULE_CHARACTERS: Final = 4_000
-MAX_RULES: Final = 5_000
+MAX_PERMISSION_RULES: Final = 5_000
 """In one list."""
 
 SHELL_TOOLS: Final = frozenset({"shell"})
-READERS: Final = frozenset({"read_file", "list_dir", "glob", "grep"})
+PATTERN_READERS: Final = frozenset({"read_file", "list_dir", "glob", "grep"})
 WRITERS: Final = frozenset({"write_file", "edit_file"})
-FILE_TOOLS: Final = READERS | WRITERS
+PATH_TOOLS: Final = PATTERN_READERS | WRITERS
 SEARCHERS: Final = frozenset({"glob", "grep", "list_dir"})
 _NAMED_BY: Final = {"task": "subagent_type", "skill": "name"}
 
@@ -48,7 +48,7 @@ class AnyCall:
 
 
 @frozen(kw_only=True)
-class Command:
+class CommandPattern:
     """A command of the shell.
 
     Attributes:
@@ -93,7 +93,7 @@ class Argument:
     glob: str
 
 
-Pattern: TypeAlias = AnyCall | Command | PathGlob | Domain | Argument
+Pattern: TypeAlias = AnyCall | CommandPattern | PathGlob | Domain | Argument
 
 
 @frozen(kw_only=True)
@@ -142,8 +142,8 @@ def check_rules(name: ListName, rules: Sequence[object], places: Sequence[str] =
     """
     if isinstance(rules, str):
         return [f"{name}: expected a list of rules, got the text {rules!r:.80}: put it in brackets"]
-    if len(rules) > MAX_RULES:
-        return [f"{name}: {len(rules)} rules, expected at most {MAX_RULES}"]
+    if len(rules) > MAX_PERMISSION_RULES:
+        return [f"{name}: {len(rules)} rules, expected at most {MAX_PERMISSION_RULES}"]
     faults: list[str] = []
     for index, rule in enumerate(rules):
         where = f"{place}: " if (place := "".join(places[index : index + 1])) else ""
@@ -153,7 +153,7 @@ def check_rules(name: ListName, rules: Sequence[object], places: Sequence[str] =
             )
             continue
         try:
-            read_rule(rule)
+            read_permission_rule(rule)
         except RuleFault as fault:
             faults.append(f"{where}{name}[{index}] at {fault.at}: {fault.why}, in {rule!r:.120}")
     return faults
@@ -170,7 +170,7 @@ def refuse_faults(faults: Sequence[str]) -> None:
 
 
 @lru_cache(maxsize=16_384)
-def read_rule(text: str) -> ReadRule:
+def read_permission_rule(text: str) -> ReadRule:
     """Read a rule.
 
     Raises:
@@ -208,7 +208,7 @@ def words_of_name(tool: str) -> str | None:
 def _pattern(tool: str, text: str, begun: int) -> Pattern:
     if tool in SHELL_TOOLS:
         return _read_command(text, begun)
-    if tool in FILE_TOOLS:
+    if tool in PATH_TOOLS:
         fault = fault_of_glob(text)
         if fault is not None:
             raise RuleFault(begun + fault[0], fault[1])
@@ -236,7 +236,7 @@ def _pattern(tool: str, text: str, begun: int) -> Pattern:
     return Argument(pointer=pointer if name.startswith("/") else (name,), glob=glob)
 
 
-def _read_command(text: str, begun: int) -> Command:
+def _read_command(text: str, begun: int) -> CommandPattern:
     """Read a pattern of commands; one that is no plain line is kept as its text."""
     body, has_tail = text.strip(), False
     if body.endswith(":*"):
@@ -244,17 +244,17 @@ def _read_command(text: str, begun: int) -> Command:
     elif body == "*" or body.endswith((" *", "\t*")):
         body, has_tail = body[:-1].rstrip(), True
     if not body:
-        return Command(text=text, has_tail=True)
+        return CommandPattern(text=text, has_tail=True)
     program = _PROGRAM_WITH_A_STAR.match(body)
     # A program that is a pattern is not read in a line: another name stands in its place meanwhile.
     reading = read_plain(body if program is None else f"x{body[program.end() :]}")
     if isinstance(reading, NotRead):
-        return Command(text=text, has_tail=has_tail, not_read=reading)
+        return CommandPattern(text=text, has_tail=has_tail, not_read=reading)
     first = reading.commands[0]
     words = first.words if program is None else (program[0], *first.words[1:])
     stars = _stars(words, first, body, begun)
     if len(reading.commands) == 1:
-        return Command(
+        return CommandPattern(
             text=text,
             words=words,
             stars=stars,
@@ -263,7 +263,7 @@ def _read_command(text: str, begun: int) -> Command:
         )
     if has_tail or any(_stars(command.words, command, body, begun) for command in reading.commands):
         raise RuleFault(begun, "a rule is one simple command, or a whole line without a star")
-    return Command(text=text, line=reading)
+    return CommandPattern(text=text, line=reading)
 
 
 def _stars(words: tuple[str, ...], command: PlainCommand, body: str, begun: int) -> tuple[int, ...]:

@@ -12,14 +12,14 @@ from agentrail.errors import OptionError
 from agentrail.messages import JsonObject
 from agentrail.plugins.permission_policy import (
     PURE_TOOLS,
-    Mode,
     PermissionPolicy,
+    PolicyMode,
     ScopedRules,
     join,
     meet,
     read_scope,
 )
-from agentrail.plugins.permission_rules import Scope
+from agentrail.plugins.permission_rules import RuleScope
 
 _LISTS: Final = ("deny", "ask", "allow")
 _OTHERS: Final = frozenset({"managed", "user", "project"})
@@ -39,9 +39,9 @@ class Permitted:
         pure_tools: The tools that change nothing.
     """
 
-    scoped: tuple[tuple[Scope, ScopedRules], ...] = ()
+    scoped: tuple[tuple[RuleScope, ScopedRules], ...] = ()
     within: tuple[ScopedRules, ...] = ()
-    before: Mode | None = None
+    before: PolicyMode | None = None
     home: str = ""
     timeout_seconds: float = 120.0
     may_bypass: bool = False
@@ -66,7 +66,7 @@ class Permitted:
         """What the session says."""
         return dict(self.scoped)["session"]
 
-    def in_mode(self, mode: Mode | None, *, before: Mode | None) -> "Permitted":
+    def in_mode(self, mode: PolicyMode | None, *, before: PolicyMode | None) -> "Permitted":
         """Give the same with another mode of the session."""
         own = attrs.evolve(self.own, mode=mode)
         scoped = tuple((scope, own if scope == "session" else one) for scope, one in self.scoped)
@@ -76,7 +76,7 @@ class Permitted:
 def begin(
     *,
     own: Mapping[str, Any],
-    scopes: Mapping[Scope, Mapping[str, Any]],
+    scopes: Mapping[RuleScope, Mapping[str, Any]],
     within: Sequence[Mapping[str, Any]],
     rest: Permitted,
 ) -> Permitted:
@@ -104,7 +104,7 @@ def begin(
     )
 
 
-def go_on(options: JsonObject, state: Permitted) -> Permitted:
+def go_on_with(options: JsonObject, state: Permitted) -> Permitted:
     """Make the state that new options of a running session lead to.
 
     Raises:

@@ -9,17 +9,24 @@ from typing import Final, Literal, TypeAlias
 from attrs import evolve, frozen
 
 from agentrail.messages import JsonObject
-from agentrail.plugins.permission_index import Entry, OfTool, bare
+from agentrail.plugins.permission_index import IndexedRule, OfTool, bare
 from agentrail.plugins.permission_matching import may_be, may_mean, must_be, must_mean
-from agentrail.plugins.permission_paths import PathGlob, Place, is_protected, may_hold, place_of
-from agentrail.plugins.permission_policy import LISTS, Mode, PermissionPolicy, WrittenRule
-from agentrail.plugins.permission_rules import FILE_TOOLS, SHELL_TOOLS, WRITERS, AnyCall, Command, ListName
+from agentrail.plugins.permission_paths import PathGlob, PathPlace, is_protected, may_hold, path_place
+from agentrail.plugins.permission_policy import LISTS, PermissionPolicy, PolicyMode, WrittenRule
+from agentrail.plugins.permission_rules import (
+    PATH_TOOLS,
+    SHELL_TOOLS,
+    WRITERS,
+    AnyCall,
+    CommandPattern,
+    ListName,
+)
 from agentrail.plugins.shell_lines import simple_commands
-from agentrail.plugins.shell_plain import NotRead, PlainCommand, PlainLine, Reading, read_plain
+from agentrail.plugins.shell_plain import NotRead, PlainCommand, PlainLine, PlainReading, read_plain
 from agentrail.plugins.shell_stars import uncovered_by_star
 
-Decision: TypeAlias = Literal["allow", "ask", "deny"]
-DECISIONS: Final[tuple[Decision, ...]] = ("allow", "ask", "deny")
+PermissionDecision: TypeAlias = Literal["allow", "ask", "deny"]
+DECISIONS: Final[tuple[PermissionDecision, ...]] = ("allow", "ask", "deny")
 """From the mildest to the strictest."""
 
 EXIT_PLAN: Final = "exit_plan"
@@ -100,12 +107,12 @@ class PermissionVerdict:
         asked: The rules that were compared, in order; empty unless they were asked for.
     """
 
-    decision: Decision
+    decision: PermissionDecision
     why: str
     name: ListName | None = None
     by: tuple[WrittenRule, ...] = ()
-    mode: Mode | None = None
-    reading: Reading | None = None
+    mode: PolicyMode | None = None
+    reading: PlainReading | None = None
     uncovered: tuple[tuple[tuple[str, ...], str], ...] = ()
     asked: tuple[AskedRule, ...] = ()
 
@@ -115,7 +122,7 @@ def judge(policy: PermissionPolicy, call: PermissionCall) -> PermissionVerdict:
     return _strictest(policy, call, explains=False)
 
 
-def explain(policy: PermissionPolicy, call: PermissionCall) -> PermissionVerdict:
+def explain_call(policy: PermissionPolicy, call: PermissionCall) -> PermissionVerdict:
     """Judge, and keep each rule that was asked."""
     return _strictest(policy, call, explains=True)
 
@@ -156,13 +163,13 @@ class _Judging:
         self.policy = policy
         self.call = call
         self.asked: list[AskedRule] | None = [] if explains else None
-        self.reading: Reading | None = None
+        self.reading: PlainReading | None = None
         self.uncovered: tuple[tuple[tuple[str, ...], str], ...] = ()
 
     def verdict(self) -> PermissionVerdict:
         """Ask the three lists, then the mode."""
         is_unread = False
-        place: Place | None = None
+        place: PathPlace | None = None
         if self.call.tool in SHELL_TOOLS:
             found, is_unread = self._of_line()
         else:
@@ -183,7 +190,7 @@ class _Judging:
 
     # --- the lists
 
-    def _of_call(self, place: Place | None) -> _Found | None:
+    def _of_call(self, place: PathPlace | None) -> _Found | None:
         tool, indexes = self.call.tool, self.policy.indexes
         found = self._first(_DENY, indexes[_DENY].of(tool).rules, place, may_mean)
         if found is None and (tool in WRITERS or tool == "grep"):
@@ -200,7 +207,7 @@ class _Judging:
             found = self._first(_ASK, indexes[_ASK].of(tool).rules, place, may_mean)
         return found or self._first(_ALLOW, indexes[_ALLOW].of(tool).rules, place, must_mean)
 
-    def _searched(self, place: Place | None) -> _Found | None:
+    def _searched(self, place: PathPlace | None) -> _Found | None:
         """Let a person decide on a search that may come upon what may not be read: its results cannot be taken apart here."""
         for number, rule in (
             *self.policy.indexes[_DENY].of("read_file").rules,
@@ -212,7 +219,7 @@ class _Judging:
         return None
 
     def _first(
-        self, place: int, entries: Sequence[Entry], where: Place | None, means: Callable[..., bool]
+        self, place: int, entries: Sequence[IndexedRule], where: PathPlace | None, means: Callable[..., bool]
     ) -> _Found | None:
         for number, rule in entries:
             matched = means(rule.pattern, self.call.arguments, where)
@@ -265,11 +272,11 @@ class _Judging:
         match pattern:
             case AnyCall():
                 return True
-            case Command(not_read=NotRead(), text=text):
+            case CommandPattern(not_read=NotRead(), text=text):
                 return isinstance(line, str) and line.strip() == text.strip()
-            case Command(line=PlainLine(commands=(_, _, *_)) as whole):
+            case CommandPattern(line=PlainLine(commands=(_, _, *_)) as whole):
                 return whole == self.reading
-            case Command() as rule:
+            case CommandPattern() as rule:
                 return may_be(rule, words)
             case _:  # an argument, of a tool whose name is a pattern
                 return may_mean(pattern, self.call.arguments, None)  # type: ignore[arg-type]  # one of the patterns
@@ -314,7 +321,7 @@ class _Judging:
         if command.behind:
             entries = (*entries, *rules.about(command.run[0]))
         for number, rule in entries:
-            matched = isinstance(rule.pattern, Command) and must_be(
+            matched = isinstance(rule.pattern, CommandPattern) and must_be(
                 rule.pattern, command, is_covered=is_covered
             )
             if self.asked is not None:
@@ -326,8 +333,8 @@ class _Judging:
     # --- the mode
 
     def _answer(
-        self, mode: Mode, found: _Found | None, place: Place | None, *, is_unread: bool
-    ) -> tuple[Decision, str, Mode | None]:
+        self, mode: PolicyMode, found: _Found | None, place: PathPlace | None, *, is_unread: bool
+    ) -> tuple[PermissionDecision, str, PolicyMode | None]:
         """Say what a mode makes of what the lists said."""
         tool = self.call.tool
         is_pure = tool in self.policy.pure_tools
@@ -335,7 +342,7 @@ class _Judging:
         if found is not None and found.place == _DENY:
             return "deny", f"the rule {found.by[0].shown} denies it", None
         if mode == "dont_ask" and (found is None or found.place == _ASK):
-            return "deny", "no rule allows it, and in the mode dont_ask nobody is asked", mode
+            return "deny", "no rule allows it, and in the mode dont_ask no person is asked", mode
         if is_held:
             return (
                 "deny",
@@ -349,7 +356,7 @@ class _Judging:
         if found is not None:
             return "allow", f"allowed by {', '.join(rule.shown for rule in found.by)}", None
         if is_unread:
-            decision: Decision = "ask" if mode in {"default", "accept_edits"} else "deny"
+            decision: PermissionDecision = "ask" if mode in {"default", "accept_edits"} else "deny"
             return (
                 decision,
                 f"what it runs cannot be known, and there are rules that deny some of {tool}",
@@ -358,8 +365,8 @@ class _Judging:
         return self._unmatched(mode, place, is_pure=is_pure)
 
     def _unmatched(
-        self, mode: Mode, place: Place | None, *, is_pure: bool
-    ) -> tuple[Decision, str, Mode | None]:
+        self, mode: PolicyMode, place: PathPlace | None, *, is_pure: bool
+    ) -> tuple[PermissionDecision, str, PolicyMode | None]:
         tool = self.call.tool
         match mode:
             case "bypass":
@@ -369,11 +376,11 @@ class _Judging:
             case "default" | "accept_edits" if is_pure:
                 return "allow", "it changes nothing", mode
             case "accept_edits" if (
-                tool in FILE_TOOLS and place is not None and place.inside and not is_protected(place)
+                tool in PATH_TOOLS and place is not None and place.inside and not is_protected(place)
             ):
                 return "allow", "the mode accept_edits allows work on files of the workspace", mode
             case _:
-                decision: Decision = "deny" if mode in {"strict", "dont_ask"} else "ask"
+                decision: PermissionDecision = "deny" if mode in {"strict", "dont_ask"} else "ask"
                 return decision, self._stopped(), mode
 
     def _stopped(self) -> str:
@@ -386,11 +393,11 @@ class _Judging:
 
     # --- what is asked
 
-    def _place(self) -> Place | None:
-        path = self.call.arguments.get("path", ".") if self.call.tool in FILE_TOOLS else None
+    def _place(self) -> PathPlace | None:
+        path = self.call.arguments.get("path", ".") if self.call.tool in PATH_TOOLS else None
         if not isinstance(path, str):
             return None
-        return place_of(path, self.call.working_dir, self.call.home, self.call.leads_to)
+        return path_place(path, self.call.working_dir, self.call.home, self.call.leads_to)
 
     def _written(self, place: int, number: int) -> WrittenRule:
         listed: tuple[WrittenRule, ...] = getattr(self.policy, LISTS[place])
@@ -403,7 +410,7 @@ class _Judging:
 
 
 def _spoken(line: object, certain: tuple[PlainCommand, ...]) -> tuple[tuple[tuple[str, ...], ...], bool]:
-    """Give the words of all commands that a line may run, and whether it may run what nobody knows."""
+    """Give the words of all commands that a line may run, and whether it may run what cannot be known."""
     if certain:
         behind = (command.run for command in certain if command.behind)
         return (*(command.words for command in certain), *behind), False

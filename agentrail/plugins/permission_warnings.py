@@ -4,7 +4,13 @@ from collections.abc import Collection, Iterator
 
 from agentrail.plugins.permission_index import is_named
 from agentrail.plugins.permission_policy import LISTS, PermissionPolicy, WrittenRule
-from agentrail.plugins.permission_rules import AnyCall, Command, ListName, ReadRule, read_rule
+from agentrail.plugins.permission_rules import (
+    AnyCall,
+    CommandPattern,
+    ListName,
+    ReadRule,
+    read_permission_rule,
+)
 from agentrail.plugins.shell_plain import PlainCommand
 from agentrail.plugins.shell_stars import uncovered_by_star, why_never
 
@@ -25,7 +31,7 @@ def warnings_of(policy: PermissionPolicy, tools: Collection[str] | None = None) 
     for name in LISTS:
         listed: tuple[WrittenRule, ...] = getattr(policy, name)
         for index, written in enumerate(listed):
-            rule = read_rule(written.text)
+            rule = read_permission_rule(written.text)
             where = f"{name}[{index}] {written.shown}"
             hidden = before.get(written.text) or next(
                 (
@@ -50,7 +56,7 @@ def _faults(name: ListName, rule: ReadRule, tools: Collection[str] | None) -> It
     if tools is not None and not any(is_named(rule.tool, tool) for tool in tools):
         yield f"never matches: there is no tool {rule.tool!r}; there are {', '.join(sorted(tools)) or 'none'}"
     command = rule.pattern
-    if not isinstance(command, Command):
+    if not isinstance(command, CommandPattern):
         return
     if command.not_read is not None:
         stopped = f"is not read beyond character {command.not_read.at}: {command.not_read.why}"
@@ -63,7 +69,7 @@ def _faults(name: ListName, rule: ReadRule, tools: Collection[str] | None) -> It
         yield from _held_by_star(command)
 
 
-def _held_by_star(command: Command) -> Iterator[str]:
+def _held_by_star(command: CommandPattern) -> Iterator[str]:
     program = command.words[0]
     why = None if 0 in command.stars else why_never(program)
     if program in {"curl", "wget"}:

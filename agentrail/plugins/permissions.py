@@ -10,9 +10,9 @@ from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.messages import JsonObject
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.permission_always import offers_always, proposed_rules
-from agentrail.plugins.permission_policy import PURE_TOOLS, Mode
-from agentrail.plugins.permission_rules import Scope
-from agentrail.plugins.permission_state import Permitted, begin, go_on
+from agentrail.plugins.permission_policy import PURE_TOOLS, PolicyMode
+from agentrail.plugins.permission_rules import RuleScope
+from agentrail.plugins.permission_state import Permitted, begin, go_on_with
 from agentrail.plugins.permission_verdict import EXIT_PLAN, PermissionCall, judge
 
 
@@ -24,11 +24,11 @@ class Permissions(Plugin[Permitted]):
     def init(  # noqa: PLR0913 - one option per part of a policy, each with a default
         self,
         *,
-        mode: Mode | None = None,
+        mode: PolicyMode | None = None,
         deny: Sequence[str] = (),
         ask: Sequence[str] = (),
         allow: Sequence[str] = (),
-        scopes: Mapping[Scope, Mapping[str, Any]] | None = None,
+        scopes: Mapping[RuleScope, Mapping[str, Any]] | None = None,
         within: Sequence[Mapping[str, Any]] = (),
         pure_tools: Sequence[str] = (),
         home: str = "",
@@ -55,7 +55,7 @@ class Permissions(Plugin[Permitted]):
 
     def on_config_update(self, options: JsonObject, state: Permitted) -> Permitted:
         """Change what the session says, as it names it. Rules of other scopes stay, and may not be changed from here."""
-        return go_on(options, state)
+        return go_on_with(options, state)
 
     @on(BeforeTool)
     def judge(self, event: BeforeTool, state: Permitted, ctx: Context) -> Action[Permitted]:

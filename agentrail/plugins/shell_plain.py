@@ -114,11 +114,11 @@ class NotRead:
     why: str
 
 
-Reading: TypeAlias = PlainLine | NotRead
+PlainReading: TypeAlias = PlainLine | NotRead
 
 
 @lru_cache(maxsize=512)
-def read_plain(line: str) -> Reading:
+def read_plain(line: str) -> PlainReading:
     """Read a line, in time that grows as it does.
 
     Args:
@@ -134,7 +134,7 @@ def read_plain(line: str) -> Reading:
     return _read(line)
 
 
-def _read(line: str) -> Reading:
+def _read(line: str) -> PlainReading:
     commands: list[PlainCommand] = []
     joints: list[str] = []
     raws: list[str] = []

@@ -109,7 +109,7 @@ _GIT: Final = (
     "whatchanged worktree"
 )
 
-ROWS: Final[Mapping[str, StarRow]] = MappingProxyType({
+STAR_ROWS: Final[Mapping[str, StarRow]] = MappingProxyType({
     "git": _row("such options and commands of git run programs, write files or use another repository; a command that git has not may be an alias", _GIT,
                 long="output upload-pack receive-pack exec ext-diff textconv filters open-files-in-pager config template extcmd strategy separate-git-dir "
                 "git-dir work-tree paginate exec-path namespace config-env"),
@@ -197,7 +197,7 @@ def why_never(program: str) -> str | None:
     # On some disks case does not count.
     name = program.lower()
     known = _REASON_OF.get(name)
-    if known is not None or name in ROWS:
+    if known is not None or name in STAR_ROWS:
         return known
     # `python3.11`, `gcc-12`, `x86_64-linux-gnu-gcc-12`; `gxargs` as others call the one of GNU
     base = _VERSION.sub("", name)
@@ -217,7 +217,7 @@ def uncovered_by_star(command: PlainCommand) -> str | None:
     if why is not None:
         return f"{program} {why}"
     name = program.lower()
-    row = ROWS.get(name) or (ROWS.get(name[1:]) if name[0] == "g" else None)
+    row = STAR_ROWS.get(name) or (STAR_ROWS.get(name[1:]) if name[0] == "g" else None)
     if row is None:
         return None
     found = next(_uncovered(row, words, {place - command.behind for place in command.patterns}), None)
@@ -241,7 +241,7 @@ def _uncovered(row: StarRow, words: tuple[str, ...], patterns: set[int]) -> Iter
         is_past = is_past or word == "--"
     if row.max_operands is not None and operands > row.max_operands:
         yield words[-1]
-    if row is ROWS["git"] and len(words) > 1:
+    if row is STAR_ROWS["git"] and len(words) > 1:
         short = _GIT_SHORT.get(words[1], "")
         for word in words[2:]:
             is_short = word.startswith("-") and not word.startswith("--")

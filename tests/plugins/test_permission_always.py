@@ -5,8 +5,8 @@ from hypothesis import given, strategies as st
 
 from agentrail.plugins.permission_always import offers_always, proposed_rules, with_rules
 from agentrail.plugins.permission_policy import PermissionPolicy, rules
-from agentrail.plugins.permission_rules import read_rule
-from agentrail.plugins.permission_verdict import PermissionCall, explain, judge
+from agentrail.plugins.permission_rules import read_permission_rule
+from agentrail.plugins.permission_verdict import PermissionCall, explain_call, judge
 from tests.plugins.permission_lines import HARMFUL, ORDINARY
 
 NOTHING = PermissionPolicy()
@@ -76,7 +76,7 @@ def test_explain_names_the_rule_that_always_wrote():
     for line in ("wc a", "git log -n 1", "git log | wc a"):
         call = call_of("shell", command=line)
         texts = proposed(call)
-        assert {rule.text for rule in explain(with_rules(NOTHING, texts), call).by} == set(texts)
+        assert {rule.text for rule in explain_call(with_rules(NOTHING, texts), call).by} == set(texts)
     assert proposed(call_of("shell", command="wc " + "a" * 5_000)) == ()
 
 
@@ -89,10 +89,10 @@ def test_always_writes_rules_that_allow_that_very_call(line):
     call = call_of("shell", command=line)
     texts = proposed(call)
     if texts:
-        told = explain(with_rules(NOTHING, texts), call)
+        told = explain_call(with_rules(NOTHING, texts), call)
         assert told.decision == "allow"
         assert {rule.text for rule in told.by} == set(texts)
-        assert all(read_rule(text).tool == "shell" for text in texts)
+        assert all(read_permission_rule(text).tool == "shell" for text in texts)
     if "bash" in line or "harm" in line.split()[0:1]:
         assert not any("bash" in text and text.endswith("*)") for text in texts)
 

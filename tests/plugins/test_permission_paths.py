@@ -3,14 +3,14 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.plugins.permission_paths import PathGlob, may_hold, may_match, must_match, place_of
+from agentrail.plugins.permission_paths import PathGlob, may_hold, may_match, must_match, path_place
 
 WORKSPACE = "/srv/project"
 
 
 def both(glob, path, **more):
     """Whether a glob must, and may, be about a path."""
-    place = place_of(path, WORKSPACE, **{"home": "/home/ada", **more})
+    place = path_place(path, WORKSPACE, **{"home": "/home/ada", **more})
     assert place is not None
     return must_match(PathGlob(text=glob), place), may_match(PathGlob(text=glob), place)
 
@@ -36,14 +36,14 @@ def test_a_link_is_judged_by_both_of_its_ends():
     assert both("./a/**", "a/link", also=("/etc/passwd",)) == (False, True)
     assert both("//etc/passwd", "a/link", also=("/etc/passwd",)) == (False, True)
     assert both("./a/**", "a/link", also=("/srv/project/a/x",)) == (True, True)
-    assert not place_of("a/link", WORKSPACE, also=("/etc/passwd",)).inside
+    assert not path_place("a/link", WORKSPACE, also=("/etc/passwd",)).inside
 
 
 def test_a_workspace_without_a_root_is_a_world_of_its_own():
     """A relative working directory; and a path that is too long leads nowhere."""
-    place = place_of("a/../b", ".")
+    place = path_place("a/../b", ".")
     assert (place.ends, place.inside) == (("/b",), True)
-    assert place_of("x" * 5_000, ".") is None
+    assert path_place("x" * 5_000, ".") is None
     assert both("~/x", "/home/ada/x", home="") == (False, True)
 
 
@@ -61,7 +61,7 @@ def test_a_workspace_without_a_root_is_a_world_of_its_own():
 )
 def test_what_may_lie_below(glob, path, holds):
     """A search in a folder may come upon what a pattern means."""
-    assert may_hold(PathGlob(text=glob), place_of(path, WORKSPACE, "/home/ada")) is holds
+    assert may_hold(PathGlob(text=glob), path_place(path, WORKSPACE, "/home/ada")) is holds
 
 
 paths = st.lists(st.sampled_from(("a", "b", "..", ".", "A")), min_size=1, max_size=6).map("/".join)
@@ -74,7 +74,7 @@ def test_what_must_match_may_match(glob, path):
     must, may = both(glob, path)
     assert may >= must
     if must:
-        assert place_of(path, WORKSPACE).inside
+        assert path_place(path, WORKSPACE).inside
 
 
 def test_no_pattern_takes_a_square_of_time():

@@ -18,8 +18,8 @@ from agentrail.plugins.permission_policy import (
     read_scope,
     rules,
 )
-from agentrail.plugins.permission_rules import MAX_RULES, check_rules, read_rule
-from agentrail.plugins.permission_verdict import DECISIONS, PermissionCall, explain, judge, offered
+from agentrail.plugins.permission_rules import MAX_PERMISSION_RULES, check_rules, read_permission_rule
+from agentrail.plugins.permission_verdict import DECISIONS, PermissionCall, explain_call, judge, offered
 from agentrail.plugins.permission_warnings import warnings_of
 
 
@@ -82,7 +82,7 @@ def test_all_faults_are_said_at_once():
         PermissionPolicy(modes=())
     assert check_rules("deny", "shell")[0].startswith("deny: expected a list of rules, got the text")
     assert check_rules("deny", [7]) == ["deny[0]: expected a text such as 'shell(git status)', got 7"]
-    assert "at most 5000" in check_rules("allow", ["x"] * (MAX_RULES + 1))[0]
+    assert "at most 5000" in check_rules("allow", ["x"] * (MAX_PERMISSION_RULES + 1))[0]
 
 
 @given(st.text(max_size=30) | st.text("shel()git *'\"/=~.{}\\", max_size=20))
@@ -257,7 +257,7 @@ def test_a_host_is_compared_whole(url, allowed, denied):
 
 def test_a_command_is_about_no_other_tool():
     """Whatever its arguments are called."""
-    pattern = read_rule("shell(ls)").pattern
+    pattern = read_permission_rule("shell(ls)").pattern
     assert not may_mean(pattern, {"command": "ls"}, None)
     assert not must_mean(pattern, {"command": "ls"}, None)
 
@@ -475,7 +475,7 @@ def test_rules_only_do_what_their_list_says(policy, text, call):
         >= strict(before.decision)
         >= strict(judge(allowed, call).decision)
     )
-    told = explain(policy, call)
+    told = explain_call(policy, call)
     assert (told.decision, told.why, told.by) == (before.decision, before.why, before.by)
 
 
@@ -493,20 +493,22 @@ def test_the_trail_names_each_rule_that_was_asked():
         ask=["shell(git *)"],
         allow=["shell(ls *)", "deploy(x=1)", "shell(a && b)"],
     )
-    told = explain(policy, PermissionCall(tool="shell", arguments={"command": "ls; wc x"}))
+    told = explain_call(policy, PermissionCall(tool="shell", arguments={"command": "ls; wc x"}))
     assert [(one.name, one.rule.text, one.matched, one.command) for one in told.asked] == [
         ("allow", "shell(ls *)", True, "ls"),
         ("allow", "shell(a && b)", False, "wc x"),
     ]
     assert told.uncovered == ((("wc", "x"), ""),)
-    told = explain(policy, PermissionCall(tool="shell", arguments={"command": "git log"}))
+    told = explain_call(policy, PermissionCall(tool="shell", arguments={"command": "git log"}))
     assert [(one.rule.text, one.matched) for one in told.asked] == [
         ("shell(git push *)", False),
         ("shell(git *)", True),
     ]
-    assert explain(policy, PermissionCall(tool="deploy", arguments={"x": 1})).asked[0].matched
+    assert explain_call(policy, PermissionCall(tool="deploy", arguments={"x": 1})).asked[0].matched
     assert (
-        explain(policy, PermissionCall(tool="shell", arguments={"command": "a && b"})).asked[-1].rule.text
+        explain_call(policy, PermissionCall(tool="shell", arguments={"command": "a && b"}))
+        .asked[-1]
+        .rule.text
         == "shell(a && b)"
     )
 
@@ -519,7 +521,7 @@ def test_a_tool_that_is_denied_whole_is_not_offered():
 
 def test_an_index_keeps_no_names_that_a_model_makes_up():
     """Ten thousand names of tools leave what is kept bounded."""
-    index = RuleIndex([read_rule("*"), read_rule("shell")])
+    index = RuleIndex([read_permission_rule("*"), read_permission_rule("shell")])
     for number in range(1_000):
         assert len(index.of(f"t{number}").rules) == 1
     assert index.of("t999").rules == index.of("t1").rules

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from agentrail.plugins.shell_lines import simple_commands
 from agentrail.plugins.shell_plain import MAX_PLAIN_CHARACTERS, NotRead, PlainLine, read_plain
-from agentrail.plugins.shell_stars import NEVER, ROWS, uncovered_by_star, why_never
+from agentrail.plugins.shell_stars import NEVER, STAR_ROWS, uncovered_by_star, why_never
 from tests.plugins.permission_lines import HARMFUL, ORDINARY
 
 
@@ -120,8 +120,8 @@ def test_a_star_covers_the_rest(line):
 def test_each_row_has_its_reason():
     """No program stands in the table without one, and none is both never covered and covered in part, except where a row says less."""
     assert all(reason and names.split() for reason, names in NEVER)
-    assert all(row.reason for row in ROWS.values())
-    assert [name for name in ROWS if why_never(name) is not None] == []
+    assert all(row.reason for row in STAR_ROWS.values())
+    assert [name for name in STAR_ROWS if why_never(name) is not None] == []
 
 
 @given(st.text(max_size=40) | st.text("ab '\"$`\\;|&<>#\n\t/*-2", max_size=25))
