@@ -14,13 +14,15 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.memory import MemorySandbox
-from agentrail.testing.clock import FakeClock
+from agentrail.testing.clock import FakeClock, threads_hold
 from agentrail.testing.models import ScriptedModel, Turn, calls, says
 from agentrail.testing.supervisors import open_nameless
 
 
 def _run_on_virtual_time(main: Callable[[], Awaitable[Any]], **options: Any) -> Any:
-    return trio.run(main, **{**options, "clock": FakeClock()})
+    clock = FakeClock()
+    with threads_hold(clock):
+        return trio.run(main, **{**options, "clock": clock})
 
 
 # A mark, and not the fixture `autojump_clock`: that works only as an argument, which no test would use.
