@@ -389,10 +389,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Bring the examples of a page back into their order after the shuffle, for the same reason."""
+    """Bring the examples of a page back into their order after the shuffle, for the same reason; and heed what a module says of its runs."""
+    for item in items:
+        _run_as_its_module_says(item)
     examples = [item for item in items if isinstance(item, SybilItem)]
     examples.sort(key=lambda item: (item.path, item.example.start))
     items[:] = [*(item for item in items if not isinstance(item, SybilItem)), *examples]
+
+
+def _run_as_its_module_says(item: pytest.Item) -> None:
+    """Put the mark `trio(run=...)` of a module before the one that pytest-trio has put on each coroutine, which would win."""
+    for mark in item.iter_markers("trio"):
+        if mark.kwargs.get("run") not in (None, _run, _run_watched):
+            item.add_marker(pytest.mark.trio(**mark.kwargs), append=False)
+            return
 
 
 # --- who holds the loop: the debug mode is on in every Trio run of every test

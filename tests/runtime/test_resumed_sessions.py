@@ -45,10 +45,10 @@ from agentrail.testing.plugins import PuppetPlugin, PuppetRule
 from agentrail.testing.supervisors import open_nameless
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import NoSandbox, on_bounded_time, saying, until, wants
+from tests.runtime.rig import NoSandbox, on_virtual_time, saying, until, wants
 from tests.runtime.test_kept_sessions import eventually, held, open_kept
 
-pytestmark = on_bounded_time
+pytestmark = on_virtual_time
 
 UNKNOWN = "[Outcome unknown: the process stopped while this ran]"
 

@@ -18,11 +18,11 @@ from agentrail.stores.memory import MemoryStore
 from agentrail.testing.models import ScriptedModel, says
 from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.task import TaskTool
-from tests.runtime.rig import kinds, on_bounded_time, saying, until, wants
+from tests.runtime.rig import kinds, on_virtual_time, saying, until, wants
 from tests.runtime.test_kept_sessions import eventually, open_kept
 from tests.runtime.test_resumed_sessions import Process, Reconciled, fresh, open_again, results, wants_task
 
-pytestmark = on_bounded_time
+pytestmark = on_virtual_time
 
 HERE = sys.modules[__name__]
 
