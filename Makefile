@@ -19,7 +19,7 @@ DEV := $(VENV)/.installed-dev
 # Images of containers set it, and then each command that a test starts compiles all of the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# pytest, and one more try, alone, for a test or three that failed beside seventeen thousand others.
+# pytest, and one more try, alone, for up to ten tests that failed beside seventeen thousand others.
 PYTEST := $(BIN)/python -m scripts.run_tests -n auto -rs
 # Beside unit tests: `make test` takes ten examples of each property, `make check` these, `make property` all.
 CHECKED := --unit-examples=30 --folded=all

@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 
 from attrs import define, field
 
+from tests.console.serving import PATIENCE_SECONDS
+
 T = TypeVar("T")
 
 CHROMIUM: Final = shutil.which("chromium")
@@ -175,7 +177,7 @@ class OpenPages:
 
     def open_beside(self, context: Any, url: str, *, clock: bool = False) -> Any:
         """Open another page of a context, as another tab."""
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE_SECONDS * 1000)
         page = context.new_page()
         page.add_init_script(_LISTEN)
         if clock:
@@ -204,7 +206,7 @@ class OpenPages:
         return faults
 
 
-def until(page: Any, expression: str, *args: Any, seconds: float = 10.0) -> Any:
+def until(page: Any, expression: str, *args: Any, seconds: float = PATIENCE_SECONDS) -> Any:
     """Ask a page until it says something that is true, and give that.
 
     Args:
@@ -228,7 +230,7 @@ def until(page: Any, expression: str, *args: Any, seconds: float = 10.0) -> Any:
         page.wait_for_timeout(15)
 
 
-def shows(page: Any, text: str, *, seconds: float = 10.0) -> None:
+def shows(page: Any, text: str, *, seconds: float = PATIENCE_SECONDS) -> None:
     """Wait until a page shows a text."""
     until(page, "(text) => document.body.innerText.includes(text)", text, seconds=seconds)
 

@@ -14,7 +14,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from agentrail.gateway.console_files import HEADERS, find_file
-from tests.console.serving import AppThread
+from tests.console.serving import PATIENCE_SECONDS, AppThread
 
 INFO: dict[str, Any] = {
     "version": "0.1.0",
@@ -130,7 +130,12 @@ class ScriptedServer:
         self.thread.run(close)
 
     def wait_for(
-        self, kind: str, *, count: int = 1, seconds: float = 10.0, wait: Callable[[float], Any] = time.sleep
+        self,
+        kind: str,
+        *,
+        count: int = 1,
+        seconds: float = PATIENCE_SECONDS,
+        wait: Callable[[float], Any] = time.sleep,
     ) -> dict[str, Any]:
         """Wait until so many frames of a type have come, and give the last of them."""
         ends = time.monotonic() + seconds

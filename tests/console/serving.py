@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 HURRY = ConnectionLimits(grace_seconds=0.2, cut_seconds=0.2)
 START_SECONDS = 20
+PATIENCE_SECONDS = 30.0
+"""How long a page is waited for: twenty times as long as it takes beside three other workers, since only what fails waits so long."""
 
 
 class JumpingClock(trio.abc.Clock):

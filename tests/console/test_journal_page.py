@@ -315,22 +315,24 @@ def test_a_hundred_thousand_records_are_a_list_like_any_other(pages, scripted_se
         "() => [...document.querySelectorAll('.record-row')].some((row) => row.innerText.startsWith('50000\\nTimerFired'))",
     )
     assert page.evaluate("() => document.querySelectorAll('*').length") < 1_500
-    longest = page.evaluate(
+    # Painted in the very next frame, also where no page of that place is loaded yet. How long a frame is, the benchmarks say.
+    unpainted = page.evaluate(
         """async () => {
-          const range = document.querySelector(".slider-range");
+          const range = document.querySelector(".slider-range"), told = document.querySelector(".slider-told");
           const frame = () => new Promise((done) => requestAnimationFrame(done));
-          const took = [];
+          const missed = [];
           for (let step = 0; step < 120; step += 1) {
-            const began = performance.now();
-            range.value = 1 + ((step * 7919) % 99999);
+            const wanted = 1 + ((step * 7919) % 99999);
+            range.value = wanted;
             range.dispatchEvent(new Event("input", { bubbles: true }));
             await frame();
-            took.push(performance.now() - began);
+            const shown = told.textContent.replace(/[^0-9 ]/g, "").split(" ");
+            if (!shown.includes(String(wanted))) missed.push([wanted, told.textContent]);
           }
-          return took.sort((one, other) => one - other).at(-6);
+          return missed;
         }"""
     )
-    assert longest < 100, longest
+    assert unpainted == []
     last = int(page.evaluate("() => document.querySelector('.slider-range').value"))
     until(
         page,

@@ -18,6 +18,7 @@ import {
   rowsOfItems,
   SORTS,
 } from "../../../agentrail/gateway/console/pure/session_rows.js";
+import { computingMs } from "./computing.js";
 import { randomOf } from "./random.js";
 
 /** @param {Record<string, any>} more */
@@ -202,7 +203,8 @@ test("5,000 rows are put in order within a frame, and rows that did not change s
   const after = mergeRows("sessions", before, [row({ session_id: "s-7", changed_at_ms: 9_999 })], ["s-8"]);
   assert.equal(after.get("s-9"), before.get("s-9"));
   listOf(after, new Map(), filterOf({}), NONE); // once, so that it is compiled
-  const began = performance.now();
-  for (let turn = 0; turn < 10; turn += 1) listOf(after, new Map(), filterOf({}), NONE);
-  assert.ok((performance.now() - began) / 10 < 50, `${(performance.now() - began) / 10} ms`);
+  const took = computingMs(() => {
+    for (let turn = 0; turn < 10; turn += 1) listOf(after, new Map(), filterOf({}), NONE);
+  });
+  assert.ok(took / 10 < 50, `${took / 10} ms`);
 });
