@@ -282,6 +282,7 @@ SHARES: Final = {
             "promises/test_a_history_is_always_valid.py::test_calls_are_unanswered_only_while_they_run_or_a_person_decides",
         ),
         "what the package defines": ("repo/test_compiling.py", "repo/test_names.py"),
+        "what mypy reads": ("plugins/test_typing.py", "repo/test_keywords.py"),
         "the survey of the package": (
             "repo/test_scripts.py::test_nothing_in_the_package_is_too_long",
             "repo/test_scripts.py::test_broad_excepts_only_become_fewer",
@@ -305,6 +306,22 @@ SHARES: Final = {
     }.items()
     for test in tests
 }
+
+# Begun first: a test of half a minute that one worker begins last is half a minute in which the others have nothing to do.
+LONGEST: Final = frozenset(
+    {
+        "test_a_branch_begins_at_every_state_of_a_small_world",
+        "test_a_page_that_is_cut_and_whose_server_is_killed_shows_what_one_shows_that_was_not",
+        "test_a_planted_bug_is_found_and_told_in_six_signals",
+        "test_a_plugin_may_show_the_model_less_than_the_conversation",
+        "test_no_mutant_that_is_allowed_does_harm",
+        "test_no_prompt_with_a_receipt_is_lost_when_its_process_is_killed",
+        "test_one_seed_is_one_run_in_twenty_processes",
+        "test_the_corpus_is_shown_as_text_everywhere",
+        "test_the_harmful_lines_do_harm",
+        "test_what_node_tests_holds",
+    }
+)
 
 # Commands, threads and servers are waited for, and meanwhile a core has nothing to do.
 _MORE_THAN_CORES: Final = 2
@@ -394,7 +411,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         _run_as_its_module_says(item)
     examples = [item for item in items if isinstance(item, SybilItem)]
     examples.sort(key=lambda item: (item.path, item.example.start))
-    items[:] = [*(item for item in items if not isinstance(item, SybilItem)), *examples]
+    others = [item for item in items if not isinstance(item, SybilItem)]
+    others.sort(key=lambda item: item.name.partition("[")[0] not in LONGEST)
+    items[:] = [*others, *examples]
 
 
 def _run_as_its_module_says(item: pytest.Item) -> None:

@@ -1,15 +1,12 @@
 """A wrong state type is an error of the type checker, before anything runs (issue 5)."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+
+from tests.type_checkers import strict_mypy
 
 pytest.importorskip("mypy", reason="mypy is not installed: make install")
 pytestmark = pytest.mark.check  # mypy takes half a minute
 
-ROOT = Path(__file__).parents[2]
 HEAD = """
 import attrs
 from agentrail import plugins as p
@@ -69,16 +66,7 @@ def said(tmp_path_factory):
     modules = {"good": GOOD, **{f"bad_{position}": tail for position, tail in enumerate(BAD.values())}}
     for name, tail in modules.items():
         (folder / f"{name}.py").write_text(HEAD + tail)
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--config-file=",
-        f"--cache-dir={folder}",
-        str(folder),
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = strict_mypy(folder)
     lines = done.stdout.splitlines()
     assert "checked" in lines[-1], done.stderr
     return {name: [line for line in lines if f"{name}.py:" in line] for name in modules}

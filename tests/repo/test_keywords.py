@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 import typing
 from pathlib import Path
 
@@ -14,8 +12,8 @@ import agentrail
 from agentrail.runtime.keywords import SessionKeywords
 from agentrail.runtime.options import SessionOptions
 from scripts.verify_types import run_pyright
+from tests.type_checkers import strict_mypy
 
-ROOT = Path(__file__).parents[2]
 TOOL = '''
 import agentrail
 
@@ -139,18 +137,7 @@ ABOUT_CALLS = {"call-arg", "call-overload", "arg-type", "reportCallIssue", "repo
 def judged_by_mypy(folder):
     """What `mypy --strict` says: module, line and kind of each error."""
     pytest.importorskip("mypy", reason="mypy is not installed: make install")
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--config-file=",
-        "--output=json",
-        "--cache-dir=cache",
-        ".",
-    ]
-    environment = {"PYTHONPATH": "", "MYPYPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = strict_mypy(folder, "--output=json")
     assert done.returncode in {0, 1}, done.stdout + done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     return {(Path(one["file"]).stem, one["line"], one["code"]) for one in found if one["severity"] == "error"}

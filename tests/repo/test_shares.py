@@ -11,11 +11,17 @@ TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
 
 
 @pytest.fixture
-def shares(pytestconfig):
-    """The names of the shares, by test or file, as the root `conftest.py` has them."""
+def root_conftest(pytestconfig):
+    """The root `conftest.py`, which says who runs what."""
     plugins = pytestconfig.pluginmanager.get_plugins()
-    (conftest,) = [one for one in plugins if getattr(one, "__file__", None) == str(ROOT / "conftest.py")]
-    return conftest.SHARES
+    (found,) = [one for one in plugins if getattr(one, "__file__", None) == str(ROOT / "conftest.py")]
+    return found
+
+
+@pytest.fixture
+def shares(root_conftest):
+    """The names of the shares, by test or file."""
+    return root_conftest.SHARES
 
 
 def names_in(node: ast.AST) -> set[str]:
@@ -43,6 +49,24 @@ def test_who_asks_for_what_takes_seconds_to_build_shares_it(shares, built, share
         and built in names_in(node)
     }
     assert asking == {name for name, its in shares.items() if its == share}
+
+
+def test_what_is_begun_first_is_there(root_conftest):
+    """Each of them is the name of a test: one that was renamed would begin last, and nothing would say why a run takes longer."""
+    defined = re.findall(
+        r"^(?:async )?def (test_\w+)", "\n".join(path.read_text() for path in TESTS), re.MULTILINE
+    )
+    assert set(defined) >= root_conftest.LONGEST
+
+
+def test_who_asks_mypy_shares_what_it_has_read(shares):
+    """All files that ask are in its share: two workers would read the package at the same time, each for half a minute."""
+    asking = {
+        str(path.relative_to(ROOT))
+        for path in TESTS
+        if re.search(r"^from .* import strict_mypy$", path.read_text(), re.MULTILINE)
+    }
+    assert asking == {name for name, its in shares.items() if its == "what mypy reads"} != set()
 
 
 def test_who_asks_the_types_of_vendors_shares_them(shares):
