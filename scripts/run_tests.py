@@ -50,7 +50,12 @@ def alone(arguments: Sequence[str]) -> list[str]:
 
 
 def _pytest(python: str, arguments: Sequence[str]) -> int:
-    return subprocess.run([python, "-m", "pytest", *arguments], check=False).returncode  # noqa: S603 - pytest, on tests of ours
+    running = subprocess.Popen([python, "-m", "pytest", *arguments])  # noqa: S603 - pytest, on tests of ours
+    while True:
+        try:
+            return running.wait()
+        except KeyboardInterrupt:
+            continue  # a Ctrl-C at the terminal reaches pytest too, which says how far it came
 
 
 def _failed() -> list[str]:

@@ -9,10 +9,12 @@ from agentrail.core.stack.loading import load_stack
 from agentrail.errors import PluginError
 from agentrail.events import ApprovalRequired, ToolBlocked
 from agentrail.messages import CallId, ToolResult
+from agentrail.plugins.permission_policy import PURE_TOOLS
 from agentrail.plugins.permissions import Permissions
 from agentrail.testing.check_plugin import check_plugin
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import RecordingTool
+from agentrail.tools import builtin
 from agentrail.tools.exit_plan import exit_plan
 from tests.plugins.rig import Alone, call
 
@@ -36,6 +38,12 @@ def ended(text="approved", *, is_error=False):
 def test_it_keeps_the_contract_of_plugins():
     """`check_plugin`, with nothing and with everything."""
     check_plugin(Permissions, options=[{}, OPTIONS])
+
+
+def test_it_knows_the_built_in_tools_that_change_nothing():
+    """Else each look into the memories, or into a knowledge base, would ask a person."""
+    known = [*builtin(), *builtin("remember", "recall", "forget", "kb_list", "kb_search", "kb_read")]
+    assert set(PURE_TOOLS) == {one.name for one in known if one.effect_class == "pure"}
 
 
 def test_a_call_runs_asks_or_is_refused():
