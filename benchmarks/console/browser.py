@@ -150,7 +150,7 @@ class LongPage:
         """Load the page anew."""
         self.page.goto(f"http://127.0.0.1:{self.port}/console/{fragment}", wait_until="load")
 
-    def wait(self, expression: str, seconds: float = 20.0) -> Any:
+    def wait(self, expression: str, seconds: float = 60.0) -> Any:
         """Ask until the page says something that is true; the policy forbids Playwright's own way of that."""
         ends = time.monotonic() + seconds
         while not (said := self.page.evaluate(expression)):
@@ -210,8 +210,9 @@ class LongPage:
         self._protocol.send("Network.setCacheDisabled", {"cacheDisabled": True})
         self.page.goto("about:blank")
         self.goto("#/")
-        self.wait("() => document.querySelector('.session-line')")
-        return _told(self.page.evaluate("() => globalThis.__first ?? null"), "the first row of the list")
+        return float(
+            self.wait("() => globalThis.__first")
+        )  # a frame and a turn of the loop after the row is in the document
 
     def back(self, socket: int, last: str) -> float:
         """Milliseconds from the opening of a socket, counted from 0, until an item is on the screen."""
