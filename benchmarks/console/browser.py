@@ -94,7 +94,9 @@ _PAGE_BACK: Final = """async () => {
   const began = performance.now();
   box.scrollTop = 0;
   while (count() === before) {
-    if (performance.now() - began > 2000) return box.querySelector(".older button") ? null : -1;
+    const waited = performance.now() - began;
+    if (waited > 2000 && !box.querySelector(".older button")) return -1;
+    if (waited > 60000) return null;
     await new Promise(requestAnimationFrame);
   }
   return performance.now() - began;
