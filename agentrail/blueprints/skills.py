@@ -102,7 +102,7 @@ def find_sources(  # noqa: PLR0913 - by keyword
     *,
     cwd: Path,
     home: Path | None,
-    directories: Iterable[Path] = (),
+    directories: Iterable[tuple[Path, SkillScope]] = (),
     import_user: bool = False,
     import_project: bool = False,
 ) -> tuple[SkillSource, ...]:
@@ -111,7 +111,7 @@ def find_sources(  # noqa: PLR0913 - by keyword
     Args:
         cwd: The working directory.
         home: The user's; None where there is none.
-        directories: Of blueprints.
+        directories: Others that were named, and by whom; they stand in front of all.
         import_user: Whether those that the user wrote for Claude Code count.
         import_project: Whether those of the project do.
     """
@@ -134,7 +134,8 @@ def find_sources(  # noqa: PLR0913 - by keyword
     for place in _places(cwd, home):
         add(place, "project", imported=import_project)
     named = [
-        SkillSource(directory=one, shown=show_path(one, cwd, home), scope="blueprint") for one in directories
+        SkillSource(directory=one, shown=show_path(one, cwd, home), scope=scope, is_own=scope != "project")
+        for one, scope in directories
     ]
     return (*found.values(), *named)
 
@@ -279,9 +280,7 @@ def rules_while_open(skill: Skill, mode: ToolsMode) -> tuple[str, ...] | None:
     """Give the rules of the tools that run while a skill is open, as `SkillGuard` has them; None where none is restricted."""
     if mode == "ignore" or (mode == "approve" and skill.is_trusted):
         return None
-    allowed = skill.text.allowed
-    # Names that nobody knows restrict nothing, also where there are no others.
-    return None if allowed == () and skill.warnings else allowed
+    return skill.text.allowed
 
 
 def with_skill_plugins(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[PluginEntry, ...]:

@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 from agentrail.config.front_matter import HeadFault
 from agentrail.config.places import ConfigFault, ConfigPath, ConfigPlace
 from agentrail.config.structuring import show_value
-from agentrail.config.tool_names import ToolListFault, split_tools, translate_tools
+from agentrail.config.tool_names import ToolListFault, ToolRules, split_tools, translate_tools
 from agentrail.config.yaml_head import read_yaml_head
 from agentrail.frozen import EMPTY, frozen_json
 
@@ -153,8 +153,8 @@ class _SkillReader:
             license=self._text("license"),
             compatibility=self._text("compatibility", MAX_COMPATIBILITY),
             metadata=metadata,
-            allowed=self._tools("allowed-tools") if "allowed-tools" in self._values else None,
-            disallowed=self._tools("disallowed-tools") if is_claude else (),
+            allowed=self._allowed(),
+            disallowed=self._tools("disallowed-tools").rules if is_claude else (),
             delegates=metadata.get("mode") == "delegate" or (is_claude and self._forks()),
             agent=self._text("agent") if is_claude else metadata.get("agent", ""),
             argument_hint=self._text("argument-hint") if is_claude else "",
@@ -216,7 +216,14 @@ class _SkillReader:
                 self._fault(f"expected a text, got {show_value(below)}", "metadata", name)
         return {name: below for name, below in value.items() if isinstance(below, str)}
 
-    def _tools(self, name: str) -> tuple[str, ...]:
+    def _allowed(self) -> tuple[str, ...] | None:
+        if "allowed-tools" not in self._values:
+            return None
+        found = self._tools("allowed-tools")
+        # Names that nobody knows restrict nothing, also where there are no others.
+        return None if found.unknown and not found.rules else found.rules
+
+    def _tools(self, name: str) -> ToolRules:
         value = self._values.get(name, "")
         listed: list[str] = []
         for place, item in enumerate([value] if isinstance(value, str) else value):
@@ -230,7 +237,7 @@ class _SkillReader:
         found = translate_tools(tuple(listed))
         for unknown in found.unknown:
             self._warn(f"there is no tool {unknown!r:.80} here: it means nothing", name)
-        return found.rules
+        return found
 
     def _forks(self) -> bool:
         value = self._text("context")
