@@ -58,12 +58,12 @@ class _SettingsReader:
             read: Any = json.loads(self._text)
         except (ValueError, RecursionError) as error:
             line = getattr(error, "lineno", 1)
-            self.faults.append(self._said((), line, f"this is no JSON: {getattr(error, 'msg', error)}"))
+            self.faults.append(self._said(("",), line, f"this is no JSON: {getattr(error, 'msg', error)}"))
             return PermissionsForm()
         table = read.get("permissions", {}) if isinstance(read, dict) else None
         if not isinstance(table, dict):
             self.faults.append(
-                self._said((), 1, f"expected an object with permissions, got {show_value(read)}")
+                self._said(("",), 1, f"expected an object with permissions, got {show_value(read)}")
             )
             return PermissionsForm()
         for key in read:

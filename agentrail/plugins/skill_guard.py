@@ -20,8 +20,6 @@ _MODES: Final = get_args(EnforceMode)
 
 SKILL_TOOLS: Final = frozenset({"skill", "skill_search"})
 SKILLS_MOUNT: Final = "/skills/"
-"""Where `read_file` finds the files of skills."""
-
 Rules: TypeAlias = tuple[str, ...]
 
 
@@ -84,12 +82,8 @@ class SkillGuard(Plugin[Skills]):
 
     def on_config_update(self, options: JsonObject, state: Skills) -> Skills:
         """Activate other skills, or change what they allow; what is not named stays, and so does what is open."""
-        now: dict[str, Any] = {
-            "skills": dict(state.allowed),
-            "active": state.active,
-            "enforce_mode": state.enforce_mode,
-            "denied": dict(state.denied),
-        }
+        lists = {"skills": dict(state.allowed), "denied": dict(state.denied)}
+        now: dict[str, Any] = {"active": state.active, "enforce_mode": state.enforce_mode, **lists}
         made = self.init(**{**now, **options})
         return attrs.evolve(made, opened=state.opened if state.opened in dict(made.allowed) else None)
 
@@ -142,11 +136,10 @@ def _looks_at_skills(event: BeforeTool, skills: Skills) -> bool:
 
 
 def opened_by(event: AfterTool) -> str | None:
-    """Say which skill a call has opened for the session; None for any other call, for one that failed, and for a skill that a sub-agent worked by."""
+    """Say which skill a call has opened for the session; None for any other call, and where a sub-agent worked by it."""
     details = event.result.details
-    if event.name != "skill" or event.result.is_error or not isinstance(details, Mapping):
-        return None
-    name = details.get("opened")
+    is_one = event.name == "skill" and not event.result.is_error and isinstance(details, Mapping)
+    name = details.get("opened") if is_one and isinstance(details, Mapping) else None
     return name if isinstance(name, str) else None
 
 

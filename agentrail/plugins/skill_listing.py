@@ -1,6 +1,7 @@
 """`SkillListing`: the system prompt names the skills that there are, a line for each, and no more than a hundredth of the window."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -88,7 +89,9 @@ class SkillListing(Plugin[Listing]):
     def show(self, event: BeforeRequest, listing: Listing, ctx: Context) -> Action[Listing]:
         """Give the section, each time: another plugin's `Skip` may have taken back the last one."""
         names = listing.chosen
-        listed = [one for one in listing.skills if names is None or one.name in names]
+        # Without the tool nothing could be done about them: a sub-agent may have other tools.
+        has_tool = "skill" in ctx.tools
+        listed = [one for one in listing.skills if has_tool and (names is None or one.name in names)]
         most = ctx.context_window * BYTES_PER_TOKEN // SHARE_OF_WINDOW
         return Continue(listing, context={SKILLS_SECTION: list_skills(listed, most) or None})
 
@@ -113,14 +116,10 @@ def list_skills(skills: Sequence[ListedSkill], most: int) -> str:
             middle = (low + high) // 2
             low, high = (middle, high) if _size(_written(skills, middle)) <= most else (low, middle)
         return _written(skills, low)
-    left = most - _size(_more(len(skills))) - _size(_HEAD)
-    shown: list[str] = []
-    for line in (_line(one, low) for one in skills):
-        left -= _size(line) + 1
-        if left < 0:
-            break
-        shown.append(line)
-    return "\n".join((_HEAD, *shown, _more(len(skills) - len(shown))))
+    left = most - _size(_more(len(skills))) - _size(_HEAD) - 1
+    lines = [_line(one, low) for one in skills]
+    fitting = sum(size <= left for size in accumulate(_size(line) + 1 for line in lines))
+    return "\n".join((_HEAD, *lines[:fitting], _more(len(skills) - fitting)))
 
 
 def _written(skills: Iterable[ListedSkill], most: int) -> str:
