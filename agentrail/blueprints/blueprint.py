@@ -17,11 +17,11 @@ from agentrail.config.skills import SkillSet, ToolsMode
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json
+from agentrail.plugins.skill_listing import SkillSelector
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.keywords import OwnKeywords
 from agentrail.runtime.options import faults_of_value
-from agentrail.plugins.skill_listing import SkillSelector
 from agentrail.tools.exit_plan import exit_plan
 from agentrail.tools.skill import SkillSearch, SkillTool, mount_skills
 
@@ -192,7 +192,10 @@ class Blueprint:
         tools = self._tools()
         plugins = with_policies(self._plugins(), self.permissions, may_bypass=self.may_bypass)
         if self.skills is not None and self.skills.skills.skills:
-            own = (SkillTool(skills=self.skills.skills, tools=self.skills.tools), SkillSearch(skills=self.skills.skills))
+            own = (
+                SkillTool(skills=self.skills.skills, tools=self.skills.tools),
+                SkillSearch(skills=self.skills.skills),
+            )
             tools = mount_skills(placed((*tools, *own), name_of), self.skills.skills)
             plugins = with_skill_plugins(plugins, self.skills)
         if tools:
@@ -239,7 +242,9 @@ class Blueprint:
                 "permissions are of its own: an agent that works for another one has that one's, leave them out"
             )
         if self.skills is not None:
-            faults.append("skills are of its own: an agent that works for another one has that one's, leave them out")
+            faults.append(
+                "skills are of its own: an agent that works for another one has that one's, leave them out"
+            )
         if faults:
             raise OptionError([f"agent {self.name!r}: {fault}" for fault in faults])
         return Agent(

@@ -33,7 +33,17 @@ from agentrail.tools import builtin
 
 _NOT_OPTIONS: Final = frozenset(
     {
-        *("description", "base", "capabilities", "agents", "background", "wake", "handoff", "prompt", "budget"),
+        *(
+            "description",
+            "base",
+            "capabilities",
+            "agents",
+            "background",
+            "wake",
+            "handoff",
+            "prompt",
+            "budget",
+        ),
         *("skills", "skills_in_prompt"),
     }
 )

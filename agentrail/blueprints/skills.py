@@ -98,7 +98,7 @@ def read_skills(*directories: str | Path) -> SkillSet:
     return join_skills([read_source(one) for one in sources])
 
 
-def find_sources(  # noqa: PLR0913 - by keyword
+def find_sources(
     *,
     cwd: Path,
     home: Path | None,

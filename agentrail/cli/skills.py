@@ -125,7 +125,11 @@ def _judged(found: SkillSet) -> Exit:
     for left_out in wrong:
         for fault in left_out.faults or (f"{left_out.source}/{left_out.name}: {left_out.why}",):
             write_error(in_one_line(str(fault)))
-    done = _print("\n".join(f"{one.name}: well ({one.source})" for one in found.skills)) if found.skills else Exit.DONE
+    done = (
+        _print("\n".join(f"{one.name}: well ({one.source})" for one in found.skills))
+        if found.skills
+        else Exit.DONE
+    )
     return Exit.FAILED if wrong else done
 
 

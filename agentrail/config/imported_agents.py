@@ -236,7 +236,9 @@ class _AgentReader:
     def mode(self) -> Any:
         written = self.text("permissionMode").strip()
         if written and written not in CLAUDE_MODES:
-            self.note("permissionMode", f"{written!r:.80} is refused: expected one of {', '.join(CLAUDE_MODES)}")
+            self.note(
+                "permissionMode", f"{written!r:.80} is refused: expected one of {', '.join(CLAUDE_MODES)}"
+            )
         return CLAUDE_MODES.get(written)
 
     def note(self, key: str, said: str) -> None:

@@ -1,8 +1,8 @@
 """Slash commands as other programs write them, as values: `.claude/commands`, `.codex/prompts`, `.gemini/commands`. Nothing in them is run or opened.
 
-    >>> command = read_markdown_command("claude", "git/commit.md", "Commit $ARGUMENTS, then $0.")
-    >>> command.name, expand_command(command, "now please")
-    ('git:commit', 'Commit now please, then now.')
+>>> command = read_markdown_command("claude", "git/commit.md", "Commit $ARGUMENTS, then $0.")
+>>> command.name, expand_command(command, "now please")
+('git:commit', 'Commit now please, then now.')
 """
 
 import re

@@ -116,7 +116,9 @@ class _SettingsReader:
         for rule in found.rules:
             if rule == f"shell({_UNSAID})":
                 if name == "allow":
-                    said = f"{written!r:.120} is refused: a star in the middle covers nothing; write what runs"
+                    said = (
+                        f"{written!r:.120} is refused: a star in the middle covers nothing; write what runs"
+                    )
                     self._note(("permissions", name), line, said)
                     continue
                 said = f"{written!r:.120} cannot be said here: every command asks in its place"

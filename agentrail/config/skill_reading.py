@@ -1,8 +1,8 @@
 """One `SKILL.md`, read: what it says, or all that is wrong with it. The open format of Agent Skills, and what another program adds to it.
 
-    >>> read = read_skill("sums/SKILL.md", "sums", "---\\nname: sums\\ndescription: Adds up.\\n---\\nAdd them.")
-    >>> read.text.description, read.text.instructions
-    ('Adds up.', 'Add them.')
+>>> read = read_skill("sums/SKILL.md", "sums", "---\\nname: sums\\ndescription: Adds up.\\n---\\nAdd them.")
+>>> read.text.description, read.text.instructions
+('Adds up.', 'Add them.')
 """
 
 import re
@@ -40,7 +40,14 @@ _CLAUDE: Final = frozenset(
     }
 )
 _NOT_READ: Final = ("effort", "hooks", "model", "shell")
-_FLAGS: Final[Mapping[str, bool]] = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_FLAGS: Final[Mapping[str, bool]] = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "false": False,
+    "no": False,
+    "off": False,
+}
 _RUN_WHEN_EXPANDED: Final = re.compile(r"(?m)^[^\n]*?!`[^`\n]+`|^```!")
 _NAMED: Final = "expected 1 to 64 of a-z 0-9 -, with no hyphen first, last, or twice in a row"
 
@@ -180,7 +187,9 @@ class _SkillReader:
     def _name(self, directory: str, *, is_claude: bool) -> str:
         if is_claude and "name" not in self._values:
             if not SKILL_NAME.fullmatch(directory):
-                self._fault(f"has no name, and that of its directory is none: {_NAMED}, got {directory!r:.80}")
+                self._fault(
+                    f"has no name, and that of its directory is none: {_NAMED}, got {directory!r:.80}"
+                )
             return directory
         name = self._text("name", is_needed=True)
         if name and not SKILL_NAME.fullmatch(name):
@@ -264,5 +273,3 @@ class _SkillReader:
 def faulty(file: str, said: str) -> SkillReading:
     """Say of a `SKILL.md` that it cannot be read at all."""
     return SkillReading(faults=(ConfigFault(place=ConfigPlace(file=file), said=said),))
-
-

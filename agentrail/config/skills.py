@@ -147,8 +147,7 @@ def join_skills(found: Sequence[SkillSet], *, disabled: Iterable[str] = ()) -> S
             if before is not None:
                 left_out.append(_left_out(before, f"that of {skill.source} takes its place"))
             winners[skill.name] = skill
-    for name in sorted(off & winners.keys()):
-        left_out.append(_left_out(winners.pop(name), "it is disabled"))
+    left_out += [_left_out(winners.pop(name), "it is disabled") for name in sorted(off & winners.keys())]
     names = sorted(winners)
     left_out += [
         _left_out(winners[name], f"there are {len(names)} skills: expected at most {MAX_SKILLS}")

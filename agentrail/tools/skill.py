@@ -5,6 +5,7 @@ import hashlib
 from functools import partial
 from typing import Any, Final
 
+import trio
 from attrs import field, frozen
 
 from agentrail.abc import Error, Ok, ReadResult, Tool, ToolContext, ToolOutcome
@@ -72,6 +73,7 @@ class SkillTool:
 
         Cancellation: A sub-agent ends with the call.
         """
+        await trio.lowlevel.checkpoint()
         name, task = str(arguments["name"]).strip(), str(arguments.get("task") or "").strip()
         skill = self.skills.find(name.removeprefix("/"))
         if skill is None:
@@ -106,7 +108,8 @@ class SkillTool:
         except ChildRefused as error:
             return Error(text=f"The skill {skill.name!r} was not worked by: {error}")
         return Ok(
-            text=answer or "[It ended without words.]", details={"delegated": skill.name, "digest": skill.digest}
+            text=answer or "[It ended without words.]",
+            details={"delegated": skill.name, "digest": skill.digest},
         )
 
 
@@ -114,7 +117,9 @@ def _tools_of_child(skill: Skill, mode: ToolsMode, ctx: ToolContext) -> tuple[st
     """Give the tools that a sub-agent has; None for all. A rule with a pattern gives it none: nothing would hold it to the pattern."""
     text = skill.text
     refused = {rule for rule in text.disallowed if "(" not in rule}
-    is_held = text.allowed is not None and (mode == "restrict" or (mode == "approve" and not skill.is_trusted))
+    is_held = text.allowed is not None and (
+        mode == "restrict" or (mode == "approve" and not skill.is_trusted)
+    )
     if not is_held and not text.disallowed:
         return None
     allowed = set(text.allowed or ()) | {"read_file"} if is_held else set(ctx.tools)
@@ -146,10 +151,13 @@ class SkillSearch:
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
         """Give names and descriptions, the best first."""
+        await trio.lowlevel.checkpoint()
         offered = tuple(one for one in self.skills.skills if one.text.for_model)
         found = search_skills(offered, str(arguments["query"]))
         if not found:
-            return Ok(text=f"None of the {len(offered)} skills has these words. Try others, or go on without.")
+            return Ok(
+                text=f"None of the {len(offered)} skills has these words. Try others, or go on without."
+            )
         return Ok(text="\n".join(f"- {one.name}: {one.description}" for one in found))
 
 
@@ -188,6 +196,7 @@ class MountedReadFile:
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
         """Read a file of a skill, or let the tool read one."""
+        await trio.lowlevel.checkpoint()
         path = str(arguments["path"])
         if path == _MOUNT or path.startswith(f"{_MOUNT}/"):
             offset, limit = int(arguments.get("offset") or 1), arguments.get("limit")  # type: ignore[arg-type]  # as the schema says

@@ -129,7 +129,7 @@ def read_skill_file(directory: str, path: str, *, most: int) -> bytes:
 
 
 def _read(descriptor: int, path: str, most: int) -> bytes:
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - beneath a directory
+    with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             message = f"{path!r:.200} is no ordinary file"
             raise SkillFileFault(message)

@@ -98,7 +98,10 @@ def test_each_field_that_is_not_read_is_named_once():
         ("description: b\n", ["r.md:1: name: expected a text, got nothing"]),
         ("name: a b\n", ["r.md:1: description: expected a text", "r.md:2: name: expected a name of 1 to 64"]),
         ("name: a\ndescription: [x]\n", ["r.md:3: description: expected a text, got a list"]),
-        ("name: a\ndescription: b\nmaxTurns: 0\n", ["r.md:4: maxTurns: expected a whole number from 1, got '0'"]),
+        (
+            "name: a\ndescription: b\nmaxTurns: 0\n",
+            ["r.md:4: maxTurns: expected a whole number from 1, got '0'"],
+        ),
         ("name: a\ndescription: b\nmaxTurns: many\n", ["maxTurns: expected a whole number"]),
         ("name: a\ndescription: b\nbackground: 1\n", ["background: expected true or false"]),
         ("name: a\ndescription: b\ntools: Bash(a\n", ["tools: there is a '(' without a ')', in 'Bash(a'"]),

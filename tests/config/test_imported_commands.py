@@ -19,7 +19,11 @@ def test_a_command_of_claude_code():
         "Status: !`git status`\nSee @docs/commits.md and mail a@b.c.\nCommit $0 with $ARGUMENTS[1], all: $ARGUMENTS.\n"
     )
     command = read_markdown_command("claude", "git/commit.md", text)
-    assert (command.name, command.description, command.argument_hint) == ("git:commit", "Commits.", "[message]")
+    assert (command.name, command.description, command.argument_hint) == (
+        "git:commit",
+        "Commits.",
+        "[message]",
+    )
     assert command.notes == (
         "allowed-tools is not read",
         "model is not read",
@@ -44,7 +48,9 @@ def test_numbers_begin_where_the_file_means_it():
 
 def test_a_prompt_of_codex():
     """Counted from 1; `$$` is a dollar."""
-    command = read_markdown_command("codex", "review.md", "---\nargument_hint: FILE\n---\nReview $1 for $$5. !`x` @y")
+    command = read_markdown_command(
+        "codex", "review.md", "---\nargument_hint: FILE\n---\nReview $1 for $$5. !`x` @y"
+    )
     assert (command.name, command.argument_hint, command.notes) == ("review", "FILE", ())
     assert expand_command(command, "a.py b.py") == "Review a.py for $5. !`x` @y"
 
@@ -52,7 +58,8 @@ def test_a_prompt_of_codex():
 def test_a_command_of_gemini():
     """TOML with a prompt; `{{args}}` and nothing else is a place."""
     command = read_gemini_command(
-        "git/fix.toml", 'description = "Fixes."\nprompt = """Fix {{args}} for $1. !{ls} @{a.md}"""\nother = 1\n'
+        "git/fix.toml",
+        'description = "Fixes."\nprompt = """Fix {{args}} for $1. !{ls} @{a.md}"""\nother = 1\n',
     )
     assert (command.name, command.description) == ("git:fix", "Fixes.")
     assert command.notes == (
@@ -65,7 +72,10 @@ def test_a_command_of_gemini():
 
 def test_arguments_without_a_place_stand_behind():
     """Nothing that was typed is lost; without arguments nothing is added, and quotes that do not end are words."""
-    for command in (read_markdown_command("claude", "a.md", "Do $$ {{args}}"), read_gemini_command("a.toml", 'prompt = "Do $1"')):
+    for command in (
+        read_markdown_command("claude", "a.md", "Do $$ {{args}}"),
+        read_gemini_command("a.toml", 'prompt = "Do $1"'),
+    ):
         assert expand_command(command, "it's") == f"{command.prompt}\n\nit's"
         assert expand_command(command, " ") == command.prompt
     assert expand_command(read_markdown_command("claude", "a.md", "$0 $1"), "it's so") == "it's so"
@@ -78,7 +88,10 @@ def test_arguments_without_a_place_stand_behind():
         (lambda: read_gemini_command("a.toml", 'description = "x"'), "it has no prompt"),
         (lambda: read_gemini_command("a.toml", "prompt = 1"), "prompt: expected a text, got 1"),
         (lambda: read_markdown_command("claude", "a.md", "---\na: *b\n---\n"), "line 2: anchors"),
-        (lambda: read_markdown_command("codex", "a.md", "---\ndescription: {a: b}\n---\n"), "description: expected a text"),
+        (
+            lambda: read_markdown_command("codex", "a.md", "---\ndescription: {a: b}\n---\n"),
+            "description: expected a text",
+        ),
     ],
 )
 def test_a_wrong_file_is_no_command(read, said):

@@ -20,7 +20,8 @@ def told(faults):
 def test_a_skill_says_what_the_format_has():
     """What it does not know it keeps."""
     found = read(
-        HEAD + "license: MIT\ncompatibility: needs git\nmetadata:\n  author: me\n  version: 1.0\nmodel: x\ncontext: fork\n"
+        HEAD
+        + "license: MIT\ncompatibility: needs git\nmetadata:\n  author: me\n  version: 1.0\nmodel: x\ncontext: fork\n"
     )
     assert (found.faults, found.warnings) == ((), ())
     text = found.text
@@ -100,7 +101,9 @@ def test_what_is_odd_is_a_warning():
     assert "YAML refuses this line" in told(found.warnings)[1]
     ran = read(HEAD, body="First.\nNow: !`git status`\n")
     assert "!`git status`" in ran.text.instructions
-    assert told(ran.warnings) == ["pdf/SKILL.md:6: a command in the text is not run: the model reads it as it stands"]
+    assert told(ran.warnings) == [
+        "pdf/SKILL.md:6: a command in the text is not run: the model reads it as it stands"
+    ]
 
 
 def test_claude_code_has_fields_of_its_own():
@@ -120,14 +123,23 @@ def test_claude_code_has_fields_of_its_own():
     for name in ("effort", "hooks", "model", "shell"):
         assert sum(f"{name}: {name} is not read" in one for one in said) == 1
     plain = read("description: x\n", dialect="claude")
-    assert (plain.text.for_model, plain.text.for_user, plain.text.delegates, plain.text.allowed) == (True, True, False, None)
+    assert (plain.text.for_model, plain.text.for_user, plain.text.delegates, plain.text.allowed) == (
+        True,
+        True,
+        False,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
     ("head", "directory", "said"),
     [
         ("description: x\n", "Not A Name", "has no name, and that of its directory is none"),
-        (HEAD + "user-invocable: perhaps\n", "pdf", "user-invocable: expected true or false, got the text 'perhaps'"),
+        (
+            HEAD + "user-invocable: perhaps\n",
+            "pdf",
+            "user-invocable: expected true or false, got the text 'perhaps'",
+        ),
     ],
 )
 def test_faults_of_claude_codes_fields(head, directory, said):

@@ -50,7 +50,11 @@ def test_more_than_two_hundred_are_left_out():
 
 def test_words_find_skills():
     """Names count more than descriptions, beginnings of words count; without words the first ones."""
-    skills = (skill("pdf-forms", "Fills in forms."), skill("tables", "Reads a PDF's tables."), skill("mail", "Über Post."))
+    skills = (
+        skill("pdf-forms", "Fills in forms."),
+        skill("tables", "Reads a PDF's tables."),
+        skill("mail", "Über Post."),
+    )
     assert [one.name for one in search_skills(skills, "PDF table")] == ["tables", "pdf-forms"]
     assert [one.name for one in search_skills(skills, "über")] == ["mail"]
     assert search_skills(skills, "nothing") == ()

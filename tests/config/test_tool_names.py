@@ -18,7 +18,9 @@ def test_a_list_in_one_text_is_taken_apart():
 
 def test_names_are_translated_once():
     """Ours stay; what nobody knows is told; a pattern of everything is none."""
-    found = translate_tools(("Bash(git:*)", "Edit", "Write", "shell", "Bash(*)", "Nope", "mcp__a__b", "Read(x)", "(", "read_*"))
+    found = translate_tools(
+        ("Bash(git:*)", "Edit", "Write", "shell", "Bash(*)", "Nope", "mcp__a__b", "Read(x)", "(", "read_*")
+    )
     assert found.rules == (
         *("shell(git:*)", "edit_file", "write_file", "shell", "mcp__a__b", "read_file(x)", "read_*"),
     )

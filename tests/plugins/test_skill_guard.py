@@ -138,7 +138,11 @@ def test_nothing_else_opens_one(event):
 def test_what_looks_at_skills_is_never_refused():
     """Another one can be opened, and the files of skills can be read; no path leads elsewhere by that."""
     guard = Alone(SkillGuard, skills={"a": []}, active=["a"])
-    for tool, arguments in (("skill", {"name": "b"}), ("skill_search", {}), ("read_file", {"path": "/skills/a/x/y.md"})):
+    for tool, arguments in (
+        ("skill", {"name": "b"}),
+        ("skill_search", {}),
+        ("read_file", {"path": "/skills/a/x/y.md"}),
+    ):
         assert not is_refused(guard, tool, **arguments)
     for path in ("/skills/b/x", "/skills/a/../../etc/passwd", "/skills", "skills/a/x", "/skillsx/a", 7):
         assert is_refused(guard, "read_file", path=path)
@@ -147,7 +151,9 @@ def test_what_looks_at_skills_is_never_refused():
 
 def test_what_a_skill_denies_does_not_run_with_it():
     """`disallowed-tools`: also where it restricts nothing else."""
-    guard = Alone(SkillGuard, skills={"a": None}, denied={"a": ["shell(rm *)", "write_file"], "b": ["read_file"]})
+    guard = Alone(
+        SkillGuard, skills={"a": None}, denied={"a": ["shell(rm *)", "write_file"], "b": ["read_file"]}
+    )
     assert not is_refused(guard, "write_file")
     guard.hears(opens("a"))
     assert is_refused(guard, "write_file")

@@ -25,7 +25,12 @@ from agentrail.tools.skill_files import (
 )
 from tests.tools.rig import CTX, StubSandbox, context
 
-FILES = {"SKILL.md": b"---\n---\nDo it.", "docs/a.md": b"one\ntwo\nthree\n", "b.bin": b"\xff\xfe", "empty.txt": b""}
+FILES = {
+    "SKILL.md": b"---\n---\nDo it.",
+    "docs/a.md": b"one\ntwo\nthree\n",
+    "b.bin": b"\xff\xfe",
+    "empty.txt": b"",
+}
 
 
 @pytest.fixture
@@ -49,7 +54,12 @@ def skill(name="pdf", *, directory="", files=(), **text):
 def on_disk(place, name="pdf", **text):
     """A skill whose files are there."""
     directory = str(place / name)
-    return skill(name, directory=directory, files=[hash_skill_file(directory, one) for one in find_skill_files(directory)], **text)
+    return skill(
+        name,
+        directory=directory,
+        files=[hash_skill_file(directory, one) for one in find_skill_files(directory)],
+        **text,
+    )
 
 
 def opener(*skills, **given):
@@ -110,7 +120,12 @@ async def test_a_skill_that_delegates_is_worked_by_a_sub_agent():
     found = await tool.execute({"name": "pdf", "task": "read x"}, ctx)
     assert (found.text, found.details) == ("done", {"delegated": "pdf", "digest": "d" * 64})
     (request,) = requests
-    assert (request.prompt, request.system_prompt, request.tools, request.max_turns) == ("read x", "Do it.", None, 8)
+    assert (request.prompt, request.system_prompt, request.tools, request.max_turns) == (
+        "read x",
+        "Do it.",
+        None,
+        8,
+    )
     without = await tool.execute({"name": "pdf"}, ctx)
     assert (type(without), len(requests)) == (Error, 1)
     ctx, _ = asked("")
@@ -127,7 +142,11 @@ async def test_a_skill_that_delegates_is_worked_by_a_sub_agent():
         ({"allowed": ("shell",)}, "ignore", None),
         ({"allowed": ("shell",)}, "approve", None),
         ({"disallowed": ("shell(rm *)",)}, "restrict", ("read_file", "write_file")),
-        ({"allowed": ("shell", "write_file"), "disallowed": ("write_file",)}, "restrict", ("read_file", "shell")),
+        (
+            {"allowed": ("shell", "write_file"), "disallowed": ("write_file",)},
+            "restrict",
+            ("read_file", "shell"),
+        ),
     ],
 )
 async def test_a_sub_agent_has_the_tools_of_the_skill(text, mode, tools):
@@ -141,7 +160,9 @@ async def test_skills_are_found_by_words():
     """Those that the model may open."""
     tool = SkillSearch(skills=SkillSet(skills=(skill(), skill("mail"), skill("mine", for_model=False))))
     assert (await tool.execute({"query": "about"}, CTX)).text == "- pdf: About pdf.\n- mail: About mail."
-    assert (await tool.execute({"query": "mine"}, CTX)).text == "None of the 2 skills has these words. Try others, or go on without."
+    assert (
+        await tool.execute({"query": "mine"}, CTX)
+    ).text == "None of the 2 skills has these words. Try others, or go on without."
     assert tool.label({"query": "x"}) == "Look for a skill: x"
 
 
@@ -204,7 +225,10 @@ async def test_a_file_that_has_changed_is_not_what_was_read(place):
     tool = mounted(on_disk(place))
     path = place / "pdf" / "docs" / "a.md"
     path.write_text("other")
-    assert "has changed since the skill was read" in (await tool.execute({"path": "/skills/pdf/docs/a.md"}, CTX)).text
+    assert (
+        "has changed since the skill was read"
+        in (await tool.execute({"path": "/skills/pdf/docs/a.md"}, CTX)).text
+    )
     path.unlink()
     path.symlink_to(place / "secret.txt")
     assert "a link is on the way" in (await tool.execute({"path": "/skills/pdf/docs/a.md"}, CTX)).text
@@ -236,7 +260,19 @@ def test_files_are_listed_and_read_beneath_the_directory_alone(place):
     (pdf / "again.md").symlink_to("docs/a.md")
     os.mkfifo(pdf / "pipe")
     assert [one.path for one in find_skill_files(str(pdf))] == sorted(FILES)
-    for path in ("inside/a.md", "again.md", "pipe", "docs", "../secret.txt", "docs/../../secret.txt", "/etc/passwd", "", ".", "a\0b", "gone"):
+    for path in (
+        "inside/a.md",
+        "again.md",
+        "pipe",
+        "docs",
+        "../secret.txt",
+        "docs/../../secret.txt",
+        "/etc/passwd",
+        "",
+        ".",
+        "a\0b",
+        "gone",
+    ):
         with pytest.raises(SkillFileFault):
             read_skill_file(str(pdf), path, most=1_000)
     with pytest.raises(SkillFileFault, match="over 3 bytes"):
@@ -270,13 +306,33 @@ def test_too_much_is_refused(place):
 
 
 # All that could lead elsewhere: names that are there, links, climbing, roots, nothing, and what no file can be called.
-PARTS = ("", ".", "..", "docs", "a.md", "inside", "out", "etc", "passwd", "secret.txt", "pdf", "SKILL.md", "~", "\0", "a\nb", "é")
+PARTS = (
+    "",
+    ".",
+    "..",
+    "docs",
+    "a.md",
+    "inside",
+    "out",
+    "etc",
+    "passwd",
+    "secret.txt",
+    "pdf",
+    "SKILL.md",
+    "~",
+    "\0",
+    "a\nb",
+    "é",
+)
 
 
 @pytest.mark.blueprint("G-011")
 @pytest.mark.check
 @settings(max_examples=10_000, deadline=None)
-@given(parts=st.lists(st.sampled_from(PARTS) | st.text(max_size=3), max_size=6), lead=st.sampled_from(("", "/", "//", "./", "/skills/pdf/")))
+@given(
+    parts=st.lists(st.sampled_from(PARTS) | st.text(max_size=3), max_size=6),
+    lead=st.sampled_from(("", "/", "//", "./", "/skills/pdf/")),
+)
 @example(parts=["..", "secret.txt"], lead="")
 def test_no_name_leads_out_of_a_skill(parts, lead, planted):
     """G-011: ten thousand names, with links planted behind the listing: a listed file with its bytes, or a fault."""
