@@ -236,7 +236,7 @@ def _with_rules_read(read: ConfigFile) -> ConfigFile:
     wrong = [*faults_of_policies([policy])]
     if wrong:
         unread = {said.place.path for said, _ in wrong}
-        kept = {
+        kept: dict[str, Any] = {
             name: tuple(
                 rule
                 for at, rule in enumerate(getattr(read.form.permissions, name) or ())

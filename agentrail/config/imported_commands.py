@@ -156,7 +156,7 @@ def _name(path: str, ending: str) -> str:
 def _text(values: dict[str, Any], key: str) -> str:
     value = values.get(key, "")
     if isinstance(value, list):  # `argument-hint: [file]` is a list to YAML, and was meant as it stands
-        return " ".join(f"[{one}]" for one in value)
+        return f"[{', '.join(map(str, value))}]"
     if not isinstance(value, str):
         message = f"{key}: expected a text, got {show_value(value)}"
         raise CommandFault(message)

@@ -1,6 +1,6 @@
-"""One `SKILL.md`, read: what it says, or all that is wrong with it. The open format of Agent Skills, and what another program adds to it.
+r"""One `SKILL.md`, read: what it says, or all that is wrong with it. The open format of Agent Skills, and what another program adds to it.
 
->>> read = read_skill("sums/SKILL.md", "sums", "---\\nname: sums\\ndescription: Adds up.\\n---\\nAdd them.")
+>>> read = read_skill("sums/SKILL.md", "sums", "---\nname: sums\ndescription: Adds up.\n---\nAdd them.")
 >>> read.text.description, read.text.instructions
 ('Adds up.', 'Add them.')
 """
@@ -164,7 +164,7 @@ class _SkillReader:
             disallowed=self._tools("disallowed-tools").rules if is_claude else (),
             delegates=metadata.get("mode") == "delegate" or (is_claude and self._forks()),
             agent=self._text("agent") if is_claude else metadata.get("agent", ""),
-            argument_hint=self._text("argument-hint") if is_claude else "",
+            argument_hint=self._hint() if is_claude else "",
             for_model=not (is_claude and self._flag("disable-model-invocation", usual=False)),
             for_user=not is_claude or self._flag("user-invocable", usual=True),
             others={name: value for name, value in self._values.items() if name not in read},
@@ -247,6 +247,11 @@ class _SkillReader:
         for unknown in found.unknown:
             self._warn(f"there is no tool {unknown!r:.80} here: it means nothing", name)
         return found
+
+    def _hint(self) -> str:
+        value = self._values.get("argument-hint")
+        # `[file]` is a list to YAML, and was meant as it stands.
+        return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else self._text("argument-hint")
 
     def _forks(self) -> bool:
         value = self._text("context")
