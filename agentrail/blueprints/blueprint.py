@@ -110,6 +110,10 @@ class Blueprint:
         permissions = tuple(permissions)
         faults = [*_faults_of_agents(agents)]
         faults += [f"{said.place}: {fault}" for said, fault in faults_of_policies(permissions)]
+        if skills is not None and not isinstance(skills, SkillUse):
+            faults.append(
+                f"skills is {skills!r:.80}: expected SkillUse(skills=read_skills(…)), as with_skills makes it"
+            )
         for key, value in options.items():
             if key != "agents":
                 faults += faults_of_value(key, value)

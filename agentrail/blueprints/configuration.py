@@ -29,9 +29,12 @@ from agentrail.config.settings import (
 )
 from agentrail.config.skills import Skill, SkillSet, join_skills
 from agentrail.errors import OptionError
+from agentrail.logs import Logger
 from agentrail.plugins.permission_policy import LISTS, PermissionPolicy, rules
 from agentrail.plugins.permission_warnings import warnings_of
 from agentrail.tools import builtin
+
+LOGGER: Final = Logger("agentrail.blueprints")
 
 _SHOWN: int = 8
 _TOOLS: Final = frozenset(map(name_of, builtin()))
@@ -170,13 +173,16 @@ def read_configuration(
     if not trusted:
         project, not_granted = narrow_settings(project, user)
         joined = merge_settings(project, user)
+    notes = tuple(note for one in (*read_project, *read_user) for note in one.notes)
+    for note in notes:
+        LOGGER.info("not read: %s", note)
     return Configuration(
         settings=joined,
         faults=faults,
         not_granted=not_granted,
         files=files,
         trusted=trusted,
-        notes=tuple(note for one in (*read_project, *read_user) for note in one.notes),
+        notes=notes,
         cwd=where,
         environ=dict(environ),
         trust_project=trust_project,

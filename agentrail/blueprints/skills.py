@@ -41,6 +41,11 @@ from agentrail.tools.skill_files import (
 MAX_DIRECTORIES: Final = 1_000
 """In one source. Of more none is read: that is no place for skills."""
 
+MAX_SOURCE_BYTES: Final = 256 * 1024 * 1024
+"""Of all files of one source: all of them are hashed."""
+
+_TOO_LARGE: Final = f"the skills before it have over {MAX_SOURCE_BYTES >> 20} MiB: take files away"
+
 _OWN: Final = (".agents", ".agentrail")
 """Whose `skills` are read, the later before the earlier: what was written for this program wins."""
 
@@ -172,8 +177,14 @@ def read_source(source: SkillSource) -> SkillSet:
     if len(names) > MAX_DIRECTORIES:
         why = f"it has {len(names)} skills: expected at most {MAX_DIRECTORIES}"
         return SkillSet(left_out=(LeftOutSkill(name="", source=source.shown, why=why),))
+    left = MAX_SOURCE_BYTES
     for name in names:
-        read = read_one(source, name)
+        read = (
+            read_one(source, name)
+            if left > 0
+            else LeftOutSkill(name=name, source=source.shown, why=_TOO_LARGE)
+        )
+        left -= sum(file.size for file in read.files) if isinstance(read, Skill) else 0
         if isinstance(read, Skill):
             skills.append(read)
         else:
@@ -301,7 +312,9 @@ def with_skill_plugins(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[P
     pure = {"pure_tools": sorted(SKILL_TOOLS)} | ({"skills": approved} if approved else {})
     found = [*_with_options(found, "Permissions", lambda own: _joined(pure, own))]
     listed = {one.name: one.description for one in skills if one.text.for_model}
-    return (*found, (SkillListing(selector=use.selector), {"skills": listed}))
+    # A class where it can be one: what is stored of a session names it by that.
+    listing = SkillListing if use.selector is None else SkillListing(selector=use.selector)
+    return (*found, (listing, {"skills": listed}))
 
 
 def _with_options(

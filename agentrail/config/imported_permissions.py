@@ -4,7 +4,6 @@ Where a rule cannot be said as it is, a deny and an ask become wider, and an all
 """
 
 import json
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -19,7 +18,6 @@ from agentrail.config.tool_names import translate_tools
 
 _PATH_TOOLS: Final = frozenset({"read_file", "edit_file", "write_file", "glob", "grep", "list_dir"})
 _LISTS: Final = ("deny", "ask", "allow")
-_TAIL: Final = re.compile(r"(?::\*|[ \t]+\*)\Z")
 
 
 def read_claude_settings(file: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
@@ -52,6 +50,7 @@ class _SettingsReader:
     lines: dict[ConfigPath, int] = field(factory=dict, init=False)
     faults: list[ConfigFault] = field(factory=list, init=False)
     notes: list[ConfigFault] = field(factory=list, init=False)
+    _seen: tuple[int, int] = field(default=(0, 1), init=False)
 
     def form(self) -> PermissionsForm:
         try:
@@ -68,10 +67,10 @@ class _SettingsReader:
             return PermissionsForm()
         for key in read:
             if key not in {"permissions", "$schema"}:
-                self._note((key,), self._line(key, 0), "is not read")
+                self._note((key,), self._line(key), "is not read")
         for key in table:
             if key not in {*_LISTS, "defaultMode"}:
-                self._note(("permissions", key), self._line(key, 0), "is not read")
+                self._note(("permissions", key), self._line(key), "is not read")
         lists: dict[str, Any] = {name: [] for name in _LISTS}
         for name in _LISTS:
             self._read_list(name, table.get(name, []), lists)
@@ -85,21 +84,22 @@ class _SettingsReader:
         written = table.get("defaultMode")
         if written is None:
             return None
-        self.lines["permissions", "mode"] = self._line("defaultMode", 0)
+        self.lines["permissions", "mode"] = self._line("defaultMode")
         mode = CLAUDE_MODES.get(written) if isinstance(written, str) else None
         if mode is None:
             said = f"{show_value(written)} is refused: expected one of {', '.join(CLAUDE_MODES)}"
-            self._note(("permissions", "defaultMode"), self._line("defaultMode", 0), said)
+            self._note(("permissions", "defaultMode"), self._line("defaultMode"), said)
         return mode
 
     def _read_list(self, name: str, listed: object, lists: dict[str, Any]) -> None:
-        start = max(self._text.find(json.dumps(name)), 0)
+        start = max(self._place(name, 0), 0)
+        self._seen = (start, self._text.count("\n", 0, start) + 1)
         if not isinstance(listed, list):
             said = f"expected a list of rules, got {show_value(listed)}"
-            self.faults.append(self._said(("permissions", name), self._line(name, 0), said))
+            self.faults.append(self._said(("permissions", name), self._line(name), said))
             return
         for item in listed:
-            line = self._line(item, start) if isinstance(item, str) else self._line(name, 0)
+            line = self._next_line(item) if isinstance(item, str) else self._line(name)
             if not isinstance(item, str):
                 self.faults.append(
                     self._said(("permissions", name), line, f"expected a rule, got {show_value(item)}")
@@ -137,10 +137,21 @@ class _SettingsReader:
 
         return pattern
 
-    def _line(self, written: str, start: int) -> int:
+    def _line(self, written: str) -> int:
+        return self._text.count("\n", 0, max(self._place(written, 0), 0)) + 1
+
+    def _next_line(self, written: str) -> int:
+        """Find the rule behind the last one that was found: of many rules each piece of text is looked at once."""
+        before, line = self._seen
+        at = self._place(written, before)
+        if at >= 0:
+            line += self._text.count("\n", before, at)
+            self._seen = (at + 1, line)
+        return line
+
+    def _place(self, written: str, start: int) -> int:
         at = self._text.find(json.dumps(written, ensure_ascii=False), start)
-        at = self._text.find(json.dumps(written), start) if at < 0 else at
-        return self._text.count("\n", 0, max(at, 0)) + 1
+        return self._text.find(json.dumps(written), start) if at < 0 else at
 
     def _note(self, path: ConfigPath, line: int, said: str) -> None:
         self.notes.append(self._said(path, line, said))
@@ -172,4 +183,7 @@ def _wide_command(text: str) -> str:
 
 def _body(text: str) -> str:
     """Give a pattern without the star at its end that stands for any further words."""
-    return "" if text.strip() in {"*", ":*"} else _TAIL.sub("", text)
+    body = text.strip()
+    if body.endswith(":*"):
+        return body[:-2]
+    return body[:-1].rstrip() if body == "*" or body.endswith((" *", "\t*")) else text

@@ -104,9 +104,8 @@ class SkillGuard(Plugin[Skills]):
             record = {"tool": event.name, "call_id": event.call_id, "active": list(names)}
             return Continue(skills, emits=(("skill_violation", record),))
         may = ", ".join(allowed) or "none"
-        return BlockTool(
-            f"Not run: {event.name!r} is no tool of the active skills ({active}). Tools: {may}.", skills
-        )
+        why = f"Not run: {event.name!r} is no tool of the active skills ({active}). Tools: {may}."
+        return BlockTool(why, skills)
 
     @on(AfterTool)
     def open(self, event: AfterTool, skills: Skills, ctx: Context) -> Action[Skills]:
@@ -137,10 +136,9 @@ def _looks_at_skills(event: BeforeTool, skills: Skills) -> bool:
 
 def opened_by(event: AfterTool) -> str | None:
     """Say which skill a call has opened for the session; None for any other call, and where a sub-agent worked by it."""
-    details = event.result.details
+    details: Any = event.result.details
     is_one = event.name == "skill" and not event.result.is_error and isinstance(details, Mapping)
-    name = details.get("opened") if is_one and isinstance(details, Mapping) else None
-    return name if isinstance(name, str) else None
+    return name if is_one and isinstance(name := details.get("opened"), str) else None
 
 
 def _closing(skills: Skills) -> tuple[Emitted, ...]:

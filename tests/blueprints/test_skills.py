@@ -114,6 +114,9 @@ def test_directories_that_cannot_be_read(tmp_path, monkeypatch):
     assert "it has 2 skills: expected at most 1" in why(read_skills(tmp_path))[""]
     assert MAX_DIRECTORIES == 1_000
     monkeypatch.undo()
+    monkeypatch.setattr("agentrail.blueprints.skills.MAX_SOURCE_BYTES", 10)
+    assert why(read_skills(tmp_path)) == {"b": "the skills before it have over 256 MiB: take files away"}
+    monkeypatch.undo()
 
     def fail(*_):
         raise PermissionError(13, "Permission denied")
@@ -292,6 +295,8 @@ def test_a_blueprint_with_skills_has_their_tools_and_guards(tmp_path):
     skills = read_skills(tmp_path)
     made = Blueprint("x", description="x", tools=builtin("read_file")).with_skills(skills)
     assert [one.name for one in made.options()["tools"]] == ["read_file", "skill", "skill_search"]
+    with pytest.raises(OptionError, match="skills is 'all': expected SkillUse"):
+        Blueprint("x", skills="all")
     guard, (_, listed) = made.options()["plugins"]
     assert guard[1] == {"skills": {"a": ("shell(git *)", "read_file"), "b": None}, "denied": {}}
     assert listed == {"skills": {"a": "About a.", "b": "About b."}}

@@ -1,6 +1,7 @@
 """Permissions of Claude Code, read."""
 
 import json
+from time import process_time
 
 import pytest
 
@@ -59,6 +60,16 @@ def test_a_star_in_the_middle_denies_and_asks_more_and_allows_nothing():
     ]
 
 
+def test_a_long_rule_and_many_rules_take_no_time():
+    """Ten thousand rules, and one of a hundred thousand blanks: each piece of text is looked at once."""
+    rules = [f"Bash(a{number})" for number in range(10_000)]
+    began_at = process_time()
+    found = read(deny=[*rules, f"Bash({' ' * 100_000}x)", f"Bash({' ' * 100_000}*)"])
+    assert process_time() - began_at < 2
+    assert found.place("permissions", "deny", 9_999).line == 10_003
+    assert found.form.permissions.deny[-1] == "shell"
+
+
 @pytest.mark.parametrize("mode", ["bypassPermissions", "auto", "other", 7])
 def test_a_mode_that_allows_more_is_refused(mode):
     """Named once, and no mode is said."""
@@ -80,6 +91,9 @@ def test_each_field_that_is_not_read_is_named_once():
         "s.json:5: permissions.deny: 'Kü' is not read: there is no such tool",
     ]
     assert read_claude_settings("s.json", "{}").form.permissions == PermissionsForm()
+    escaped = read_claude_settings("s.json", '{"permissions":\n{"deny": ["Bas\\u0068", "Read"]}}')
+    assert escaped.form.permissions.deny == ("shell", "read_file")
+    assert [escaped.place("permissions", "deny", at).line for at in (0, 1)] == [2, 2]
 
 
 @pytest.mark.parametrize(
