@@ -2,6 +2,7 @@
 
 import os
 
+import attrs
 import pytest
 import trio
 
@@ -12,12 +13,14 @@ from agentrail.blueprints.configuration import digests_of_skills, read_configura
 from agentrail.blueprints.skills import (
     MAX_DIRECTORIES,
     SkillSource,
+    SkillUse,
     find_sources,
     read_source,
     with_skill_plugins,
 )
 from agentrail.blueprints.trusting import digests_of, read_trust, write_trust
 from agentrail.config.skill_reading import MAX_SKILL_BYTES
+from agentrail.config.skills import SkillSet
 from agentrail.errors import OptionError
 from agentrail.events import SkillClosed, SkillOpened, ToolBlocked
 from agentrail.plugins import HumanApproval, Permissions, SkillGuard
@@ -318,6 +321,11 @@ def test_a_blueprint_with_skills_has_their_tools_and_guards(tmp_path):
         "skills": {"a": ("shell(git *)", "read_file"), "b": ("y",)},
     }
     assert asks is HumanApproval
+    stranger = SkillSet(skills=tuple(attrs.evolve(one, is_trusted=False) for one in skills.skills))
+    use = SkillUse(skills=stranger, tools="approve")
+    permitted, guarded, _ = with_skill_plugins([Permissions], use)
+    assert guarded[1]["skills"]["a"] == ("shell(git *)", "read_file")
+    assert "skills" not in permitted[1]
     with pytest.raises(OptionError, match="agent 'x': skills are of its own"):
         Blueprint("lead", agents=[made]).options()
 
