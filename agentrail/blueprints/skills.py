@@ -38,7 +38,7 @@ from agentrail.tools.skill_files import (
     read_skill_file,
 )
 
-MAX_DIRECTORIES: Final = 1_000
+MAX_SKILL_DIRECTORIES: Final = 1_000
 """In one source. Of more none is read: that is no place for skills."""
 
 MAX_SOURCE_BYTES: Final = 256 * 1024 * 1024
@@ -174,8 +174,8 @@ def read_source(source: SkillSource) -> SkillSet:
         return SkillSet(
             left_out=(LeftOutSkill(name="", source=source.shown, why=f"it cannot be read: {error.strerror}"),)
         )
-    if len(names) > MAX_DIRECTORIES:
-        why = f"it has {len(names)} skills: expected at most {MAX_DIRECTORIES}"
+    if len(names) > MAX_SKILL_DIRECTORIES:
+        why = f"it has {len(names)} skills: expected at most {MAX_SKILL_DIRECTORIES}"
         return SkillSet(left_out=(LeftOutSkill(name="", source=source.shown, why=why),))
     left = MAX_SOURCE_BYTES
     for name in names:

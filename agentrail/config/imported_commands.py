@@ -45,7 +45,7 @@ class ImportedCommand:
         name: What is typed behind the slash: the path, with `:` for `/`.
         prompt: What it stands for, with its places for arguments.
         origin: Whose it is.
-        description: What it is for; empty where nobody says.
+        description: What it is for; empty where it is not said.
         argument_hint: What to write behind it.
         first: The number of the first argument: 0 or 1.
         notes: What is not read, each named once.

@@ -229,7 +229,7 @@ class _SkillReader:
         if "allowed-tools" not in self._values:
             return None
         found = self._tools("allowed-tools")
-        # Names that nobody knows restrict nothing, also where there are no others.
+        # Names that are unknown restrict nothing, also where there are no others.
         return None if found.unknown and not found.rules else found.rules
 
     def _tools(self, name: str) -> ToolRules:

@@ -17,12 +17,6 @@ from agentrail.config.skill_reading import SkillText
 
 MAX_SKILLS: Final = 200
 MAX_SEARCHED: Final = 20
-SHARE_OF_WINDOW: Final = 100
-"""The list of skills takes one part of so many of what the model reads at most."""
-
-USUAL_WINDOW: Final = 128_000
-_BYTES_PER_TOKEN: Final = 4
-_SHORTEST: Final = 40
 _WORD: Final = re.compile(r"[^\W_]+")
 
 SkillScope: TypeAlias = Literal["built_in", "user", "project", "blueprint"]

@@ -10,7 +10,7 @@ from typing import Final
 
 from attrs import frozen
 
-TOOL_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+TRANSLATED_TOOLS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "Agent": ("task",),
         "AskUserQuestion": ("ask_user",),
@@ -35,7 +35,7 @@ TOOL_NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 OUR_TOOLS: Final = frozenset(
     {
-        *(name for names in TOOL_NAMES.values() for name in names),
+        *(name for names in TRANSLATED_TOOLS.values() for name in names),
         *("ask_user", "close_agent", "compact_conversation", "forget", "handoff_to", "kb_list", "kb_read"),
         *("kb_search", "list_dir", "recall", "remember", "send_input", "skill_search", "spawn_agent"),
         "wait_agents",
@@ -57,7 +57,7 @@ class ToolRules:
 
     Attributes:
         rules: In our names, in order, each once.
-        unknown: What nobody knows, as it was written: it means nothing.
+        unknown: What is no tool, as it was written: it means nothing.
     """
 
     rules: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ def translate_tools(
 def _translated(rule: str, pattern: Callable[[str, str], str]) -> Iterator[tuple[str, None]]:
     match = _TOOL.fullmatch(rule)
     name, given = ("", None) if match is None else (match[1], match[2])
-    for ours in TOOL_NAMES.get(name, (name,) if is_tool_name(name) else ()):
+    for ours in TRANSLATED_TOOLS.get(name, (name,) if is_tool_name(name) else ()):
         inside = "" if given is None else pattern(ours, given[1:-1])
         # A pattern that matches everything is none: `Bash(*)`.
         yield (ours if inside.strip() in {"", "*", ":*"} else f"{ours}({inside})"), None

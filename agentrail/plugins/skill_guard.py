@@ -20,7 +20,7 @@ _MODES: Final = get_args(EnforceMode)
 
 SKILL_TOOLS: Final = frozenset({"skill", "skill_search"})
 SKILLS_MOUNT: Final = "/skills/"
-Rules: TypeAlias = tuple[str, ...]
+SkillRules: TypeAlias = tuple[str, ...]
 
 
 @attrs.frozen
@@ -35,10 +35,10 @@ class Skills:
         opened: The skill that the model has opened; closed when the cycle ends.
     """
 
-    allowed: tuple[tuple[str, Rules | None], ...]
+    allowed: tuple[tuple[str, SkillRules | None], ...]
     active: tuple[str, ...]
     enforce_mode: EnforceMode
-    denied: tuple[tuple[str, Rules], ...] = ()
+    denied: tuple[tuple[str, SkillRules], ...] = ()
     opened: str | None = None
 
     @property
@@ -146,5 +146,5 @@ def _closing(skills: Skills) -> tuple[Emitted, ...]:
 
 
 @lru_cache(maxsize=256)
-def _policy(allowed: Rules, denied: Rules) -> PermissionPolicy:
+def _policy(allowed: SkillRules, denied: SkillRules) -> PermissionPolicy:
     return PermissionPolicy(modes=("strict",), allow=rules(*allowed), deny=rules(*denied))

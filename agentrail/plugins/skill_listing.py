@@ -93,10 +93,10 @@ class SkillListing(Plugin[Listing]):
         has_tool = "skill" in ctx.tools
         listed = [one for one in listing.skills if has_tool and (names is None or one.name in names)]
         most = ctx.context_window * BYTES_PER_TOKEN // SHARE_OF_WINDOW
-        return Continue(listing, context={SKILLS_SECTION: list_skills(listed, most) or None})
+        return Continue(listing, context={SKILLS_SECTION: write_listing(listed, most) or None})
 
 
-def list_skills(skills: Sequence[ListedSkill], most: int) -> str:
+def write_listing(skills: Sequence[ListedSkill], most: int) -> str:
     """Write the list: descriptions are shortened first, all to the same length, and then skills are left to `skill_search`.
 
     Args:

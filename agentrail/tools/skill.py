@@ -18,7 +18,7 @@ from agentrail.tools.skill_files import SkillFileFault, read_skill_file
 
 SKILL_FILE: Final = "SKILL.md"
 MAX_DELEGATED_TURNS: Final = 8
-MAX_READ_BYTES: Final = 8 * 1024 * 1024
+MAX_SKILL_READ_BYTES: Final = 8 * 1024 * 1024
 _MOUNT: Final = "/skills"
 _SHOWN_FILES: Final = 100
 
@@ -230,7 +230,7 @@ class MountedReadFile:
 
 
 def _read(skill: Skill, file: SkillFile) -> bytes:
-    data = read_skill_file(skill.directory, file.path, most=MAX_READ_BYTES)
+    data = read_skill_file(skill.directory, file.path, most=MAX_SKILL_READ_BYTES)
     # What the model reads is what the id of the skill stands for, and what was trusted.
     if hashlib.sha256(data).hexdigest() != file.digest:
         message = f"{file.path} has changed since the skill was read: a new session reads it as it is now"

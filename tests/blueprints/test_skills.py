@@ -11,7 +11,7 @@ from agentrail.blueprints import Blueprint, read_skills
 from agentrail.blueprints.building import build_blueprint, faults_of_building
 from agentrail.blueprints.configuration import digests_of_skills, read_configuration
 from agentrail.blueprints.skills import (
-    MAX_DIRECTORIES,
+    MAX_SKILL_DIRECTORIES,
     SkillSource,
     SkillUse,
     find_sources,
@@ -111,11 +111,11 @@ def test_a_rule_that_permissions_cannot_read_means_nothing(tmp_path):
 
 def test_directories_that_cannot_be_read(tmp_path, monkeypatch):
     """A source that is none, that has too much, or that may not be read; a skill that is gone in this moment."""
-    monkeypatch.setattr("agentrail.blueprints.skills.MAX_DIRECTORIES", 1)
+    monkeypatch.setattr("agentrail.blueprints.skills.MAX_SKILL_DIRECTORIES", 1)
     put(tmp_path, "a")
     put(tmp_path, "b")
     assert "it has 2 skills: expected at most 1" in why(read_skills(tmp_path))[""]
-    assert MAX_DIRECTORIES == 1_000
+    assert MAX_SKILL_DIRECTORIES == 1_000
     monkeypatch.undo()
     monkeypatch.setattr("agentrail.blueprints.skills.MAX_SOURCE_BYTES", 10)
     assert why(read_skills(tmp_path)) == {"b": "the skills before it have over 256 MiB: take files away"}

@@ -3,7 +3,7 @@
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
-from agentrail.plugins.skill_listing import ListedSkill, SkillListing, list_skills
+from agentrail.plugins.skill_listing import ListedSkill, SkillListing, write_listing
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.rig import Alone
 
@@ -47,14 +47,14 @@ def test_a_selector_narrows_the_list_for_a_prompt():
 def test_descriptions_are_shortened_first():
     """All to the same length, as long as that says anything; then the rest is left to `skill_search`."""
     skills = [ListedSkill(f"s{number}", "x" * 200) for number in range(10)]
-    shorter = list_skills(skills, 1_000)
+    shorter = write_listing(skills, 1_000)
     assert [line[-1] for line in shorter.splitlines()[1:]] == ["…"] * 10
     assert len({len(line) for line in shorter.splitlines()[1:]}) == 1
     assert 980 < len(shorter.encode()) <= 1_000
-    fewer = list_skills(skills, 300)
+    fewer = write_listing(skills, 300)
     assert fewer.splitlines()[-1] == "7 more: find them with the tool `skill_search`."
     assert len(fewer.splitlines()) == 5
-    assert list_skills(skills, 0).splitlines() == [HEAD, "10 more: find them with the tool `skill_search`."]
+    assert write_listing(skills, 0).splitlines() == [HEAD, "10 more: find them with the tool `skill_search`."]
 
 
 def test_the_window_of_the_model_counts():
@@ -71,7 +71,7 @@ descriptions = st.lists(st.text(alphabet="ab é…", max_size=90), min_size=1, m
 def test_it_is_never_more_than_it_may_be(texts, most):
     """Whatever the descriptions are; and what fits as it is stays as it is."""
     skills = [ListedSkill(f"s{number}", text) for number, text in enumerate(texts)]
-    listed = list_skills(skills, most)
+    listed = write_listing(skills, most)
     assert len(listed.encode()) <= most
     whole = "\n".join((HEAD, *(f"- {one.name}: {one.description}" for one in skills)))
     assert (listed == whole) == (len(whole.encode()) <= most)
