@@ -36,6 +36,7 @@ from benchmarks.permissions import verdicts
 from benchmarks.recall import recall
 from benchmarks.report import describe_run, render_missed, render_table, write_json
 from benchmarks.returns import idle_start, resume, weights
+from benchmarks.skills import skills
 from benchmarks.stores import appends
 from benchmarks.streams import deltas, streams
 from benchmarks.timers import timers
@@ -77,6 +78,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "kept": kept,
     "lone": lone,
     "config": configuration,
+    "skills": skills,
     "resume": resume,
     "weights": weights,
     "idle-start": idle_start,

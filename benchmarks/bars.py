@@ -86,6 +86,7 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "a provider adds":      ("ours",  (100, 50),    None),  # µs
         "abort over a WebSocket": ("ours", (150, 50),   None),  # ms
         "configuration":        ("ours",  (300, 150),   None),  # ms
+        "skills":               ("ours",  (60, 60),     None),  # ms
         "session opened":       ("ours",  (400, 400),   None),  # ms; from here on as the console's specification has them
         "page back":            ("ours",  (150, 150),   None),  # ms
         "late frames at the end": ("ours", (1, 1),      None),  # %

@@ -2,6 +2,7 @@
 
 - `blueprint.py`: `Blueprint`. `capability.py`: `Capability`. `capabilities.py`: those that are built in.
 - `finding.py`: which files hold for a directory, read from disk. `trusting.py`: which of them the user trusts.
+- `skills.py`: skills on disk, and what a session gets of them.
 - `configuration.py`: all of it: what holds, what is wrong, what is not granted. `building.py`: what files say becomes blueprints.
 
     >>> from agentrail.blueprints import Blueprint
@@ -13,3 +14,4 @@
 from agentrail.blueprints.blueprint import Blueprint as Blueprint
 from agentrail.blueprints.capabilities import CAPABILITIES as CAPABILITIES
 from agentrail.blueprints.capability import Capability as Capability
+from agentrail.blueprints.skills import SkillUse as SkillUse, read_skills as read_skills

@@ -11,15 +11,19 @@ from agentrail.abc import Provider, Tool, name_of
 from agentrail.blueprints.capabilities import CAPABILITIES, CODING_CAPABILITIES, CODING_PLUGINS, CODING_TOOLS
 from agentrail.blueprints.capability import Capability, faults_of_plugin_entries, name_of_plugin, placed
 from agentrail.blueprints.permissions import faults_of_policies, is_planning, with_policies
+from agentrail.blueprints.skills import SkillUse, with_skill_plugins
 from agentrail.config.settings import PolicySettings
+from agentrail.config.skills import SkillSet, ToolsMode
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json
+from agentrail.plugins.skill_listing import SkillSelector
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.keywords import OwnKeywords
 from agentrail.runtime.options import faults_of_value
 from agentrail.tools.exit_plan import exit_plan
+from agentrail.tools.skill import SkillSearch, SkillTool, mount_skills
 
 OF_AN_AGENT: Final = frozenset({"model", "system_prompt", "tools", "max_turns", "budget", "plugins"})
 """Which options an agent may have of its own where it works for another one; what else there is comes from that one."""
@@ -50,6 +54,7 @@ class Blueprint:
         handoff: As of `Agent`.
         permissions: What files say of permissions, one value for each file, the nearest first; the plugin `Permissions` holds it.
         may_bypass: Whether who starts the session said that the mode `bypass` of its permissions is wanted.
+        skills: Which skills it has, and how; None for none.
         given: The options that were given, by name; checked, and frozen.
     """
 
@@ -61,6 +66,7 @@ class Blueprint:
     handoff: bool = False
     permissions: tuple[PolicySettings, ...] = ()
     may_bypass: bool = False
+    skills: SkillUse | None = None
     # A key may be among them.
     given: Mapping[str, Any] = field(default=EMPTY, repr=False)
 
@@ -75,6 +81,7 @@ class Blueprint:
         handoff: bool = False,
         permissions: Iterable[PolicySettings] = (),
         may_bypass: bool = False,
+        skills: SkillUse | None = None,
         model: str | Provider | None = None,
         agents: Sequence["Agent | Blueprint"] = (),
         **given: Unpack[OwnKeywords],
@@ -82,7 +89,7 @@ class Blueprint:
         """Take options as `SessionOptions` does, and the model as one of them that may come later.
 
         Args:
-            name: As of the attributes; so are the next seven.
+            name: As of the attributes; so are the next eight.
             description: See there.
             capabilities: See there; of two of one name the later.
             background: See there.
@@ -90,6 +97,7 @@ class Blueprint:
             handoff: See there.
             permissions: See there.
             may_bypass: See there.
+            skills: See there.
             model: As of `SessionOptions`; None: who starts a session says it.
             agents: Who may work for the session, also as blueprints; of two of one name the later.
             **given: As of `SessionOptions`.
@@ -102,6 +110,10 @@ class Blueprint:
         permissions = tuple(permissions)
         faults = [*_faults_of_agents(agents)]
         faults += [f"{said.place}: {fault}" for said, fault in faults_of_policies(permissions)]
+        if skills is not None and not isinstance(skills, SkillUse):
+            faults.append(
+                f"skills is {skills!r:.80}: expected SkillUse(skills=read_skills(…)), as with_skills makes it"
+            )
         for key, value in options.items():
             if key != "agents":
                 faults += faults_of_value(key, value)
@@ -118,6 +130,7 @@ class Blueprint:
             handoff=handoff,
             permissions=permissions,
             may_bypass=may_bypass,
+            skills=skills,
             given=MappingProxyType({key: _frozen(key, value) for key, value in options.items()}),
         )
 
@@ -147,6 +160,19 @@ class Blueprint:
         """Give one for which these agents may work too; one of a known name takes that one's place."""
         return self.override(agents=(*self.given.get("agents", ()), *agents))
 
+    def with_skills(
+        self, skills: SkillSet, *, tools: ToolsMode = "restrict", selector: SkillSelector | None = None
+    ) -> "Blueprint":
+        """Give one with these skills, in place of what it had of them.
+
+        Args:
+            skills: As `read_skills` gives them.
+            tools: What the tools mean that an open skill names: `restrict`, only these run; `approve`, they run unasked where
+                the skill's source is trusted; `ignore`, nothing.
+            selector: A pure function of the skills and of a prompt's text: what is listed for it. None lists all.
+        """
+        return self.override(skills=SkillUse(skills=skills, tools=tools, selector=selector))
+
     def with_capabilities(self, *capabilities: Capability) -> "Blueprint":
         """Give one with these capabilities too; one of a known name takes that one's place."""
         return self.override(capabilities=(*self.capabilities, *capabilities))
@@ -169,6 +195,13 @@ class Blueprint:
         given = dict(self.given)
         tools = self._tools()
         plugins = with_policies(self._plugins(), self.permissions, may_bypass=self.may_bypass)
+        if self.skills is not None and self.skills.skills.skills:
+            own = (
+                SkillTool(skills=self.skills.skills, tools=self.skills.tools),
+                SkillSearch(skills=self.skills.skills),
+            )
+            tools = mount_skills(placed((*tools, *own), name_of), self.skills.skills)
+            plugins = with_skill_plugins(plugins, self.skills)
         if tools:
             given["tools"] = tools
         if plugins:
@@ -211,6 +244,10 @@ class Blueprint:
         if any(not one.is_empty for one in self.permissions):
             faults.append(
                 "permissions are of its own: an agent that works for another one has that one's, leave them out"
+            )
+        if self.skills is not None:
+            faults.append(
+                "skills are of its own: an agent that works for another one has that one's, leave them out"
             )
         if faults:
             raise OptionError([f"agent {self.name!r}: {fault}" for fault in faults])

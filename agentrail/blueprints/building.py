@@ -4,7 +4,7 @@ import difflib
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -12,13 +12,15 @@ import agentrail.plugins
 from agentrail.abc import Secret, Tool, name_of
 from agentrail.app import VARIABLES, provider_of
 from agentrail.blueprints.blueprint import Blueprint
-from agentrail.blueprints.capabilities import CAPABILITIES
+from agentrail.blueprints.capabilities import CAPABILITIES, SKILLS
 from agentrail.blueprints.finding import read_bytes
 from agentrail.blueprints.permissions import faults_of_policies
+from agentrail.blueprints.skills import SkillUse, no_such_skill
 from agentrail.config.forms import HeaderForm, PluginForm, PromptForm, SecretForm
 from agentrail.config.places import ConfigFault
 from agentrail.config.reading import MAX_CONFIG_BYTES
 from agentrail.config.settings import AgentSettings, Settings, Sourced, no_such_agent
+from agentrail.config.skills import NO_SKILLS, Skill, SkillSet
 from agentrail.core.policy.budget import Budget
 from agentrail.core.stack.loading import PluginEntry, load_plugin
 from agentrail.errors import AgentrailError, OptionError, PluginError
@@ -30,21 +32,41 @@ from agentrail.runtime.options import fault_of_tool, faults_of_value
 from agentrail.tools import builtin
 
 _NOT_OPTIONS: Final = frozenset(
-    {"description", "base", "capabilities", "agents", "background", "wake", "handoff", "prompt", "budget"}
+    {
+        *(
+            "description",
+            "base",
+            "capabilities",
+            "agents",
+            "background",
+            "wake",
+            "handoff",
+            "prompt",
+            "budget",
+        ),
+        *("skills", "skills_in_prompt"),
+    }
 )
 
 
-def build_blueprint(settings: Settings, name: str | None) -> Blueprint:
+def _no_skills() -> SkillSet:
+    return NO_SKILLS
+
+
+def build_blueprint(
+    settings: Settings, name: str | None, *, skills: Callable[[], SkillSet] = _no_skills
+) -> Blueprint:
     """Make the blueprint of an agent, with those that work for it; code that it names is imported.
 
     Args:
         settings: What files say, without faults.
         name: Of the agent; None for what `[defaults]` say alone.
+        skills: Reads the skills that there are; called where an agent wants some.
 
     Raises:
         OptionError: Your move: there is no such agent, or what it says cannot be: all faults, each with its line.
     """
-    builder = Builder(settings)
+    builder = Builder(settings, skills)
     if name is not None and name not in settings.agents:
         raise OptionError([no_such_agent(name, settings.agents)])
     made = builder.defaults() if name is None else builder.agent(name)
@@ -53,9 +75,11 @@ def build_blueprint(settings: Settings, name: str | None) -> Blueprint:
     return made
 
 
-def faults_of_building(settings: Settings) -> tuple[ConfigFault, ...]:
-    """Build all that there is, and say what is wrong with it; code that it names is imported."""
-    builder = Builder(settings)
+def faults_of_building(
+    settings: Settings, *, skills: Callable[[], SkillSet] = _no_skills
+) -> tuple[ConfigFault, ...]:
+    """Build all that there is, and say what is wrong with it; code that it names is imported. As of `build_blueprint`."""
+    builder = Builder(settings, skills)
     builder.defaults()
     for name in settings.agents:
         builder.agent(name)
@@ -71,8 +95,10 @@ class Builder:
         faults: What is wrong, in order.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, skills: Callable[[], SkillSet] = _no_skills) -> None:
         """Begin with no faults."""
+        self._read_skills = skills
+        self._skills: SkillSet | None = None
         self.faults: list[ConfigFault] = []
         self._settings = settings
         self._found: dict[tuple[str, str], Any] = {}
@@ -152,6 +178,13 @@ class Builder:
             own = {
                 key: options.pop(key) for key in ("tools", "plugins") if key in options and "base" in values
             }
+            use = self._skills_of(name, values)
+            if use is not None:
+                options["skills"] = use
+            if "skills_in_prompt" in values:
+                options["system_prompt"] = self._prompt_with_skills(
+                    name, values["skills_in_prompt"], options.get("system_prompt")
+                )
             made = base.override(
                 name=name,
                 description=values["description"].value if "description" in values else base.description,
@@ -250,11 +283,46 @@ class Builder:
     def _capabilities(self, values: Mapping[str, Sourced]) -> Iterator[Any]:
         said = values.get("capabilities")
         for one in () if said is None else said.value:
+            if one.value == SKILLS:  # what it is made of is not known before skills are read
+                continue
             found = CAPABILITIES.get(one.value)
             if found is None:
-                self._fault(one, _unknown("capability", one.value, CAPABILITIES))
+                self._fault(one, _unknown("capability", one.value, [*CAPABILITIES, SKILLS]))
             else:
                 yield found
+
+    def _skills_of(self, name: str, values: Mapping[str, Sourced]) -> SkillUse | None:
+        """Give the skills that an agent names; all where it has the capability, or says `*`."""
+        said = values.get("skills")
+        bundles = values.get("capabilities")
+        names = [] if said is None else [one.value for one in said.value]
+        if said is None and bundles is not None and SKILLS in bundles.plain:
+            names = ["*"]
+        for one in () if said is None else said.value:
+            if one.value != "*" and self._skill(name, one) is None:
+                return None
+        if not names:
+            return None
+        how = self._settings.skills.get("tools")
+        return SkillUse(skills=self._all_skills().only(names), tools="restrict" if how is None else how.value)
+
+    def _skill(self, agent: str, said: Sourced) -> Skill | None:
+        found = self._all_skills().find(said.value)
+        if found is None:
+            known = [one.name for one in self._all_skills().skills]
+            self._fault(said, f"agent {agent!r}: {no_such_skill(said.value, known)}")
+        return found
+
+    def _all_skills(self) -> SkillSet:
+        if self._skills is None:
+            self._skills = self._read_skills()
+        return self._skills
+
+    def _prompt_with_skills(self, name: str, said: Sourced, own: str | None) -> str | None:
+        """Put the instructions of skills behind a prompt, whole."""
+        found = [self._skill(name, one) for one in said.value]
+        texts = [f"# {one.name}\n\n{one.text.instructions}" for one in found if one is not None]
+        return "\n\n".join(filter(None, (own, *texts))) or None
 
     def _tools(self, said: Sourced) -> Iterator[Tool]:
         for one in said.value:
@@ -295,7 +363,7 @@ class Builder:
         return self._found[key]
 
 
-def _unknown(what: str, name: str, known: Mapping[str, object]) -> str:
+def _unknown(what: str, name: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     guess = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
     yours = "" if what == "capability" else "; one of yours is package.module:NAME"

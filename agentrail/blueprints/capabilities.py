@@ -27,6 +27,9 @@ CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
 """By name. Each has the guards that its tools should not be without."""
 
 
+SKILLS: Final = "skills"
+"""A capability too; what it is made of are the skills that there are, so that files name it and Python calls `with_skills`."""
+
 CODING_CAPABILITIES: Final = ("files", "shell", "todos", "agents")
 """What `Blueprint.coding()` begins with."""
 

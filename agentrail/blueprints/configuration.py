@@ -1,26 +1,43 @@
 """All that files say of a directory: read, joined, narrowed where it is not trusted, and looked at."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Final
 
+import attrs
 from attrs import field, frozen
 
-from agentrail.blueprints.finding import FoundFile, FoundFiles, find_files
-from agentrail.blueprints.trusting import is_trusted
+from agentrail.abc import name_of
+from agentrail.blueprints.finding import FoundFile, FoundFiles, find_files, find_imported
+from agentrail.blueprints.permissions import faults_of_policies
+from agentrail.blueprints.skills import find_sources, read_source
+from agentrail.blueprints.trusting import is_trusted, read_trust
+from agentrail.config.imported_agents import read_claude_agent, read_codex_agent
+from agentrail.config.imported_permissions import read_claude_settings
 from agentrail.config.keys import in_one_line
 from agentrail.config.narrowing import NotGranted, narrow_settings
-from agentrail.config.places import ConfigFault
-from agentrail.config.reading import ConfigFile, decode_file, read_agent, read_toml
+from agentrail.config.places import ConfigFault, ConfigPlace
+from agentrail.config.reading import ConfigFile, Scope, decode_file, read_agent, read_toml
 from agentrail.config.settings import (
     NO_SETTINGS,
+    PolicySettings,
     Settings,
+    Sourced,
     faults_of_agent_names,
     join_files,
     merge_settings,
 )
+from agentrail.config.skills import Skill, SkillSet, join_skills
 from agentrail.errors import OptionError
+from agentrail.logs import Logger
+from agentrail.plugins.permission_policy import LISTS, PermissionPolicy, rules
+from agentrail.plugins.permission_warnings import warnings_of
+from agentrail.tools import builtin
+
+LOGGER: Final = Logger("agentrail.blueprints")
 
 _SHOWN: int = 8
+_TOOLS: Final = frozenset(map(name_of, builtin()))
 
 
 @frozen(kw_only=True)
@@ -33,6 +50,10 @@ class Configuration:
         not_granted: What a project's files say and does not hold, because they are not trusted.
         files: Which there are.
         trusted: Whether those of the project are.
+        notes: What stands in files of other programs and is not read, by file and line.
+        cwd: Where skills are looked for.
+        environ: Of this `HOME` is looked at.
+        trust_project: Whether the project counts as trusted, this time.
     """
 
     settings: Settings = NO_SETTINGS
@@ -40,6 +61,48 @@ class Configuration:
     not_granted: tuple[NotGranted, ...] = ()
     files: FoundFiles = field(default=FoundFiles(), repr=False)
     trusted: bool = False
+    notes: tuple[ConfigFault, ...] = ()
+    cwd: Path = field(default=Path(), repr=False)
+    environ: Mapping[str, str] = field(factory=dict, repr=False)
+    trust_project: bool = False
+
+    def read_skills(self) -> SkillSet:
+        """Read the skills that hold for the directory.
+
+        Raises:
+            OptionError: Your move: the list of what is trusted cannot be read.
+        """
+        said = self.settings.skills
+        imported = {one.scope for one in _items(said, "import_")}
+        home = Path(self.environ["HOME"]) if self.environ.get("HOME") else None
+        sources = find_sources(
+            cwd=self.cwd,
+            home=home,
+            directories=[
+                (Path(one.folder) / Path(one.value).expanduser(), one.scope)
+                for one in _items(said, "directories")
+            ],
+            import_user="user" in imported,
+            import_project="project" in imported,
+        )
+        trusts = self._trusts_skill()
+        found = [
+            attrs.evolve(read, skills=tuple(map(trusts, read.skills))) for read in map(read_source, sources)
+        ]
+        return join_skills(found, disabled=[one.value for one in _items(said, "disable")])
+
+    def _trusts_skill(self) -> Callable[[Skill], Skill]:
+        listed = read_trust(self.environ)
+        directory = None if self.files.directory is None else self.files.directory.resolve()
+
+        def trusted(skill: Skill) -> Skill:
+            if skill.is_trusted:
+                return skill
+            path = None if directory is None else path_of_skill(skill, directory)
+            known = path is not None and listed.trusts_skill(str(directory), path, skill.digest)
+            return attrs.evolve(skill, is_trusted=self.trust_project or known)
+
+        return trusted
 
     def check(self) -> "Configuration":
         """Give itself, where nothing is wrong.
@@ -87,9 +150,22 @@ def read_configuration(
     """
     if files is None:
         files = find_files(config, environ, (cwd or Path.cwd()).absolute())
-    project, faults = join_files([_read(one) for one in files.project])
-    user, faults_of_user = join_files([_read(one) for one in files.user])
+    where = (cwd or Path.cwd()).absolute()
+    home = Path(environ["HOME"]) if environ.get("HOME") else None
+    read_project, read_user = (_read_all(found, {}) for found in (files.project, files.user))
+    project, user = join_files(read_project)[0], join_files(read_user)[0]
+    files = attrs.evolve(
+        files,
+        project=(*files.project, *_imported(project, files.directory, where, home)),
+        user=(*files.user, *_imported(user, home, where, home)),
+    )
     trusted = trust_project or is_trusted(files, environ)
+    models = merge_settings(project, user).models if trusted else user.models
+    named = {name: said.value for name, said in models.items()}
+    read_project += _read_all(files.project[len(read_project) :], named)
+    read_user += _read_all(files.user[len(read_user) :], named)
+    project, faults = join_files(read_project)
+    user, faults_of_user = join_files(read_user)
     not_granted: tuple[NotGranted, ...] = ()
     joined = merge_settings(project, user)
     # Of all that is written, and not of what is left: a name that is no agent is wrong in an untrusted file too.
@@ -97,16 +173,96 @@ def read_configuration(
     if not trusted:
         project, not_granted = narrow_settings(project, user)
         joined = merge_settings(project, user)
+    notes = tuple(note for one in (*read_project, *read_user) for note in one.notes)
+    for note in notes:
+        LOGGER.info("not read: %s", note)
     return Configuration(
-        settings=joined, faults=faults, not_granted=not_granted, files=files, trusted=trusted
+        settings=joined,
+        faults=faults,
+        not_granted=not_granted,
+        files=files,
+        trusted=trusted,
+        notes=notes,
+        cwd=where,
+        environ=dict(environ),
+        trust_project=trust_project,
     )
 
 
-def _read(found: FoundFile) -> ConfigFile:
+def path_of_skill(skill: Skill, directory: Path) -> str | None:
+    """Say where a skill lies, from a directory that is trusted, with a `/` at its end; None for one that lies elsewhere."""
+    at = Path(skill.directory)
+    return f"{at.relative_to(directory).as_posix()}/" if at.is_relative_to(directory) else None
+
+
+def digests_of_skills(skills: SkillSet, directory: Path) -> dict[str, str]:
+    """Give the ids of a project's skills, by path, as a list of what is trusted has them."""
+    found = {path_of_skill(one, directory): one.digest for one in skills.skills if one.scope == "project"}
+    return {path: digest for path, digest in found.items() if path is not None}
+
+
+def _items(values: Mapping[str, Sourced], name: str) -> tuple[Sourced, ...]:
+    said = values.get(name)
+    items: tuple[Sourced, ...] = () if said is None else said.value
+    return items
+
+
+def _imported(settings: Settings, place: Path | None, cwd: Path, home: Path | None) -> tuple[FoundFile, ...]:
+    if place is None or not settings.imports:
+        return ()
+    kinds = {name: said.plain for name, said in settings.imports.items()}
+    scope: Scope = next(iter(settings.imports.values())).scope
+    return find_imported(place, kinds, scope=scope, cwd=cwd, home=home)
+
+
+def _read_all(found: Sequence[FoundFile], models: Mapping[str, str]) -> list[ConfigFile]:
+    return [_read(one, models) for one in found]
+
+
+def _read(found: FoundFile, models: Mapping[str, str]) -> ConfigFile:
     folder = str(found.folder)
     text, faults = decode_file(found.name, found.data)
     if faults:
         return ConfigFile(name=found.name, folder=folder, scope=found.scope, faults=faults)
+    given: dict[str, Any] = {"scope": found.scope, "folder": folder}
+    if found.origin == "claude":
+        return read_claude_agent(found.name, text, models=models, tools=_TOOLS, **given)
+    if found.origin == "codex":
+        return read_codex_agent(found.name, text, models=models, **given)
+    if found.origin == "claude settings":
+        return _with_rules_read(read_claude_settings(found.name, text, **given))
     if found.path.suffix == ".md":
         return read_agent(found.name, found.path.stem, text, scope=found.scope, folder=folder)
     return read_toml(found.name, text, scope=found.scope, folder=folder)
+
+
+def _with_rules_read(read: ConfigFile) -> ConfigFile:
+    """Leave out the rules of another program that cannot be said as one of ours; each is named. Name the stars that cover less here."""
+    policy = _policy(read)
+    wrong = [*faults_of_policies([policy])]
+    if wrong:
+        unread = {said.place.path for said, _ in wrong}
+        kept: dict[str, Any] = {
+            name: tuple(
+                rule
+                for at, rule in enumerate(getattr(read.form.permissions, name) or ())
+                if ("permissions", name, at) not in unread
+            )
+            or None
+            for name in LISTS
+        }
+        notes = tuple(ConfigFault(place=said.place, said=f"is not read: {fault}") for said, fault in wrong)
+        form = attrs.evolve(read.form, permissions=attrs.evolve(read.form.permissions, **kept))
+        read = attrs.evolve(read, form=form, notes=(*read.notes, *notes))
+    return attrs.evolve(read, notes=(*read.notes, *_stars(read)))
+
+
+def _stars(read: ConfigFile) -> Iterator[ConfigFault]:
+    for rule in read.form.permissions.allow or ():
+        for said in warnings_of(PermissionPolicy(allow=rules(rule))):
+            place = ConfigPlace(file=read.name, path=("permissions", "allow"), lines=read.lines)
+            yield ConfigFault(place=place, said=f"asks where it did not there: {said}")
+
+
+def _policy(read: ConfigFile) -> PolicySettings:
+    return join_files([read])[0].policies[0] if join_files([read])[0].policies else PolicySettings()

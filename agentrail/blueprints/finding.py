@@ -3,15 +3,17 @@
 import errno
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
 
 from agentrail.config.keys import in_one_line
 from agentrail.config.reading import MAX_CONFIG_BYTES, Scope
 from agentrail.errors import OptionError
+
+FileOrigin: TypeAlias = Literal["agentrail", "claude", "codex", "claude settings"]
 
 CONFIG_NAME: Final = "agentrail.toml"
 AGENTS_FOLDER: Final = Path(".agentrail") / "agents"
@@ -31,6 +33,7 @@ class FoundFile:
         key: Its path from the directory that is trusted.
         data: Its bytes, one more than are read at most.
         scope: Whose it is.
+        origin: Whose format it has.
     """
 
     name: str
@@ -39,6 +42,7 @@ class FoundFile:
     key: str
     data: bytes
     scope: Scope
+    origin: FileOrigin = "agentrail"
 
 
 @frozen(kw_only=True)
@@ -128,6 +132,46 @@ def _read_all(  # noqa: PLR0913 - of this file alone
             scope=scope,
         )
         for path in paths
+    )
+
+
+def find_imported(
+    place: Path, kinds: Mapping[str, Sequence[str]], *, scope: Scope, cwd: Path, home: Path | None
+) -> tuple[FoundFile, ...]:
+    """Find files of other programs.
+
+    Args:
+        place: The project's directory, or the home.
+        kinds: Whose files count, by kind: `agents`, `permissions`.
+        scope: Whose they are.
+        cwd: As of `find_files`.
+        home: The user's directory.
+
+    Raises:
+        OptionError: Your move: one cannot be read, or is a link.
+    """
+    wanted: list[tuple[FileOrigin, Path]] = []
+    for origin, pattern in (("claude", "*.md"), ("codex", "*.toml")):
+        if origin in kinds.get("agents", ()):
+            folder = place / f".{origin}" / "agents"
+            found = sorted(folder.glob(pattern))
+            if len(found) > MAX_AGENT_FILES:
+                raise OptionError([f"{folder} has {len(found)} agents: expected at most {MAX_AGENT_FILES}"])
+            wanted += [("codex" if origin == "codex" else "claude", one) for one in found]
+    if "claude" in kinds.get("permissions", ()):
+        settings = [place / ".claude" / name for name in ("settings.local.json", "settings.json")]
+        wanted += [("claude settings", one) for one in settings if one.is_file()]
+    return tuple(
+        FoundFile(
+            name=show_path(path, cwd, home),
+            path=path,
+            folder=place,
+            key=path.relative_to(place).as_posix(),
+            data=read_bytes(path, follow=False),
+            scope=scope,
+            origin=origin,
+        )
+        for origin, path in wanted
     )
 
 

@@ -68,6 +68,13 @@ app.command(
 )
 
 app.command(
+    "agentrail.cli.skills:app",
+    name="skills",
+    help="""Look at skills: which there are, what one says, whether a directory is one.
+
+    Exit codes: 0 done, 1 something is wrong with a skill, 2 wrong usage, or the configuration files cannot be read.""",
+)
+app.command(
     "agentrail.cli.sessions:app",
     name="sessions",
     help="""Look at stored sessions, also beside a process that writes them; recover, check, back up, delete.

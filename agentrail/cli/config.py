@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from cyclopts import App, Parameter
 
 from agentrail.blueprints.building import faults_of_building
-from agentrail.blueprints.configuration import Configuration, read_configuration
+from agentrail.blueprints.configuration import Configuration, digests_of_skills, read_configuration
 from agentrail.blueprints.finding import CONFIG_NAME
 from agentrail.blueprints.trusting import digests_of, read_trust, write_trust
 from agentrail.cli.configuring import MODEL_VARIABLE, ConfigFiles, write_faults
@@ -85,11 +85,13 @@ def check_files(
         return Exit.USAGE if files.config is not None and not files.config.is_file() else Exit.FAILED
     if read.notice is not None:
         write_error(f"{read.notice}.")
-    faults = read.faults or faults_of_building(read.settings)
-    if read.faults:  # a second look finds what is wrong with the rest
-        faults = tuple(dict.fromkeys((*read.faults, *faults_of_building(read.settings))))
+    # A second look finds what is wrong with the rest.
+    built = faults_of_building(read.settings, skills=read.read_skills)
+    faults = tuple(dict.fromkeys((*read.faults, *built)))
     for fault in faults:
         write_error(str(fault))
+    for note in read.notes:
+        write_error(f"not read: {note}")
     return (
         Exit.FAILED if faults else _print("\n".join(map(in_one_line, show_configuration(read, os.environ))))
     )
@@ -133,10 +135,12 @@ def trust(
             )
         read.check()
         listed, where = read_trust(os.environ), str(directory.resolve())
+        skills: dict[str, str] = {}
         if forget:
             listed = listed.without_directory(where)
         else:
-            listed = listed.with_directory(where, digests_of(read.files))
+            skills = digests_of_skills(read.read_skills(), directory.resolve())
+            listed = listed.with_directory(where, {**digests_of(read.files), **skills})
         path = write_trust(listed, os.environ)
     except AgentrailError as error:
         write_faults(error)
@@ -144,7 +148,7 @@ def trust(
     if forget:
         return _print(f"{where} is not trusted any more ({path})")
     granted = [f"  {one}" for one in read.not_granted]
-    names = ", ".join(one.name for one in read.files.project)
+    names = ", ".join([*(one.name for one in read.files.project), *skills])
     lines = [f"{where} is trusted, as these files are now: {names} ({path})"]
     return _print("\n".join([*lines, *(["it grants:", *granted] if granted else [])]))
 
@@ -169,6 +173,9 @@ def show_configuration(read: Configuration, environ: Mapping[str, str]) -> Itera
     yield from _table("defaults", settings.defaults)
     for name, options in settings.providers.items():
         yield from _table(f"providers.{name}", options, environ)
+    yield from _table("skills", settings.skills)
+    yield from _table("import", settings.imports)
+    yield from _table("models", settings.models)
     for policy in settings.policies:
         yield from _policy(f"permissions of the {policy.scope}", policy)
     for name in settings.agents:
@@ -192,7 +199,7 @@ def _table(
         yield ""
         yield f"[{name}]"
     for option, said in values.items():
-        yield f"  {_row(option, said, environ)}"
+        yield f"  {_row(option.removesuffix('_'), said, environ)}"
 
 
 def _policy(title: str, policy: PolicySettings) -> Iterator[str]:

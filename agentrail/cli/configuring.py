@@ -101,12 +101,14 @@ def read_setup(files: ConfigFiles, agent: str | None, cwd: Path | None = None) -
     from agentrail.blueprints.building import build_blueprint
     from agentrail.blueprints.configuration import read_configuration
 
-    read = read_configuration(os.environ, trust_project=files.trust_project, files=found)
+    read = read_configuration(os.environ, cwd=where, trust_project=files.trust_project, files=found)
     configuration = read.check()
     default = configuration.settings.default_agent
     name = default.value if agent is None and default is not None else agent
     return CommandSetup(
-        configuration=configuration, agent=name, blueprint=build_blueprint(configuration.settings, name)
+        configuration=configuration,
+        agent=name,
+        blueprint=build_blueprint(configuration.settings, name, skills=configuration.read_skills),
     )
 
 

@@ -119,6 +119,8 @@ _Silent: TypeAlias = (
     | events.PlanStepCompleted
     | events.PlanCompleted
     | events.MemoryFlushed
+    | events.SkillOpened
+    | events.SkillClosed
     | events.PluginEvent
     | events.Intervention
     | events.PluginOptsUpdated

@@ -77,14 +77,51 @@ class PermissionsForm:
 
 
 @frozen(kw_only=True)
+class SkillsForm:
+    """Where skills are looked for, and what they may.
+
+    Attributes:
+        directories: Directories of skills, from the one of the file; they stand in front of all others.
+        disable: Names of skills that are not wanted.
+        import_: Whose skills count besides; written `import`.
+        tools: What the tools mean that an open skill names.
+    """
+
+    directories: tuple[str, ...] | None = None
+    disable: tuple[str, ...] | None = None
+    import_: tuple[Literal["claude"], ...] | None = None
+    tools: Literal["restrict", "approve", "ignore"] | None = None
+
+
+@frozen(kw_only=True)
+class ImportForm:
+    """Files of other programs that count besides, by kind: those that lie beside this file.
+
+    Attributes:
+        agents: Whose agents.
+        commands: Whose commands.
+        permissions: Whose permissions.
+    """
+
+    agents: tuple[Literal["claude", "codex"], ...] | None = None
+    commands: tuple[Literal["claude", "codex", "gemini"], ...] | None = None
+    permissions: tuple[Literal["claude"], ...] | None = None
+
+
+@frozen(kw_only=True)
 class DefaultsForm:
-    """What holds for each agent that does not say it, and where no agent is named. As `SessionOptions`, but for `prompt`."""
+    """What holds for each agent that does not say it, and where no agent is named. As `SessionOptions`, but for `prompt` and `skills`.
+
+    Attributes:
+        skills: Names of the skills that it has; `*` for all.
+    """
 
     model: str | None = None
     prompt: PromptForm | None = None
     prompt_mode: Literal["full", "task", "minimal", "none"] | None = None
     base_prompt: bool | None = None
     tools: tuple[str, ...] | None = None
+    skills: tuple[str, ...] | None = None
     plugins: tuple[PluginForm, ...] | None = None
     sandbox: str | None = None
     fallback_models: tuple[str, ...] | None = None
@@ -123,6 +160,7 @@ class AgentForm(DefaultsForm):
         background: As of `Agent`, where it works for another one; so are `wake` and `handoff`.
         wake: As of `Agent`.
         handoff: As of `Agent`.
+        skills_in_prompt: Names of skills whose instructions stand in its prompt, whole.
     """
 
     description: str | None = None
@@ -135,6 +173,7 @@ class AgentForm(DefaultsForm):
     background: bool | None = None
     wake: bool | None = None
     handoff: bool | None = None
+    skills_in_prompt: tuple[str, ...] | None = None
 
 
 @frozen(kw_only=True)
@@ -182,6 +221,9 @@ class FileForm:
         agents: Each by its name.
         providers: Their options, by what stands before the colon of a model string.
         permissions: The policy of this file.
+        skills: Where skills are looked for.
+        import_: Which files of other programs count besides; written `import`.
+        models: Models by the names that files of other programs have for them.
     """
 
     version: int | None = None
@@ -189,4 +231,7 @@ class FileForm:
     defaults: DefaultsForm = DefaultsForm()
     agents: Mapping[str, AgentForm] = {}
     providers: Mapping[str, ProviderForm] = {}
+    skills: SkillsForm = SkillsForm()
+    import_: ImportForm = ImportForm()
+    models: Mapping[str, str] = {}
     permissions: PermissionsForm = PermissionsForm()

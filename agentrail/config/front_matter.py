@@ -54,6 +54,21 @@ def read_head(text: str) -> tuple[dict[str, Any], str, dict[ConfigPath, int]]:
     Raises:
         HeadFault: There is no front matter, or something in it is no such value.
     """
+    lines, body = split_head(text)
+    head = _Head(lines)
+    values = head.table((), 0)
+    if head.at < len(lines):
+        said = "expected a key at the beginning of the line: take away the blanks"
+        raise HeadFault(head.at + 1, said)
+    return values, body, head.lines
+
+
+def split_head(text: str) -> tuple[list[str], str]:
+    """Take the head off: its lines, from the first `---` and without the second, and what stands below it.
+
+    Raises:
+        HeadFault: There is no front matter, or it has no end.
+    """
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != "---":
         said = "expected front matter: --- in the first line, keys, and a second ---"
@@ -62,12 +77,7 @@ def read_head(text: str) -> tuple[dict[str, Any], str, dict[ConfigPath, int]]:
     if end is None:
         said = "the front matter has no end: write --- below its last line"
         raise HeadFault(1, said)
-    head = _Head(lines[:end])
-    values = head.table((), 0)
-    if head.at < end:
-        said = "expected a key at the beginning of the line: take away the blanks"
-        raise HeadFault(head.at + 1, said)
-    return values, "\n".join(lines[end + 1 :]).strip("\n"), head.lines
+    return lines[:end], "\n".join(lines[end + 1 :]).strip("\n")
 
 
 class _Head:

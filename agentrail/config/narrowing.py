@@ -21,7 +21,8 @@ NARROW_MODES: Final = frozenset({"default", "plan", "strict", "dont_ask"})
 """None of them allows what `default` would ask for."""
 
 _MAX_SHOWN: Final = 100
-_TEXTS: Final = frozenset({"description"})
+# Skills are texts that a model may read; of their tools less runs, and not more.
+_TEXTS: Final = frozenset({"description", "skills", "skills_in_prompt"})
 _LIMITS: Final[Mapping[str, int | None]] = {
     "max_turns": 100,
     "max_output_tokens": None,
@@ -63,9 +64,16 @@ def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple
     for name, options in project.providers.items():
         for option, said in options.items():
             narrowing.refuse(said, f"providers.{name}.{option}")
+    for name, said in project.models.items():
+        narrowing.refuse(said, f"models.{name}")
     policies = tuple(narrowing.policy(one) for one in project.policies)
     left = Settings(
-        default_agent=narrowing.default_agent(agents), defaults=defaults, agents=agents, policies=policies
+        default_agent=narrowing.default_agent(agents),
+        defaults=defaults,
+        agents=agents,
+        policies=policies,
+        skills=narrowing.skills(),
+        imports=project.imports,
     )
     return left, tuple(narrowing.refused)
 
@@ -105,6 +113,16 @@ class _Narrowing:
             kept = self._option(name, said)
             if kept is not None:
                 left[name] = kept
+        return left
+
+    def skills(self) -> dict[str, Sourced]:
+        """Let no directory be named, which may lie anywhere, and no tool run unasked, or at all where it would not have."""
+        left: dict[str, Sourced] = {}
+        for name, said in self._project.skills.items():
+            if name in {"disable", "import_"} or (name == "tools" and said.value == "restrict"):
+                left[name] = said
+            else:
+                self.refuse(said, describe_grant(f"skills.{name}", said))
         return left
 
     def policy(self, policy: PolicySettings) -> PolicySettings:

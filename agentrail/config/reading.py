@@ -49,6 +49,7 @@ class ConfigFile:
         form: What it says; without what is wrong.
         lines: Where each value of the form stands.
         faults: What is wrong, by line.
+        notes: What stands there and is not read, by line; of files of other programs.
     """
 
     name: str
@@ -57,6 +58,7 @@ class ConfigFile:
     form: FileForm = field(factory=FileForm)
     lines: Mapping[ConfigPath, int] = field(factory=dict, repr=False)
     faults: tuple[ConfigFault, ...] = ()
+    notes: tuple[ConfigFault, ...] = ()
 
     def place(self, *path: str | int) -> ConfigPlace:
         """Say where something of this file stands."""

@@ -91,6 +91,9 @@ class Settings:
         agents: By name.
         providers: Options by name, for each provider.
         policies: One for each file that says something of permissions, the project's first.
+        skills: Where skills are looked for, by name; of lists both the user's and the project's items, those first.
+        imports: Which files of other programs count besides, by kind; as of `skills`.
+        models: Models by the names that files of other programs have for them.
     """
 
     default_agent: Sourced | None = None
@@ -98,6 +101,9 @@ class Settings:
     agents: Mapping[str, AgentSettings] = field(default=_NOTHING)
     providers: Mapping[str, Mapping[str, Sourced]] = field(default=_NOTHING)
     policies: tuple[PolicySettings, ...] = ()
+    skills: Mapping[str, Sourced] = field(default=_NOTHING)
+    imports: Mapping[str, Sourced] = field(default=_NOTHING)
+    models: Mapping[str, Sourced] = field(default=_NOTHING)
 
 
 NO_SETTINGS: Final = Settings()
@@ -141,7 +147,20 @@ def merge_settings(first: Settings, second: Settings) -> Settings:
         },
         providers=providers,
         policies=(*first.policies, *second.policies),
+        skills=_both(first.skills, second.skills),
+        imports=_both(first.imports, second.imports),
+        models={**second.models, **first.models},
     )
+
+
+def _both(first: Mapping[str, Sourced], second: Mapping[str, Sourced]) -> dict[str, Sourced]:
+    """Join values: of lists the items of both, the second's first; else the first wins."""
+    found = {**second, **first}
+    for name in first.keys() & second.keys():
+        items = second[name].value
+        if isinstance(items, tuple):
+            found[name] = attrs.evolve(first[name], value=(*items, *first[name].value))
+    return found
 
 
 def faults_of_agent_names(settings: Settings) -> Iterator[ConfigFault]:
@@ -208,6 +227,9 @@ def _rest_of(read: ConfigFile) -> Settings:
         defaults=_values_of(read, form.defaults, "defaults"),
         providers={name: _values_of(read, one, "providers", name) for name, one in form.providers.items()},
         policies=() if policy.is_empty else (policy,),
+        skills=_values_of(read, form.skills, "skills"),
+        imports=_values_of(read, form.import_, "import"),
+        models={name: _sourced(read, model, "models", name) for name, model in form.models.items()},
     )
 
 
@@ -215,7 +237,11 @@ def _values_of(read: ConfigFile, form: Any, *path: str) -> dict[str, Sourced]:
     """Give what a form says, in the order in which forms have it."""
     given: DefaultsForm = form
     found = {one.name: getattr(given, one.name) for one in attrs.fields(type(given))}
-    return {name: _sourced(read, value, *path, name) for name, value in found.items() if value is not None}
+    return {
+        name: _sourced(read, value, *path, name.removesuffix("_"))
+        for name, value in found.items()
+        if value is not None
+    }
 
 
 def _sourced(read: ConfigFile, value: Any, *path: str | int) -> Sourced:

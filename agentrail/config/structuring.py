@@ -22,7 +22,7 @@ from cattrs import (
     ForbiddenExtraKeysError,
     IterableValidationError,
 )
-from cattrs.gen import make_dict_structure_fn
+from cattrs.gen import make_dict_structure_fn, override
 
 from agentrail.config.forms import FileForm, HeaderForm, PluginForm, PromptForm, SecretForm
 from agentrail.config.keys import hide_keys
@@ -97,20 +97,25 @@ def _faults_in(error: BaseException, path: ConfigPath) -> Iterator[PathFault]:
         case ClassValidationError():
             noted, others = error.group_exceptions()
             for below, attribute in noted:
-                yield from _faults_in(below, (*path, attribute.name))
+                yield from _faults_in(below, (*path, _written(attribute.name)))
             for below in others:
                 yield from _faults_in(below, path)
         case IterableValidationError():
             for below, item in error.group_exceptions()[0]:
                 yield from _faults_in(below, (*path, item.index))
         case ForbiddenExtraKeysError():
-            known = [one.name for one in attrs.fields(error.cl)]
+            known = [_written(one.name) for one in attrs.fields(error.cl)]
             for name in sorted(error.extra_fields):
                 yield (*path, name), _no_such_key(name, known)
         case KeyError():
             yield path, "is missing: write it"
         case _:
             yield path, str(error)
+
+
+def _written(name: str) -> str:
+    """Give the key of a field: `import` is no name in Python, `import_` is."""
+    return name.removesuffix("_")
 
 
 def _no_such_key(name: str, known: list[str]) -> str:
@@ -231,8 +236,13 @@ def _converter(scalars: Mapping[type, _Hook], *, splits: bool) -> Converter:
         return _guarded(lambda value, _: made(value, table), dict, splits=False)
 
     def record_of(kind: Any) -> _Hook:
+        renamed: Any = {
+            one.name: override(rename=_written(one.name))
+            for one in attrs.fields(kind)
+            if one.name != _written(one.name)
+        }
         made = make_dict_structure_fn(
-            kind, converter, _cattrs_forbid_extra_keys=True, _cattrs_detailed_validation=True
+            kind, converter, _cattrs_forbid_extra_keys=True, _cattrs_detailed_validation=True, **renamed
         )
         return _guarded(made, dict, splits=False)
 

@@ -29,9 +29,19 @@ class TrustList:
     directories: Mapping[str, Digests] = {}
 
     def trusts(self, directory: str, digests: Digests) -> bool:
-        """Say whether these very files were trusted there: none has changed, none was added, none is gone."""
+        """Say whether these very files were trusted there: none has changed, none was added, none is gone. Skills do not count."""
         known = self.directories.get(directory)
-        return known is not None and dict(known) == dict(digests)
+        return known is not None and _of_files(known) == _of_files(digests)
+
+    def trusts_skill(self, directory: str, path: str, digest: str) -> bool:
+        """Say whether this very skill was trusted there: none of its files has changed.
+
+        Args:
+            directory: That was trusted.
+            path: Of the skill, from there, with a `/` at its end.
+            digest: Its id.
+        """
+        return self.directories.get(directory, {}).get(path) == digest
 
     def with_directory(self, directory: str, digests: Digests) -> "TrustList":
         """Trust the files of a directory as they are, in place of how they were."""
@@ -42,6 +52,11 @@ class TrustList:
         return TrustList(
             directories={name: one for name, one in self.directories.items() if name != directory}
         )
+
+
+def _of_files(digests: Digests) -> dict[str, str]:
+    # A path with a `/` at its end is a skill: one that is new is not trusted, and makes nothing else less so.
+    return {path: digest for path, digest in digests.items() if not path.endswith("/")}
 
 
 def file_digest(data: bytes) -> str:

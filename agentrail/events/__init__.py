@@ -41,6 +41,8 @@ from agentrail.events.plugins import (
     PluginFailed as PluginFailed,
     PluginOptsUpdated as PluginOptsUpdated,
     PluginSlow as PluginSlow,
+    SkillClosed as SkillClosed,
+    SkillOpened as SkillOpened,
     TodoChange as TodoChange,
 )
 from agentrail.events.response import (

@@ -9,7 +9,7 @@ from agentrail.events.envelope import EventBase
 from agentrail.events.tools import LargeResultOffloaded
 from agentrail.events.values import Amount, Plan, PlanStep, Todo
 from agentrail.frozen import frozen_value
-from agentrail.messages import JsonValue
+from agentrail.messages import CallId, JsonValue
 
 # --- plans, memory, policy
 
@@ -100,6 +100,30 @@ class BudgetWarning(EventBase, frozen=True, kw_only=True):
 
     spent: Amount
     limit: Amount
+
+
+class SkillOpened(EventBase, frozen=True, kw_only=True):
+    """The model opened a skill: until the cycle ends, or it opens another one, this one's tools count.
+
+    Attributes:
+        name: Of the skill.
+        digest: Its id: a hash of all its files.
+        call_id: The call that opened it.
+    """
+
+    name: str
+    digest: str
+    call_id: CallId
+
+
+class SkillClosed(EventBase, frozen=True, kw_only=True):
+    """A skill is in use no longer: the cycle ends, or another one was opened.
+
+    Attributes:
+        name: Of the skill.
+    """
+
+    name: str
 
 
 # --- plugins
@@ -199,6 +223,8 @@ PolicyEvent: TypeAlias = (
     | MemoryFlushed
     | ContentPolicyViolated
     | BudgetWarning
+    | SkillOpened
+    | SkillClosed
 )
 PluginsEvent: TypeAlias = (
     PluginEvent | Intervention | PluginOptsUpdated | PluginFailed | PluginSlow | ActionIgnored

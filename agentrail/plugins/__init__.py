@@ -93,4 +93,5 @@ from agentrail.plugins.recovery import Recovery as Recovery
 from agentrail.plugins.reflection import Reflection as Reflection
 from agentrail.plugins.security_guard import SecurityGuard as SecurityGuard
 from agentrail.plugins.skill_guard import SkillGuard as SkillGuard
+from agentrail.plugins.skill_listing import SkillListing as SkillListing
 from agentrail.structs import replace as replace

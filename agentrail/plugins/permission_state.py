@@ -18,8 +18,9 @@ from agentrail.plugins.permission_policy import (
     join,
     meet,
     read_scope,
+    rules,
 )
-from agentrail.plugins.permission_rules import RuleScope
+from agentrail.plugins.permission_rules import RuleScope, check_rules, refuse_faults
 
 _LISTS: Final = ("deny", "ask", "allow")
 _OTHERS: Final = frozenset({"managed", "user", "project"})
@@ -37,6 +38,8 @@ class Permitted:
         timeout_seconds: How long a call waits for a person; 0: for ever.
         may_bypass: Whether the mode may be `bypass`.
         pure_tools: The tools that change nothing.
+        skills: What skills may let run while they are open, as rules by skill; trusted ones alone are here.
+        opened: Which of them is.
     """
 
     scoped: tuple[tuple[RuleScope, ScopedRules], ...] = ()
@@ -46,6 +49,8 @@ class Permitted:
     timeout_seconds: float = 120.0
     may_bypass: bool = False
     pure_tools: tuple[str, ...] = PURE_TOOLS
+    skills: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    opened: str | None = None
 
     @property
     def policy(self) -> PermissionPolicy:
@@ -56,7 +61,14 @@ class Permitted:
     @cached_property
     def _policy(self) -> PermissionPolicy:
         options: Any = {"may_bypass": self.may_bypass, "pure_tools": self.pure_tools}
-        found = join(dict(self.scoped), **options)
+        scoped = dict(self.scoped)
+        also = dict(self.skills).get(self.opened or "", ())
+        if also:
+            place = f"the open skill {self.opened}"
+            own = scoped["session"]
+            allow = (*own.allow, *rules(*also, place=place))
+            scoped["session"] = attrs.evolve(own, allow=allow)
+        found = join(scoped, **options)
         for other in self.within:
             found = meet(found, join({"session": other}, **options))
         return found
@@ -126,4 +138,6 @@ def go_on_with(options: JsonObject, state: Permitted) -> Permitted:
 
 def _checked(state: Permitted) -> Permitted:
     _ = state.policy  # a mode that may not be is refused now, and not by the first call
+    for _name, allowed in state.skills:
+        refuse_faults(check_rules("allow", allowed))
     return state

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from agentrail.core.protocol.actions import Action, BlockTool, Continue, RequireApproval
-from agentrail.core.protocol.hooks import AfterTool, BeforeTool
+from agentrail.core.protocol.hooks import AfterTool, AfterTurn, BeforeTool
 from agentrail.core.stack.plugin import Context
 from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.messages import JsonObject
@@ -14,6 +16,7 @@ from agentrail.plugins.permission_policy import PURE_TOOLS, PolicyMode
 from agentrail.plugins.permission_rules import RuleScope
 from agentrail.plugins.permission_state import Permitted, begin, go_on_with
 from agentrail.plugins.permission_verdict import EXIT_PLAN, PermissionCall, judge
+from agentrail.plugins.skill_guard import opened_by
 
 
 class Permissions(Plugin[Permitted]):
@@ -34,8 +37,9 @@ class Permissions(Plugin[Permitted]):
         home: str = "",
         timeout_seconds: float = 120,
         dangerously_bypass_permissions: bool = False,
+        skills: Mapping[str, Sequence[str]] | None = None,
     ) -> Permitted:
-        """Take the rules of the session, those of other scopes, and of the sessions above.
+        """Take the rules of the session, those of other scopes, of the sessions above, and of skills while they are open.
 
         Raises:
             OptionError: Your move: a rule that cannot be read, an unknown mode or scope, or `bypass` without the option for it.
@@ -50,6 +54,7 @@ class Permissions(Plugin[Permitted]):
                 timeout_seconds=float(timeout_seconds),
                 may_bypass=dangerously_bypass_permissions,
                 pure_tools=tuple(dict.fromkeys((*PURE_TOOLS, *pure_tools))),
+                skills=tuple((name, tuple(tools)) for name, tools in (skills or {}).items()),
             ),
         )
 
@@ -80,13 +85,21 @@ class Permissions(Plugin[Permitted]):
 
     @on(AfterTool)
     def leave_plan(self, event: AfterTool, state: Permitted, ctx: Context) -> Action[Permitted]:
-        """Go back to the mode of before, once a plan is approved."""
+        """Go back to the mode of before, once a plan is approved; and let the rules of a skill hold, once it is open."""
+        opened = opened_by(event)
+        if opened is not None:
+            return Continue(attrs.evolve(state, opened=opened))
         if event.name != EXIT_PLAN or state.own.mode != "plan" or event.result.is_error:
             return Continue(state)
         left = state.in_mode(state.before, before=None)
         return Continue(
             left, emits=(("plan_approved", {"call_id": event.call_id, "mode": left.policy.mode}),)
         )
+
+    @on(AfterTurn)
+    def close_skill(self, event: AfterTurn, state: Permitted, ctx: Context) -> Action[Permitted]:
+        """Let the rules of an open skill hold no longer."""
+        return Continue(state if state.opened is None else attrs.evolve(state, opened=None))
 
 
 def _answers(call: PermissionCall, proposed: tuple[str, ...]) -> tuple[PermissionOption, ...]:

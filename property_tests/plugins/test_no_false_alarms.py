@@ -27,12 +27,14 @@ from agentrail.plugins.recovery import Recovery
 from agentrail.plugins.reflection import Reflection
 from agentrail.plugins.security_guard import SecurityGuard
 from agentrail.plugins.skill_guard import SkillGuard
+from agentrail.plugins.skill_listing import SkillListing
 from agentrail.testing import stacks
 
 BUILT_INS = (
     (Permissions, {"deny": ["shell(rm *)"], "allow": ["*"]}),
     (SecurityGuard, {"audit": True}),
     SkillGuard,
+    (SkillListing, {"skills": {"a": "b"}}),
     (HumanApproval, {"confirm_prefix": "/ok:"}),
     EventLogger,
     (OutputFilter, {"keywords": ["a"]}),

@@ -245,7 +245,7 @@ def test_an_agent_is_a_markdown_file():
         ),
         ("---\nmax_turns:\n- 1\n---\n", "a.md:2: agents.a.max_turns: expected a whole number, got a list"),
         ("---\nprompt: x\n---\ny\n", "a.md:2: agents.a.prompt: there are two prompts"),
-        ("---\nskills: x\n---\n", "a.md:2: agents.a.skills: there is no such key"),
+        ("---\ncolour: x\n---\n", "a.md:2: agents.a.colour: there is no such key"),
         (
             "---\ndescription: sk-abcdefghijklmnopqrst\n---\n",
             "a.md:2: agents.a.description: this looks like a key",

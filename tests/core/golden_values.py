@@ -239,6 +239,8 @@ _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
     e.MemoryFlushed(facts=("The parser is in src/a.py.",), count=1),
     e.ContentPolicyViolated(summary="names a competitor", triggered_policies=("competitors",)),
     e.BudgetWarning(spent=e.Amount(value=0.81, unit="usd"), limit=e.Amount(value=1.0, unit="usd")),
+    e.SkillOpened(name="pdf-forms", digest="9f" * 32, call_id=_CALL),
+    e.SkillClosed(name="pdf-forms"),
     e.PluginEvent(name="audit", payload={"tool": "shell", "user_data": {"tenant": "t1"}, "counts": [1, 2.5, None]}),
     e.Intervention(prompt="Run the tests first.", by=("Planning", "Reflection")),
     e.PluginOptsUpdated(plugin="CostGuard", success=False, error=_ERROR),

@@ -1,4 +1,4 @@
-"""All nineteen built-in plugins in one session, through a long conversation in which each of them has something to do."""
+"""All twenty built-in plugins in one session, through a long conversation in which each of them has something to do."""
 
 import itertools
 from collections import Counter
@@ -37,6 +37,7 @@ MODEL = "scripted:object"
 OPTIONS = {
     p.Permissions: {"allow": ["shell", "record", "flaky"]},
     p.SkillGuard: {"skills": {"all": ["shell", "read_file", "record", "flaky"]}, "active": ["all"]},
+    p.SkillListing: {"skills": {"all": "Everything."}},
     p.HumanApproval: {"require_approval_for": ["shell"], "safe_commands": ["ls"]},
     p.OutputFilter: {"keywords": ["hunter2"]},
     p.CostGuard: {"max_tokens": 1_000_000},
@@ -120,7 +121,7 @@ async def test_all_of_them_keep_a_long_conversation_going(autojump_clock):
     ]
     sandbox = MemorySandbox({"AGENTS.md": "Use tabs."})
     plugins = [(plugin, OPTIONS.get(plugin, {})) for plugin in BUILT_INS]
-    assert len(plugins) == 19
+    assert len(plugins) == 20
     published, systems = [], []
     with trio.fail_after(600):
         async with agentrail.open_supervisor() as supervisor, trio.open_nursery() as nursery:

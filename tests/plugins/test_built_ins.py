@@ -32,6 +32,7 @@ PRIORITIES = {
     "HumanApproval": 50,
     "EventLogger": 90,
     "MemoryLoader": 115,
+    "SkillListing": 116,
     "OutputFilter": 110,
     "CostGuard": 120,
     "PatchToolCalls": 120,

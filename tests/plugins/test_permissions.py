@@ -194,3 +194,38 @@ async def test_always_of_the_session_lets_no_other_call_through(autojump_clock):
             await session.stop()
             nursery.cancel_scope.cancel()
     assert asked == ["git log", "git log --output=x", "ls", "ls -la"]
+
+
+def opened(name):
+    """A call of `skill` that is done."""
+    result = ToolResult(call_id=CallId("c2"), name="skill", text="x", details={"opened": name})
+    return p.AfterTool(name="skill", call_id=CallId("c2"), result=result)
+
+
+@pytest.mark.blueprint("G-012")
+def test_the_rules_of_an_open_skill_allow_and_deny_and_ask_win():
+    """G-012: with `approve` its tools run unasked until the cycle ends; what is denied stays denied, what asks asks."""
+    skills = {"git": ["shell(git *)", "write_file", "edit_file"], "none": []}
+    policy = Alone(Permissions, skills=skills, deny=["shell(git push *)"], ask=["edit_file"])
+    commit, push = call("shell", command="git commit"), call("shell", command="git push origin")
+    for name in (None, "other", "none"):
+        if name is not None:
+            assert policy.hears(opened(name)).decision is None
+        assert kind(policy.hears(commit)) == "RequireApproval"
+    policy.hears(opened("git"))
+    assert kind(policy.hears(commit)) == "allow"
+    assert kind(policy.hears(call("write_file", path="x"))) == "allow"
+    assert kind(policy.hears(push)) == "BlockTool"
+    assert kind(policy.hears(call("edit_file", path="x"))) == "RequireApproval"
+    assert kind(policy.hears(call("shell", command="git log; rm x"))) == "RequireApproval"
+    assert policy.update(mode="dont_ask") is None
+    assert kind(policy.hears(commit)) == "allow"
+    policy.hears(p.AfterTurn(outcome="finished"))
+    assert kind(policy.hears(commit)) == "BlockTool"
+    assert policy.hears(p.AfterTurn(outcome="finished")).states is policy.states
+
+
+def test_what_skills_allow_is_read_when_it_is_given():
+    """And not by the first call."""
+    with pytest.raises(PluginError, match="allow\\[0\\] at 6"):
+        load_stack([(Permissions, {"skills": {"a": ["shell("]}})])

@@ -204,10 +204,12 @@ def context_of(step: StepContext) -> Context:
     """Show plugins their session as it stands in this moment of the step."""
     data = step.data
     config = data.config
+    facts = model_of(data)
     return Context(
         session_id=config.session_id,
         working_dir=config.working_dir,
-        model=model_of(data).model,
+        model=facts.model,
+        context_window=facts.context_window,
         turn=data.cycle.turn if data.cycle is not None else 0,
         messages=data.history.messages,
         repairs=data.repairs,

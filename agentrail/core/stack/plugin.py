@@ -30,6 +30,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         session_id: The session.
         working_dir: Root of its file tools.
         model: The model string that the next request uses.
+        context_window: How much that model reads at most, in tokens; a guess where it is not known.
         turn: The turn of the cycle, from 1; 0 outside of a cycle.
         messages: The conversation so far, a view.
         repairs: What had to be changed in the messages that the session began with.
@@ -50,6 +51,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     session_id: SessionId
     working_dir: str = "."
     model: str = ""
+    context_window: int = 128_000
     turn: int = 0
     messages: Sequence[Message] = ()
     repairs: tuple[Repair, ...] = ()

@@ -360,6 +360,10 @@ export const notices = {
   content_policy_violated: (prompt) => `Against a policy: ${prompt}`,
   /** @param {number} count */
   memory_flushed: (count) => `${counted(count, "fact", "facts")} kept for later`,
+  /** @param {string} name */
+  skill_opened: (name) => `skill ${name} opened`,
+  /** @param {string} name */
+  skill_closed: (name) => `skill ${name} closed`,
   /** @param {string} plugin @param {string} hook @param {string} error */
   plugin_failed: (plugin, hook, error) => `Plugin ${plugin} failed at ${hook}: ${error}`,
   /** @param {string} plugin @param {string} hook @param {string} time */

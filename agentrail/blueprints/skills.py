@@ -1,0 +1,337 @@
+"""Skills on disk: where they are looked for, what is read of them, and what a session gets of them.
+
+A skill is read once per process and change: what was made of it is kept under the names, sizes and times of its files.
+"""
+
+import difflib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+from attrs import frozen
+
+from agentrail.blueprints.capability import name_of_plugin
+from agentrail.blueprints.finding import show_path
+from agentrail.config.skill_reading import MAX_SKILL_BYTES, SkillDialect, SkillReading, faulty, read_skill
+from agentrail.config.skills import (
+    LeftOutSkill,
+    Skill,
+    SkillScope,
+    SkillSet,
+    ToolsMode,
+    digest_of_skill,
+    join_skills,
+)
+from agentrail.core.stack.loading import PluginEntry
+from agentrail.plugins import SkillGuard, SkillListing
+from agentrail.plugins.permission_rules import RuleFault, read_permission_rule
+from agentrail.plugins.skill_guard import SKILL_TOOLS
+from agentrail.plugins.skill_listing import SkillSelector
+from agentrail.tools.skill import SKILL_FILE
+from agentrail.tools.skill_files import (
+    FoundSkillFile,
+    SkillFileFault,
+    find_skill_files,
+    hash_skill_file,
+    read_skill_file,
+)
+
+MAX_SKILL_DIRECTORIES: Final = 1_000
+"""In one source. Of more none is read: that is no place for skills."""
+
+MAX_SOURCE_BYTES: Final = 256 * 1024 * 1024
+"""Of all files of one source: all of them are hashed."""
+
+_TOO_LARGE: Final = f"the skills before it have over {MAX_SOURCE_BYTES >> 20} MiB: take files away"
+
+_OWN: Final = (".agents", ".agentrail")
+"""Whose `skills` are read, the later before the earlier: what was written for this program wins."""
+
+_KEPT: Final = 1_000
+# For the process and not for a caller: hosts make a blueprint per session, and would read two hundred skills for each.
+_CACHE: Final[OrderedDict[tuple[Any, ...], Skill | LeftOutSkill]] = OrderedDict()
+
+
+@frozen(kw_only=True)
+class SkillSource:
+    """A directory that holds skills, each in a directory of its own.
+
+    Attributes:
+        directory: Where.
+        shown: How that is written.
+        scope: Whose it is.
+        dialect: Whose format its skills have.
+        is_own: Whether the user put it there, so that links to a skill count.
+    """
+
+    directory: Path
+    shown: str
+    scope: SkillScope
+    dialect: SkillDialect = "open"
+    is_own: bool = True
+
+
+@frozen(kw_only=True)
+class SkillUse:
+    """Which skills a blueprint has, and how.
+
+    Attributes:
+        skills: Those.
+        tools: What the tools that they name mean.
+        selector: Chooses for each prompt what is listed; None lists all.
+    """
+
+    skills: SkillSet
+    tools: ToolsMode = "restrict"
+    selector: SkillSelector | None = None
+
+
+def read_skills(*directories: str | Path) -> SkillSet:
+    """Read the skills of directories that you name; those of a later one win.
+
+    Args:
+        directories: Each holds skills, one in a directory of its own. One that is not there holds none.
+
+    Returns:
+        The skills, and what is left out, with the reason.
+    """
+    sources = [
+        SkillSource(directory=Path(one).absolute(), shown=str(one), scope="blueprint") for one in directories
+    ]
+    return join_skills([read_source(one) for one in sources])
+
+
+def find_sources(
+    *,
+    cwd: Path,
+    home: Path | None,
+    directories: Iterable[tuple[Path, SkillScope]] = (),
+    import_user: bool = False,
+    import_project: bool = False,
+) -> tuple[SkillSource, ...]:
+    """Say where skills are looked for, from what counts least.
+
+    Args:
+        cwd: The working directory.
+        home: The user's; None where there is none.
+        directories: Others that were named, and by whom; they stand in front of all.
+        import_user: Whether those that the user wrote for Claude Code count.
+        import_project: Whether those of the project do.
+    """
+    found: dict[Path, SkillSource] = {}
+
+    def add(place: Path, scope: SkillScope, *, imported: bool) -> None:
+        for owner in ((".claude",) if imported else ()) + _OWN:
+            directory = place / owner / "skills"
+            source = SkillSource(
+                directory=directory,
+                shown=show_path(directory, cwd, home),
+                scope=scope,
+                dialect="claude" if owner == ".claude" else "open",
+                is_own=scope != "project",
+            )
+            found.setdefault(directory, source)
+
+    if home is not None:
+        add(home, "user", imported=import_user)
+    for place in _places(cwd, home):
+        add(place, "project", imported=import_project)
+    named = [
+        SkillSource(directory=one, shown=show_path(one, cwd, home), scope=scope, is_own=scope != "project")
+        for one, scope in directories
+    ]
+    return (*found.values(), *named)
+
+
+def _places(cwd: Path, home: Path | None) -> tuple[Path, ...]:
+    """Give the directories of a project, from the root of its repository down; without a repository the working directory alone."""
+    above: list[Path] = []
+    for place in (cwd, *cwd.parents):
+        if place == home:
+            break
+        above.append(place)
+        if (place / ".git").exists():
+            return tuple(reversed(above))
+    return () if cwd == home else (cwd,)
+
+
+def read_source(source: SkillSource) -> SkillSet:
+    """Read the skills of one directory; none where there is no such directory."""
+    skills: list[Skill] = []
+    left_out: list[LeftOutSkill] = []
+    try:
+        if not source.is_own and any(one.is_symlink() for one in (source.directory, source.directory.parent)):
+            why = "it is a link, and a project's skills are read where they lie"
+            return SkillSet(
+                left_out=(LeftOutSkill(name=source.directory.name, source=source.shown, why=why),)
+            )
+        names = sorted(one.name for one in source.directory.iterdir() if (one / SKILL_FILE).is_file())
+    except OSError as error:
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            return SkillSet()
+        return SkillSet(
+            left_out=(LeftOutSkill(name="", source=source.shown, why=f"it cannot be read: {error.strerror}"),)
+        )
+    if len(names) > MAX_SKILL_DIRECTORIES:
+        why = f"it has {len(names)} skills: expected at most {MAX_SKILL_DIRECTORIES}"
+        return SkillSet(left_out=(LeftOutSkill(name="", source=source.shown, why=why),))
+    left = MAX_SOURCE_BYTES
+    for name in names:
+        read = (
+            read_one(source, name)
+            if left > 0
+            else LeftOutSkill(name=name, source=source.shown, why=_TOO_LARGE)
+        )
+        left -= sum(file.size for file in read.files) if isinstance(read, Skill) else 0
+        if isinstance(read, Skill):
+            skills.append(read)
+        else:
+            left_out.append(read)
+    return SkillSet(skills=tuple(skills), left_out=tuple(left_out))
+
+
+def read_one(source: SkillSource, name: str) -> Skill | LeftOutSkill:
+    """Read one skill of a source, or say why it is left out. Never raises for what is in it."""
+    at = source.directory / name
+    try:
+        if at.is_symlink() and not source.is_own:
+            why = "it is a link, and a project's skills are read where they lie"
+            return LeftOutSkill(name=name, source=source.shown, why=why)
+        directory = str(at.resolve())
+        files = find_skill_files(directory)
+        key = (directory, name, source, tuple((one.path, one.mark) for one in files))
+        kept = _CACHE.get(key)
+        if kept is None:
+            kept = _read(source, name, directory, files)
+            _CACHE[key] = kept
+            while len(_CACHE) > _KEPT:
+                _CACHE.popitem(last=False)
+    except SkillFileFault as fault:
+        return LeftOutSkill(name=name, source=source.shown, why=str(fault))
+    except OSError as error:
+        return LeftOutSkill(name=name, source=source.shown, why=f"it cannot be read: {error.strerror}")
+    return kept
+
+
+def _read(
+    source: SkillSource, name: str, directory: str, files: Sequence[FoundSkillFile]
+) -> Skill | LeftOutSkill:
+    shown = f"{source.shown}/{name}/{SKILL_FILE}"
+    read = _text_of(source, name, directory, shown, files)
+    read = _with_rules_read(read, shown)
+    if read.text is None:
+        why = str(read.faults[0])
+        return LeftOutSkill(name=name, source=source.shown, why=why, faults=read.faults)
+    known = tuple(hash_skill_file(directory, one) for one in files)
+    return Skill(
+        text=read.text,
+        source=source.shown,
+        scope=source.scope,
+        directory=directory,
+        files=known,
+        digest=digest_of_skill({one.path: one.digest for one in known}),
+        is_trusted=source.scope != "project",
+        warnings=read.warnings,
+    )
+
+
+def _text_of(
+    source: SkillSource, name: str, directory: str, shown: str, files: Sequence[FoundSkillFile]
+) -> SkillReading:
+    size = next((one.size for one in files if one.path == SKILL_FILE), None)
+    if size is None:
+        return faulty(shown, "it is a link: put the file itself there")
+    if size > MAX_SKILL_BYTES:
+        said = f"expected at most {MAX_SKILL_BYTES // 1024} KiB, got {size // 1024}: move some of it into files beside it"
+        return faulty(shown, said)
+    try:
+        text = read_skill_file(directory, SKILL_FILE, most=MAX_SKILL_BYTES).decode()
+    except UnicodeDecodeError:
+        return faulty(shown, "expected UTF-8: save the file in that encoding")
+    return read_skill(shown, name, text, dialect=source.dialect)
+
+
+def _with_rules_read(read: SkillReading, shown: str) -> SkillReading:
+    """Take out the rules of tools that permissions cannot read: they would refuse the start of a session. Each is a warning."""
+    if read.text is None:
+        return read
+    wrong: list[str] = []
+
+    def sound(rules: Iterable[str]) -> tuple[str, ...]:
+        kept = []
+        for rule in rules:
+            try:
+                read_permission_rule(rule)
+            except RuleFault as fault:
+                wrong.append(f"the rule {rule!r:.120} means nothing: at character {fault.at}: {fault.why}")
+            else:
+                kept.append(rule)
+        return tuple(kept)
+
+    allowed = None if read.text.allowed is None else sound(read.text.allowed)
+    text = attrs.evolve(read.text, allowed=allowed, disallowed=sound(read.text.disallowed))
+    said = [fault for one in wrong for fault in faulty(shown, one).faults]
+    return attrs.evolve(read, text=text, warnings=(*read.warnings, *said))
+
+
+def no_such_skill(name: str, known: Iterable[str]) -> str:
+    """Say that there is no skill of a name, and which may have been meant."""
+    listed = sorted(known)
+    near = difflib.get_close_matches(name, listed, n=1)
+    guess = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(listed[:20]) or 'none'}"
+    return f"there is no skill {name!r:.80}: {guess} agentrail skills list says where they are looked for"
+
+
+# --- what a session gets
+
+
+def rules_while_open(skill: Skill, mode: ToolsMode) -> tuple[str, ...] | None:
+    """Give the rules of the tools that run while a skill is open, as `SkillGuard` has them; None where none is restricted."""
+    if mode == "ignore" or (mode == "approve" and skill.is_trusted):
+        return None
+    return skill.text.allowed
+
+
+def with_skill_plugins(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[PluginEntry, ...]:
+    """Give a stack that guards skills and lists them; what it has of `SkillGuard` and `Permissions` keeps its options."""
+    skills = use.skills.skills
+    guard = {
+        "skills": {one.name: rules_while_open(one, use.tools) for one in skills},
+        "denied": {one.name: one.text.disallowed for one in skills if one.text.disallowed},
+    }
+    found = [*_with_options(plugins, "SkillGuard", lambda own: _joined(guard, own))]
+    if not any(name_of_plugin(one) == "SkillGuard" for one in plugins):
+        found.append((SkillGuard, guard))
+    approved = {
+        one.name: one.text.allowed
+        for one in skills
+        if use.tools == "approve" and one.is_trusted and one.text.allowed
+    }
+    pure = {"pure_tools": sorted(SKILL_TOOLS)} | ({"skills": approved} if approved else {})
+    found = [*_with_options(found, "Permissions", lambda own: _joined(pure, own))]
+    listed = {one.name: one.description for one in skills if one.text.for_model}
+    # A class where it can be one: what is stored of a session names it by that.
+    listing = SkillListing if use.selector is None else SkillListing(selector=use.selector)
+    return (*found, (listing, {"skills": listed}))
+
+
+def _with_options(
+    plugins: Sequence[PluginEntry], name: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> Iterator[PluginEntry]:
+    for entry in plugins:
+        if name_of_plugin(entry) != name:
+            yield entry
+        else:
+            plugin, own = entry if isinstance(entry, tuple) else (entry, {})
+            yield (plugin, change(own))
+
+
+def _joined(made: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Add options to what a plugin was given: of tables and lists both count, and the plugin's own win."""
+    found: dict[str, Any] = {**made, **own}
+    for key in made.keys() & own.keys():
+        both = made[key], own[key]
+        found[key] = {**both[0], **both[1]} if isinstance(both[0], Mapping) else [*both[1], *both[0]]
+    return found

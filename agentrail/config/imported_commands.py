@@ -1,0 +1,173 @@
+"""Slash commands as other programs write them, as values: `.claude/commands`, `.codex/prompts`, `.gemini/commands`. Nothing in them is run or opened.
+
+>>> command = read_markdown_command("claude", "git/commit.md", "Commit $ARGUMENTS, then $0.")
+>>> command.name, expand_command(command, "now please")
+('git:commit', 'Commit now please, then now.')
+"""
+
+import re
+import shlex
+import tomllib
+from typing import Any, Final, Literal, TypeAlias
+
+from attrs import frozen
+
+from agentrail.config.front_matter import HeadFault
+from agentrail.config.keys import hide_keys
+from agentrail.config.structuring import show_value
+from agentrail.config.yaml_head import YamlHead, read_yaml_head
+
+CommandOrigin: TypeAlias = Literal["claude", "codex", "gemini"]
+
+_PLACE: Final = re.compile(r"\$ARGUMENTS\[(\d{1,4})\]|\$ARGUMENTS|\$(\d{1,4})|\$\$|\{\{args\}\}")
+_READ: Final = frozenset({"description", "argument-hint", "argument_hint"})
+_RUNS: Final[dict[str, re.Pattern[str]]] = {
+    "claude": re.compile(r"!`[^`\n]*`"),
+    "codex": re.compile(r"(?!)"),
+    "gemini": re.compile(r"!\{"),
+}
+_OPENS: Final[dict[str, re.Pattern[str]]] = {
+    "claude": re.compile(r"(?<!\S)@[\w./~-]+"),
+    "codex": re.compile(r"(?!)"),
+    "gemini": re.compile(r"@\{"),
+}
+
+
+class CommandFault(Exception):
+    """A file is no command; says what was expected."""
+
+
+@frozen(kw_only=True)
+class ImportedCommand:
+    """A command of another program.
+
+    Attributes:
+        name: What is typed behind the slash: the path, with `:` for `/`.
+        prompt: What it stands for, with its places for arguments.
+        origin: Whose it is.
+        description: What it is for; empty where it is not said.
+        argument_hint: What to write behind it.
+        first: The number of the first argument: 0 or 1.
+        notes: What is not read, each named once.
+    """
+
+    name: str
+    prompt: str
+    origin: CommandOrigin
+    description: str = ""
+    argument_hint: str = ""
+    first: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def read_markdown_command(origin: Literal["claude", "codex"], path: str, text: str) -> ImportedCommand:
+    """Read a command of Claude Code or of Codex.
+
+    Args:
+        origin: Whose it is.
+        path: Of the file, from the directory of commands.
+        text: All of it; front matter is not needed.
+
+    Raises:
+        CommandFault: Its front matter cannot be read.
+    """
+    head = YamlHead(values={}, body=text.strip("\n"), lines={})
+    if text.removeprefix("\ufeff").startswith("---"):
+        try:
+            head = read_yaml_head(text)
+        except HeadFault as fault:
+            raise CommandFault(str(fault)) from None
+    notes = [f"{key} is not read" for key in head.values if key not in _READ]
+    first = 1 if origin == "codex" else 0
+    numbers = {match[1] or match[2] for match in _PLACE.finditer(head.body) if match[1] or match[2]}
+    if origin == "claude" and "1" in numbers and "0" not in numbers:
+        first = 1
+        notes.append("it has $1 and no $0: arguments are counted from 1")
+    return ImportedCommand(
+        name=_name(path, ".md"),
+        prompt=head.body,
+        origin=origin,
+        description=_text(head.values, "description"),
+        argument_hint=_text(head.values, "argument-hint") or _text(head.values, "argument_hint"),
+        first=first,
+        notes=(*notes, *_not_done(origin, head.body)),
+    )
+
+
+def read_gemini_command(path: str, text: str) -> ImportedCommand:
+    """Read a command of Gemini CLI; as of `read_markdown_command`.
+
+    Raises:
+        CommandFault: It is no TOML, or has no prompt.
+    """
+    try:
+        values = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        message = f"this is no TOML: {hide_keys(str(error))}"
+        raise CommandFault(message) from None
+    prompt = _text(values, "prompt")
+    if not prompt:
+        message = "it has no prompt: write one"
+        raise CommandFault(message)
+    notes = [f"{key} is not read" for key in values if key not in {"prompt", "description"}]
+    return ImportedCommand(
+        name=_name(path, ".toml"),
+        prompt=prompt,
+        origin="gemini",
+        description=_text(values, "description"),
+        notes=(*notes, *_not_done("gemini", prompt)),
+    )
+
+
+def expand_command(command: ImportedCommand, arguments: str) -> str:
+    """Put arguments where a command has places for them; behind it where it has none. What is put in is not looked at again.
+
+    Args:
+        command: The command.
+        arguments: As typed. Split as a shell would, and at blanks where that cannot be; a missing one is empty.
+    """
+    try:
+        words = shlex.split(arguments)
+    except ValueError:
+        words = arguments.split()
+    is_gemini = command.origin == "gemini"
+    has_place = False
+
+    def put(match: re.Match[str]) -> str:
+        nonlocal has_place
+        if is_gemini != (match[0] == "{{args}}"):
+            return match[0]
+        if match[0] == "$$":
+            return "$" if command.origin == "codex" else "$$"
+        has_place = True
+        if match[0] in {"$ARGUMENTS", "{{args}}"}:
+            return arguments
+        at = int(match[1] or match[2]) - command.first
+        return words[at] if 0 <= at < len(words) else ""
+
+    text = _PLACE.sub(put, command.prompt)
+    return f"{text}\n\n{arguments}" if arguments.strip() and not has_place else text
+
+
+def _name(path: str, ending: str) -> str:
+    return path.removesuffix(ending).replace("/", ":")
+
+
+def _text(values: dict[str, Any], key: str) -> str:
+    value = values.get(key, "")
+    if isinstance(value, list):  # `argument-hint: [file]` is a list to YAML, and was meant as it stands
+        return f"[{', '.join(map(str, value))}]"
+    if not isinstance(value, str):
+        message = f"{key}: expected a text, got {show_value(value)}"
+        raise CommandFault(message)
+    return value.strip("\n")
+
+
+def _not_done(origin: CommandOrigin, prompt: str) -> tuple[str, ...]:
+    """Say what a program would run or open while it expands the text, which stays as it stands here."""
+    found = []
+    if _RUNS[origin].search(prompt):
+        found.append("commands in it are not run: they stay as text")
+    if _OPENS[origin].search(prompt):
+        found.append("files in it are not opened: they stay as text")
+    return tuple(found)

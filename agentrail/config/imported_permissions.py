@@ -1,0 +1,189 @@
+"""Permissions as Claude Code writes them, `.claude/settings*.json`, in rules of ours. What is not read is named once.
+
+Where a rule cannot be said as it is, a deny and an ask become wider, and an allow is left out.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from attrs import define, field
+
+from agentrail.config.forms import FileForm, PermissionsForm
+from agentrail.config.imported_agents import CLAUDE_MODES
+from agentrail.config.places import ConfigFault, ConfigPath, ConfigPlace
+from agentrail.config.reading import ConfigFile, Scope
+from agentrail.config.structuring import show_value
+from agentrail.config.tool_names import translate_tools
+
+_PATH_TOOLS: Final = frozenset({"read_file", "edit_file", "write_file", "glob", "grep", "list_dir"})
+_LISTS: Final = ("deny", "ask", "allow")
+
+
+def read_claude_settings(file: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
+    """Read what a file of settings says of permissions.
+
+    Args:
+        file: As it is to be shown.
+        text: All of it.
+        scope: Whose it is.
+        folder: What paths in it begin at.
+    """
+    reader = _SettingsReader(file, text, scope)
+    form = reader.form()
+    return ConfigFile(
+        name=file,
+        folder=folder,
+        scope=scope,
+        form=FileForm() if reader.faults else FileForm(permissions=form),
+        lines=reader.lines,
+        faults=tuple(reader.faults),
+        notes=tuple(sorted(reader.notes, key=lambda one: one.place.line)),
+    )
+
+
+@define
+class _SettingsReader:
+    _file: str
+    _text: str
+    _scope: Scope
+    lines: dict[ConfigPath, int] = field(factory=dict, init=False)
+    faults: list[ConfigFault] = field(factory=list, init=False)
+    notes: list[ConfigFault] = field(factory=list, init=False)
+    _seen: tuple[int, int] = field(default=(0, 1), init=False)
+
+    def form(self) -> PermissionsForm:
+        try:
+            read: Any = json.loads(self._text)
+        except (ValueError, RecursionError) as error:
+            line = getattr(error, "lineno", 1)
+            self.faults.append(self._said(("",), line, f"this is no JSON: {getattr(error, 'msg', error)}"))
+            return PermissionsForm()
+        table = read.get("permissions", {}) if isinstance(read, dict) else None
+        if not isinstance(table, dict):
+            self.faults.append(
+                self._said(("",), 1, f"expected an object with permissions, got {show_value(read)}")
+            )
+            return PermissionsForm()
+        for key in read:
+            if key not in {"permissions", "$schema"}:
+                self._note((key,), self._line(key), "is not read")
+        for key in table:
+            if key not in {*_LISTS, "defaultMode"}:
+                self._note(("permissions", key), self._line(key), "is not read")
+        lists: dict[str, Any] = {name: [] for name in _LISTS}
+        for name in _LISTS:
+            self._read_list(name, table.get(name, []), lists)
+        for name, rules in lists.items():
+            for at, (_, line) in enumerate(rules):
+                self.lines["permissions", name, at] = line
+        given = {name: tuple(rule for rule, _ in rules) or None for name, rules in lists.items()}
+        return PermissionsForm(mode=self._mode(table), **given)
+
+    def _mode(self, table: dict[str, Any]) -> Any:
+        written = table.get("defaultMode")
+        if written is None:
+            return None
+        self.lines["permissions", "mode"] = self._line("defaultMode")
+        mode = CLAUDE_MODES.get(written) if isinstance(written, str) else None
+        if mode is None:
+            said = f"{show_value(written)} is refused: expected one of {', '.join(CLAUDE_MODES)}"
+            self._note(("permissions", "defaultMode"), self._line("defaultMode"), said)
+        return mode
+
+    def _read_list(self, name: str, listed: object, lists: dict[str, Any]) -> None:
+        start = max(self._place(name, 0), 0)
+        self._seen = (start, self._text.count("\n", 0, start) + 1)
+        if not isinstance(listed, list):
+            said = f"expected a list of rules, got {show_value(listed)}"
+            self.faults.append(self._said(("permissions", name), self._line(name), said))
+            return
+        for item in listed:
+            line = self._next_line(item) if isinstance(item, str) else self._line(name)
+            if not isinstance(item, str):
+                self.faults.append(
+                    self._said(("permissions", name), line, f"expected a rule, got {show_value(item)}")
+                )
+                continue
+            for into, rule in self._rules(name, item, line):
+                lists[into].append((rule, line))
+
+    def _rules(self, name: str, written: str, line: int) -> Iterator[tuple[str, str]]:
+        """Give rules of ours, each with the list that it goes into."""
+        found = translate_tools((written.strip(),), pattern=self._pattern_for(name))
+        if found.unknown:
+            self._note(("permissions", name), line, f"{written!r:.120} is not read: there is no such tool")
+        for rule in found.rules:
+            if rule == f"shell({_UNSAID})":
+                if name == "allow":
+                    said = (
+                        f"{written!r:.120} is refused: a star in the middle covers nothing; write what runs"
+                    )
+                    self._note(("permissions", name), line, said)
+                    continue
+                said = f"{written!r:.120} cannot be said here: every command asks in its place"
+                self._note(("permissions", name), line, said)
+                yield "ask", "shell"
+            else:
+                yield name, rule
+
+    def _pattern_for(self, name: str) -> Callable[[str, str], str]:
+        def pattern(tool: str, text: str) -> str:
+            if tool == "shell":
+                return _command(text) if name == "allow" else _wide_command(text)
+            if tool in _PATH_TOOLS and text.startswith("/") and not text.startswith("//"):
+                return f"{'~' if self._scope == 'user' else '.'}{text}"
+            return text
+
+        return pattern
+
+    def _line(self, written: str) -> int:
+        return self._text.count("\n", 0, max(self._place(written, 0), 0)) + 1
+
+    def _next_line(self, written: str) -> int:
+        """Find the rule behind the last one that was found: of many rules each piece of text is looked at once."""
+        before, line = self._seen
+        at = self._place(written, before)
+        if at >= 0:
+            line += self._text.count("\n", before, at)
+            self._seen = (at + 1, line)
+        return line
+
+    def _place(self, written: str, start: int) -> int:
+        at = self._text.find(json.dumps(written, ensure_ascii=False), start)
+        return self._text.find(json.dumps(written), start) if at < 0 else at
+
+    def _note(self, path: ConfigPath, line: int, said: str) -> None:
+        self.notes.append(self._said(path, line, said))
+
+    def _said(self, path: ConfigPath, line: int, said: str) -> ConfigFault:
+        return ConfigFault(place=ConfigPlace(file=self._file, path=path, lines={path: line}), said=said)
+
+
+_UNSAID: Final = "?"
+"""A pattern that no rule of ours can say."""
+
+
+def _command(text: str) -> str:
+    """Give a pattern for `allow`: with words behind it, or without a star."""
+    body = _body(text)
+    return _UNSAID if "*" in body else text
+
+
+def _wide_command(text: str) -> str:
+    """Give a pattern for `deny` and `ask` that matches no less: a star stands for any text there, here for letters of a word or for words."""
+    body = _body(text)
+    if "*" not in body:
+        return text
+    if body.endswith("*") and body.count("*") == 1 and not body.endswith((" *", "\t*")):
+        return f"{body} *"  # `npm run test*`: that word, and any behind it
+    before = body.partition("*")[0].rpartition(" ")[0].strip()
+    return f"{before} *" if before else _UNSAID
+
+
+def _body(text: str) -> str:
+    """Give a pattern without the star at its end that stands for any further words."""
+    body = text.strip()
+    if body.endswith(":*"):
+        return body[:-2]
+    return body[:-1].rstrip() if body == "*" or body.endswith((" *", "\t*")) else text

@@ -1,0 +1,123 @@
+"""Names of tools as other programs have them, in ours; and lists of tools as skills and agents write them. Plain functions.
+
+A rule is `tool` or `tool(pattern)`, as in permissions. What stands in the parentheses is carried over as it is.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from attrs import frozen
+
+TRANSLATED_TOOLS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "Agent": ("task",),
+        "AskUserQuestion": ("ask_user",),
+        "Bash": ("shell",),
+        # Rules of both mean every tool that changes files.
+        "Edit": ("edit_file", "write_file"),
+        "ExitPlanMode": ("exit_plan",),
+        "Glob": ("glob",),
+        "Grep": ("grep",),
+        "LS": ("list_dir",),
+        "MultiEdit": ("edit_file", "write_file"),
+        "Read": ("read_file",),
+        "Skill": ("skill",),
+        "Task": ("task",),
+        "TodoWrite": ("write_todos",),
+        "WebFetch": ("web_fetch",),
+        "WebSearch": ("web_search",),
+        "Write": ("edit_file", "write_file"),
+    }
+)
+"""Names of other programs, each with ours."""
+
+OUR_TOOLS: Final = frozenset(
+    {
+        *(name for names in TRANSLATED_TOOLS.values() for name in names),
+        *("ask_user", "close_agent", "compact_conversation", "forget", "handoff_to", "kb_list", "kb_read"),
+        *("kb_search", "list_dir", "recall", "remember", "send_input", "skill_search", "spawn_agent"),
+        "wait_agents",
+    }
+)
+"""Names that are built in."""
+
+_TOOL: Final = re.compile(r"([A-Za-z0-9_.*:/-]+)(\(.*\))?", re.DOTALL)
+_BREAKS: Final = frozenset(" \t\r\n,")
+
+
+class ToolListFault(Exception):
+    """A list of tools cannot be read; says what was expected."""
+
+
+@frozen(kw_only=True)
+class ToolRules:
+    """A list of tools, translated.
+
+    Attributes:
+        rules: In our names, in order, each once.
+        unknown: What is no tool, as it was written: it means nothing.
+    """
+
+    rules: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def split_tools(text: str) -> tuple[str, ...]:
+    """Take a list apart that is written in one text, with blanks or commas between the tools; in parentheses both belong to a pattern.
+
+    Raises:
+        ToolListFault: A parenthesis has no other one.
+    """
+    found: list[str] = []
+    begun, depth = 0, 0
+    for at, char in enumerate(f"{text} "):
+        if char == "(":
+            depth += 1
+        elif char == ")":
+            depth -= 1
+        elif depth == 0 and char in _BREAKS:
+            found.append(text[begun:at])
+            begun = at + 1
+        if depth < 0:
+            message = "there is a ')' without a '('"
+            raise ToolListFault(message)
+    if depth:
+        message = "there is a '(' without a ')'"
+        raise ToolListFault(message)
+    return tuple(filter(None, found))
+
+
+def translate_tools(
+    written: tuple[str, ...], *, pattern: Callable[[str, str], str] = lambda _, text: text
+) -> ToolRules:
+    """Put names of other programs into ours.
+
+    Args:
+        written: Rules; of our own names they stay.
+        pattern: Makes of our name of a tool, and a pattern as it was written, one of ours.
+    """
+    known: dict[str, None] = {}
+    unknown: dict[str, None] = {}
+    for rule in written:
+        names = dict(_translated(rule, pattern))
+        if names:
+            known.update(names)
+        else:
+            unknown[rule] = None
+    return ToolRules(rules=tuple(known), unknown=tuple(unknown))
+
+
+def _translated(rule: str, pattern: Callable[[str, str], str]) -> Iterator[tuple[str, None]]:
+    match = _TOOL.fullmatch(rule)
+    name, given = ("", None) if match is None else (match[1], match[2])
+    for ours in TRANSLATED_TOOLS.get(name, (name,) if is_tool_name(name) else ()):
+        inside = "" if given is None else pattern(ours, given[1:-1])
+        # A pattern that matches everything is none: `Bash(*)`.
+        yield (ours if inside.strip() in {"", "*", ":*"} else f"{ours}({inside})"), None
+
+
+def is_tool_name(name: str) -> bool:
+    """Say whether a name can be one of ours: built in, of a server of tools, or a pattern of those."""
+    return name in OUR_TOOLS or name.startswith("mcp__") or "*" in name

@@ -1,0 +1,271 @@
+"""The tools `skill` and `skill_search`, and `read_file` with the files of skills below `/skills/`."""
+
+import difflib
+import hashlib
+from functools import partial
+from typing import Any, Final
+
+import trio
+from attrs import field, frozen
+
+from agentrail.abc import Error, Ok, ReadResult, Tool, ToolContext, ToolOutcome
+from agentrail.config.skills import Skill, SkillFile, SkillSet, ToolsMode, search_skills
+from agentrail.core.values.toolbox import EffectClass
+from agentrail.errors import ChildRefused
+from agentrail.messages import JsonObject
+from agentrail.tools.read_file import read_file, render_page
+from agentrail.tools.skill_files import SkillFileFault, read_skill_file
+
+SKILL_FILE: Final = "SKILL.md"
+MAX_DELEGATED_TURNS: Final = 8
+MAX_SKILL_READ_BYTES: Final = 8 * 1024 * 1024
+_MOUNT: Final = "/skills"
+_SHOWN_FILES: Final = 100
+
+_OPEN: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "minLength": 1, "description": "Of the skill."},
+        "task": {
+            "type": ["string", "null"],
+            "default": None,
+            "description": "What to do by it. Needed where a skill is worked by a sub-agent, which knows nothing else.",
+        },
+    },
+    "required": ["name"],
+    "additionalProperties": False,
+}
+_FIND: Final[JsonObject] = {
+    "type": "object",
+    "properties": {"query": {"type": "string", "description": "Words; empty for the first skills."}},
+    "required": ["query"],
+    "additionalProperties": False,
+}
+
+
+@frozen(kw_only=True, eq=False)
+class SkillTool:
+    """Opens a skill: gives its instructions, or lets a sub-agent work by them.
+
+    Attributes:
+        skills: Those that there are.
+        tools: What the tools that a skill names mean.
+    """
+
+    skills: SkillSet
+    tools: ToolsMode = "restrict"
+    name: str = field(default="skill", init=False)
+    description: str = field(
+        default="Open a skill: instructions for a kind of work, and files that belong to them. Do so before that work, and follow it.",
+        init=False,
+    )
+    parameters: JsonObject = field(factory=lambda: dict(_OPEN), init=False)
+    killable: bool = field(default=True, init=False)
+    effect_class: EffectClass = field(default="once", init=False)
+    timeout_seconds: float | None = field(default=600.0, init=False)
+
+    def label(self, arguments: JsonObject) -> str:
+        """Say in a few words, for people, what a call does."""
+        return f"Open the skill {arguments.get('name')!s:.64}"
+
+    async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
+        """Give the instructions and the list of files, or the answer of a sub-agent.
+
+        Cancellation: A sub-agent ends with the call.
+        """
+        await trio.lowlevel.checkpoint()
+        name, task = str(arguments["name"]).strip(), str(arguments.get("task") or "").strip()
+        skill = self.skills.find(name.removeprefix("/"))
+        if skill is None:
+            return Error(text=_no_such(name, self.skills))
+        if not skill.text.for_model:
+            return Error(text=f"The skill {name!r} is for the user to open, not for you. Go on without it.")
+        if skill.text.delegates:
+            return await self._delegated(skill, task, ctx)
+        parts = [
+            skill.text.instructions,
+            _listed_files(skill),
+            f"The task: {task}" if task else "",
+        ]
+        return Ok(
+            text="\n\n".join(part for part in parts if part) or "[The skill has no instructions.]",
+            details={"opened": skill.name, "digest": skill.digest, "source": skill.source},
+        )
+
+    async def _delegated(self, skill: Skill, task: str, ctx: ToolContext) -> ToolOutcome:
+        if not task:
+            return Error(
+                text=f"The skill {skill.name!r} is worked by a sub-agent, which knows nothing else: say in `task` what to do."
+            )
+        instructions = "\n\n".join(filter(None, (skill.text.instructions, _listed_files(skill))))
+        try:
+            answer = await ctx.run_session(
+                task,
+                system_prompt=instructions or skill.description,
+                tools=_tools_of_child(skill, self.tools, ctx),
+                max_turns=MAX_DELEGATED_TURNS,
+            )
+        except ChildRefused as error:
+            return Error(text=f"The skill {skill.name!r} was not worked by: {error}")
+        return Ok(
+            text=answer or "[It ended without words.]",
+            details={"delegated": skill.name, "digest": skill.digest},
+        )
+
+
+def _tools_of_child(skill: Skill, mode: ToolsMode, ctx: ToolContext) -> tuple[str, ...] | None:
+    """Give the tools that a sub-agent has; None for all. A rule with a pattern gives it none: nothing would hold it to the pattern."""
+    text = skill.text
+    refused = {rule for rule in text.disallowed if "(" not in rule}
+    is_held = text.allowed is not None and (
+        mode == "restrict" or (mode == "approve" and not skill.is_trusted)
+    )
+    if not is_held and not text.disallowed:
+        return None
+    allowed = set(text.allowed or ()) | {"read_file"} if is_held else set(ctx.tools)
+    narrowed = {rule.partition("(")[0] for rule in text.disallowed}
+    return tuple(name for name in ctx.tools if name in allowed and name not in refused | narrowed)
+
+
+@frozen(kw_only=True, eq=False)
+class SkillSearch:
+    """Finds skills by the words of their names and descriptions.
+
+    Attributes:
+        skills: Those that there are.
+    """
+
+    skills: SkillSet
+    name: str = field(default="skill_search", init=False)
+    description: str = field(
+        default="Find skills by words of their names and descriptions; there may be more than the system prompt lists.",
+        init=False,
+    )
+    parameters: JsonObject = field(factory=lambda: dict(_FIND), init=False)
+    killable: bool = field(default=True, init=False)
+    effect_class: EffectClass = field(default="pure", init=False)
+
+    def label(self, arguments: JsonObject) -> str:
+        """Say in a few words, for people, what a call does."""
+        return f"Look for a skill: {arguments.get('query')!s:.60}"
+
+    async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
+        """Give names and descriptions, the best first."""
+        await trio.lowlevel.checkpoint()
+        offered = tuple(one for one in self.skills.skills if one.text.for_model)
+        found = search_skills(offered, str(arguments["query"]))
+        if not found:
+            return Ok(
+                text=f"None of the {len(offered)} skills has these words. Try others, or go on without."
+            )
+        return Ok(text="\n".join(f"- {one.name}: {one.description}" for one in found))
+
+
+@frozen(kw_only=True, eq=False)
+class MountedReadFile:
+    """`read_file`, with the files of skills below `/skills/`; everything else is for the tool that it stands in front of.
+
+    Attributes:
+        skills: Those that there are.
+        inner: The tool; None where there is none, and nothing but skills is read.
+    """
+
+    skills: SkillSet
+    inner: Tool | None = None
+    name: str = field(default="read_file", init=False)
+    killable: bool = field(default=True, init=False)
+    effect_class: EffectClass = field(default="pure", init=False)
+    timeout_seconds: float | None = field(default=30.0, init=False)
+
+    @property
+    def description(self) -> Any:
+        """As of the tool, with a sentence on skills."""
+        own = "Read a text file of a skill." if self.inner is None else self.inner.description
+        if callable(own):
+            return lambda listing: _with_mount(own(listing))
+        return _with_mount(own)
+
+    @property
+    def parameters(self) -> JsonObject:
+        """As of the tool."""
+        return (read_file if self.inner is None else self.inner).parameters
+
+    def label(self, arguments: JsonObject) -> str:
+        """Say in a few words, for people, what a call does."""
+        return f"Read {arguments.get('path')!s:.200}"
+
+    async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
+        """Read a file of a skill, or let the tool read one."""
+        await trio.lowlevel.checkpoint()
+        path = str(arguments["path"])
+        if path == _MOUNT or path.startswith(f"{_MOUNT}/"):
+            offset, limit = int(arguments.get("offset") or 1), arguments.get("limit")  # type: ignore[arg-type]  # as the schema says
+            lines = None if limit is None else int(limit)  # type: ignore[arg-type]  # as the schema says
+            return await self._of_skill(path, offset, lines, ctx)
+        if self.inner is None:
+            return Error(text=f"Only files of skills are read here, below {_MOUNT}/; got {path!r:.200}.")
+        return await self.inner.execute(arguments, ctx)
+
+    async def _of_skill(self, path: str, offset: int, limit: int | None, ctx: ToolContext) -> ToolOutcome:
+        name, _, below = path.removeprefix(_MOUNT).strip("/").partition("/")
+        skill = self.skills.find(name)
+        if skill is None:
+            return Error(text=_no_such(name, self.skills))
+        # Only what was listed when the skill was read: a name that leads elsewhere is none of these.
+        file = next((one for one in skill.files if one.path == below), None)
+        if file is None:
+            listed = _listed_files(skill) or "It has no files."
+            return Error(text=f"The skill {name!r} has no file {below!r:.200}. {listed}")
+        try:
+            data = await ctx.run_in_thread(partial(_read, skill, file), abandonable=True)
+            text = data.decode()
+        except SkillFileFault as fault:
+            return Error(text=f"{fault}.")
+        except UnicodeDecodeError:
+            return Error(text=f"{path} is no text: it cannot be shown.")
+        lines = text.removesuffix("\n").split("\n") if text else []
+        end = len(lines) if limit is None else offset - 1 + limit
+        page = "\n".join(lines[offset - 1 : end])
+        return render_page(ReadResult(text=page, total_lines=len(lines)), offset=offset)
+
+
+def _read(skill: Skill, file: SkillFile) -> bytes:
+    data = read_skill_file(skill.directory, file.path, most=MAX_SKILL_READ_BYTES)
+    # What the model reads is what the id of the skill stands for, and what was trusted.
+    if hashlib.sha256(data).hexdigest() != file.digest:
+        message = f"{file.path} has changed since the skill was read: a new session reads it as it is now"
+        raise SkillFileFault(message)
+    return data
+
+
+def mount_skills(tools: tuple[Tool, ...], skills: SkillSet) -> tuple[Tool, ...]:
+    """Give tools whose `read_file` reads the files of skills as well; where there is none, one that reads nothing else."""
+    if not any(one.files for one in skills.skills):
+        return tools
+    found = tuple(
+        MountedReadFile(skills=skills, inner=tool) if tool.name == "read_file" else tool for tool in tools
+    )
+    if any(isinstance(tool, MountedReadFile) for tool in found):
+        return found
+    return (*found, MountedReadFile(skills=skills))
+
+
+def _with_mount(text: str) -> str:
+    return f"{text} Files of skills are below {_MOUNT}/, as `skill` lists them."
+
+
+def _listed_files(skill: Skill) -> str:
+    files = [file for file in skill.files if file.path != SKILL_FILE]
+    if not files:
+        return ""
+    lines = [f"- {_MOUNT}/{skill.name}/{file.path} ({file.size:,} bytes)" for file in files[:_SHOWN_FILES]]
+    left = len(files) - len(lines)
+    more = [f"- and {left} more"] if left else []
+    return "\n".join(("Its files, for read_file:", *lines, *more))
+
+
+def _no_such(name: str, skills: SkillSet) -> str:
+    known = [one.name for one in skills.skills if one.text.for_model]
+    near = difflib.get_close_matches(name, known, n=1)
+    guess = f"Did you mean {near[0]!r}?" if near else "Look with skill_search."
+    return f"There is no skill {name!r:.80}. {guess}"

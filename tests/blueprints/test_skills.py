@@ -1,0 +1,414 @@
+"""Skills on disk, and in sessions."""
+
+import os
+
+import attrs
+import pytest
+import trio
+
+import agentrail
+from agentrail.blueprints import Blueprint, read_skills
+from agentrail.blueprints.building import build_blueprint, faults_of_building
+from agentrail.blueprints.configuration import digests_of_skills, read_configuration
+from agentrail.blueprints.skills import (
+    MAX_SKILL_DIRECTORIES,
+    SkillSource,
+    SkillUse,
+    find_sources,
+    read_source,
+    with_skill_plugins,
+)
+from agentrail.blueprints.trusting import digests_of, read_trust, write_trust
+from agentrail.config.skill_reading import MAX_SKILL_BYTES
+from agentrail.config.skills import SkillSet
+from agentrail.errors import OptionError
+from agentrail.events import SkillClosed, SkillOpened, ToolBlocked
+from agentrail.plugins import HumanApproval, Permissions, SkillGuard
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
+from agentrail.testing.tools import RecordingTool
+from agentrail.tools import builtin
+
+
+def put(place, name, head="", body="Do it.", **files):
+    """Write a skill."""
+    directory = place / name
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "SKILL.md").write_text(f"---\nname: {name}\ndescription: About {name}.\n{head}---\n{body}")
+    for file, text in files.items():
+        (directory / f"{file}.md").write_text(text)
+    return directory
+
+
+def names(found):
+    """Each skill and its source."""
+    return [(one.name, one.source) for one in found.skills]
+
+
+def why(found):
+    """What is left out, and why."""
+    return {one.name: one.why for one in found.left_out}
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home with a repository, and a working directory in that."""
+    (tmp_path / "home" / "proj" / "deep").mkdir(parents=True)
+    (tmp_path / "home" / "proj" / ".git").mkdir()
+    return tmp_path / "home"
+
+
+# --- reading
+
+
+def test_a_skill_is_read_with_its_files_and_its_id(tmp_path):
+    """Nothing is written beside them; what changes in any file changes the id."""
+    directory = put(tmp_path, "pdf", more="x")
+    (found,) = read_skills(tmp_path).skills
+    assert [one.path for one in found.files] == ["SKILL.md", "more.md"]
+    assert (len(found.digest), found.scope, found.is_trusted) == (64, "blueprint", True)
+    assert read_skills(tmp_path).skills[0] is found
+    (directory / "more.md").write_text("y")
+    (changed,) = read_skills(tmp_path).skills
+    assert changed.digest != found.digest
+    assert sorted(one.name for one in directory.iterdir()) == ["SKILL.md", "more.md"]
+    assert read_skills(tmp_path / "gone", tmp_path / "pdf" / "SKILL.md").skills == ()
+
+
+def test_what_is_wrong_is_left_out_with_the_reason(tmp_path):
+    """12.11: without front matter, with a bad name, too large, a link outside; never a crash, and the others go on."""
+    put(tmp_path, "good")
+    put(tmp_path, "Bad-Name")
+    (put(tmp_path, "bare") / "SKILL.md").write_text("no head")
+    (put(tmp_path, "large") / "SKILL.md").write_text("x" * (MAX_SKILL_BYTES + 1))
+    (put(tmp_path, "huge") / "SKILL.md").write_text("---\na: " + "x" * 10_000_000)
+    (put(tmp_path, "bytes") / "SKILL.md").write_bytes(b"---\nname: \xff\n---\n")
+    (put(tmp_path, "outside") / "link").symlink_to(tmp_path / "good" / "SKILL.md")
+    (put(tmp_path, "linked") / "SKILL.md").rename(tmp_path / "linked" / "real.md")
+    (tmp_path / "linked" / "SKILL.md").symlink_to("real.md")
+    (put(tmp_path, "pipe") / "SKILL.md").unlink()
+    os.mkfifo(tmp_path / "pipe" / "SKILL.md")
+    (tmp_path / "empty").mkdir()
+    found = read_skills(tmp_path)
+    assert [one.name for one in found.skills] == ["good"]
+    said = why(found)
+    assert sorted(said) == ["Bad-Name", "bare", "bytes", "huge", "large", "linked", "outside"]
+    assert "SKILL.md:2: name: expected 1 to 64 of a-z 0-9 -" in said["Bad-Name"]
+    assert "bare/SKILL.md:1: expected front matter" in said["bare"]
+    assert "expected at most 64 KiB, got 64" in said["large"]
+    assert "expected at most 64 KiB, got 9765" in said["huge"]
+    assert "expected UTF-8" in said["bytes"]
+    assert "it is a link" in said["linked"]
+    assert said["outside"] == "link is a link that leads outside: put the file itself there"
+
+
+def test_a_rule_that_permissions_cannot_read_means_nothing(tmp_path):
+    """A warning, and no session is refused for it; the others stay."""
+    put(tmp_path, "a", "allowed-tools: Read(/x) Grep Bash(a && b *)\n")
+    (found,) = read_skills(tmp_path).skills
+    assert found.text.allowed == ("grep",)
+    assert ["'read_file(/x)' means nothing" in str(one) for one in found.warnings] == [True, False]
+
+
+def test_directories_that_cannot_be_read(tmp_path, monkeypatch):
+    """A source that is none, that has too much, or that may not be read; a skill that is gone in this moment."""
+    monkeypatch.setattr("agentrail.blueprints.skills.MAX_SKILL_DIRECTORIES", 1)
+    put(tmp_path, "a")
+    put(tmp_path, "b")
+    assert "it has 2 skills: expected at most 1" in why(read_skills(tmp_path))[""]
+    assert MAX_SKILL_DIRECTORIES == 1_000
+    monkeypatch.undo()
+    monkeypatch.setattr("agentrail.blueprints.skills.MAX_SOURCE_BYTES", 10)
+    assert why(read_skills(tmp_path)) == {"b": "the skills before it have over 256 MiB: take files away"}
+    monkeypatch.undo()
+
+    def fail(*_):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("agentrail.blueprints.skills.find_skill_files", fail)
+        assert why(read_skills(tmp_path)) == dict.fromkeys("ab", "it cannot be read: Permission denied")
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.iterdir", fail)
+        assert why(read_skills(tmp_path)) == {"": "it cannot be read: Permission denied"}
+
+
+def test_what_was_read_is_kept_but_not_for_ever(tmp_path, monkeypatch):
+    """The oldest goes first."""
+    monkeypatch.setattr("agentrail.blueprints.skills._KEPT", 1)
+    for name in ("a", "b"):
+        put(tmp_path, name)
+    first, second = read_skills(tmp_path).skills, read_skills(tmp_path).skills
+    assert first == second
+    assert first[0] is not second[0]
+
+
+# --- sources
+
+
+def test_later_sources_win(home):
+    """12.4: the user's, then the project's from its root down, then those that were named; in each what was written for us."""
+    deep = home / "proj" / "deep"
+    for place in (home, home / "proj", deep):
+        for owner in (".agents", ".agentrail", ".claude"):
+            put(place / owner / "skills", "same")
+    put(home / "named", "same")
+    put(home / ".agents" / "skills", "only")
+
+    def found(**given):
+        return [one.shown for one in find_sources(cwd=deep, home=home, **given)]
+
+    assert found() == [
+        *("~/.agents/skills", "~/.agentrail/skills"),
+        *("~/proj/.agents/skills", "~/proj/.agentrail/skills", ".agents/skills", ".agentrail/skills"),
+    ]
+    with_all = found(directories=[(home / "named", "user")], import_user=True, import_project=True)
+    assert (with_all[0], with_all[3], with_all[-1]) == (
+        "~/.claude/skills",
+        "~/proj/.claude/skills",
+        "~/named",
+    )
+    assert found(import_project=True).count("~/.claude/skills") == 0
+    read = read_configuration({"HOME": str(home)}, cwd=deep).read_skills()
+    assert names(read) == [("only", "~/.agents/skills"), ("same", ".agentrail/skills")]
+    assert why(read)["same"] == "that of .agentrail/skills takes its place"
+    assert [one.shown for one in find_sources(cwd=home, home=home)] == [".agents/skills", ".agentrail/skills"]
+    assert len(find_sources(cwd=home / "elsewhere", home=None)) == 2
+
+
+def test_a_projects_skills_are_read_where_they_lie(tmp_path):
+    """A link would lead a project's skill out of it; the user's own may be one."""
+    put(tmp_path / "real", "a")
+    (tmp_path / ".agents").mkdir()
+    (tmp_path / ".agents" / "skills").symlink_to(tmp_path / "real")
+    project = SkillSource(directory=tmp_path / ".agents" / "skills", shown="s", scope="project", is_own=False)
+    assert "it is a link" in why(read_source(project))["skills"]
+    own = SkillSource(directory=tmp_path / ".agents" / "skills", shown="s", scope="user")
+    assert [one.name for one in read_source(own).skills] == ["a"]
+    (tmp_path / "real" / "b").symlink_to(put(tmp_path / "other", "b"))
+    inside = SkillSource(directory=tmp_path / "real", shown="s", scope="project", is_own=False)
+    assert why(read_source(inside)) == {"b": "it is a link, and a project's skills are read where they lie"}
+    assert [one.name for one in read_source(own).skills] == ["a", "b"]
+
+
+def test_files_say_which_skills_count(home):
+    """`disable` of both files counts; directories from the file that names them; imports beside the file that asks for them."""
+    put(home / ".agents" / "skills", "one")
+    put(home / ".agents" / "skills", "two")
+    put(home / ".claude" / "skills", "mine")
+    put(home / "proj" / ".claude" / "skills", "theirs")
+    put(home / "proj" / "shared", "shared")
+    (home / ".agentrail").mkdir()
+    (home / ".agentrail" / "agentrail.toml").write_text('[skills]\ndisable = ["one"]\ntools = "ignore"\n')
+    toml = '[skills]\ndisable = ["two"]\ndirectories = ["shared"]\nimport = ["claude"]\ntools = "restrict"\n'
+    (home / "proj" / "agentrail.toml").write_text(toml)
+
+    def read(**given):
+        return read_configuration({"HOME": str(home)}, cwd=home / "proj", **given)
+
+    trusted = read(trust_project=True)
+    assert names(trusted.read_skills()) == [("shared", "shared"), ("theirs", ".claude/skills")]
+    untrusted = read()
+    assert names(untrusted.read_skills()) == [("theirs", ".claude/skills")]
+    assert [str(one) for one in untrusted.not_granted] == ["skills.directories shared (agentrail.toml:3)"]
+    assert untrusted.settings.skills["tools"].value == "restrict"
+
+
+def test_a_projects_skill_is_trusted_by_its_id(home):
+    """By all of its files: one that changes is not, and everything else that was trusted stays so."""
+    environ = {"HOME": str(home)}
+    place = home / "proj"
+    put(place / ".agents" / "skills", "a", more="x")
+    put(home / ".agents" / "skills", "own")
+    (place / "agentrail.toml").write_text("")
+
+    def trusted():
+        read = read_configuration(environ, cwd=place)
+        return read.trusted, {one.name: one.is_trusted for one in read.read_skills().skills}
+
+    assert trusted() == (False, {"a": False, "own": True})
+    read = read_configuration(environ, cwd=place)
+    digests = {**digests_of(read.files), **digests_of_skills(read.read_skills(), place.resolve())}
+    assert ".agents/skills/a/" in digests
+    write_trust(read_trust(environ).with_directory(str(place.resolve()), digests), environ)
+    assert trusted() == (True, {"a": True, "own": True})
+    put(place / ".agents" / "skills", "new")
+    (place / ".agents" / "skills" / "a" / "more.md").write_text("y")
+    assert trusted() == (True, {"a": False, "new": False, "own": True})
+    assert all(
+        one.is_trusted
+        for one in read_configuration(environ, cwd=place, trust_project=True).read_skills().skills
+    )
+
+
+# --- agents of files
+
+
+def test_agents_name_their_skills(home):
+    """By name, or all; the capability is all of them too; without either none are read."""
+    put(home / "proj" / ".agents" / "skills", "a")
+    put(home / "proj" / ".agents" / "skills", "b")
+    (home / "proj" / "agentrail.toml").write_text(
+        '[agents.one]\nskills = ["a"]\n[agents.all]\ncapabilities = ["skills"]\n[agents.none]\nskills = []\n'
+        '[agents.told]\nprompt = "Be kind."\nskills_in_prompt = ["b"]\n[agents.short]\nskills_in_prompt = ["b"]\n'
+    )
+    read = read_configuration({"HOME": str(home)}, cwd=home / "proj", trust_project=True).check()
+
+    def built(name, **given):
+        return build_blueprint(read.settings, name, **given)
+
+    def skills(name):
+        use = built(name, skills=read.read_skills).skills
+        return None if use is None else ([one.name for one in use.skills.skills], use.tools)
+
+    assert (skills("one"), skills("all"), skills("none"), skills(None)) == (
+        (["a"], "restrict"),
+        (["a", "b"], "restrict"),
+        None,
+        None,
+    )
+    assert built("told", skills=read.read_skills).options()["system_prompt"] == "Be kind.\n\n# b\n\nDo it."
+    assert built("short", skills=read.read_skills).options()["system_prompt"] == "# b\n\nDo it."
+    with pytest.raises(OptionError, match="agent 'one': there is no skill 'a': there are: none"):
+        built("one")
+
+
+def test_a_skill_that_there_is_not_is_refused_when_built(home):
+    """12.11: naming the agent, with the nearest; all of them at once."""
+    put(home / "proj" / ".agents" / "skills", "pdf-forms")
+    (home / "proj" / "agentrail.toml").write_text(
+        '[agents.one]\nskills = ["pdf-form"]\n[agents.two]\nskills_in_prompt = [\n"zzz"]\n'
+    )
+    read = read_configuration({"HOME": str(home)}, cwd=home / "proj", trust_project=True).check()
+    first, second = map(str, faults_of_building(read.settings, skills=read.read_skills))
+    assert first.startswith(
+        "agentrail.toml:2: agents.one.skills[0]: agent 'one': there is no skill 'pdf-form': did you mean 'pdf-forms'?"
+    )
+    assert second.startswith(
+        "agentrail.toml:5: agents.two.skills_in_prompt[0]: agent 'two': there is no skill 'zzz': there are: pdf-forms"
+    )
+
+
+# --- blueprints and sessions
+
+
+def test_a_blueprint_with_skills_has_their_tools_and_guards(tmp_path):
+    """And what it had of those guards keeps its options; an agent of another one has that one's."""
+    put(tmp_path, "a", "allowed-tools: Bash(git *) Read\n", more="x")
+    put(tmp_path, "b")
+    skills = read_skills(tmp_path)
+    made = Blueprint("x", description="x", tools=builtin("read_file")).with_skills(skills)
+    assert [one.name for one in made.options()["tools"]] == ["read_file", "skill", "skill_search"]
+    with pytest.raises(OptionError, match="skills is 'all': expected SkillUse"):
+        Blueprint("x", skills="all")
+    guard, (_, listed) = made.options()["plugins"]
+    assert guard[1] == {"skills": {"a": ("shell(git *)", "read_file"), "b": None}, "denied": {}}
+    assert listed == {"skills": {"a": "About a.", "b": "About b."}}
+    assert Blueprint("x").with_skills(read_skills(tmp_path / "none")).options() == {}
+    own = [
+        (SkillGuard, {"skills": {"mine": ("grep",), "b": ("glob",)}, "active": ["mine"]}),
+        (Permissions, {"pure_tools": ["x"], "skills": {"b": ("y",)}}),
+        HumanApproval,
+    ]
+    approve = made.with_skills(skills, tools="approve")
+    guarded, permitted, asks, _ = with_skill_plugins(own, approve.skills)
+    assert guarded[1] == {
+        "skills": {"a": None, "b": ("glob",), "mine": ("grep",)},
+        "active": ["mine"],
+        "denied": {},
+    }
+    assert permitted[1] == {
+        "pure_tools": ["x", "skill", "skill_search"],
+        "skills": {"a": ("shell(git *)", "read_file"), "b": ("y",)},
+    }
+    assert asks is HumanApproval
+    stranger = SkillSet(skills=tuple(attrs.evolve(one, is_trusted=False) for one in skills.skills))
+    use = SkillUse(skills=stranger, tools="approve")
+    permitted, guarded, _ = with_skill_plugins([Permissions], use)
+    assert guarded[1]["skills"]["a"] == ("shell(git *)", "read_file")
+    assert "skills" not in permitted[1]
+    with pytest.raises(OptionError, match="agent 'x': skills are of its own"):
+        Blueprint("lead", agents=[made]).options()
+
+
+@pytest.mark.blueprint("G-012")
+async def test_while_a_skill_is_open_only_its_tools_run(tmp_path):
+    """G-012: from the result of the call on, in the middle of the cycle; after the cycle all run again. Its files are read below `/skills/`."""
+    put(tmp_path, "notes", "allowed-tools: Grep\n", "Look into the notes.", more="one\ntwo\n")
+    write, grep = RecordingTool(name="write_file"), RecordingTool(name="grep")
+    systems = []
+    turns = iter(
+        [
+            calls(("write_file", {})),
+            calls(("skill", {"name": "notes"})),
+            calls(("write_file", {}), ("grep", {}), ("read_file", {"path": "/skills/notes/more.md"})),
+            says("done"),
+            calls(("write_file", {})),
+            says("again"),
+        ]
+    )
+
+    def answer(request):
+        systems.append(request.system or "")
+        return next(turns)
+
+    blueprint = Blueprint("x", model=FunctionModel(answer), tools=[write, grep]).with_skills(
+        read_skills(tmp_path)
+    )
+    with trio.fail_after(10):
+        async with agentrail.open_supervisor() as supervisor:
+            session = await supervisor.start_session(blueprint)
+            async with session.subscribe(after=0, kinds=[SkillOpened, SkillClosed, ToolBlocked]) as events:
+                assert await session.ask("Go") == "done"
+                opened, blocked, closed = [await anext(events) for _ in range(3)]
+                assert await session.ask("Go on") == "again"
+            results = [
+                result for message in await session.messages() for result in getattr(message, "results", ())
+            ]
+    assert (type(opened), opened.name, len(opened.digest)) == (SkillOpened, "notes", 64)
+    assert (type(blocked), type(closed), closed.name) == (ToolBlocked, SkillClosed, "notes")
+    assert (len(write.calls), len(grep.calls)) == (2, 1)
+    assert results[1].text.startswith("Look into the notes.")
+    assert "'write_file' is no tool of the active skills (notes). Tools: grep." in results[2].text
+    assert results[4].text == "1\tone\n2\ttwo"
+    assert all("- notes: About notes." in one for one in systems)
+
+
+@pytest.mark.blueprint("G-012")
+async def test_with_approve_its_tools_run_unasked_and_a_denied_one_does_not(tmp_path, autojump_clock):
+    """G-012: where the source is trusted; what `deny` says wins, and the skill itself never asks."""
+    put(tmp_path, "notes", "allowed-tools: Write Edit\n")
+    write, edit = RecordingTool(name="write_file"), RecordingTool(name="edit_file")
+    model = ScriptedModel(
+        [
+            calls(("skill", {"name": "notes"})),
+            calls(("write_file", {"path": "x"}), ("edit_file", {"path": "x"})),
+            says("done"),
+        ]
+    )
+    blueprint = Blueprint(
+        "x", model=model, tools=[write, edit], plugins=[(Permissions, {"deny": ["edit_file"]})]
+    ).with_skills(read_skills(tmp_path), tools="approve")
+    with trio.fail_after(10):
+        async with agentrail.open_supervisor() as supervisor:
+            session = await supervisor.start_session(blueprint)
+            assert await session.ask("Go") == "done"
+    assert (len(write.calls), len(edit.calls)) == (1, 0)
+
+
+async def test_a_skill_that_delegates_runs_a_sub_agent(tmp_path, autojump_clock):
+    """12.4: and its answer is the result; the session itself opens nothing."""
+    put(tmp_path, "sums", "metadata:\n  mode: delegate\n", "You add up.")
+    seen = []
+
+    def answer(request):
+        seen.append((request.system or "", request.messages[-1]))
+        if "You add up." in (request.system or ""):
+            return says("Five.")
+        return says("It is five.") if len(seen) > 2 else calls(("skill", {"name": "sums", "task": "2 + 3"}))
+
+    blueprint = Blueprint("x", model=FunctionModel(answer)).with_skills(read_skills(tmp_path))
+    async with agentrail.open_supervisor() as supervisor:
+        session = await supervisor.start_session(blueprint)
+        assert await session.ask("Add") == "It is five."
+    assert "2 + 3" in str(seen[1][1])
+    assert seen[2][1].results[0].text == "Five."

@@ -1,0 +1,362 @@
+"""The tools `skill` and `skill_search`, and the files of skills in `read_file`."""
+
+import hashlib
+import os
+
+import pytest
+from attrs import evolve
+from hypothesis import example, given, settings, strategies as st
+
+from agentrail.abc import Error, Ok
+from agentrail.config.skill_reading import SkillText
+from agentrail.config.skills import Skill, SkillFile, SkillSet
+from agentrail.errors import ChildRefused
+from agentrail.testing.check_tool import check_tool
+from agentrail.tools import builtin
+from agentrail.tools.skill import MountedReadFile, SkillSearch, SkillTool, mount_skills
+from agentrail.tools.skill_files import (
+    MAX_SKILL_FILES,
+    MAX_SKILL_LEVELS,
+    MAX_SKILL_TREE_BYTES,
+    SkillFileFault,
+    find_skill_files,
+    hash_skill_file,
+    read_skill_file,
+)
+from tests.tools.rig import CTX, StubSandbox, context
+
+FILES = {
+    "SKILL.md": b"---\n---\nDo it.",
+    "docs/a.md": b"one\ntwo\nthree\n",
+    "b.bin": b"\xff\xfe",
+    "empty.txt": b"",
+}
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A directory of skills with one skill, and a secret beside it."""
+    for name, data in FILES.items():
+        path = tmp_path / "skills" / "pdf" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    (tmp_path / "skills" / "secret.txt").write_text("secret")
+    (tmp_path / "secret.txt").write_text("secret")
+    return tmp_path / "skills"
+
+
+def skill(name="pdf", *, directory="", files=(), **text):
+    """A skill."""
+    said = SkillText(**{"name": name, "description": f"About {name}.", "instructions": "Do it.", **text})
+    return Skill(text=said, directory=directory, files=tuple(files), digest="d" * 64, source="here")
+
+
+def on_disk(place, name="pdf", **text):
+    """A skill whose files are there."""
+    directory = str(place / name)
+    return skill(
+        name,
+        directory=directory,
+        files=[hash_skill_file(directory, one) for one in find_skill_files(directory)],
+        **text,
+    )
+
+
+def opener(*skills, **given):
+    """The tool `skill`."""
+    return SkillTool(skills=SkillSet(skills=skills), **given)
+
+
+# --- opening
+
+
+async def test_a_skill_is_its_instructions_and_the_list_of_its_files(place):
+    """12.4: and the details say what was opened, with its id."""
+    tool = opener(on_disk(place), skill("plain", instructions=""))
+    found = await tool.execute({"name": "pdf", "task": " now "}, CTX)
+    assert found.text == (
+        "Do it.\n\nIts files, for read_file:\n- /skills/pdf/b.bin (2 bytes)\n- /skills/pdf/docs/a.md (14 bytes)\n"
+        "- /skills/pdf/empty.txt (0 bytes)\n\nThe task: now"
+    )
+    assert found.details == {"opened": "pdf", "digest": "d" * 64, "source": "here"}
+    assert (await tool.execute({"name": "/plain"}, CTX)).text == "[The skill has no instructions.]"
+    assert tool.label({"name": "pdf"}) == "Open the skill pdf"
+
+
+async def test_long_lists_of_files_are_cut():
+    """A hundred, and how many more there are."""
+    files = [SkillFile(path=f"f{number:03}", size=1, digest="") for number in range(103)]
+    found = await opener(skill(files=files)).execute({"name": "pdf"}, CTX)
+    assert found.text.splitlines()[-1] == "- and 3 more"
+
+
+async def test_what_cannot_be_opened_is_an_error():
+    """An unknown one, with the nearest; one that is for the user."""
+    tool = opener(skill(), skill("mine", for_model=False))
+    assert (await tool.execute({"name": "pfd"}, CTX)).text == "There is no skill 'pfd'. Did you mean 'pdf'?"
+    assert "Look with skill_search." in (await tool.execute({"name": "zzz"}, CTX)).text
+    mine = await tool.execute({"name": "mine"}, CTX)
+    assert isinstance(mine, Error)
+    assert "for the user to open" in mine.text
+
+
+def asked(answer="done"):
+    """A context whose sub-agents answer this, and what they were asked."""
+    requests = []
+
+    async def child(request):
+        requests.append(request)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return evolve(CTX, child=child, tools=("read_file", "shell", "write_file")), requests
+
+
+async def test_a_skill_that_delegates_is_worked_by_a_sub_agent():
+    """12.4: eight turns, the task as its prompt, its answer as the result; nothing is opened here."""
+    ctx, requests = asked()
+    tool = opener(skill(delegates=True))
+    found = await tool.execute({"name": "pdf", "task": "read x"}, ctx)
+    assert (found.text, found.details) == ("done", {"delegated": "pdf", "digest": "d" * 64})
+    (request,) = requests
+    assert (request.prompt, request.system_prompt, request.tools, request.max_turns) == (
+        "read x",
+        "Do it.",
+        None,
+        8,
+    )
+    without = await tool.execute({"name": "pdf"}, ctx)
+    assert (type(without), len(requests)) == (Error, 1)
+    ctx, _ = asked("")
+    assert (await tool.execute({"name": "pdf", "task": "x"}, ctx)).text == "[It ended without words.]"
+    ctx, _ = asked(ChildRefused("no depth is left"))
+    assert "no depth is left" in (await tool.execute({"name": "pdf", "task": "x"}, ctx)).text
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "tools"),
+    [
+        ({"allowed": ("read_file", "shell(git *)")}, "restrict", ("read_file",)),
+        ({"allowed": ("shell",)}, "restrict", ("read_file", "shell")),
+        ({"allowed": ("shell",)}, "ignore", None),
+        ({"allowed": ("shell",)}, "approve", None),
+        ({"disallowed": ("shell(rm *)",)}, "restrict", ("read_file", "write_file")),
+        (
+            {"allowed": ("shell", "write_file"), "disallowed": ("write_file",)},
+            "restrict",
+            ("read_file", "shell"),
+        ),
+    ],
+)
+async def test_a_sub_agent_has_the_tools_of_the_skill(text, mode, tools):
+    """A rule with a pattern gives it none: nothing would hold it to the pattern."""
+    ctx, requests = asked()
+    await opener(skill(delegates=True, **text), tools=mode).execute({"name": "pdf", "task": "x"}, ctx)
+    assert requests[0].tools == tools
+
+
+async def test_skills_are_found_by_words():
+    """Those that the model may open."""
+    tool = SkillSearch(skills=SkillSet(skills=(skill(), skill("mail"), skill("mine", for_model=False))))
+    assert (await tool.execute({"query": "about"}, CTX)).text == "- pdf: About pdf.\n- mail: About mail."
+    assert (
+        await tool.execute({"query": "mine"}, CTX)
+    ).text == "None of the 2 skills has these words. Try others, or go on without."
+    assert tool.label({"query": "x"}) == "Look for a skill: x"
+
+
+async def test_they_keep_the_contract_of_tools(place):
+    """`check_tool`, of all three."""
+    skills = SkillSet(skills=(on_disk(place),))
+    for tool, arguments in (
+        (SkillTool(skills=skills), {"name": "pdf"}),
+        (SkillSearch(skills=skills), {"query": "pdf"}),
+        (MountedReadFile(skills=skills), {"path": "/skills/pdf/docs/a.md"}),
+    ):
+        await check_tool(tool, arguments, CTX)
+
+
+# --- files
+
+
+def mounted(*skills, inner=True):
+    """`read_file` with the files of these."""
+    return MountedReadFile(skills=SkillSet(skills=skills), inner=builtin("read_file")[0] if inner else None)
+
+
+async def test_files_of_skills_are_read_below_the_mount(place):
+    """In pages as any file; everything else is for the tool behind it."""
+    tool = mounted(on_disk(place))
+    ctx = context(StubSandbox({"x.txt": "mine\n"}))
+    assert (await tool.execute({"path": "/skills/pdf/docs/a.md"}, ctx)).text == "1\tone\n2\ttwo\n3\tthree"
+    page = await tool.execute({"path": "/skills/pdf/docs/a.md", "offset": 2, "limit": 1}, ctx)
+    assert page.text == "2\ttwo\n[Lines 2-2 of 3. Continue with offset=3.]"
+    assert (await tool.execute({"path": "/skills/pdf/empty.txt"}, ctx)).text == "[The file is empty.]"
+    assert (await tool.execute({"path": "x.txt"}, ctx)).text == "1\tmine"
+    assert "is no text" in (await tool.execute({"path": "/skills/pdf/b.bin"}, ctx)).text
+    assert tool.label({"path": "x"}) == "Read x"
+    assert tool.description.endswith("Files of skills are below /skills/, as `skill` lists them.")
+    assert tool.parameters == builtin("read_file")[0].parameters
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/skills", "There is no skill ''"),
+        ("/skills/other/x", "There is no skill 'other'"),
+        ("/skills/pdf", "has no file ''. Its files"),
+        ("/skills/pdf/no.md", "has no file 'no.md'"),
+        ("/skills/pdf/../secret.txt", "has no file '../secret.txt'"),
+        ("/skills/pdf//etc/passwd", "has no file '/etc/passwd'"),
+        ("/skills/pdf/docs", "has no file 'docs'"),
+        ("/etc/passwd", "Only files of skills are read here"),
+    ],
+)
+async def test_a_name_that_is_not_listed_is_none(place, path, said):
+    """Links, `..` and absolute names lead nowhere."""
+    found = await mounted(on_disk(place), inner=False).execute({"path": path}, CTX)
+    assert isinstance(found, Error)
+    assert said in found.text
+
+
+async def test_a_file_that_has_changed_is_not_what_was_read(place):
+    """What the model reads is what the id stands for; a link in its place is not followed either."""
+    tool = mounted(on_disk(place))
+    path = place / "pdf" / "docs" / "a.md"
+    path.write_text("other")
+    assert (
+        "has changed since the skill was read"
+        in (await tool.execute({"path": "/skills/pdf/docs/a.md"}, CTX)).text
+    )
+    path.unlink()
+    path.symlink_to(place / "secret.txt")
+    assert "a link is on the way" in (await tool.execute({"path": "/skills/pdf/docs/a.md"}, CTX)).text
+
+
+def test_read_file_is_mounted_where_skills_have_files(place):
+    """In the place of the one that there is, or as one that reads nothing else."""
+    tools = builtin("glob", "read_file")
+    assert mount_skills(tools, SkillSet(skills=(skill(),))) == tools
+    skills = SkillSet(skills=(on_disk(place),))
+    assert [type(one).__name__ for one in mount_skills(tools, skills)] == ["FunctionTool", "MountedReadFile"]
+    assert mount_skills(tools[:1], skills)[1].inner is None
+
+    class Described:
+        name, description, parameters = "read_file", staticmethod(lambda listing: f"for {listing}"), {}
+
+        async def execute(self, arguments, ctx):
+            return Ok(text="x")
+
+    (made,) = mount_skills((Described(),), skills)
+    assert made.description("me").startswith("for me Files of skills")
+
+
+@pytest.mark.blueprint("G-011")
+def test_files_are_listed_and_read_beneath_the_directory_alone(place):
+    """G-011: a link that leads outside leaves the skill out, one that leads inside is no file of it."""
+    pdf = place / "pdf"
+    (pdf / "inside").symlink_to(pdf / "docs")
+    (pdf / "again.md").symlink_to("docs/a.md")
+    os.mkfifo(pdf / "pipe")
+    assert [one.path for one in find_skill_files(str(pdf))] == sorted(FILES)
+    for path in (
+        "inside/a.md",
+        "again.md",
+        "pipe",
+        "docs",
+        "../secret.txt",
+        "docs/../../secret.txt",
+        "/etc/passwd",
+        "",
+        ".",
+        "a\0b",
+        "gone",
+    ):
+        with pytest.raises(SkillFileFault):
+            read_skill_file(str(pdf), path, most=1_000)
+    with pytest.raises(SkillFileFault, match="over 3 bytes"):
+        read_skill_file(str(pdf), "docs/a.md", most=3)
+    (place / "linked").symlink_to(pdf)
+    with pytest.raises(SkillFileFault, match="a link is on the way"):
+        read_skill_file(str(place / "linked"), "docs/a.md", most=100)
+    for target in ("../secret.txt", "/etc", "../../skills-of-others"):
+        (pdf / "out").symlink_to(target)
+        with pytest.raises(SkillFileFault, match="out is a link that leads outside"):
+            find_skill_files(str(pdf))
+        (pdf / "out").unlink()
+
+
+def test_too_much_is_refused(place):
+    """Files, bytes, levels."""
+    pdf = place / "pdf"
+    with (pdf / "big").open("wb") as file:
+        file.truncate(MAX_SKILL_TREE_BYTES + 1)
+    with pytest.raises(SkillFileFault, match="over 32 MiB"):
+        find_skill_files(str(pdf))
+    (pdf / "big").unlink()
+    for number in range(MAX_SKILL_FILES):
+        (pdf / f"{number}").touch()
+    with pytest.raises(SkillFileFault, match="over 500 files"):
+        find_skill_files(str(pdf))
+    deep = place / "deep" / "/".join("d" * (MAX_SKILL_LEVELS + 1))
+    deep.mkdir(parents=True)
+    with pytest.raises(SkillFileFault, match="over 8 levels"):
+        find_skill_files(str(place / "deep"))
+
+
+# All that could lead elsewhere: names that are there, links, climbing, roots, nothing, and what no file can be called.
+PARTS = (
+    "",
+    ".",
+    "..",
+    "docs",
+    "a.md",
+    "inside",
+    "out",
+    "etc",
+    "passwd",
+    "secret.txt",
+    "pdf",
+    "SKILL.md",
+    "~",
+    "\0",
+    "a\nb",
+    "é",
+)
+
+
+@pytest.mark.blueprint("G-011")
+@pytest.mark.check
+@settings(max_examples=10_000, deadline=None)
+@given(
+    parts=st.lists(st.sampled_from(PARTS) | st.text(max_size=3), max_size=6),
+    lead=st.sampled_from(("", "/", "//", "./", "/skills/pdf/")),
+)
+@example(parts=["..", "secret.txt"], lead="")
+def test_no_name_leads_out_of_a_skill(parts, lead, planted):
+    """G-011: ten thousand names, with links planted behind the listing: a listed file with its bytes, or a fault."""
+    directory, known = planted
+    path = lead + "/".join(parts)
+    try:
+        data = read_skill_file(directory, path, most=1 << 16)
+    except (SkillFileFault, UnicodeEncodeError):
+        return
+    assert hashlib.sha256(data).hexdigest() == known[path]
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """A skill with links out of it, and the hashes of its files."""
+    place = tmp_path_factory.mktemp("planted")
+    (place / "secret.txt").write_text("secret")
+    (place / "pdf" / "docs").mkdir(parents=True)
+    (place / "pdf" / "SKILL.md").write_text("x")
+    (place / "pdf" / "docs" / "a.md").write_text("y")
+    directory = str(place / "pdf")
+    known = {one.path: hash_skill_file(directory, one).digest for one in find_skill_files(directory)}
+    (place / "pdf" / "inside").symlink_to("docs")
+    (place / "pdf" / "out").symlink_to("..")
+    (place / "pdf" / "docs" / "secret.txt").symlink_to("../../secret.txt")
+    (place / "pdf" / "etc").symlink_to("/etc")
+    return directory, known
