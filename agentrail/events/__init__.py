@@ -114,6 +114,21 @@ from agentrail.events.union import (
     UnknownEvent as UnknownEvent,
     kind_of as kind_of,
 )
+from agentrail.events.plan_markdown import (
+    CHECKBOX as CHECKBOX,
+    MARKS as MARKS,
+    decode_plan as decode_plan,
+    encode_plan as encode_plan,
+    read_steps as read_steps,
+)
+from agentrail.events.plans import (
+    MOVES as MOVES,
+    Plan as Plan,
+    PlanProgress as PlanProgress,
+    PlanStatus as PlanStatus,
+    PlanStep as PlanStep,
+    may_move as may_move,
+)
 from agentrail.events.values import (
     PERMISSION_OPTIONS as PERMISSION_OPTIONS,
     AbortReceipt as AbortReceipt,
@@ -125,8 +140,6 @@ from agentrail.events.values import (
     LeftBehind as LeftBehind,
     PendingClientCall as PendingClientCall,
     PermissionOption as PermissionOption,
-    Plan as Plan,
-    PlanStep as PlanStep,
     Question as Question,
     RecoveryDecision as RecoveryDecision,
     Todo as Todo,

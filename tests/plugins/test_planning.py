@@ -7,8 +7,8 @@ from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
 from agentrail.errors import PluginError
 from agentrail.events import PlanCompleted, PlanGenerated, PlanStepCompleted
-from agentrail.events.values import Plan, PlanStep
-from agentrail.plugins.planning import AGAIN, DIRECTIVE, Planning, read_plan
+from agentrail.events import Plan, PlanStep, read_steps
+from agentrail.plugins.planning import AGAIN, DIRECTIVE, Planning
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.rig import Alone, says
 
@@ -86,7 +86,7 @@ def test_every_checkbox_is_read_and_nothing_else(steps, noise):
     """Whatever stands between them, the plan is the checkboxes in their order."""
     lines = [f"{bullet}[{'x' if done else ' '}] {content}" for bullet, done, content in steps]
     text = "\n".join(line for pair in zip(lines, [*noise, *[""] * len(lines)], strict=False) for line in pair)
-    assert [(step.done, step.content) for step in read_plan(text)] == [
+    assert [(step.done, step.content) for step in read_steps(text)] == [
         (done, content) for _, done, content in steps
     ]
-    assert [step.index for step in read_plan(text)] == list(range(len(steps)))
+    assert [step.index for step in read_steps(text)] == list(range(len(steps)))
