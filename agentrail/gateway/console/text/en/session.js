@@ -479,7 +479,14 @@ export const now = {
   ofWindow: (tokens, window) => `${tokens} of ${window}`,
   compact: "Summarise the beginning",
   compacting: "Asked for",
-  todoStates: { pending: "to do", in_progress: "at work", completed: "done", cancelled: "not done" },
+  todoStates: {
+    pending: "to do",
+    in_progress: "at work",
+    completed: "done",
+    cancelled: "not done",
+    failed: "failed",
+    skipped: "left out",
+  },
   /** @param {number} seq */
   lastEvent: (seq) => `event #${seq}`,
 };
