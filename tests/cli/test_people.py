@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from agentrail.cli.chat import show_status
+from agentrail.commands.showing import show_status
 from agentrail.cli.people import decide, show_waiting
 from agentrail.errors import AnswerNotOffered, InteractionError, PromptError, YourMove
 from agentrail.events import AgentEnd, ApprovalRequired, AskUser, SteeringApplied, SubagentEvent
