@@ -211,9 +211,7 @@ class Blueprint:
         agents = []
         for one in given.get("agents", ()):
             try:
-                agents.append(
-                    one.as_agent(self, besides=besides) if isinstance(one, Blueprint) else one
-                )
+                agents.append(one.as_agent(self, besides=besides) if isinstance(one, Blueprint) else one)
             except OptionError as error:
                 faults += error.faults
         if faults:
@@ -231,9 +229,7 @@ class Blueprint:
         """
         return self._sections({**self.given, **besides})
 
-    def as_agent(
-        self, leader: "Blueprint | None" = None, *, besides: Mapping[str, Any] = EMPTY
-    ) -> Agent:
+    def as_agent(self, leader: "Blueprint | None" = None, *, besides: Mapping[str, Any] = EMPTY) -> Agent:
         """Give this as an agent that may work for another one.
 
         Args:
@@ -310,7 +306,11 @@ class Blueprint:
 
     def _context(self, given: Mapping[str, Any]) -> PromptContext:
         model = given.get("model")
-        tools = given["tools"] if "tools" in given and given["tools"] is not self.given.get("tools") else self._tools()
+        tools = (
+            given["tools"]
+            if "tools" in given and given["tools"] is not self.given.get("tools")
+            else self._tools()
+        )
         return PromptContext(
             agent=self.name,
             prompt_mode=given.get("prompt_mode", "full"),

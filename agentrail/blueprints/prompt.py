@@ -261,9 +261,7 @@ def _no_such_section(key: str, known: Mapping[str, object]) -> str:
 
 def _no_value(name: str, value: object, values: Mapping[str, Any]) -> str:
     if name in values:
-        return (
-            f"${{{name}}} is a value of type {type(value).__name__} in user_data.prompt: expected text or a number"
-        )
+        return f"${{{name}}} is a value of type {type(value).__name__} in user_data.prompt: expected text or a number"
     near = difflib.get_close_matches(name, values, n=1)
     guess = f", did you mean ${{{near[0]}}}" if near else ""
     return f"${{{name}}} has no value{guess}: put it into user_data.prompt, or write $${{{name}}} for the words themselves"

@@ -86,6 +86,7 @@ ResumeOption: TypeAlias = Annotated[
 _MAX_WAITING_EVENTS: Final = 100_000
 """How far the terminal may be behind before the chat is given up."""
 
+
 def chat(  # noqa: PLR0913 - an option each
     *,
     choices: Choices = Choices(),  # noqa: B008 - frozen
@@ -397,7 +398,9 @@ class Chat:
         if f"/{typed.name}" in people.DECISION_COMMANDS:
             await self._decide(f"/{typed.name}", typed.text)
             return True
-        if typed.name == "abort":  # while it waits the next line is read, and a second one does not wait for it
+        if (
+            typed.name == "abort"
+        ):  # while it waits the next line is read, and a second one does not wait for it
             if self.ledger.is_idle:
                 await self._say("nothing runs")
             else:
@@ -406,7 +409,9 @@ class Chat:
         try:
             answer = await self.commands.run(typed.name, typed.text, await self._desk_of_commands())
         except AgentrailError as error:
-            await self._say(str(error) if isinstance(error, CommandError) else f"error: {describe_error(error)}")
+            await self._say(
+                str(error) if isinstance(error, CommandError) else f"error: {describe_error(error)}"
+            )
             return True
         lines = [*answer.lines]
         if typed.name == "status":

@@ -142,9 +142,7 @@ class Transcript:
         """Draw a list with marks, its beginning alone where it is long."""
         self._latest_call = None
         told = [f"{title}:" if rows else f"{title}: none"]
-        told += [
-            f"  [{mark}] {_shortened(on_one_line(text), MAX_OUTCOME)}" for mark, text in rows[:MAX_ROWS]
-        ]
+        told += [f"  [{mark}] {_shortened(on_one_line(text), MAX_OUTCOME)}" for mark, text in rows[:MAX_ROWS]]
         if len(rows) > MAX_ROWS:
             told.append(f"  … and {len(rows) - MAX_ROWS} more")
         return (*self.end_line(), *(Piece("err", f"{self._dimmed(line)}\n") for line in told))

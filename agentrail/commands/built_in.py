@@ -25,7 +25,12 @@ def built_in_commands() -> tuple[SlashCommand, ...]:
     """Give them, in the order in which they are listed."""
 
     def one(name: str, run: object, description: str, arguments: str = "", **more: object) -> SlashCommand:
-        given: dict[str, object] = {"name": name, "description": description, "arguments": arguments, "run": run}
+        given: dict[str, object] = {
+            "name": name,
+            "description": description,
+            "arguments": arguments,
+            "run": run,
+        }
         return SlashCommand(**given, source="built in", **more)  # type: ignore[arg-type]  # as written below
 
     typed = {"scope": "terminal", "needs_session": True}
@@ -140,9 +145,13 @@ async def _permissions(call: CommandCall) -> CommandAnswer:
     lines = []
     for plugin in status.plugins:
         if plugin.name == "Permissions":
-            lines += [f"{name}: {_shown(plugin.options[name])}" for name in _POLICY if plugin.options.get(name)]
+            lines += [
+                f"{name}: {_shown(plugin.options[name])}" for name in _POLICY if plugin.options.get(name)
+            ]
             lines = lines or ["mode: default, and no rule of the session's own"]
-    lines += [f"always allowed: {rule.tool}{_family(rule.command_family)}" for rule in await call.session.rules()]
+    lines += [
+        f"always allowed: {rule.tool}{_family(rule.command_family)}" for rule in await call.session.rules()
+    ]
     return CommandAnswer(lines=tuple(lines) or ("there are no rules: the plugins of the session decide",))
 
 
@@ -159,7 +168,7 @@ async def _tree(call: CommandCall) -> CommandAnswer:
     return CommandAnswer(lines=show_session_tree(await call.session.status()))
 
 
-async def _quit(call: CommandCall) -> CommandAnswer:
+async def _quit(_: CommandCall) -> CommandAnswer:
     return CommandAnswer(leaves=True)
 
 

@@ -196,7 +196,9 @@ class SlashCommand:
         """Refuse what cannot be."""
         faults = []
         if not isinstance(self.name, str) or not COMMAND_NAME.fullmatch(self.name):
-            faults.append(f"the command {self.name!r:.80} has no name: expected a-z 0-9 _ -, parts joined by :")
+            faults.append(
+                f"the command {self.name!r:.80} has no name: expected a-z 0-9 _ -, parts joined by :"
+            )
         if self.run is None and self.scope == "anywhere":
             faults.append(f"the command {self.name!r:.80} does nothing: give it run")
         if faults:

@@ -1,6 +1,6 @@
-"""The prompt of a command, and what was typed behind it, become one text. Pure: no file is opened and no command of a shell is run.
+r"""The prompt of a command, and what was typed behind it, become one text. Pure: no file is opened and no command of a shell is run.
 
-`$ARGUMENTS` is what was typed, `$1` and so on its words, split as a shell splits them; `\\$` is a dollar sign. What is put in is looked
+`$ARGUMENTS` is what was typed, `$1` and so on its words, split as a shell splits them; `\$` is a dollar sign. What is put in is looked
 at no more, so that nobody who types can ask for more than is put in.
 """
 

@@ -85,7 +85,9 @@ def commands_of_files(files: Iterable[CommandFile]) -> tuple[tuple[SlashCommand,
         if isinstance(made, str):
             left_out.append(made)
         elif made.name in found and found[made.name].source == made.source:
-            left_out.append(f"{file.name}: /{made.name} is in another file already: names are read without regard to case")
+            left_out.append(
+                f"{file.name}: /{made.name} is in another file already: names are read without regard to case"
+            )
         else:
             found[made.name] = made
     return tuple(found[name] for name in sorted(found)), tuple(left_out)
@@ -106,6 +108,7 @@ def _command(file: CommandFile, name: str, head: dict[str, str], body: str) -> S
         description=head.get("description") or _first_line(body),
         arguments=head.get("argument-hint", ""),
         run=run,
+        needs_session=model is not None,  # which another model is asked from then on; without one a chat begins it
         in_history=True,
         background=False,
         source=file.source,
@@ -118,7 +121,9 @@ def _fault_of(key: str, value: object) -> str | None:
         near = difflib.get_close_matches(key, KEYS, n=1)
         guess = f"did you mean {near[0]!r}" if near else f"known are {', '.join(KEYS)}"
         return f"{key}: there is no such key, {guess}"
-    if isinstance(value, list) and key == "argument-hint":  # `[file] [line]` looks like a list to who reads front matter
+    if (
+        isinstance(value, list) and key == "argument-hint"
+    ):  # `[file] [line]` looks like a list to who reads front matter
         return f"{key}: a text that begins with [ is a list to YAML: put it in quotes"
     if not isinstance(value, str) or not value.strip() or len(value) > _MAX_LINE:
         return f"{key}: expected a text of 1 to {_MAX_LINE} characters"

@@ -82,7 +82,9 @@ class CommandRegistry:
         found = next((one for one in self.commands if one.name == wanted), None)
         if found is not None:
             return found
-        near = next(iter(difflib.get_close_matches(wanted[:80], [one.name for one in self.commands], n=1)), None)
+        near = next(
+            iter(difflib.get_close_matches(wanted[:80], [one.name for one in self.commands], n=1)), None
+        )
         hint = f"did you mean /{near}?" if near is not None else "/help lists all there are"
         message = f"there is no command /{wanted:.80}: {hint}"
         raise UnknownCommand(message, name=wanted, near=near)

@@ -27,7 +27,9 @@ _STATUSES: Final[dict[str, PlanStatus]] = {
     "X": "completed",
 }
 
-CHECKBOX: Final = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[([ xX~!-])\][ \t]+(\S[^\n]*)$", re.MULTILINE)
+CHECKBOX: Final = re.compile(
+    r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[([ xX~!-])\][ \t]+(\S[^\n]*)$", re.MULTILINE
+)
 _DETAIL: Final = re.compile(r"  - (result|error|note): (.+)")
 _APPROVED: Final = re.compile(r"<!-- approved_at_ms: (-?\d{1,18}) -->")
 _ESCAPED: Final = re.compile(r"&#(\d{0,7});")
@@ -111,9 +113,7 @@ def _escaped(text: str) -> str:
     inner = text.strip()
     start = text.index(inner) if inner else len(text)
     end = start + len(inner)
-    return "".join(
-        [*map(_number_of, text[:start]), inner.translate(_BREAKS), *map(_number_of, text[end:])]
-    )
+    return "".join([*map(_number_of, text[:start]), inner.translate(_BREAKS), *map(_number_of, text[end:])])
 
 
 def _number_of(character: str) -> str:

@@ -106,7 +106,9 @@ _BEGINNING: Final = 5
 """Messages that may stand in front of the first prompt, such as a summary."""
 
 
-def names_for_commands(session: Session) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, int], ...]]:
+def names_for_commands(
+    session: Session,
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, int], ...]]:
     """Give the names of the tools and the agents of a session, and the sections of its prompt with their tokens; nothing of one that sleeps."""
     cell = session._cell  # noqa: SLF001 - as above
     if cell.is_asleep:

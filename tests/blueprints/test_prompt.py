@@ -64,7 +64,10 @@ def test_a_prompt_of_ones_own_alone_is_taken_as_it_is():
     assert prompt_of(Blueprint(system_prompt="")) == ""
     assert prompt_of(Blueprint()) is None
     assert keys_of(Blueprint()) == ["base"]
-    assert prompt_of(Blueprint(system_prompt="Own.", prompt=Prompt(replace={"base": "Base."}))) == "Base.\n\nOwn."
+    assert (
+        prompt_of(Blueprint(system_prompt="Own.", prompt=Prompt(replace={"base": "Base."})))
+        == "Base.\n\nOwn."
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +95,8 @@ def test_the_mode_says_which_layers_there_are(mode, keys):
     (agent,) = make_options({"blueprint": bare, "model": "demo:", "prompt_mode": mode}).agents
     task = {"full": "task"}.get(mode, mode)
     wanted = "\n\n".join(
-        one.text for one in full.prompt_sections({"prompt_mode": task, "user_data": {"prompt": {"what": "x"}}})
+        one.text
+        for one in full.prompt_sections({"prompt_mode": task, "user_data": {"prompt": {"what": "x"}}})
     )
     assert agent.system_prompt == wanted
     without_base = full.override(base_prompt=False)
@@ -113,7 +117,9 @@ def test_sections_are_replaced_by_their_keys():
         "prompt.replace, in place of blueprint agent",
     ]
     assert prompt_of(Blueprint(prompt=Prompt(replace={"base": ""}))) == ""
-    with pytest.raises(OptionError, match=r"'wep'.*did you mean 'web'.*'zzz'.*there are base, web, memory, blueprint"):
+    with pytest.raises(
+        OptionError, match=r"'wep'.*did you mean 'web'.*'zzz'.*there are base, web, memory, blueprint"
+    ):
         prompt_of(
             full.override(prompt=Prompt(replace={"wep": "x", "zzz": ""}), user_data={"prompt": {"what": "x"}})
         )
@@ -122,7 +128,9 @@ def test_sections_are_replaced_by_their_keys():
 def test_a_value_that_is_not_there_is_an_error_at_the_start():
     """And not an empty place; all of them at once, with the section that wants them."""
     full = Blueprint("b", system_prompt="For ${tenant}, ${tenants}, $${tenant}.", capabilities=[WEB])
-    assert "For a, 3, ${tenant}." in prompt_of(full, user_data={"prompt": {"tenant": "a", "tenants": 3, "what": ""}})
+    assert "For a, 3, ${tenant}." in prompt_of(
+        full, user_data={"prompt": {"tenant": "a", "tenants": 3, "what": ""}}
+    )
     with pytest.raises(OptionError) as caught:
         prompt_of(full, user_data={"prompt": {"tenant": True}})
     assert [fault.partition(":")[0] for fault in caught.value.faults] == [
@@ -189,14 +197,21 @@ def test_a_section_may_be_a_pure_function():
     assert seen[0] == PromptContext(agent="b", model="demo:", tools=("look",), capabilities=("ask",))
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         seen[0].agent = "c"
-    for wrong, said in ((lambda _: 3, "gave int"), (lambda _: 1 // 0, "its function failed: ZeroDivisionError")):
+    for wrong, said in (
+        (lambda _: 3, "gave int"),
+        (lambda _: 1 // 0, "its function failed: ZeroDivisionError"),
+    ):
         with pytest.raises(OptionError, match=said):
             prompt_of(named.override(prompt=Prompt(sections={"house": wrong})))
 
 
 def test_what_cannot_be_a_section_is_refused_where_it_is_written():
     """No text, a key of the layers, a replacement that is none; and what was handed in changes nothing later."""
-    for sections, said in (({"k": 1}, "is no text"), ({"base": "x"}, "a key of the layers"), ({"": "x"}, "or none")):
+    for sections, said in (
+        ({"k": 1}, "is no text"),
+        ({"base": "x"}, "a key of the layers"),
+        ({"": "x"}, "or none"),
+    ):
         with pytest.raises(OptionError, match=said):
             Prompt(sections=sections)
         with pytest.raises(OptionError, match=said):
@@ -299,15 +314,15 @@ async def test_what_stands_in_front_of_the_last_cache_point_is_what_the_next_req
     for number in range(19):
         todos = [{"id": "t", "content": f"step {number}", "status": "pending"}]
         plan = "\n".join(f"- [{'x' if place < number else '~'}] part {place}" for place in range(20))
-        turns.append(
-            calls(("tick", {"number": number}), ("write_todos", {"todos": todos}), text=plan)
-        )
+        turns.append(calls(("tick", {"number": number}), ("write_todos", {"todos": todos}), text=plan))
     model = ScriptedModel([*turns, says("\n".join(f"- [x] part {place}" for place in range(20)))])
     async with agentrail.open_supervisor() as supervisor:
         session = await supervisor.start_session(
             Blueprint.coding()
             .with_tools(tick)
-            .with_plugins(Planning, PromptCache, (Permissions, {"allow": ["tick"], "pure_tools": ["write_todos"]})),
+            .with_plugins(
+                Planning, PromptCache, (Permissions, {"allow": ["tick"], "pure_tools": ["write_todos"]})
+            ),
             model=model,
             context_providers=[now],
             max_turns=30,

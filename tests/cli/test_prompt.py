@@ -53,7 +53,9 @@ def test_each_section_is_shown_with_its_source_and_its_tokens(place, capfd):
     assert "Hello Ada[2J." in out
     assert "for people" not in out
     assert show("--agent", "plain") is Exit.DONE
-    assert capfd.readouterr().out.startswith("--- blueprint (.agentrail/agentrail.toml:10), about 3 tokens\nYou look.\n")
+    assert capfd.readouterr().out.startswith(
+        "--- blueprint (.agentrail/agentrail.toml:10), about 3 tokens\nYou look.\n"
+    )
 
 
 def test_without_files_it_is_the_base_prompt(place, capfd):

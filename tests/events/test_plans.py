@@ -30,7 +30,23 @@ LEGAL = {
 
 # What breaks lines, what looks like marks or escapes, and anything else.
 hard = st.sampled_from(
-    ["\n", "\r", "\u2028", "\x85", " ", "\t", "&#10;", "&#;", "&", "#", "- [x] ", "  - note: ", "# ", "> ", "-->"]
+    [
+        "\n",
+        "\r",
+        "\u2028",
+        "\x85",
+        " ",
+        "\t",
+        "&#10;",
+        "&#;",
+        "&",
+        "#",
+        "- [x] ",
+        "  - note: ",
+        "# ",
+        "> ",
+        "-->",
+    ]
 )
 texts = st.lists(hard | st.text(max_size=4), max_size=5).map("".join)
 steps = st.builds(
@@ -134,7 +150,13 @@ def test_people_write_plans_too():
             PlanStep(index=1, content="b", status="skipped"),
         ),
     )
-    for text, line in (("hello", 1), ("- [ ] a\n# late", 2), ("  - note: x", 1), ("# a\n# b", 2), ("- [?] a", 1)):
+    for text, line in (
+        ("hello", 1),
+        ("- [ ] a\n# late", 2),
+        ("  - note: x", 1),
+        ("# a\n# b", 2),
+        ("- [?] a", 1),
+    ):
         with pytest.raises(PlanError, match=f"line {line} is"):
             decode_plan(text)
     assert decode_plan("- [ ] &#99999999;&#1114112;").steps[0].content == "&#99999999;&#1114112;"
