@@ -72,7 +72,7 @@ class Blueprint:
     background: bool = False
     wake: bool = False
     handoff: bool = False
-    prompt: Prompt = Prompt()
+    prompt: Prompt = field(factory=Prompt)
     permissions: tuple[PolicySettings, ...] = ()
     may_bypass: bool = False
     # A key may be among them.

@@ -39,16 +39,15 @@ def read_commands(
     """
     where = (Path.cwd() if cwd is None else cwd).absolute()
     home = Path(environ["HOME"]) if environ.get("HOME") else None
-    found: list[CommandFile] = []
-    left_out: list[str] = []
+    reader = _Reader(where, home)
     project = _find_project(where, home)
     if project is not None:
         granted = trust_project or is_trusted(find_files(None, environ, where), environ)
-        _read_all(project, "project", where, home, found, left_out, granted=granted)
+        reader.read_all(project, "project", granted=granted)
     if home is not None:
-        _read_all(home / USER_FOLDER / COMMANDS_FOLDER, "user", where, home, found, left_out, granted=True)
-    commands, faults = commands_of_files(found)
-    return (registry or CommandRegistry()).with_commands(*commands, left_out=(*left_out, *faults))
+        reader.read_all(home / USER_FOLDER / COMMANDS_FOLDER, "user", granted=True)
+    commands, faults = commands_of_files(reader.found)
+    return (registry or CommandRegistry()).with_commands(*commands, left_out=(*reader.left_out, *faults))
 
 
 def _find_project(where: Path, home: Path | None) -> Path | None:
@@ -61,32 +60,36 @@ def _find_project(where: Path, home: Path | None) -> Path | None:
     return None
 
 
-def _read_all(  # noqa: PLR0913 - of this file alone
-    folder: Path,
-    source: CommandSource,
-    where: Path,
-    home: Path | None,
-    found: list[CommandFile],
-    left_out: list[str],
-    *,
-    granted: bool,
-) -> None:
-    if folder.is_symlink() or folder.parent.is_symlink():
-        left_out.append(f"{show_path(folder, where, home)} is a link: put the files there")
-        return
-    paths = sorted(_paths_in(folder))
-    if len(paths) > MAX_COMMAND_FILES:
-        said = f"{show_path(folder, where, home)} has {len(paths)} files: the first {MAX_COMMAND_FILES} count"
-        left_out.append(said)
-    for path in paths[:MAX_COMMAND_FILES]:
-        try:
-            data = read_bytes(path, follow=False, most=MAX_COMMAND_BYTES)
-        except OptionError as error:
-            left_out.append(error.faults[0])
-            continue
-        name = show_path(path, where, home)
-        below = path.relative_to(folder).as_posix()
-        found.append(CommandFile(name=name, path=below, data=data, source=source, granted=granted))
+class _Reader:
+    """Reads directories of commands, and keeps what it found."""
+
+    def __init__(self, where: Path, home: Path | None) -> None:
+        self._where, self._home = where, home
+        self.found: list[CommandFile] = []
+        self.left_out: list[str] = []
+
+    def read_all(self, folder: Path, source: CommandSource, *, granted: bool) -> None:
+        """Read all files of one directory and below it."""
+        if folder.is_symlink() or folder.parent.is_symlink():
+            self.left_out.append(f"{self._shown(folder)} is a link: put the files there")
+            return
+        paths = sorted(_paths_in(folder))
+        if len(paths) > MAX_COMMAND_FILES:
+            self.left_out.append(
+                f"{self._shown(folder)} has {len(paths)} files: the first {MAX_COMMAND_FILES} count"
+            )
+        for path in paths[:MAX_COMMAND_FILES]:
+            try:
+                data = read_bytes(path, follow=False, most=MAX_COMMAND_BYTES)
+            except OptionError as error:
+                self.left_out.append(error.faults[0])
+                continue
+            below = path.relative_to(folder).as_posix()
+            one = CommandFile(name=self._shown(path), path=below, data=data, source=source, granted=granted)
+            self.found.append(one)
+
+    def _shown(self, path: Path) -> str:
+        return show_path(path, self._where, self._home)
 
 
 def _paths_in(folder: Path) -> Iterator[Path]:

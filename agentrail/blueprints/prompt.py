@@ -128,7 +128,7 @@ class PromptSection:
         return fixed_tokens_of(self.text, Toolbox())
 
 
-def faults_of_sections(sections: Mapping[str, Any]) -> list[str]:
+def faults_of_sections(sections: Mapping[Any, Any]) -> list[str]:
     """Say what is wrong with sections, a sentence each."""
     faults = []
     for key, section in sections.items():

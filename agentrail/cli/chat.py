@@ -281,7 +281,7 @@ class Chat:
     work: trio.CancelScope = field(factory=trio.CancelScope)
     ledger: ChatLedger = field(factory=ChatLedger)
     back: ComeBack | None = None
-    commands: CommandRegistry = CommandRegistry()
+    commands: CommandRegistry = field(factory=CommandRegistry)
     agent: str | None = None
     was_used: bool = False
     code: Exit = Exit.DONE

@@ -195,7 +195,8 @@ class SlashCommand:
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot be."""
         faults = []
-        if not isinstance(self.name, str) or not COMMAND_NAME.fullmatch(self.name):
+        given: Any = self.name
+        if not isinstance(given, str) or not COMMAND_NAME.fullmatch(given):
             faults.append(
                 f"the command {self.name!r:.80} has no name: expected a-z 0-9 _ -, parts joined by :"
             )

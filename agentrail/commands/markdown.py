@@ -108,7 +108,8 @@ def _command(file: CommandFile, name: str, head: dict[str, str], body: str) -> S
         description=head.get("description") or _first_line(body),
         arguments=head.get("argument-hint", ""),
         run=run,
-        needs_session=model is not None,  # which another model is asked from then on; without one a chat begins it
+        needs_session=model
+        is not None,  # which another model is asked from then on; without one a chat begins it
         in_history=True,
         background=False,
         source=file.source,

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import agentrail
-from agentrail import OptionError
-from agentrail import plugins as p
+from agentrail import OptionError, plugins as p
 from agentrail.abc.context import AtEnd
 from agentrail.blueprints import CAPABILITIES, Blueprint, Capability, Prompt, PromptContext
 from agentrail.blueprints.prompt import fill_in, without_comment
@@ -216,7 +215,7 @@ def test_what_cannot_be_a_section_is_refused_where_it_is_written():
             Prompt(sections=sections)
         with pytest.raises(OptionError, match=said):
             Capability(name="c", sections=sections)
-    with pytest.raises(OptionError, match="prompt.replace of 'k' is no text"):
+    with pytest.raises(OptionError, match=r"prompt\.replace of 'k' is no text"):
         Prompt(replace={"k": 1})
     sections, replace = {"a": "x"}, {"a": "y"}
     prompt = Prompt(sections=sections, replace=replace)

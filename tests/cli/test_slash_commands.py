@@ -49,12 +49,13 @@ async def test_commands_of_three_sources_are_the_same_everywhere(place):
     rows = registry.rows(CommandDesk(session=web, at_terminal=True))
     assert lines == [show_row(row) for row in rows]
     assert [line.partition(" [not here")[0] for line in helped] == lines
-    listed = [attrs.asdict(row, filter=lambda one, _: one.name not in {"available", "why_not"}) for row in rows]
+    listed = [
+        attrs.asdict(row, filter=lambda one, _: one.name not in {"available", "why_not"}) for row in rows
+    ]
     assert [{name: row[name] for name in listed[0]} for row in told] == listed
     assert [row["name"] for row in told if not row["available"]] == [
         *("steer", "approve", "edit", "reject", "answer", "decline", "quit")
     ]
-
 
 
 async def test_a_chat_runs_commands_of_files(place):

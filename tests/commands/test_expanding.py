@@ -37,7 +37,7 @@ def test_what_becomes_of_a_prompt(template, text, wanted):
 
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_what_is_put_in_is_looked_at_no_more(before, text):
-    """Who types `$1`, `$ARGUMENTS` or `\\$` sees just that."""
+    """Who types a place sees just that place."""
     plain = re.sub(r"[\\$]", "", before)
     assert expand_prompt(f"{plain} $ARGUMENTS {plain}", text) == f"{plain} {text} {plain}"
     quoted = shlex.quote(text)

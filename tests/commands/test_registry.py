@@ -209,7 +209,9 @@ async def test_a_file_of_the_project_stands_in_front_of_one_of_the_user():
     )
     by_name = {one.name: one for one in commands}
     assert (by_name["a"].source, by_name["b"].description) == ("project", "first")
-    assert left_out == ("commands/b.md: /b is in another file already: names are read without regard to case",)
+    assert left_out == (
+        "commands/b.md: /b is in another file already: names are read without regard to case",
+    )
     desk = CommandDesk(session=Told())
     answer = await CommandRegistry().with_commands(*commands).run("m", "", desk)
     assert (answer.prompt, answer.model) == ("x", None)
@@ -243,7 +245,9 @@ def test_files_are_found_and_links_are_not_followed(tmp_path):
     ]
     assert len(registry.left_out) == 2
     assert "leak.md cannot be read: it is a link" in registry.left_out[0]
-    assert registry.left_out[1] == "~/.agentrail/commands/help.md: /help is built in: give the file another name"
+    assert (
+        registry.left_out[1] == "~/.agentrail/commands/help.md: /help is built in: give the file another name"
+    )
     (project / "src" / ".git").mkdir()
     assert [one.name for one in read_commands(environ, cwd=below).commands[built_in:]] == ["commit"]
     assert [one.source for one in read_commands({}, cwd=home).commands[built_in:]] == ["project"]
@@ -286,14 +290,18 @@ async def test_what_the_built_in_commands_say_of_a_session():
         async def tree():
             return "a\nb"
 
-        facts = CommandFacts(tools=tools, agents=agents, sections=(*sections, ("agent_memory", 7), ("skills", 9)))
+        facts = CommandFacts(
+            tools=tools, agents=agents, sections=(*sections, ("agent_memory", 7), ("skills", 9))
+        )
         desk = CommandDesk(session=session, facts=facts)
 
         async def told(name, text="", on=desk):
             return "\n".join((await registry.run(name, text, on)).lines)
 
         assert "/status: say what the session is doing" in await told("help")
-        assert "/quit: stop everything and leave, as Ctrl-D does [not here: only at a terminal" in await told("help")
+        assert "/quit: stop everything and leave, as Ctrl-D does [not here: only at a terminal" in await told(
+            "help"
+        )
         assert (await told("status")).startswith("idle · model scripted")
         assert await told("tools") == "tools: read_file, write_todos"
         assert await told("agents") == "no agent of its own may work for it"
@@ -329,13 +337,21 @@ async def test_what_they_do_to_a_session():
     child = SimpleNamespace(session_id="s.1", agent="scout", status=None)
     other = SimpleNamespace(session_id="s.2", agent=None, status=SimpleNamespace(phase="idle", children=()))
     status = SimpleNamespace(
-        session_id="s", phase="running", children=(child, other), plugins=(SimpleNamespace(name="Permissions", options={}),)
+        session_id="s",
+        phase="running",
+        children=(child, other),
+        plugins=(SimpleNamespace(name="Permissions", options={}),),
     )
-    rules = (SimpleNamespace(tool="shell", command_family="git log"), SimpleNamespace(tool="edit_file", command_family=None))
+    rules = (
+        SimpleNamespace(tool="shell", command_family="git log"),
+        SimpleNamespace(tool="edit_file", command_family=None),
+    )
     session = Told(status=status, rules=rules)
     desk = CommandDesk(session=session, facts=CommandFacts(agents=("scout",)))
     registry = CommandRegistry()
-    assert (await registry.run("model", "demo:fast", desk)).lines == ("the model is demo:fast from the next request on",)
+    assert (await registry.run("model", "demo:fast", desk)).lines == (
+        "the model is demo:fast from the next request on",
+    )
     assert (await registry.run("abort", "wrong way", desk)).lines == ("stopped",)
     await registry.run("abort", "", desk)
     assert [one for one in session.asked if one[0] != "status"] == [
@@ -348,10 +364,17 @@ async def test_what_they_do_to_a_session():
         "at work: scout, s.1",
         "at work: an agent, s.2, idle",
     )
-    assert (await registry.run("tree", "", desk)).lines == ("s: running", "  s.1 (scout): not known", "  s.2: idle")
+    assert (await registry.run("tree", "", desk)).lines == (
+        "s: running",
+        "  s.1 (scout): not known",
+        "  s.2: idle",
+    )
     assert (await registry.run("permissions", "", desk)).lines == (
         "mode: default, and no rule of the session's own",
         "always allowed: shell(git log)",
         "always allowed: edit_file",
     )
-    assert show_usage(TokenUsage(cost_usd=None, estimated=True))[0] == "cost: not known: a price is missing (partly estimated)"
+    assert (
+        show_usage(TokenUsage(cost_usd=None, estimated=True))[0]
+        == "cost: not known: a price is missing (partly estimated)"
+    )

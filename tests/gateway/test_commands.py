@@ -69,7 +69,9 @@ async def test_a_command_is_run_by_its_name(place):
         await web.chat(session_id="main")
         done = await web.post("/commands/Git:Commit", {"text": "it", "session_id": "main", "client_id": "c1"})
         assert (done.status_code, done.json()["session_id"], done.json()["lines"]) == (202, "main", [])
-        again = await web.post("/commands/git:commit", {"text": "it", "session_id": "main", "client_id": "c1"})
+        again = await web.post(
+            "/commands/git:commit", {"text": "it", "session_id": "main", "client_id": "c1"}
+        )
         assert again.json()["request_id"] == done.json()["request_id"]
         asked = await web.client.get(
             f"/sessions/main/requests/{done.json()['request_id']}", params={"wait": "5"}
@@ -99,7 +101,9 @@ async def test_nobody_runs_a_command_on_a_session_of_another(place):
         fork_id = forked.json()["lines"][0].split()[0]
         assert (await web.client.get(f"/sessions/{fork_id}", headers=ANN)).status_code == 200
         error_of(await web.client.get(f"/sessions/{fork_id}", headers=BOB), 404, "session_unknown")
-        assert fork_id in [one["session_id"] for one in (await web.client.get("/sessions", headers=ANN)).json()["sessions"]]
+        assert fork_id in [
+            one["session_id"] for one in (await web.client.get("/sessions", headers=ANN)).json()["sessions"]
+        ]
 
 
 class Judge(HostPlugin):

@@ -6,8 +6,7 @@ from hypothesis import given, strategies as st
 from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
 from agentrail.errors import PluginError
-from agentrail.events import PlanCompleted, PlanGenerated, PlanStepCompleted
-from agentrail.events import Plan, PlanStep, read_steps
+from agentrail.events import Plan, PlanCompleted, PlanGenerated, PlanStep, PlanStepCompleted, read_steps
 from agentrail.messages import Text, UserMessage
 from agentrail.plugins.planning import AGAIN, DIRECTIVE, Planning
 from agentrail.testing.check_plugin import check_plugin
