@@ -392,6 +392,10 @@ export const notices = {
 // --- composer
 
 export const composer = "Message";
+export const commands = "Commands";
+/** @param {string} name */
+export const commandTold = (name) => `What /${name} told`;
+export const commandClose = "Close";
 export const placeholders = {
   send: "Message…",
   steer: "Steer what runs…",
