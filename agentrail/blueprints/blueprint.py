@@ -11,6 +11,18 @@ from agentrail.abc import Provider, Tool, name_of
 from agentrail.blueprints.capabilities import CAPABILITIES, CODING_CAPABILITIES, CODING_PLUGINS, CODING_TOOLS
 from agentrail.blueprints.capability import Capability, faults_of_plugin_entries, name_of_plugin, placed
 from agentrail.blueprints.permissions import faults_of_policies, is_planning, with_policies
+from agentrail.blueprints.prompt import (
+    BASE_KEY,
+    OWN_KEY,
+    Prompt,
+    PromptContext,
+    PromptPart,
+    PromptSection,
+    capability_parts,
+    decide_prompt,
+    join_prompt,
+    values_for_prompt,
+)
 from agentrail.blueprints.skills import SkillUse, with_skill_plugins
 from agentrail.config.settings import PolicySettings
 from agentrail.config.skills import SkillSet, ToolsMode
@@ -19,7 +31,7 @@ from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json
 from agentrail.plugins.skill_listing import SkillSelector
 from agentrail.runtime.agent import Agent
-from agentrail.runtime.base_prompt import decide_system_prompt
+from agentrail.runtime.base_prompt import BASE_PROMPT
 from agentrail.runtime.keywords import OwnKeywords
 from agentrail.runtime.options import faults_of_value
 from agentrail.tools.exit_plan import exit_plan
@@ -52,6 +64,7 @@ class Blueprint:
         background: As of `Agent`, where it works for another one; so are `wake` and `handoff`.
         wake: As of `Agent`.
         handoff: As of `Agent`.
+        prompt: What it says of its prompt beside `system_prompt`: more sections, and texts in place of others.
         permissions: What files say of permissions, one value for each file, the nearest first; the plugin `Permissions` holds it.
         may_bypass: Whether who starts the session said that the mode `bypass` of its permissions is wanted.
         skills: Which skills it has, and how; None for none.
@@ -64,6 +77,7 @@ class Blueprint:
     background: bool = False
     wake: bool = False
     handoff: bool = False
+    prompt: Prompt = field(factory=Prompt)
     permissions: tuple[PolicySettings, ...] = ()
     may_bypass: bool = False
     skills: SkillUse | None = None
@@ -79,6 +93,7 @@ class Blueprint:
         background: bool = False,
         wake: bool = False,
         handoff: bool = False,
+        prompt: Prompt | None = None,
         permissions: Iterable[PolicySettings] = (),
         may_bypass: bool = False,
         skills: SkillUse | None = None,
@@ -95,6 +110,7 @@ class Blueprint:
             background: See there.
             wake: See there.
             handoff: See there.
+            prompt: See there; None for nothing.
             permissions: See there.
             may_bypass: See there.
             skills: See there.
@@ -128,6 +144,7 @@ class Blueprint:
             background=background,
             wake=wake,
             handoff=handoff,
+            prompt=prompt or Prompt(),
             permissions=permissions,
             may_bypass=may_bypass,
             skills=skills,
@@ -190,7 +207,18 @@ class Blueprint:
         """Give the options of a session by name: what `start_session` is given besides stands in front of them.
 
         Raises:
-            OptionError: Your move: an agent that cannot work for it.
+            OptionError: Your move: an agent that cannot work for it, or a prompt that cannot be written.
+        """
+        return self.options_with(EMPTY)
+
+    def options_with(self, besides: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Give the options of a session to which others are given besides: its prompt is written for what then holds.
+
+        Args:
+            besides: What stands in front: of this the prompt has `user_data`, `prompt_mode`, `base_prompt`, the model and the names of tools.
+
+        Raises:
+            OptionError: Your move: as of `options`.
         """
         given = dict(self.given)
         tools = self._tools()
@@ -206,25 +234,40 @@ class Blueprint:
             given["tools"] = tools
         if plugins:
             given["plugins"] = plugins
-        text = self._prompt(given.get("base_prompt", True) and given.get("prompt_mode", "full") == "full")
+        faults: list[str] = []
+        try:
+            text = None if "system_prompt" in besides else self._prompt({**given, **besides})
+        except OptionError as error:
+            text, faults = None, [*error.faults]
         if text is not None:
             given["system_prompt"] = text
-        faults: list[str] = []
         agents = []
         for one in given.get("agents", ()):
             try:
-                agents.append(one.as_agent(self) if isinstance(one, Blueprint) else one)
+                agents.append(one.as_agent(self, besides=besides) if isinstance(one, Blueprint) else one)
             except OptionError as error:
                 faults += error.faults
         if faults:
             raise OptionError(faults)
         return MappingProxyType(given | ({"agents": tuple(agents)} if agents else {}))
 
-    def as_agent(self, leader: "Blueprint | None" = None) -> Agent:
+    def prompt_sections(self, besides: Mapping[str, Any] = EMPTY) -> tuple[PromptSection, ...]:
+        """Give the sections of the system prompt that a session of it begins with, in order, each with whose it is.
+
+        Args:
+            besides: What the session is given besides; as of `options_with`.
+
+        Raises:
+            OptionError: Your move: a prompt that cannot be written; all faults at once.
+        """
+        return self._sections({**self.given, **besides})
+
+    def as_agent(self, leader: "Blueprint | None" = None, *, besides: Mapping[str, Any] = EMPTY) -> Agent:
         """Give this as an agent that may work for another one.
 
         Args:
             leader: Whose agent it is: its plugins guard this one too, and so may be named here as well. None for one without any.
+            besides: What the session of the leader is given besides; as of `options_with`.
 
         Raises:
             OptionError: Your move: it has what an agent cannot have of its own, or no description.
@@ -254,7 +297,7 @@ class Blueprint:
         return Agent(
             name=self.name,
             description=self.description,
-            system_prompt=self._prompt(has_base=False),
+            system_prompt=self._prompt({**self.given, **_of_a_leader(leader, besides)}),
             model=self.given.get("model"),
             tools=self._tools() or None,
             max_turns=self.given.get("max_turns"),
@@ -273,14 +316,55 @@ class Blueprint:
         bundled = [plugin for one in self.capabilities for plugin in one.plugins]
         return placed((*bundled, *self.given.get("plugins", ())), name_of_plugin)
 
-    def _prompt(self, has_base: bool) -> str | None:  # noqa: FBT001 - of this class alone
-        """Put the sections of capabilities between the base prompt, where there is one, and its own; None where nothing is said."""
+    def _prompt(self, given: Mapping[str, Any]) -> str | None:
+        """Write the prompt. Where there is no more than its own text, that is taken alone, and None where there is none."""
+        sections = self._sections(given)
+        if any(one.sections for one in self.capabilities) or self.prompt != Prompt():
+            return join_prompt(sections)
+        own = self.given.get("system_prompt")
+        return own and join_prompt([one for one in sections if one.key == OWN_KEY])
+
+    def _sections(self, given: Mapping[str, Any]) -> tuple[PromptSection, ...]:
         own: str | None = self.given.get("system_prompt")
-        sections = {key: text for one in self.capabilities for key, text in one.sections.items()}
-        if not sections:
-            return own
-        base = decide_system_prompt(own, "full", base_prompt=True) if has_base and own is None else None
-        return "\n\n".join(text for text in (base, *sections.values(), own) if text)
+        parts = [PromptPart(key=BASE_KEY, source="built in", section=BASE_PROMPT, is_filled=False)]
+        is_layered = any(one.sections for one in self.capabilities) or self.prompt != Prompt()
+        if not given.get("base_prompt", True) or (own is not None and not is_layered):
+            parts = [PromptPart(key=BASE_KEY, source="built in", section="", is_filled=False)]
+        for one in self.capabilities:
+            is_built_in = CAPABILITIES.get(one.name) is one
+            parts += capability_parts(one.name, one.sections, built_in=is_built_in)
+        source = f"blueprint {self.name}"
+        parts.append(PromptPart(key=OWN_KEY, source=source, section=own or ""))
+        parts += [
+            PromptPart(key=key, source=source, section=section)
+            for key, section in self.prompt.sections.items()
+        ]
+        return decide_prompt(parts, self._context(given), self.prompt.replace)
+
+    def _context(self, given: Mapping[str, Any]) -> PromptContext:
+        model = given.get("model")
+        tools = (
+            given["tools"]
+            if "tools" in given and given["tools"] is not self.given.get("tools")
+            else self._tools()
+        )
+        return PromptContext(
+            agent=self.name,
+            prompt_mode=given.get("prompt_mode", "full"),
+            model=model if isinstance(model, str) else None,
+            tools=tuple(name_of(tool) for tool in tools),
+            agents=tuple(one.name for one in given.get("agents") or ()),
+            capabilities=tuple(one.name for one in self.capabilities),
+            values=values_for_prompt(given.get("user_data")),
+        )
+
+
+def _of_a_leader(leader: Blueprint | None, besides: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Say what of the prompt of a leader holds for an agent that works for it: what values there are, and a task has less around it."""
+    given = {**(EMPTY if leader is None else leader.given), **besides}
+    mode = given.get("prompt_mode", "full")
+    mine: dict[str, Any] = {"prompt_mode": "task" if mode == "full" else mode, "base_prompt": False}
+    return {**mine, "user_data": given["user_data"]} if "user_data" in given else mine
 
 
 def _frozen(key: str, value: Any) -> Any:

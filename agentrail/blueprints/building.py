@@ -15,6 +15,7 @@ from agentrail.blueprints.blueprint import Blueprint
 from agentrail.blueprints.capabilities import CAPABILITIES, SKILLS
 from agentrail.blueprints.finding import read_bytes
 from agentrail.blueprints.permissions import faults_of_policies
+from agentrail.blueprints.prompt import Prompt, without_comment
 from agentrail.blueprints.skills import SkillUse, no_such_skill
 from agentrail.config.forms import HeaderForm, PluginForm, PromptForm, SecretForm
 from agentrail.config.places import ConfigFault
@@ -221,6 +222,8 @@ class Builder:
                 options[name] = tuple(self._plugins(said))
             elif name == "prompt":
                 options["system_prompt"] = self._prompt(said)
+                if said.value.replace:
+                    options["prompt"] = Prompt(replace=said.value.replace)
             elif name == "budget":
                 options[name] = self._budget(said)
             elif name not in _NOT_OPTIONS:
@@ -250,7 +253,7 @@ class Builder:
         if prompt.file is None:
             return prompt.text
         text = self._text_in(said, prompt.file)
-        return None if text is None else text.strip("\n")
+        return None if text is None else without_comment(text).strip("\n")
 
     def _text_in(self, said: Sourced, name: str) -> str | None:
         path = Path(said.folder) / name

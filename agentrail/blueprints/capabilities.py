@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from agentrail.blueprints import capability_texts as texts
 from agentrail.blueprints.capability import Capability
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.plugins import MemoryLoader, PatchToolCalls, Permissions, SecurityGuard
@@ -16,11 +17,17 @@ CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
             Capability(
                 name="files",
                 tools=builtin("list_dir", "read_file", "glob", "grep", "edit_file", "write_file"),
+                sections={"files": texts.FILES},
             ),
-            Capability(name="shell", tools=builtin("shell"), plugins=(SecurityGuard,)),
-            Capability(name="todos", tools=builtin("write_todos")),
-            Capability(name="agents", tools=builtin("task")),
-            Capability(name="ask", tools=builtin("ask_user")),
+            Capability(
+                name="shell",
+                tools=builtin("shell"),
+                plugins=(SecurityGuard,),
+                sections={"shell": texts.SHELL},
+            ),
+            Capability(name="todos", tools=builtin("write_todos"), sections={"todos": texts.TODOS}),
+            Capability(name="agents", tools=builtin("task"), sections={"agents": texts.AGENTS}),
+            Capability(name="ask", tools=builtin("ask_user"), sections={"ask": texts.ASK}),
         )
     }
 )

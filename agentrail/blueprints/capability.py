@@ -1,14 +1,16 @@
 """`Capability`: a named bundle of tools, plugins and sections of the prompt; and what is wrong with lists of those."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from attrs import field, frozen
 
 from agentrail.abc import Tool
+from agentrail.blueprints.prompt import Section, faults_of_sections
 from agentrail.core.stack.loading import PluginEntry, call_handler, sound_plugin
 from agentrail.errors import OptionError, PluginError
-from agentrail.frozen import EMPTY, TooDeep, frozen_json
+from agentrail.frozen import EMPTY, TooDeep
 from agentrail.runtime.options import TOOL_MEMBERS, fault_of_tool
 
 _T = TypeVar("_T")
@@ -40,8 +42,8 @@ def _all_plugins(plugins: Iterable[PluginEntry]) -> tuple[PluginEntry, ...]:
     return tuple(plugins)
 
 
-def _frozen_sections(sections: Mapping[str, str]) -> Mapping[str, Any]:
-    return frozen_json(sections)
+def _frozen_sections(sections: Mapping[str, Section]) -> Mapping[str, Section]:
+    return MappingProxyType(dict(sections))
 
 
 @frozen(kw_only=True)
@@ -52,7 +54,8 @@ class Capability:
         name: What a blueprint has it by, once.
         tools: What the model may call with it.
         plugins: Who watches that.
-        sections: What the system prompt says of it, by keys; a later capability's text with the same key takes its place.
+        sections: What the system prompt says of it, by keys; a later capability's text with the same key takes its place. Texts, or pure
+            functions of `PromptContext`.
 
     Raises:
         OptionError: Your move: something in it is no tool, or no plugin.
@@ -61,14 +64,12 @@ class Capability:
     name: str
     tools: Sequence[Tool] = field(default=(), converter=_all_tools)
     plugins: Sequence[PluginEntry] = field(default=(), converter=_all_plugins)
-    sections: Mapping[str, Any] = field(default=EMPTY, converter=_frozen_sections)
+    sections: Mapping[str, Section] = field(default=EMPTY, converter=_frozen_sections)
 
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot be."""
         faults = [*_faults_of_tools(self.tools), *faults_of_plugin_entries(self.plugins)]
-        faults += [
-            f"section {key!r} is no text" for key, text in self.sections.items() if not isinstance(text, str)
-        ]
+        faults += faults_of_sections(self.sections)
         if faults:
             raise OptionError([f"capability {self.name!r}: {fault}" for fault in faults])
 

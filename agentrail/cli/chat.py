@@ -1,13 +1,11 @@
 """`agentrail chat`: talk with a model, and type while it works."""
 
 import contextlib
-import difflib
 import importlib.util
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from types import MappingProxyType
 from typing import Annotated, Final, TypeAlias
 
 import trio
@@ -47,8 +45,15 @@ from agentrail.cli.resuming import (
 )
 from agentrail.cli.screen import DirectScreen, Screen, look_of_process
 from agentrail.cli.stored import KeptIn
-from agentrail.core.session.projection import Status
-from agentrail.errors import AgentrailError, OptionError, SessionDown, YourMove
+from agentrail.commands import (
+    CommandAnswer,
+    CommandDesk,
+    CommandFacts,
+    CommandRegistry,
+    TypedCommand,
+    read_typed,
+)
+from agentrail.errors import AgentrailError, CommandError, OptionError, SessionDown, YourMove
 from agentrail.events import (
     TERMINAL,
     AbortSettled,
@@ -64,6 +69,7 @@ from agentrail.events import (
     PromptTaken,
 )
 from agentrail.messages import PromptRef
+from agentrail.runtime.glancing import names_for_commands
 from agentrail.runtime.handle import Session
 from agentrail.runtime.subscription import Subscription
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -79,17 +85,6 @@ ResumeOption: TypeAlias = Annotated[
 
 _MAX_WAITING_EVENTS: Final = 100_000
 """How far the terminal may be behind before the chat is given up."""
-
-CHAT_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "/help": "show this",
-        "/status": "say what the session is doing",
-        "/abort": "stop the running cycle; what waits goes on",
-        "/tree": "show what runs: supervisor, sessions, and what is behind them",
-        **people.DECISION_COMMANDS,
-        "/quit": "stop everything and leave, as Ctrl-D does",
-    }
-)
 
 
 def chat(  # noqa: PLR0913 - an option each
@@ -113,7 +108,13 @@ def chat(  # noqa: PLR0913 - an option each
         write_faults(error)
         return Exit.USAGE
     write_notice(setup)
-    order = ChatOrder(choices=choices, approve=approve, keeping=keeping_from(kept_in, resume), setup=setup)
+    order = ChatOrder(
+        choices=choices,
+        approve=approve,
+        keeping=keeping_from(kept_in, resume),
+        setup=setup,
+        trust_project=files.trust_project,
+    )
     with many_sessions(collect=False):  # so far there was nothing but imports
         return trio.run(serve_chat, order)
 
@@ -127,12 +128,14 @@ class ChatOrder:
         approve: Which tools wait for a person.
         keeping: How the session is kept, and which one comes back.
         setup: What configuration files say; None where there are none.
+        trust_project: Whether the project's files count as trusted, this time.
     """
 
     choices: Choices
     approve: ApproveOption
     keeping: KeepingOptions
     setup: CommandSetup | None = None
+    trust_project: bool = False
 
 
 # --- the terminal
@@ -264,6 +267,8 @@ class Chat:
         work: What is cancelled to leave.
         ledger: What was asked and is not answered.
         back: What the session was, where it came back; None for a new one.
+        commands: What a line that begins with a slash may be.
+        agent: As which agent of the configuration the session was started; None for none.
         was_used: Whether anything was said.
         code: How it ends.
     """
@@ -276,6 +281,8 @@ class Chat:
     work: trio.CancelScope = field(factory=trio.CancelScope)
     ledger: ChatLedger = field(factory=ChatLedger)
     back: ComeBack | None = None
+    commands: CommandRegistry = field(factory=CommandRegistry)
+    agent: str | None = None
     was_used: bool = False
     code: Exit = Exit.DONE
     _is_stopping: bool = False
@@ -352,15 +359,15 @@ class Chat:
         if self.desk.prompts:
             self.transcript.line_typed()
         text = line.strip()
-        if text == "/quit":
-            return False
-        if text.startswith("/"):
-            await self._command(text)
+        typed = read_typed(text)
+        stays = True
+        if typed is not None:
+            stays = await self._command(typed)
         elif text:
             await self._prompt(text)
-        if self.ledger.is_idle:
+        if stays and self.ledger.is_idle:
             await self._invite()
-        return True
+        return stays
 
     async def _prompt(self, text: str) -> None:
         try:
@@ -386,30 +393,57 @@ class Chat:
         if not (await self.session.status()).suspended:
             self.ledger.decided()  # else the next line of a pipe would not wait
 
-    async def _command(self, text: str) -> None:
-        name, _, rest = text.partition(" ")
-        match text:
-            case "/help":
-                for name, what in CHAT_COMMANDS.items():
-                    await self._say(f"{name}: {what}")
-            case "/status":
-                status = await self.session.status()
-                for line in (show_status(status), *people.show_waiting(status)):
-                    await self._say(line)
-            case "/tree":
-                for line in render_tree(await self.supervisor.tree()).splitlines():
-                    await self._say(line)
-            case "/abort":
-                if self.ledger.is_idle:
-                    await self._say("nothing runs")
-                else:
-                    self.nursery.start_soon(self._abort, "by the user")
-            case _ if name in people.DECISION_COMMANDS:
-                await self._decide(name, rest)
-            case _:
-                near = difflib.get_close_matches(text, CHAT_COMMANDS, n=1)
-                hint = f"did you mean {near[0]}?" if near else "/help lists all there are"
-                await self._say(f"there is no command {text}: {hint}")
+    async def _command(self, typed: TypedCommand) -> bool:
+        """Carry a command out; False where it says to leave."""
+        if f"/{typed.name}" in people.DECISION_COMMANDS:
+            await self._decide(f"/{typed.name}", typed.text)
+            return True
+        if (
+            typed.name == "abort"
+        ):  # while it waits the next line is read, and a second one does not wait for it
+            if self.ledger.is_idle:
+                await self._say("nothing runs")
+            else:
+                self.nursery.start_soon(self._abort, typed.text or "by the user")
+            return True
+        try:
+            answer = await self.commands.run(typed.name, typed.text, await self._desk_of_commands())
+        except AgentrailError as error:
+            await self._say(
+                str(error) if isinstance(error, CommandError) else f"error: {describe_error(error)}"
+            )
+            return True
+        lines = [*answer.lines]
+        if typed.name == "status":
+            lines += people.show_waiting(await self.session.status())
+        for line in lines:
+            await self._say(line)
+        if answer.prompt is not None:
+            await self._prompt_of(answer)
+        return not answer.leaves
+
+    async def _prompt_of(self, answer: CommandAnswer) -> None:
+        """Say what a command wants said, with the model that it wants asked."""
+        if answer.model is not None:
+            try:
+                await self.session.switch_model(answer.model)
+            except AgentrailError as error:
+                await self._say(f"error: {describe_error(error)}")
+                return
+        await self._prompt(answer.prompt or "")
+
+    async def _desk_of_commands(self) -> CommandDesk:
+        async def tree() -> str:
+            return render_tree(await self.supervisor.tree())
+
+        tools, agents, sections = names_for_commands(self.session)
+        return CommandDesk(
+            session=self.session,
+            facts=CommandFacts(tools=tools, agents=agents, sections=sections),
+            tree=tree,
+            at_terminal=True,
+            agent=(await self.session.status()).agent or self.agent,
+        )
 
     async def _abort(self, reason: str, *, clear_queue: bool = False) -> None:
         self._is_stopping = True
@@ -428,23 +462,6 @@ class Chat:
 async def _race(wait: Callable[[], Awaitable[object]], scope: trio.CancelScope) -> None:
     await wait()
     scope.cancel(reason="the other came first")
-
-
-def show_status(status: Status) -> str:
-    """Say in one line what a session is doing."""
-    tools = ", ".join(tool.name for tool in status.running_tools)
-    parts = [
-        f"{status.phase}, turn {status.turn}" if status.turn else status.phase,
-        f"model {status.model}",
-        f"{status.messages} messages",
-        f"{status.usage.total} tokens",
-        *(["waits for you"] if status.suspended or status.all_approvals or status.all_questions else []),
-        *([f"{len(status.queued)} prompts wait"] if status.queued else []),
-        *([f"running: {tools}"] if tools else []),
-        *([f"{len(status.children)} sub-agents"] if status.children else []),
-        *([f"{status.restarts} restarts"] if status.restarts else []),
-    ]
-    return " · ".join(parts)
 
 
 # --- running it
@@ -494,7 +511,12 @@ async def _start(order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts
             async with opened as supervisor:
                 session, back = await _session_for(order, supervisor, store, tell)
                 async with open_desk() as desk:
+                    commands = commands_for(order)
+                    for fault in commands.left_out:
+                        await tell(f"left out: {fault}")
                     chat = Chat(
+                        commands=commands,
+                        agent=None if order.setup is None else order.setup.agent,
                         session=session,
                         supervisor=supervisor,
                         desk=desk,
@@ -509,6 +531,14 @@ async def _start(order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts
         write_error(describe_error(error))
         return Exit.USAGE
     return chat.code
+
+
+def commands_for(order: ChatOrder) -> CommandRegistry:
+    """Read the commands of the project and the user."""
+    # Imported here, as `configuring` does: what it needs takes a while, and `--help` needs it not.
+    from agentrail.blueprints.command_files import read_commands
+
+    return read_commands(os.environ, cwd=order.choices.cwd, trust_project=order.trust_project)
 
 
 async def _session_for(

@@ -133,6 +133,13 @@ app.command(
     Exit codes: 0 all is well, 1 something is wrong, all of it is said, 2 wrong usage.""",
 )
 app.command(
+    "agentrail.cli.prompt:app",
+    name="prompt",
+    help="""Show the system prompt of an agent: each section, where it comes from, and its tokens.
+
+    Nothing is started. Exit codes: 0 printed, 1 something is wrong with the files, 2 wrong usage.""",
+)
+app.command(
     "agentrail.cli.config:init",
     name="init",
     help="""Write a commented agentrail.toml here.

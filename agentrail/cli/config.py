@@ -227,11 +227,14 @@ def show_setting(name: str, value: Any, environ: Mapping[str, str] | None = None
             return f"{value} ({'set' if is_set else 'not set'})"
         case SecretForm():
             return str(value)
-        case PromptForm(text=str(text)):
-            shown = hide_keys(text)  # before it is cut: half a key does not look like one
-            return repr(shown if len(shown) <= _VALUE_WIDTH else f"{shown[:_VALUE_WIDTH]}…")
-        case PromptForm(file=file):
+        case PromptForm(replace=Mapping() as replace):
+            rest = show_setting(name, PromptForm(text=value.text, file=value.file), environ)
+            return f"{rest}, replace {', '.join(replace)}"
+        case PromptForm(file=str(file)):
             return f'{{ file = "{file}" }}'
+        case PromptForm(text=text):
+            shown = hide_keys(text or "")  # before it is cut: half a key does not look like one
+            return repr(shown if len(shown) <= _VALUE_WIDTH else f"{shown[:_VALUE_WIDTH]}…")
         case HeaderForm(secret=secret):
             return HIDDEN if secret is None else show_setting(name, secret, environ)
         case PluginForm(use=use, options=options):

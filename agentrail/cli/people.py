@@ -1,8 +1,6 @@
 """What a person decides in `agentrail chat`: steers, approvals, answers. Which words mean what; the session does the rest."""
 
 import json
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from attrs import frozen
@@ -13,17 +11,8 @@ from agentrail.errors import InteractionError
 from agentrail.events import PERMISSION_OPTIONS, Approval, Question
 from agentrail.runtime.handle import Session
 
-DECISION_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "/steer": "say something to the running cycle, as in /steer rather in French",
-        "/approve": "let the call run that waits; /approve always for all that are like it",
-        "/edit": 'let the call run with other arguments, as in /edit {"path": "notes.md"}',
-        "/reject": "refuse the call that waits, as in /reject not this file",
-        "/answer": 'answer what was asked: in words, with the number of an option, a form as in /answer {"name": "Ada"}',
-        "/decline": "give no answer to what was asked, as in /decline not your business",
-    }
-)
-"""What they are called, and what they do. Where several wait, `#2` in front means the second: `/approve #2 always`."""
+DECISION_COMMANDS: Final = frozenset({"/steer", "/approve", "/edit", "/reject", "/answer", "/decline"})
+"""What they are called; `/help` says what they do. Where several wait, `#2` in front means the second: `/approve #2 always`."""
 
 WaitsForPerson: TypeAlias = Approval | Question
 

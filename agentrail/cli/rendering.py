@@ -6,6 +6,7 @@ calls, thinking, errors) goes to stderr.
 
 import json
 import unicodedata
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
@@ -13,12 +14,18 @@ from attrs import frozen
 from agentrail.cli.notices import notice_of, show_milliseconds
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import (
+    MARKS,
     AgentEnd,
     Event,
     MessageDelta,
+    PlanCompleted,
+    PlanGenerated,
+    PlanStepCompleted,
     ResponseComplete,
     StreamError,
     ThinkingDelta,
+    TodoChange,
+    TodoStatus,
     ToolExecutionEnd,
     ToolExecutionStart,
 )
@@ -28,6 +35,13 @@ OutputStream: TypeAlias = Literal["out", "err"]
 
 MAX_ARGUMENTS: Final = 160
 MAX_OUTCOME: Final = 100
+MAX_ROWS: Final = 20
+_TODO_MARKS: Final[Mapping[TodoStatus, str]] = {
+    "pending": " ",
+    "in_progress": "~",
+    "completed": "x",
+    "cancelled": "-",
+}
 _DIM: Final = "\x1b[2m"
 _NORMAL: Final = "\x1b[22m"
 
@@ -90,6 +104,14 @@ class Transcript:
                 return self._call(call_id, f"{name}({show_arguments(arguments)})", _at_ms(event))
             case ToolExecutionEnd():
                 return self._outcome(event)
+            case PlanGenerated(plan=plan):
+                return self._list("plan", [(MARKS[step.status], step.content) for step in plan.steps])
+            case PlanStepCompleted(step=step):
+                return self.note(f"{step.id} is done: {_shortened(step.content, MAX_OUTCOME)}")
+            case PlanCompleted(plan=plan):
+                return self.note(f"the plan is done, {len(plan.steps)} steps")
+            case TodoChange(todos=todos):
+                return self._list("todos", [(_TODO_MARKS[todo.status], todo.content) for todo in todos])
             case _:
                 notice = notice_of(event)
                 if notice is not None:
@@ -115,6 +137,15 @@ class Transcript:
         """End the line that is open, if there is one."""
         stream, self._open = self._open, None
         return () if stream is None else (Piece(stream, "\n"),)
+
+    def _list(self, title: str, rows: Sequence[tuple[str, str]]) -> Pieces:
+        """Draw a list with marks, its beginning alone where it is long."""
+        self._latest_call = None
+        told = [f"{title}:" if rows else f"{title}: none"]
+        told += [f"  [{mark}] {_shortened(on_one_line(text), MAX_OUTCOME)}" for mark, text in rows[:MAX_ROWS]]
+        if len(rows) > MAX_ROWS:
+            told.append(f"  … and {len(rows) - MAX_ROWS} more")
+        return (*self.end_line(), *(Piece("err", f"{self._dimmed(line)}\n") for line in told))
 
     def _words(self, text: str) -> Pieces:
         shown = without_controls(text) if self._look.out_is_terminal else text

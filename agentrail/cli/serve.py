@@ -253,6 +253,7 @@ async def make_default_application(options: ServeOptions) -> "AsgiApp":
     Raises:
         OptionError, ModelNotFound: The operator's move: as of `choose_for`.
     """
+    from agentrail.blueprints.command_files import read_commands
     from agentrail.gateway.app import create_app
     from agentrail.host.profiles import AgentProfile
 
@@ -264,6 +265,7 @@ async def make_default_application(options: ServeOptions) -> "AsgiApp":
         profiles=[profile],
         store=DEFAULT_STORE,
         data_dir=options.data_dir,
+        commands=read_commands(os.environ),
         drain_delay=0.0 if is_local(options.host) else DRAIN_DELAY_SECONDS,
     )
 

@@ -38,10 +38,12 @@ class PromptForm:
     Attributes:
         text: As it is; None where it is in a file.
         file: The path of a file, from the directory of the one that names it.
+        replace: Other texts in place of sections, by their keys; None: none.
     """
 
     text: str | None = None
     file: str | None = None
+    replace: Mapping[str, str] | None = None
 
 
 @frozen(kw_only=True)

@@ -134,9 +134,18 @@ class _Narrowing:
             self.refuse(rule, f"allow {rule.value}")
         return attrs.evolve(policy, mode=mode, allow=())
 
-    def _option(self, name: str, said: Sourced) -> Sourced | None:
-        if name in _TEXTS or (name == "prompt" and said.value.file is None):
+    def _without_replacements(self, said: Sourced) -> Sourced:
+        """Leave the texts of others as they are: who may only narrow takes no advice away."""
+        if not said.value.replace:
             return said
+        self.refuse(said, f"prompt.replace of {', '.join(said.value.replace)}")
+        return attrs.evolve(said, value=attrs.evolve(said.value, replace=None))
+
+    def _option(self, name: str, said: Sourced) -> Sourced | None:
+        if name in _TEXTS:
+            return said
+        if name == "prompt" and said.value.file is None:
+            return self._without_replacements(said)
         if name == "tools":
             return self._items(said, "the tool", self._tools_of_floor())
         if name == "agents":

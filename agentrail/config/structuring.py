@@ -43,7 +43,7 @@ class _Unfit(Exception):
 
 @frozen(kw_only=True)
 class _Table:
-    """What a secret or a prompt is where it is a table."""
+    """What a secret is where it is a table."""
 
     env: str | None = None
     file: str | None = None
@@ -52,6 +52,15 @@ class _Table:
 @frozen(kw_only=True)
 class _FileTable:
     file: str
+
+
+@frozen(kw_only=True)
+class _PromptTable:
+    """What a prompt is where it is a table."""
+
+    text: str | None = None
+    file: str | None = None
+    replace: Mapping[str, str] | None = None
 
 
 def structure_file(
@@ -199,7 +208,13 @@ def _prompt_of(value: Any, converter: Converter) -> PromptForm:
         return PromptForm(text=value)
     if not isinstance(value, dict):
         _refuse('a text, or { file = "path" }', value)
-    return PromptForm(file=converter.structure(value, _FileTable).file)
+    if not value:
+        return PromptForm(file=converter.structure(value, _FileTable).file)
+    read = converter.structure(value, _PromptTable)
+    if read.text is not None and read.file is not None:
+        message = "there are two prompts, text and file: leave one of them out"
+        raise _Unfit(message)
+    return PromptForm(text=read.text, file=read.file, replace=read.replace)
 
 
 def _header_of(value: Any, converter: Converter) -> HeaderForm:

@@ -6,6 +6,9 @@
     │   │   ├── IdInvalid               an id that can be none; the message does not repeat it
     │   │   └── CursorAhead             a number of an event that does not exist yet; carries the last one
     │   ├── PromptError             an empty prompt, one that is too long, a block of unknown type
+    │   ├── PlanError               a move that a step of a plan may not make, or text that is no plan
+    │   ├── CommandError            a slash command that cannot be run as it was given
+    │   │   └── UnknownCommand          there is none of this name; carries the nearest one
     │   ├── PromptQueueFull         as many prompts wait as are allowed
     │   ├── SteeringQueueFull       as many steers wait as are allowed
     │   ├── ClientIdReused          one name for two messages
@@ -218,6 +221,7 @@ from agentrail.errors.sessions import (
     ChildRefused as ChildRefused,
     ClientIdReused as ClientIdReused,
     CodecError as CodecError,
+    CommandError as CommandError,
     CursorAhead as CursorAhead,
     CycleAborted as CycleAborted,
     CycleEnded as CycleEnded,
@@ -229,6 +233,7 @@ from agentrail.errors.sessions import (
     InvalidArguments as InvalidArguments,
     InvalidResponse as InvalidResponse,
     OptionError as OptionError,
+    PlanError as PlanError,
     PluginError as PluginError,
     ProcessRefused as ProcessRefused,
     PromptError as PromptError,
@@ -247,6 +252,7 @@ from agentrail.errors.sessions import (
     TypeFault as TypeFault,
     UnknownApproval as UnknownApproval,
     UnknownCall as UnknownCall,
+    UnknownCommand as UnknownCommand,
     UnknownRule as UnknownRule,
     UnknownTool as UnknownTool,
 )

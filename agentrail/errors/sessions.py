@@ -42,6 +42,35 @@ class PromptError(YourMove):
     code = "prompt_error"
 
 
+class PlanError(YourMove):
+    """A move that a step of a plan may not make, a step that there is not, or Markdown that is no plan."""
+
+    code = "plan_error"
+
+
+class CommandError(YourMove):
+    """A slash command that cannot be run as it was given: the message says what it takes."""
+
+    code = "command_error"
+
+
+class UnknownCommand(CommandError):
+    """There is no slash command of this name; the message has the nearest one.
+
+    Attributes:
+        name: What was asked for.
+        near: What may have been meant; None for nothing.
+    """
+
+    code = "command_unknown"
+
+    def __init__(self, message: str, *, name: str, near: str | None = None) -> None:
+        """Keep the name, and what may have been meant."""
+        super().__init__(message)
+        self.name = name
+        self.near = near
+
+
 class PromptQueueFull(YourMove):
     """`max_prompt_queue` prompts wait already. Try again after the next terminal event of a cycle."""
 

@@ -28,6 +28,21 @@ from agentrail.events.people import (
     UserDeclined as UserDeclined,
     UserResponded as UserResponded,
 )
+from agentrail.events.plan_markdown import (
+    CHECKBOX as CHECKBOX,
+    MARKS as MARKS,
+    decode_plan as decode_plan,
+    encode_plan as encode_plan,
+    read_steps as read_steps,
+)
+from agentrail.events.plans import (
+    MOVES as MOVES,
+    Plan as Plan,
+    PlanProgress as PlanProgress,
+    PlanStatus as PlanStatus,
+    PlanStep as PlanStep,
+    may_move as may_move,
+)
 from agentrail.events.plugins import (
     ActionIgnored as ActionIgnored,
     BudgetWarning as BudgetWarning,
@@ -127,8 +142,6 @@ from agentrail.events.values import (
     LeftBehind as LeftBehind,
     PendingClientCall as PendingClientCall,
     PermissionOption as PermissionOption,
-    Plan as Plan,
-    PlanStep as PlanStep,
     Question as Question,
     RecoveryDecision as RecoveryDecision,
     Todo as Todo,

@@ -6,8 +6,9 @@ from msgspec.structs import force_setattr
 
 from agentrail.errors import ErrorInfo
 from agentrail.events.envelope import EventBase
+from agentrail.events.plans import Plan, PlanStep
 from agentrail.events.tools import LargeResultOffloaded
-from agentrail.events.values import Amount, Plan, PlanStep, Todo
+from agentrail.events.values import Amount, Todo
 from agentrail.frozen import frozen_value
 from agentrail.messages import CallId, JsonValue
 
@@ -29,10 +30,10 @@ class TodoChange(EventBase, frozen=True, kw_only=True):
 
 
 class PlanGenerated(EventBase, frozen=True, kw_only=True):
-    """The model wrote down a plan.
+    """The model wrote down a plan, or moved steps of it on otherwise than to their end.
 
     Attributes:
-        plan: As it was read from the response.
+        plan: As it is now.
     """
 
     plan: Plan
@@ -49,7 +50,7 @@ class PlanStepCompleted(EventBase, frozen=True, kw_only=True):
 
 
 class PlanCompleted(EventBase, frozen=True, kw_only=True):
-    """All steps of the plan are done.
+    """All steps of the plan are done, or were skipped.
 
     Attributes:
         plan: As it is now.

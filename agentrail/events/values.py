@@ -233,34 +233,6 @@ class Todo(Value, frozen=True, kw_only=True):
     status: TodoStatus = "pending"
 
 
-class PlanStep(Value, frozen=True, kw_only=True):
-    """One step of a plan.
-
-    Attributes:
-        index: Its place, 0 is the first.
-        content: What is to be done.
-        done: Whether the model has ticked it off.
-    """
-
-    index: int
-    content: str
-    done: bool = False
-
-
-class Plan(Value, frozen=True, kw_only=True):
-    """What a model wrote down before it began.
-
-    Attributes:
-        steps: In the order in which they stand there.
-    """
-
-    steps: tuple[PlanStep, ...]
-
-    def __post_init__(self) -> None:
-        """Keep the steps: a plugin may go on writing to its list."""
-        force_setattr(self, "steps", tuple(self.steps))
-
-
 # --- what was counted, what was decided
 
 

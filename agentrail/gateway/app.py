@@ -15,7 +15,14 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, WebSocketRoute
 
 from agentrail.errors import OptionError
-from agentrail.gateway import chat_routes, console_info, event_routes, past_routes, session_routes
+from agentrail.gateway import (
+    chat_routes,
+    command_routes,
+    console_info,
+    event_routes,
+    past_routes,
+    session_routes,
+)
 from agentrail.gateway.access import LOOPBACK_NAMES, AccessRules
 from agentrail.gateway.callers import Authenticate, CallerCheck
 from agentrail.gateway.console_files import CONSOLE_FILE_ROUTES
@@ -37,6 +44,7 @@ ROUTES: Final[tuple[CallRoute, ...]] = (
     *event_routes.EVENT_ROUTES,
     *session_routes.SESSION_ROUTES,
     *past_routes.PAST_ROUTES,
+    *command_routes.COMMAND_ROUTES,
     *console_info.INFO_ROUTES,
     *CONSOLE_FILE_ROUTES,
 )

@@ -172,6 +172,20 @@ class ModelBody(Value, frozen=True, kw_only=True):
     provider_opts: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class CommandBody(Value, frozen=True, kw_only=True):
+    """A slash command.
+
+    Attributes:
+        text: What stands behind its name, as it was typed.
+        session_id: With which session; None for one that needs none.
+        client_id: As of a message, for a command that says something.
+    """
+
+    text: str = ""
+    session_id: str | None = None
+    client_id: str | None = None
+
+
 class ForkBody(Value, frozen=True, kw_only=True):
     """Where a fork begins.
 
@@ -232,6 +246,7 @@ BODIES: Final[tuple[type[msgspec.Struct], ...]] = (
     RejectBody,
     RespondBody,
     ModelBody,
+    CommandBody,
     ForkBody,
     RewindBody,
     CompactBody,

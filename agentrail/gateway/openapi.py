@@ -81,6 +81,7 @@ _PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "rule_id": _NAME,
     "approval": {"type": "string"},
     "path": {"type": "string"},
+    "name": {"type": "string", "maxLength": 600},
     "after": {"type": "integer", "minimum": 0, "maximum": MAX_CURSOR},
     "cursor": {"type": "string", "pattern": f"^{CURSOR.pattern}$"},
     "phase": {"type": "string", "enum": [*SESSION_PHASES]},

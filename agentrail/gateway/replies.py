@@ -439,6 +439,52 @@ class CompactionAsked(CallReply, frozen=True, kw_only=True):
     session_id: str
 
 
+class CommandItem(CallReply, frozen=True, kw_only=True):
+    """A slash command.
+
+    Attributes:
+        name: Without its slash.
+        description: What it does.
+        arguments: What may stand behind it; empty for nothing.
+        source: Whose it is: `built in`, `project`, `user`, or another word of who brought it.
+        available: Whether it can be run from here.
+        why_not: Why it cannot; null where it can.
+    """
+
+    name: str
+    description: str
+    arguments: str
+    source: str
+    available: bool
+    why_not: str | None
+
+
+class CommandList(CallReply, frozen=True, kw_only=True):
+    """The slash commands.
+
+    Attributes:
+        commands: Those that are built in first, the others by name.
+    """
+
+    commands: tuple[CommandItem, ...]
+
+
+class CommandDone(CallReply, frozen=True, kw_only=True):
+    """What came of a slash command.
+
+    Attributes:
+        command: Which.
+        lines: What it tells who asked.
+        session_id: Where it said something.
+        request_id: The request that this became.
+    """
+
+    command: str
+    lines: tuple[str, ...] = ()
+    session_id: str | UnsetType = UNSET
+    request_id: str | UnsetType = UNSET
+
+
 class CallStopped(CallReply, frozen=True, kw_only=True):
     """A call that was stopped.
 

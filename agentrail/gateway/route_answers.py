@@ -29,6 +29,8 @@ from agentrail.gateway.replies import (
     CancelReply,
     ChatReply,
     ChatWaiting,
+    CommandDone,
+    CommandList,
     CompactionAsked,
     ConsoleInfo,
     FilePage,
@@ -61,7 +63,7 @@ _OF_CHAT: Final = "/ai-ui/{agent_id}/{session_id}"
 _INSPECTED: Final = "/inspect/sessions/{session_id}"
 
 REPLIES: Final[Mapping[RouteKey, Mapping[int, RouteReply]]] = {
-    ("POST", "/chat"): {200: ChatReply, 202: ChatWaiting},
+    ("POST", "/chat"): {200: (ChatReply, CommandDone), 202: ChatWaiting},
     ("POST", "/stream"): {},
     ("GET", "/health"): {200: HealthReply},
     ("GET", "/ready"): {200: ReadyReply, 503: ReadyReply},
@@ -78,6 +80,8 @@ REPLIES: Final[Mapping[RouteKey, Mapping[int, RouteReply]]] = {
     ("GET", f"{_OF_SESSION}/context"): {200: ContextReply},
     ("GET", f"{_INSPECTED}/spans"): {200: SpanPage},
     ("POST", f"{_OF_SESSION}/model"): {200: ModelReply},
+    ("GET", "/commands"): {200: CommandList},
+    ("POST", "/commands/{name}"): {200: CommandDone, 202: CommandDone},
     ("POST", f"{_OF_SESSION}/fork"): {201: SessionForked},
     ("POST", f"{_OF_SESSION}/rewind"): {200: SessionRewound},
     ("POST", f"{_OF_SESSION}/compact"): {202: CompactionAsked},
@@ -129,6 +133,7 @@ ASKS_PLUGINS: Final = frozenset(
         f"{_OF_SESSION}/steer",
         f"{_OF_SESSION}/respond",
         "/ai-ui/{agent_id}",
+        "/commands/{name}",
     )
 )
 """The routes that bring a user's words: a plugin of the host may answer them in place of the session, with any object."""
@@ -157,7 +162,7 @@ _CREATING: Final = (
 _MESSAGE: Final = (
     f"{_ON_SESSION} {_CREATING} profile_mismatch session_is_child session_busy client_id_reused queue_full"
     " steering_queue_full prompt_rejected prompt_error cannot_go_on budget webhook_invalid webhooks_off"
-    " attachment_invalid attachments_unsupported request_refused"
+    " attachment_invalid attachments_unsupported request_refused command_unknown command_error"
 )
 _DECIDING: Final = (
     f"{_ON_SESSION} approval_unknown already_resolved interaction_error unknown_call cannot_go_on your_move"
@@ -167,6 +172,8 @@ _BRANCHING: Final = f"{_ON_SESSION} session_is_child cannot_go_on option_error y
 _REFUSALS: Final[Mapping[RouteKey, str]] = {
     ("POST", "/chat"): f"{_MESSAGE} aborted cycle_failed provider_error timeout",
     ("POST", "/stream"): _MESSAGE,
+    ("GET", "/commands"): f"{_ON_SESSION} session_is_child",
+    ("POST", "/commands/{name}"): f"{_MESSAGE} {_BRANCHING} already_exists still_needed unknown_call",
     ("POST", "/sessions"): _CREATING,
     ("GET", "/sessions"): "cursor_invalid store_unavailable",
     ("DELETE", _OF_SESSION): f"{_ON_SESSION} session_is_child still_needed",
@@ -218,7 +225,7 @@ _MORE_STATUSES: Final[Mapping[RouteKey, Mapping[int, str]]] = {
 """Codes whose status is not that of the table."""
 
 OF_NO_ROUTE: Final = frozenset(
-    {"route_unknown", "method_not_allowed", "unknown_tool", "cycle_ended", "event_missed"}
+    {"route_unknown", "method_not_allowed", "unknown_tool", "cycle_ended", "event_missed", "plan_error"}
 )
 """What a call is refused with that meets no route, and what a session raises where no route asks it."""
 

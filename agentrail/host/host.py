@@ -52,6 +52,7 @@ from agentrail.host.requests import (
 from agentrail.host.session_feed import SessionFeed
 from agentrail.host.session_list import ALIVE
 from agentrail.host.session_order import USUAL_SORT, ListPlace
+from agentrail.host.slash_commands import CommandsOfHost
 from agentrail.host.webhook_delivery import WebhookStatistics
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
@@ -75,7 +76,8 @@ class Host:
         self.options: HostOptions = options
         self._parts = parts
         self._life = life
-        self._intake = Intake(parts, options.limits, nursery)
+        self.commands: CommandsOfHost = CommandsOfHost(options.commands, parts)
+        self._intake = Intake(parts, options.limits, nursery, self.commands)
         self._readiness = Readiness(self._checks, options.check_timeout, nursery)
         self._feeds: list[SessionFeed] = []
         self._is_leaving = False

@@ -50,6 +50,7 @@ from agentrail.host.payloads import (
 )
 from agentrail.host.request_end import ended_by_host, without_session
 from agentrail.host.requests import HostRequest, OnDisconnect, RequestRecord, RequestTrack, key_of_requests
+from agentrail.host.slash_commands import CommandsOfHost
 from agentrail.host.webhook_message import WebhookWatch
 from agentrail.logs import Logger
 from agentrail.messages import PromptRef, SessionId
@@ -99,14 +100,18 @@ def _said(request: ChatRequest, sending: Sending) -> str:
 class Intake:
     """Takes messages, and has them carried in tasks of the host."""
 
-    def __init__(self, parts: HostParts, limits: Limits, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, parts: HostParts, limits: Limits, nursery: trio.Nursery, commands: CommandsOfHost
+    ) -> None:
         """Begin.
 
         Args:
             parts: What requests are carried out with.
             limits: How much is taken at once.
             nursery: Where they are.
+            commands: What a message that begins with a slash may be.
         """
+        self._commands = commands
         self._parts = parts
         self._limits = limits
         self._nursery = nursery
@@ -148,6 +153,12 @@ class Intake:
         handled = await self.intercept(sending.message_kind, request, principal)
         if handled is not None:
             return handled
+        if sending.content is None:
+            taken = await self._commands.take(request, owner, facts)
+            if isinstance(taken, HandledResponse):
+                return taken
+            request = taken
+            self.check_size(request, sending)
         self.check_open()
         incoming = IncomingMessage(
             request=request,

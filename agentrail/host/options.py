@@ -14,6 +14,7 @@ from attrs import field, fields, frozen
 
 from agentrail.abc import ContextProvider, KnowledgeStore, RecallStore
 from agentrail.abc.store import Store
+from agentrail.commands import CommandRegistry
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.host.hook_runner import HOOK_SECONDS, OnPluginError
@@ -57,6 +58,8 @@ class HostOptions:
         idle_after: How many seconds a session is idle before it leaves memory; None for never. Without a store it stays.
         limits: How much is taken of one caller, and of all of them.
         webhooks: How receivers are told that requests have ended; None for none.
+        commands: The slash commands that a message of a user may be; None: messages are taken as they are, and those that are built in
+            are run by their names alone.
         is_for_several: Whether callers are told apart: then two users may not meet in one workspace unasked.
         chat_timeout: How many seconds the answer of a `chat` is waited for.
         on_disconnect: What becomes of a request whose caller leaves, where it does not say.
@@ -85,6 +88,7 @@ class HostOptions:
     idle_after: float | None = 600.0
     limits: Limits = field(factory=Limits)
     webhooks: Webhooks | None = None
+    commands: CommandRegistry | None = None
     is_for_several: bool = False
     chat_timeout: float = 300.0
     on_disconnect: OnDisconnect = "continue"
@@ -148,6 +152,8 @@ def _faults_of(options: HostOptions) -> Iterator[str]:
         yield "memories or knowledge are given, and so is supervisor, which has its own: give them to open_supervisor"
     if given.webhooks is not None and not isinstance(given.webhooks, Webhooks):
         yield f"webhooks are {given.webhooks!r:.80}: expected Webhooks(secret=…), or None"
+    if given.commands is not None and not isinstance(given.commands, CommandRegistry):
+        yield f"commands is {given.commands!r:.80}: expected a CommandRegistry, or None"
     yield from _faults_of_checks(given.readiness_checks)
 
 

@@ -1,12 +1,13 @@
 """`Permissions`: what runs, what a person is asked about and what does not run, by rules that people write."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import attrs
 
 from agentrail.core.protocol.actions import Action, BlockTool, Continue, RequireApproval
-from agentrail.core.protocol.hooks import AfterTool, AfterTurn, BeforeTool
+from agentrail.core.protocol.hooks import AfterTool, AfterTurn, BeforeRequest, BeforeTool
 from agentrail.core.stack.plugin import Context
 from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.messages import JsonObject
@@ -17,6 +18,23 @@ from agentrail.plugins.permission_rules import RuleScope
 from agentrail.plugins.permission_state import Permitted, begin, go_on_with
 from agentrail.plugins.permission_verdict import EXIT_PLAN, PermissionCall, judge
 from agentrail.plugins.skill_guard import opened_by
+
+MODE_TEXTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "plan": (
+            "# Mode: plan\nOnly look, and change nothing: calls that change something are refused. Find out what there is, then write a plan "
+            "and hand it in with exit_plan; a person approves it, and then you carry it out."
+        ),
+        "strict": (
+            "# Mode: strict\nWhat no rule allows is refused, and nobody is asked. Work with what is allowed, and say what was not possible."
+        ),
+        "dont_ask": (
+            "# Mode: dont_ask\nNobody is there to be asked: what would need a person's word is refused. Work with what is allowed, and say "
+            "what was not possible."
+        ),
+    }
+)
+"""What the model is told of a mode; of the others it has to know nothing."""
 
 
 class Permissions(Plugin[Permitted]):
@@ -61,6 +79,11 @@ class Permissions(Plugin[Permitted]):
     def on_config_update(self, options: JsonObject, state: Permitted) -> Permitted:
         """Change what the session says, as it names it. Rules of other scopes stay, and may not be changed from here."""
         return go_on_with(options, state)
+
+    @on(BeforeRequest)
+    def tell(self, event: BeforeRequest, state: Permitted, ctx: Context) -> Action[Permitted]:
+        """Say what the mode means for the model, in the system prompt; each time, as another plugin's `Skip` may have taken it back."""
+        return Continue(state, context={"mode": MODE_TEXTS.get(state.policy.mode)})
 
     @on(BeforeTool)
     def judge(self, event: BeforeTool, state: Permitted, ctx: Context) -> Action[Permitted]:

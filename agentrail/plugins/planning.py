@@ -1,26 +1,25 @@
-"""`Planning`: asks for a plan first, reads it from the checkboxes of a response, and says when steps are done."""
+"""`Planning`: asks for a plan first, reads it from the checkboxes of a response, shows it, and says when steps are done."""
 
-import re
 from typing import Final
 
 import attrs
 
-from agentrail.core.protocol.actions import Action, Continue, Emitted, Intervene
-from agentrail.core.protocol.hooks import AfterResponse, BeforePrompt
+from agentrail.core.protocol.actions import Action, Continue, Intervene, ReplaceMessages
+from agentrail.core.protocol.hooks import AfterResponse, BeforePrompt, BeforeRequest
 from agentrail.core.stack.plugin import Context
-from agentrail.events import PlanCompleted, PlanGenerated, PlanStepCompleted
-from agentrail.events.values import Plan, PlanStep
+from agentrail.events import Plan, PlanStep, read_steps
+from agentrail.messages import Text, UserMessage
 from agentrail.plugins.base import Plugin, on
+from agentrail.plugins.plan_steps import followed, news_of, show_plan
 
 DIRECTIVE: Final = (
     "Before you begin, write a plan: one line for each step, as markdown checkboxes (`- [ ] step`). "
-    "Write the list again with `- [x]` when steps are done."
+    "Write the list again with `- [x]` when steps are done; `- [~]` is one that you have begun, `- [!]` one that failed, "
+    "`- [-]` one that is not needed."
 )
 AGAIN: Final = (
     "There was no plan in your answer. Write it now, one `- [ ] step` for each line, and then go on."
 )
-
-_CHECKBOX: Final = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\[([ xX])\]\s+(\S.*?)\s*$", re.MULTILINE)
 
 
 @attrs.frozen
@@ -34,6 +33,7 @@ class Planned:
         max_plan_attempts: How often it is told, the first time included.
         attempts: How often it was; 0 when no plan is awaited.
         plan: The steps that it wrote down.
+        shows_plan: Whether the plan stands behind the conversation while steps are open.
     """
 
     plan_first: bool
@@ -42,6 +42,7 @@ class Planned:
     max_plan_attempts: int
     attempts: int = 0
     plan: tuple[PlanStep, ...] = ()
+    shows_plan: bool = True
 
 
 class Planning(Plugin[Planned]):
@@ -56,6 +57,7 @@ class Planning(Plugin[Planned]):
         min_prompt_length: int = 20,
         directive: str = DIRECTIVE,
         max_plan_attempts: int = 2,
+        shows_plan: bool = True,
     ) -> Planned:
         """Take when a plan is asked for, and with which words.
 
@@ -70,6 +72,7 @@ class Planning(Plugin[Planned]):
             min_prompt_length=min_prompt_length,
             directive=directive,
             max_plan_attempts=max_plan_attempts,
+            shows_plan=shows_plan,
         )
 
     @on(BeforePrompt)
@@ -80,37 +83,23 @@ class Planning(Plugin[Planned]):
             return Continue(state)
         return Intervene(state.directive, attrs.evolve(state, attempts=1))
 
+    @on(BeforeRequest)
+    def show(self, event: BeforeRequest, state: Planned, ctx: Context) -> Action[Planned]:
+        """Show the plan behind the conversation, of this request alone: what stands in front keeps its bytes, and a cache of it holds."""
+        if not state.shows_plan or Plan(steps=state.plan).current_step is None:
+            return Continue(state)
+        note = UserMessage(content=(Text(text=show_plan(state.plan)),), origin="note")
+        return ReplaceMessages((*event.messages, note), state)
+
     @on(AfterResponse)
     def follow(self, event: AfterResponse, state: Planned, ctx: Context) -> Action[Planned]:
         """Read the plan, or ask for it once more."""
-        written = read_plan(event.message.text)
+        written = read_steps(event.message.text)
         if written:
-            emits = _news(state.plan, written)
-            return Continue(attrs.evolve(state, attempts=0, plan=written), emits=emits)
+            now = followed(state.plan, written)
+            return Continue(attrs.evolve(state, attempts=0, plan=now), emits=news_of(state.plan, now))
         if not state.attempts:
             return Continue(state)
         if state.attempts >= state.max_plan_attempts:  # it will not plan; let it work
             return Continue(attrs.evolve(state, attempts=0))
         return Intervene(AGAIN, attrs.evolve(state, attempts=state.attempts + 1))
-
-
-def read_plan(text: str) -> tuple[PlanStep, ...]:
-    """Read the checkboxes of a text, in their order."""
-    found = _CHECKBOX.findall(text)
-    return tuple(
-        PlanStep(index=index, content=content, done=mark != " ")
-        for index, (mark, content) in enumerate(found)
-    )
-
-
-def _news(before: tuple[PlanStep, ...], now: tuple[PlanStep, ...]) -> tuple[Emitted, ...]:
-    """Say what is new: another plan, steps that are done, the last of them."""
-    news: list[Emitted] = []
-    done_before = {step.content for step in before if step.done}
-    if [step.content for step in before] != [step.content for step in now]:
-        news.append(PlanGenerated(plan=Plan(steps=now)))
-    newly_done = [step for step in now if step.done and step.content not in done_before]
-    news += (PlanStepCompleted(step=step) for step in newly_done)
-    if newly_done and all(step.done for step in now):
-        news.append(PlanCompleted(plan=Plan(steps=now)))
-    return tuple(news)

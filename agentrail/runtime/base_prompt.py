@@ -21,4 +21,4 @@ def decide_system_prompt(own: str | None, mode: PromptMode, *, base_prompt: bool
 
 def decide_inherited(prompt: str | None) -> str | None:
     """Give what a session below has of the prompt above: the base prompt is no part of a task."""
-    return None if prompt == BASE_PROMPT else prompt
+    return None if prompt == BASE_PROMPT else prompt and prompt.removeprefix(f"{BASE_PROMPT}\n\n")

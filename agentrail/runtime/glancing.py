@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
+from agentrail.core.policy.estimates import fixed_tokens_of
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.session.next_request import NextRequest, next_request_of
-from agentrail.core.session.projection import Status, model_of
+from agentrail.core.session.projection import Status, model_of, system_sections_of
+from agentrail.core.values.toolbox import Toolbox
 from agentrail.events import Event
 from agentrail.messages import Text, UserMessage
 from agentrail.runtime.clock import now_ms
@@ -102,3 +104,18 @@ def first_words_of(session: Session, *, at_most: int) -> str | None:
 
 _BEGINNING: Final = 5
 """Messages that may stand in front of the first prompt, such as a summary."""
+
+
+def names_for_commands(
+    session: Session,
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, int], ...]]:
+    """Give the names of the tools and the agents of a session, and the sections of its prompt with their tokens; nothing of one that sleeps."""
+    cell = session._cell  # noqa: SLF001 - as above
+    if cell.is_asleep:
+        return (), (), ()
+    data = cell.visible.data
+    sections = tuple((name, fixed_tokens_of(text, _NO_TOOLS)) for name, text in system_sections_of(data))
+    return tuple(data.tools.names), tuple(cell.ports.agents), sections
+
+
+_NO_TOOLS: Final = Toolbox()

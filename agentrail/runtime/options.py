@@ -199,7 +199,7 @@ def make_options(given: Mapping[str, Any]) -> SessionOptions:
     """
     if "blueprint" in given:
         blueprint = given["blueprint"]
-        behind = {} if blueprint is None else _options_of(blueprint)
+        behind = {} if blueprint is None else _options_of(blueprint, given)
         given = {name: value for name, value in {**behind, **given}.items() if name != "blueprint"}
     faults = [_unknown(name) for name in given if name not in _KNOWN]
     if "model" not in given:
@@ -219,8 +219,12 @@ def is_blueprint(value: object) -> bool:
     return not isinstance(value, type) and callable(getattr(value, "options", None))
 
 
-def _options_of(blueprint: Any) -> Mapping[str, Any]:
-    found = blueprint.options() if is_blueprint(blueprint) else None
+def _options_of(blueprint: Any, besides: Mapping[str, Any]) -> Mapping[str, Any]:
+    # One that writes its prompt for what holds in the end looks at what is given besides.
+    with_others = getattr(blueprint, "options_with", None)
+    found = None
+    if is_blueprint(blueprint):
+        found = with_others(besides) if callable(with_others) else blueprint.options()
     if not isinstance(found, Mapping):
         raise OptionError(
             [

@@ -151,7 +151,7 @@ def test_sections_stand_between_the_base_prompt_and_the_own_one():
     assert "system_prompt" not in Blueprint().options()
     assert (
         Blueprint(system_prompt="Own.", capabilities=[web]).options()["system_prompt"]
-        == "You may fetch.\n\nLast.\n\nOwn."
+        == f"{BASE_PROMPT}\n\nYou may fetch.\n\nLast.\n\nOwn."
     )
     both = Blueprint(capabilities=[web, mine])
     assert both.options()["system_prompt"] == f"{BASE_PROMPT}\n\nYou may not fetch.\n\nLast."
@@ -173,7 +173,7 @@ def test_the_base_for_coding_has_its_guards():
         MemoryLoader,
         PatchToolCalls,
     )
-    assert make_options({"blueprint": coding, "model": "demo:"}).system_prompt is None
+    assert make_options({"blueprint": coding, "model": "demo:"}).system_prompt.startswith(BASE_PROMPT)
 
 
 def test_a_blueprint_is_an_agent_of_another_one():

@@ -20,7 +20,7 @@ SLEEPER: Final = 'shell "sleep 1000 & sleep 1000"'
 COMMANDS: Final = (
     *("app", "cli.commands", "cli.run", "cli.doctor", "cli.plugins", "cli.check_plugins"),
     "cli.sessions",
-    *("cli.config", "cli.configuring", "blueprints.building"),
+    *("cli.config", "cli.configuring", "blueprints.building", "blueprints.command_files"),
 )
 WARM: Final = Warm(
     module="agentrail",

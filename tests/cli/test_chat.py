@@ -6,7 +6,8 @@ import pytest
 import trio
 import trio.testing
 
-from agentrail.cli.chat import ChatLedger, decide_editor, show_status
+from agentrail.cli.chat import ChatLedger, decide_editor
+from agentrail.commands.showing import show_status
 from agentrail.core.session.projection import RunningTool, Status
 from agentrail.events import (
     AgentAbort,
@@ -53,7 +54,7 @@ async def test_a_chat_knows_its_commands():
     assert re.search(r"└── 's-[0-9a-f]+' worker running idle #1 restarts=0 up=0:00:\d\d mailbox=0", ran.err)
     assert "nothing runs" in ran.err
     assert "there is no command /halp: did you mean /help?" in ran.err
-    assert "/abort: stop the running cycle" in ran.err
+    assert "/abort [why]: stop the running cycle" in ran.err
     assert "never said" not in ran.out
 
 

@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from agentrail.cli.chat import show_status
 from agentrail.cli.people import decide, show_waiting
+from agentrail.commands.showing import show_status
 from agentrail.errors import AnswerNotOffered, InteractionError, PromptError, YourMove
 from agentrail.events import AgentEnd, ApprovalRequired, AskUser, SteeringApplied, SubagentEvent
 from agentrail.plugins import HumanApproval

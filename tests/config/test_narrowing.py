@@ -227,3 +227,11 @@ def test_what_only_narrows_is_left_as_it_is():
     """A trusted file and an untrusted one say the same, where all of it narrows."""
     said = joined(project('[agents.a]\ndescription = "Reads."\ntools = ["read_file"]\nmax_turns = 3\n'))
     assert narrow_settings(said, Settings()) == (said, ())
+
+
+def test_a_project_takes_no_advice_away():
+    """Its own words reach the prompt; texts in place of others do not."""
+    written = project('[defaults]\nprompt = { text = "Mine.", replace = { base = "", shell = "x" } }\n')
+    left, refused = narrow_settings(joined(written), joined(user("")))
+    assert (left.defaults["prompt"].value.text, left.defaults["prompt"].value.replace) == ("Mine.", None)
+    assert list(map(str, refused)) == ["prompt.replace of base, shell (agentrail.toml:2)"]

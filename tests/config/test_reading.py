@@ -158,6 +158,14 @@ def test_secrets_are_said_by_where_they_are():
         ("[defaults]\nmax_turns = true", "f.toml:2: defaults.max_turns: expected a whole number, got true"),
         ("[defaults]\nprompt = 1", 'f.toml:2: defaults.prompt: expected a text, or { file = "path" }, got 1'),
         ("[defaults]\nprompt = {}", "f.toml:2: defaults.prompt.file: is missing"),
+        (
+            '[defaults]\nprompt = { text = "a", file = "b" }',
+            "f.toml:2: defaults.prompt: there are two prompts, text and file",
+        ),
+        (
+            "[defaults]\nprompt = { replace = { a = 1 } }",
+            "f.toml:2: defaults.prompt.replace.a: expected a text",
+        ),
         ("[defaults]\non_max_turns = []", "expected one of answer, abort, stop, got a list"),
         ("[defaults]\nprompt_mode = 'zzz'", "expected one of full, task, minimal, none, got the text 'zzz'"),
         ("[defaults]\napproval_timeout_seconds = inf", "expected a finite number, got inf"),

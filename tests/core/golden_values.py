@@ -395,6 +395,25 @@ FIELDS: Final[Mapping[str, e.Event]] = {
         ),
         _ROOT,
     ),
+    "plan_generated_states": _published(
+        e.PlanGenerated(
+            plan=e.Plan(
+                goal="Tidy up",
+                steps=(
+                    e.PlanStep(index=0, content="Look", status="completed", result="12 modules"),
+                    e.PlanStep(
+                        index=1, content="Move", status="failed", error="no such file", notes=("ask",)
+                    ),
+                    e.PlanStep(index=2, content="Test", status="in_progress"),
+                    e.PlanStep(index=3, content="Ship", status="skipped"),
+                    e.PlanStep(index=4, content="Say so"),
+                ),
+                notes=("before noon",),
+                approved_at_ms=_AT,
+            )
+        ),
+        _ROOT,
+    ),
     "tool_execution_end_images": _published(
         e.ToolExecutionEnd(
             name="read_file",

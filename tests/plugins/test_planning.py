@@ -6,9 +6,9 @@ from hypothesis import given, strategies as st
 from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
 from agentrail.errors import PluginError
-from agentrail.events import PlanCompleted, PlanGenerated, PlanStepCompleted
-from agentrail.events.values import Plan, PlanStep
-from agentrail.plugins.planning import AGAIN, DIRECTIVE, Planning, read_plan
+from agentrail.events import Plan, PlanCompleted, PlanGenerated, PlanStep, PlanStepCompleted, read_steps
+from agentrail.messages import Text, UserMessage
+from agentrail.plugins.planning import AGAIN, DIRECTIVE, Planning
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.rig import Alone, says
 
@@ -67,6 +67,48 @@ def test_another_prompt_begins_another_plan():
     assert kinds(planning.hears(says("- [ ] a\n- [ ] b"))) == [PlanGenerated]
 
 
+def test_a_list_that_is_written_again_makes_moves():
+    """What has ended stays ended, whatever an older list says; what fails, begins or is left out is published as the plan that it is now."""
+    planning = Alone(Planning)
+    planning.hears(says("- [x] a\n- [ ] b\n- [ ] c"))
+    later = planning.hears(says("- [ ] a\n- [~] b\n- [-] c"))
+    assert kinds(later) == [PlanGenerated]
+    assert [step.status for step in planning.state.plan] == ["completed", "in_progress", "skipped"]
+    assert kinds(planning.hears(says("- [x] a\n- [ ] b\n- [ ] c"))) == []
+    assert kinds(planning.hears(says("- [x] a\n- [x] b\n- [-] c"))) == [PlanStepCompleted, PlanCompleted]
+    planning.hears(says("- [ ] d\n- [ ] e"))
+    assert kinds(planning.hears(says("- [!] d\n- [x] e"))) == [PlanGenerated, PlanStepCompleted]
+
+
+HISTORY = (UserMessage(content=(Text(text="Go."),), origin="prompt"),)
+
+
+@pytest.mark.blueprint("G-034")
+@given(st.lists(st.sampled_from([" ", "x", "~", "!", "-"]), min_size=1, max_size=4), st.booleans())
+def test_the_plan_stands_behind_the_conversation_and_in_no_prompt(marks, shows):
+    """G-034: while a step is open, in a message of its own behind all others; the system prompt says nothing of it."""
+    planning = Alone(Planning, shows_plan=shows)
+    planning.hears(says("\n".join(f"- [{mark}] {place}" for place, mark in enumerate(marks))))
+    asked = planning.hears(p.BeforeRequest(messages=HISTORY))
+    assert not asked.context
+    if not shows or not {" ", "~"} & set(marks):
+        assert tuple(asked.event.messages) == HISTORY
+        return
+    *before, note = asked.event.messages
+    assert tuple(before) == HISTORY
+    assert note.origin == "note"
+    current = next((n for n, mark in enumerate(marks) if mark == "~"), None)
+    if current is None:
+        current = marks.index(" ")
+        assert f"Next is step-{current + 1}: {current}" in note.content[0].text
+    else:
+        assert f"You are at step-{current + 1}: {current}" in note.content[0].text
+    ended = sum(mark not in " ~" for mark in marks)
+    assert f"{ended} of {len(marks)} steps ended" in note.content[0].text
+    for place, mark in enumerate(marks):
+        assert f"- [{mark}] {place}" in note.content[0].text
+
+
 def test_it_keeps_the_contract_of_plugins():
     """`check_plugin`, and options that cannot be are refused."""
     check_plugin(Planning, options=[{}, {"plan_first": False}, {"max_plan_attempts": 1}])
@@ -86,7 +128,7 @@ def test_every_checkbox_is_read_and_nothing_else(steps, noise):
     """Whatever stands between them, the plan is the checkboxes in their order."""
     lines = [f"{bullet}[{'x' if done else ' '}] {content}" for bullet, done, content in steps]
     text = "\n".join(line for pair in zip(lines, [*noise, *[""] * len(lines)], strict=False) for line in pair)
-    assert [(step.done, step.content) for step in read_plan(text)] == [
+    assert [(step.done, step.content) for step in read_steps(text)] == [
         (done, content) for _, done, content in steps
     ]
-    assert [step.index for step in read_plan(text)] == list(range(len(steps)))
+    assert [step.index for step in read_steps(text)] == list(range(len(steps)))

@@ -354,6 +354,9 @@ def model_of(data: Known) -> ModelFacts:
     return data.config.fallbacks[place - 1] if place else data.model
 
 
+MODE_SECTION: Final = "mode"
+"""The key of what a mode says to the model; it stands in front of the other sections."""
+
 _NOT_FOR_TASKS: Final = frozenset({"skills", "memory", "agent_memory"})
 
 
@@ -379,7 +382,12 @@ def system_sections_of(data: Known) -> list[tuple[str, str]]:
     if mode == "none" or not data.sections:
         return []
     hidden = _NOT_FOR_TASKS if mode == "task" else frozenset[str]()
-    return [(key, text) for key, text in sorted(data.sections.items()) if key not in hidden]
+    return [(key, text) for key, text in sorted(data.sections.items(), key=_order) if key not in hidden]
+
+
+def _order(section: tuple[str, str]) -> tuple[bool, str]:
+    """Put what the mode says in front of what plugins add."""
+    return section[0] != MODE_SECTION, section[0]
 
 
 def cycle_messages_of(data: Known) -> tuple[Message, ...]:

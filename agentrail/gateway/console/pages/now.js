@@ -111,7 +111,7 @@ function Todos({ view }) {
         ? null
         : html`<${Section} title=${says.plan} count=${`${view.plan.steps.filter((step) => step.done).length}/${view.plan.steps.length}`}>
           <ol class="plain-list todos">
-            ${view.plan.steps.map((step) => html`<${Tick} key=${step.index} words=${step.content} state=${step.done ? "completed" : "pending"} />`)}
+            ${view.plan.steps.map((step) => html`<${Tick} key=${step.index} words=${toldOf(step)} state=${stepState(step)} />`)}
           </ol>
         <//>`
     }`;
@@ -122,7 +122,21 @@ const TICKS = /** @type {Record<string, string>} */ ({
   in_progress: "◐",
   completed: "☑",
   cancelled: "⊘",
+  failed: "☒",
+  skipped: "⊘",
 });
+
+/** @param {import("../pure/view.js").PlanStep} step */
+function toldOf(step) {
+  const came = step.error ?? step.result;
+  return came ? `${step.content}: ${came}` : step.content;
+}
+
+/** @param {import("../pure/view.js").PlanStep} step */
+function stepState(step) {
+  // What waits says nothing; what was written before there were five states says only whether it is done.
+  return step.status ?? (step.done ? "completed" : "pending");
+}
 
 /** @param {{ words: string, state: string }} props */
 function Tick({ words: told, state }) {

@@ -6,6 +6,7 @@ import { text } from "../text/en.js";
 import { html, useEffect, useId, useLayoutEffect, useRef, useState } from "../ui.js";
 import { ofTab } from "../wire/kept.js";
 import { useOutbox } from "./outbox_context.js";
+import { SlashCommands, useSlashCommands } from "./slash_commands.js";
 
 const words = text.session;
 
@@ -28,9 +29,10 @@ export function Composer({ view, off, onEditQueued, field }) {
   const state = { ...view, ended: off !== null };
   const way = waysToSend(state, isAlt);
   const canSend = off === null && draft.trim() !== "";
+  const palette = useSlashCommands(off === null ? draft : "");
   const send = (/** @type {boolean} */ alt) => {
     if (!canSend) return;
-    outbox.send(waysToSend(state, alt), draft);
+    if (!palette.run(draft)) outbox.send(waysToSend(state, alt), draft);
     setDraft("");
   };
   useFitting(field, draft);
@@ -49,6 +51,10 @@ export function Composer({ view, off, onEditQueued, field }) {
   };
   return html`<form class=${`composer ${off === null ? "" : "is-off"}`} onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
     ${off !== null ? html`<p class="composer-off" id=${`${id}-off`}>${off}</p>` : null}
+    <${SlashCommands} palette=${palette} choose=${(/** @type {string} */ chosen) => {
+      setDraft(chosen);
+      field.current?.focus();
+    }} />
     <div class="composer-line">
       <label class="sr-only" for=${id}>${words.composer}</label>
       <textarea id=${id} ref=${field} rows="1" class="composer-field" dir="auto" value=${draft} disabled=${off !== null}

@@ -26,6 +26,11 @@
  */
 
 /**
+ * A step of a plan; one that waits says no status.
+ * @typedef {{index: number, content: string, done: boolean, status?: string, result?: string, error?: string}} PlanStep
+ */
+
+/**
  * An error as data.
  * @typedef {{code: string, message: string, retryable?: boolean, retry_after_seconds?: number | null}} ErrorInfo
  */
@@ -232,7 +237,7 @@
  * @property {QueuedPrompt[]} queued
  * @property {QueuedSteer[]} steers
  * @property {{id: string, content: string, status: string}[]} todos
- * @property {{steps: {index: number, content: string, done: boolean}[]} | null} plan
+ * @property {{steps: PlanStep[], goal?: string} | null} plan
  * @property {Record<string, Child>} children
  * @property {Usage} usage
  * @property {number | null} cost_usd

@@ -396,6 +396,10 @@ export const notices = {
 // --- composer
 
 export const composer = "Message";
+export const commands = "Commands";
+/** @param {string} name */
+export const commandTold = (name) => `What /${name} told`;
+export const commandClose = "Close";
 export const placeholders = {
   send: "Message…",
   steer: "Steer what runs…",
@@ -483,7 +487,14 @@ export const now = {
   ofWindow: (tokens, window) => `${tokens} of ${window}`,
   compact: "Summarise the beginning",
   compacting: "Asked for",
-  todoStates: { pending: "to do", in_progress: "at work", completed: "done", cancelled: "not done" },
+  todoStates: {
+    pending: "to do",
+    in_progress: "at work",
+    completed: "done",
+    cancelled: "not done",
+    failed: "failed",
+    skipped: "left out",
+  },
   /** @param {number} seq */
   lastEvent: (seq) => `event #${seq}`,
 };

@@ -1,0 +1,99 @@
+"""Which files hold commands, and their bytes: those of the user, and those of the nearest directory above that has any. Links are not followed."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from agentrail.blueprints.finding import USER_FOLDER, find_files, read_bytes, show_path
+from agentrail.blueprints.trusting import is_trusted
+from agentrail.commands import CommandFile, CommandRegistry, commands_of_files
+from agentrail.commands.markdown import MAX_COMMAND_BYTES, CommandSource
+from agentrail.errors import OptionError
+
+COMMANDS_FOLDER: Final = "commands"
+MAX_COMMAND_FILES: Final = 500
+_MAX_DEPTH: Final = 8
+
+
+def read_commands(
+    environ: Mapping[str, str],
+    *,
+    cwd: Path | None = None,
+    trust_project: bool = False,
+    registry: CommandRegistry | None = None,
+) -> CommandRegistry:
+    """Read the commands of the user and of the project.
+
+    Args:
+        environ: Of this `AGENTRAIL_CONFIG` and `HOME` are looked at.
+        cwd: Where to begin to look; None for the directory of the process.
+        trust_project: Whether the project counts as trusted, this time; else a file of it chooses no model.
+        registry: What there is besides; None for what is built in.
+
+    Returns:
+        All of them. A file that cannot become a command is left out, and `left_out` says why, with its line.
+
+    Raises:
+        OptionError: Your move: the list of trusted directories cannot be read.
+    """
+    where = (Path.cwd() if cwd is None else cwd).absolute()
+    home = Path(environ["HOME"]) if environ.get("HOME") else None
+    reader = _Reader(where, home)
+    project = _find_project(where, home)
+    if project is not None:
+        granted = trust_project or is_trusted(find_files(None, environ, where), environ)
+        reader.read_all(project, "project", granted=granted)
+    if home is not None:
+        reader.read_all(home / USER_FOLDER / COMMANDS_FOLDER, "user", granted=True)
+    commands, faults = commands_of_files(reader.found)
+    return (registry or CommandRegistry()).with_commands(*commands, left_out=(*reader.left_out, *faults))
+
+
+def _find_project(where: Path, home: Path | None) -> Path | None:
+    for place in (where, *where.parents):
+        folder = place / USER_FOLDER / COMMANDS_FOLDER
+        if place != home and folder.is_dir():
+            return folder
+        if place == home or (place / ".git").exists():
+            return None
+    return None
+
+
+class _Reader:
+    """Reads directories of commands, and keeps what it found."""
+
+    def __init__(self, where: Path, home: Path | None) -> None:
+        self._where, self._home = where, home
+        self.found: list[CommandFile] = []
+        self.left_out: list[str] = []
+
+    def read_all(self, folder: Path, source: CommandSource, *, granted: bool) -> None:
+        """Read all files of one directory and below it."""
+        if folder.is_symlink() or folder.parent.is_symlink():
+            self.left_out.append(f"{self._shown(folder)} is a link: put the files there")
+            return
+        paths = sorted(_paths_in(folder))
+        if len(paths) > MAX_COMMAND_FILES:
+            self.left_out.append(
+                f"{self._shown(folder)} has {len(paths)} files: the first {MAX_COMMAND_FILES} count"
+            )
+        for path in paths[:MAX_COMMAND_FILES]:
+            try:
+                data = read_bytes(path, follow=False, most=MAX_COMMAND_BYTES)
+            except OptionError as error:
+                self.left_out.append(error.faults[0])
+                continue
+            below = path.relative_to(folder).as_posix()
+            one = CommandFile(name=self._shown(path), path=below, data=data, source=source, granted=granted)
+            self.found.append(one)
+
+    def _shown(self, path: Path) -> str:
+        return show_path(path, self._where, self._home)
+
+
+def _paths_in(folder: Path) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder, followlinks=False):
+        if len(Path(place).relative_to(folder).parts) >= _MAX_DEPTH:
+            folders.clear()
+        yield from (Path(place) / name for name in files if name.endswith(".md"))

@@ -1,0 +1,95 @@
+"""`agentrail prompt show`: the system prompt that an agent begins with, section by section. No model is asked, and nothing is started."""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from cyclopts import App
+
+from agentrail.blueprints.blueprint import Blueprint
+from agentrail.blueprints.prompt import OWN_KEY, PromptSection, join_prompt
+from agentrail.cli.configuring import (
+    AgentOption,
+    CommandSetup,
+    ConfigFiles,
+    model_of_files,
+    read_setup,
+    write_faults,
+    write_notice,
+)
+from agentrail.cli.exits import Exit
+from agentrail.cli.logs import Debug, send_logs_to_stderr
+from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.rendering import without_controls
+from agentrail.config.keys import hide_keys
+from agentrail.core.policy.estimates import fixed_tokens_of
+from agentrail.core.values.toolbox import Toolbox
+from agentrail.errors import AgentrailError
+
+app: Final = App(name="prompt", result_action="return_value")
+
+
+@app.command(
+    name="show",
+    help="""Print the system prompt of an agent: each section with where it comes from and how many tokens it has, about.
+
+    Behind it stand the mode and what plugins add while a session runs; the panel of the context shows those too. Exit codes: 0 printed,
+    1 a file is wrong, or a value is missing.""",
+)
+def show_prompt(
+    *,
+    agent: AgentOption = None,
+    files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
+    debug: Debug = False,
+) -> Exit:
+    """Print a system prompt; see the help above."""
+    send_logs_to_stderr(debug=debug)
+    try:
+        setup = read_setup(files, agent)
+        write_notice(setup)
+        blueprint = Blueprint() if setup is None else setup.blueprint
+        chosen = model_of_files(setup, os.environ)
+        given = {} if chosen is None else {"model": chosen.model}
+        sections = blueprint.prompt_sections(given)
+    except AgentrailError as error:
+        write_faults(error)
+        return Exit.FAILED
+    return _print("\n".join(tell_prompt(sections, source_of_own(setup))))
+
+
+def source_of_own(setup: CommandSetup | None) -> str | None:
+    """Say where an agent's own prompt stands, by file and line; None where no file says one."""
+    said = None if setup is None else setup.said("prompt")
+    if said is None:
+        return None
+    return str(said.place) if said.value.file is None else f"{said.value.file}, {said.place}"
+
+
+def tell_prompt(sections: Sequence[PromptSection], own: str | None) -> Iterator[str]:
+    """Give the lines that show a prompt.
+
+    Args:
+        sections: Of the prompt, in order.
+        own: Where the agent's own text stands; None where no file says it.
+    """
+    if not sections:
+        yield "there is no system prompt"
+        return
+    for section in sections:
+        source = own if section.key == OWN_KEY and own is not None else section.source
+        yield f"--- {section.key} ({source}), about {section.tokens} tokens"
+        yield section.text
+        yield ""
+    total = fixed_tokens_of(join_prompt(sections), Toolbox())
+    yield f"--- {len(sections)} sections, about {total} tokens"
+
+
+def _print(text: str) -> Exit:
+    try:
+        write_all(1, f"{without_controls(hide_keys(text))}\n".encode("utf-8", "replace"))
+    except OutputFailed as error:
+        write_error(f"{error}.")
+        return Exit.FAILED
+    except OutputClosed:
+        return Exit.FAILED
+    return Exit.DONE

@@ -1,0 +1,33 @@
+"""Slash commands: one registry for `agentrail chat`, the console and the host. Nothing here reads a file or knows a terminal.
+
+- `command.py`: `SlashCommand`, what it is given and what it answers. `registry.py`: `CommandRegistry`, which finds one by its name.
+- `built_in.py`: those that are built in, `showing.py`: how they say it. `markdown.py`: a Markdown file becomes a command. `expanding.py`: its prompt
+  and what was typed become one text.
+
+    >>> from agentrail.commands import CommandRegistry, SlashCommand, CommandAnswer
+    >>> async def greet(call):
+    ...     return CommandAnswer(lines=(f"Hello {call.text}.",))
+    >>> mine = CommandRegistry().with_commands(SlashCommand(name="greet", description="Says hello.", run=greet))
+    >>> mine.find("/GREET").name
+    'greet'
+"""
+
+from agentrail.commands.built_in import built_in_commands as built_in_commands
+from agentrail.commands.command import (
+    CommandAnswer as CommandAnswer,
+    CommandCall as CommandCall,
+    CommandDesk as CommandDesk,
+    CommandFacts as CommandFacts,
+    CommandRow as CommandRow,
+    CommandSession as CommandSession,
+    SlashCommand as SlashCommand,
+    TypedCommand as TypedCommand,
+    read_typed as read_typed,
+)
+from agentrail.commands.expanding import expand_prompt as expand_prompt
+from agentrail.commands.markdown import (
+    CommandFile as CommandFile,
+    commands_of_files as commands_of_files,
+    read_command as read_command,
+)
+from agentrail.commands.registry import CommandRegistry as CommandRegistry

@@ -1,0 +1,62 @@
+r"""The prompt of a command, and what was typed behind it, become one text. Pure: no file is opened and no command of a shell is run.
+
+`$ARGUMENTS` is what was typed, `$1` and so on its words, split as a shell splits them; `\$` is a dollar sign. What is put in is looked
+at no more, so that nobody who types can ask for more than is put in.
+"""
+
+import re
+import shlex
+from typing import Final
+
+from agentrail.errors import CommandError
+
+MAX_ARGUMENT_CHARACTERS: Final = 64 * 1024
+MAX_PROMPT_CHARACTERS: Final = 1_000_000
+
+_PLACE: Final = re.compile(r"\\\$|\$ARGUMENTS(?![A-Za-z0-9_\[])|\$([1-9][0-9]{0,3})(?![0-9])")
+
+
+def expand_prompt(template: str, text: str, *, name: str = "command") -> str:
+    """Put what was typed into a prompt.
+
+    Args:
+        template: The prompt, with places.
+        text: What was typed behind the command.
+        name: Of the command, for messages.
+
+    Raises:
+        CommandError: The caller's move: words where the prompt takes none, a quote that does not end, or too much of it.
+    """
+    if len(text) > MAX_ARGUMENT_CHARACTERS:
+        message = f"/{name} takes at most {MAX_ARGUMENT_CHARACTERS:,} characters, got {len(text):,}"
+        raise CommandError(message)
+    found = list(_PLACE.finditer(template))
+    if text and all(one[0] == "\\$" for one in found):
+        message = f"/{name} takes no arguments: its prompt has no $ARGUMENTS, and no $1; got {text!r:.80}"
+        raise CommandError(message)
+    words = _words_of(text, name) if any(one[1] for one in found) else []
+    put_in = [_value(one, text, words) for one in found]
+    # Before anything is joined: a prompt that says $ARGUMENTS ten thousand times would be gigabytes.
+    length = len(template) + sum(len(value) - len(one[0]) for value, one in zip(put_in, found, strict=True))
+    if length > MAX_PROMPT_CHARACTERS:
+        message = f"/{name} would become a prompt of {length:,} characters: at most {MAX_PROMPT_CHARACTERS:,}, type less behind it"
+        raise CommandError(message)
+    values = iter(put_in)
+    return _PLACE.sub(lambda _: next(values), template)
+
+
+def _value(place: re.Match[str], text: str, words: list[str]) -> str:
+    if place[0] == "\\$":
+        return "$"
+    if place[1] is None:
+        return text
+    number = int(place[1])
+    return words[number - 1] if number <= len(words) else ""
+
+
+def _words_of(text: str, name: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        message = f"/{name} splits what is behind it as a shell does, and this cannot be split ({error}): close the quote, or write \\' for one"
+        raise CommandError(message) from None

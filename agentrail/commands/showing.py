@@ -1,0 +1,97 @@
+"""How commands say what they found: lines for people, the same wherever they are read."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from agentrail.commands.command import CommandRow
+from agentrail.core.session.projection import ChildSession, Status
+from agentrail.events import MARKS, PlanStep, Todo, read_steps
+from agentrail.messages import AssistantMessage, Message, TokenUsage, UserMessage
+from agentrail.plugins.plan_steps import followed
+
+
+def show_rows(rows: Sequence[CommandRow]) -> tuple[str, ...]:
+    """List commands, one in each line."""
+    return tuple(map(show_row, rows))
+
+
+def show_row(row: CommandRow) -> str:
+    """Say what a command is for, and why it cannot be run where it cannot."""
+    head = f"/{row.name}" + (f" {row.arguments}" if row.arguments else "")
+    source = "" if row.source == "built in" else f" ({row.source})"
+    why = "" if row.why_not is None else f" [not here: {row.why_not}]"
+    return f"{head}: {row.description}{source}{why}"
+
+
+def show_status(status: Status) -> str:
+    """Say in one line what a session is doing."""
+    tools = ", ".join(tool.name for tool in status.running_tools)
+    parts = [
+        f"{status.phase}, turn {status.turn}" if status.turn else status.phase,
+        f"model {status.model}",
+        f"{status.messages} messages",
+        f"{status.usage.total} tokens",
+        *(["waits for you"] if status.suspended or status.all_approvals or status.all_questions else []),
+        *([f"{len(status.queued)} prompts wait"] if status.queued else []),
+        *([f"running: {tools}"] if tools else []),
+        *([f"{len(status.children)} sub-agents"] if status.children else []),
+        *([f"{status.restarts} restarts"] if status.restarts else []),
+    ]
+    return " · ".join(parts)
+
+
+def show_usage(usage: TokenUsage) -> tuple[str, ...]:
+    """Say what a session has used."""
+    about = " (partly estimated)" if usage.estimated else ""
+    cost = "not known: a price is missing" if usage.cost_usd is None else f"${usage.cost_usd:.4f}"
+    return (
+        f"cost: {cost}{about}",
+        f"read: {usage.input:,} tokens, {usage.cache_read:,} of them from a cache; written: {usage.output:,}",
+    )
+
+
+def show_session_tree(status: Status) -> tuple[str, ...]:
+    """Draw a session and those that work for it."""
+    return tuple(_tree(status.session_id, status, None, 0))
+
+
+def _tree(session_id: str, status: Status | None, agent: str | None, depth: int) -> Iterator[str]:
+    state = "not known" if status is None else status.phase
+    named = f" ({agent})" if agent else ""
+    yield f"{'  ' * depth}{session_id}{named}: {state}"
+    below: Iterable[ChildSession] = () if status is None else status.children
+    for child in below:
+        yield from _tree(child.session_id, child.status, child.agent, depth + 1)
+
+
+def show_agents(names: Sequence[str], status: Status) -> tuple[str, ...]:
+    """Say who may work for a session, and who does."""
+    known = f"may work for it: {', '.join(names)}" if names else "no agent of its own may work for it"
+    at_work = [
+        f"at work: {child.agent or 'an agent'}, {child.session_id}"
+        + ("" if child.status is None else f", {child.status.phase}")
+        for child in status.children
+    ]
+    return (known, *at_work)
+
+
+def plan_in(messages: Sequence[Message]) -> tuple[PlanStep, ...]:
+    """Find the plan of the last prompt in a conversation, as it stands there; none where none was written."""
+    steps: tuple[PlanStep, ...] = ()
+    for message in messages:
+        if isinstance(message, UserMessage) and message.origin == "prompt":
+            steps = ()
+        elif isinstance(message, AssistantMessage):
+            written = read_steps(message.text)
+            steps = followed(steps, written) if written else steps
+    return steps
+
+
+_TODO_MARKS = {"pending": " ", "in_progress": "~", "completed": "x", "cancelled": "-"}
+
+
+def show_plan_lines(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> tuple[str, ...]:
+    """Draw a plan, and the list of what is to do."""
+    lines = ["plan:", *(f"  [{MARKS[step.status]}] {step.content}" for step in steps)] if steps else []
+    if todos:
+        lines += ["todos:", *(f"  [{_TODO_MARKS[todo.status]}] {todo.content}" for todo in todos)]
+    return tuple(lines) or ("there is no plan, and nothing to do",)

@@ -1,0 +1,77 @@
+"""Slash commands at a terminal, and the same ones over HTTP (12.10)."""
+
+import attrs
+import pytest
+
+from agentrail.blueprints.command_files import read_commands
+from agentrail.commands import CommandDesk
+from agentrail.commands.showing import show_row
+from agentrail.testing.models import ScriptedModel, says
+from tests.cli.rig import run_agentrail
+from tests.gateway.web import serving
+from tests.runtime.rig import on_bounded_time
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A project and a home with a command each, and one of a blueprint's."""
+    project, home = tmp_path / "project", tmp_path / "home"
+    for folder, name, text in (
+        (project, "git/commit", "---\ndescription: Commits.\nargument-hint: what\n---\nCommit $ARGUMENTS."),
+        (home, "thank", "---\ndescription: Says thanks.\n---\nThank you."),
+    ):
+        path = folder / ".agentrail" / "commands" / f"{name}.md"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def commands_at(place):
+    """All that there are there."""
+    return read_commands({"HOME": str(place / "home")}, cwd=place / "project")
+
+
+@pytest.mark.blueprint("G-021")
+@on_bounded_time
+async def test_commands_of_three_sources_are_the_same_everywhere(place):
+    """G-021: built in, of the project, of the user: in `/help` at a terminal, in `/help` of a host, and in `GET /commands`."""
+    registry = commands_at(place)
+    ran = await run_agentrail(
+        "chat", "--model", "demo:fast",
+        stdin=b"/help\n/quit\n", variables={"HOME": str(place / "home")}, cwd=place / "project",
+    )  # fmt: skip
+    async with serving(ScriptedModel([says("ok")]), commands=registry) as web:
+        await web.chat(session_id="main")
+        told = (await web.client.get("/commands", params={"session_id": "main"})).json()["commands"]
+        helped = (await web.post("/commands/help", {"session_id": "main"})).json()["lines"]
+    assert {row["source"] for row in told} == {"built in", "project", "user"}
+    lines = [line for line in ran.err.splitlines() if line.startswith("/")]
+    rows = registry.rows(CommandDesk(session=web, at_terminal=True))
+    assert lines == [show_row(row) for row in rows]
+    assert [line.partition(" [not here")[0] for line in helped] == lines
+    listed = [
+        attrs.asdict(row, filter=lambda one, _: one.name not in {"available", "why_not"}) for row in rows
+    ]
+    assert [{name: row[name] for name in listed[0]} for row in told] == listed
+    assert [row["name"] for row in told if not row["available"]] == [
+        *("steer", "approve", "edit", "reject", "answer", "decline", "quit")
+    ]
+
+
+async def test_a_chat_runs_commands_of_files(place):
+    """One says its prompt, one that cannot become a command is left out with its line, and words behind it are put in."""
+    (place / "project" / ".agentrail" / "commands" / "help.md").write_text("Mine.")
+    ran = await run_agentrail(
+        "chat", "--model", "demo:fast", "--tools", "none",
+        stdin=b"/GIT:commit everything\n/thank you\n/cost\n/plan\n/gut:commit x\n/etc/hosts is mine\n/quit\nnever\n",
+        variables={"HOME": str(place / "home")}, cwd=place / "project",
+    )  # fmt: skip
+    assert ran.code == 0
+    assert "left out: .agentrail/commands/help.md: /help is built in: give the file another name" in ran.err
+    assert "Commit everything." in ran.out
+    assert "/thank takes no arguments" in ran.err
+    assert "cost: $0.0000" in ran.err
+    assert "there is no plan, and nothing to do" in ran.err
+    assert "there is no command /gut:commit: did you mean /git:commit?" in ran.err
+    assert "/etc/hosts is mine" in ran.out
+    assert "never" not in ran.out

@@ -1,0 +1,60 @@
+"""The prompt of a command and what was typed become one text, and nothing else happens (12.10)."""
+
+import re
+import shlex
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.commands import expand_prompt
+from agentrail.commands.expanding import MAX_ARGUMENT_CHARACTERS, MAX_PROMPT_CHARACTERS
+from agentrail.errors import CommandError
+
+ROWS = [
+    ("Do $ARGUMENTS.", "this and  that", "Do this and  that."),
+    ("$1-$2-$3", "a 'b c'", "a-b c-"),
+    (r"\$1 costs $1", "me", "$1 costs me"),
+    ("$ARGUMENTS $ARGUMENTS", "", " "),
+    ("$1$10$2", "1 2 3 4 5 6 7 8 9 ten", "1ten2"),
+    ("$0 $ARGUMENTSX $ARGUMENTS[0] $x ${1} $$1", "a", "$0 $ARGUMENTSX $ARGUMENTS[0] $x ${1} $a"),
+    ("!`rm -rf /` @/etc/passwd $(id) $ARGUMENTS", "x", "!`rm -rf /` @/etc/passwd $(id) x"),
+    ("no places", "", "no places"),
+    (r"\\$1", "a", r"\$1"),
+    ("$1", "don\\'t", "don't"),
+]
+
+
+@pytest.mark.parametrize(("template", "text", "wanted"), ROWS)
+def test_what_becomes_of_a_prompt(template, text, wanted):
+    """Words as a shell splits them, a missing one is empty; no command is run and no file is opened, whatever stands there."""
+    if template == r"\\$1":  # the second backslash takes the dollar, and nothing is left to be put in
+        with pytest.raises(CommandError, match="takes no arguments"):
+            expand_prompt(template, text)
+        assert expand_prompt(template, "") == wanted
+    else:
+        assert expand_prompt(template, text) == wanted
+
+
+@given(st.text(max_size=20), st.text(max_size=20))
+def test_what_is_put_in_is_looked_at_no_more(before, text):
+    """Who types a place sees just that place."""
+    plain = re.sub(r"[\\$]", "", before)
+    assert expand_prompt(f"{plain} $ARGUMENTS {plain}", text) == f"{plain} {text} {plain}"
+    quoted = shlex.quote(text)
+    if text:
+        assert expand_prompt("<$1>", quoted) == f"<{text}>"
+
+
+def test_what_cannot_be_put_in_is_refused():
+    """A quote that does not end, words where none are taken, and more than fits; nothing is cut."""
+    with pytest.raises(CommandError, match="close the quote"):
+        expand_prompt("$1", "don't", name="fix")
+    assert expand_prompt("$ARGUMENTS", "don't") == "don't"
+    with pytest.raises(CommandError, match="/fix takes no arguments"):
+        expand_prompt("Fix it.", "now", name="fix")
+    with pytest.raises(CommandError, match="at most 65,536 characters"):
+        expand_prompt("$ARGUMENTS", "x" * (MAX_ARGUMENT_CHARACTERS + 1))
+    template = "$ARGUMENTS " * 10_000
+    with pytest.raises(CommandError, match="would become a prompt of"):
+        expand_prompt(template, "x" * MAX_ARGUMENT_CHARACTERS)
+    assert len(expand_prompt(template, "x" * 80)) <= MAX_PROMPT_CHARACTERS

@@ -1,0 +1,138 @@
+"""Slash commands over HTTP: listed as at a terminal, run by their names, and read in messages where a host has them (12.10)."""
+
+import pytest
+
+from agentrail.blueprints.command_files import read_commands
+from agentrail.commands import CommandAnswer, CommandRegistry, SlashCommand
+from agentrail.host import HostPlugin
+from agentrail.testing.models import ScriptedModel, says
+from tests.gateway.test_session_routes import ANN, BOB, EVE, by_header
+from tests.gateway.web import error_of, serving
+from tests.runtime.rig import on_bounded_time
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A project and a home with a command each, and one of a blueprint's."""
+    project, home = tmp_path / "project", tmp_path / "home"
+    for folder, name, text in (
+        (project, "git/commit", "---\ndescription: Commits.\nargument-hint: what\n---\nCommit $ARGUMENTS."),
+        (home, "thank", "---\ndescription: Says thanks.\n---\nThank you."),
+    ):
+        path = folder / ".agentrail" / "commands" / f"{name}.md"
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def commands_at(place):
+    """All that there are there."""
+    return read_commands({"HOME": str(place / "home")}, cwd=place / "project")
+
+
+@on_bounded_time
+async def test_a_message_is_a_command_where_the_host_has_them(place):
+    """One of a file becomes its prompt, one that is built in is answered in place of the session; paths and unknown names do not."""
+    model = ScriptedModel([says("done"), says("seen"), says("ok")])
+    async with serving(model, commands=commands_at(place)) as web:
+        made = await web.chat("/git:commit all of it", session_id="main")
+        assert made.json()["text"] == "done"
+        assert model.requests[0].messages[-1].content[0].text == "Commit all of it."
+        status = await web.chat("/STATUS", session_id="main")
+        assert (status.status_code, status.json()["command"]) == (200, "status")
+        assert status.json()["lines"][0].startswith("idle · ")
+        assert (await web.chat("/etc/hosts is wrong", session_id="main")).json()["text"] == "seen"
+        refused = error_of(await web.chat("/halp", session_id="main"), 404, "command_unknown")
+        assert "did you mean /help?" in refused["message"]
+        error_of(await web.chat("/thank you", session_id="main"), 422, "command_error")
+        error_of(await web.chat("/quit", session_id="main"), 422, "command_error")
+        error_of(await web.chat("/status"), 422, "command_error")  # it has no session to say it of
+        error_of(await web.chat("/rewind x", session_id="main"), 422, "command_error")
+        assert len(model.requests) == 2
+
+
+@on_bounded_time
+async def test_a_host_that_was_given_none_takes_messages_as_they_are():
+    """Those that are built in are run by their names all the same."""
+    model = ScriptedModel([says("plain")])
+    async with serving(model) as web:
+        assert (await web.chat("/status", session_id="main")).json()["text"] == "plain"
+        ran = await web.post("/commands/status", {"session_id": "main"})
+        assert ran.json()["lines"][0].startswith("idle · ")
+
+
+@on_bounded_time
+async def test_a_command_is_run_by_its_name(place):
+    """What it tells is the answer; what it says becomes a request, once for one `client_id`."""
+    model = ScriptedModel([says("hi"), says("done")])
+    async with serving(model, commands=commands_at(place)) as web:
+        await web.chat(session_id="main")
+        done = await web.post("/commands/Git:Commit", {"text": "it", "session_id": "main", "client_id": "c1"})
+        assert (done.status_code, done.json()["session_id"], done.json()["lines"]) == (202, "main", [])
+        again = await web.post(
+            "/commands/git:commit", {"text": "it", "session_id": "main", "client_id": "c1"}
+        )
+        assert again.json()["request_id"] == done.json()["request_id"]
+        asked = await web.client.get(
+            f"/sessions/main/requests/{done.json()['request_id']}", params={"wait": "5"}
+        )
+        assert asked.json()["text"] == "done"
+        assert model.requests[1].messages[-1].content[0].text == "Commit it."
+        error_of(await web.post("/commands/git:commit", {"text": "it"}), 422, "command_error")
+        error_of(await web.post("/commands/zzz", {}), 404, "command_unknown")
+        error_of(await web.post("/commands/status", {"session_id": "gone"}), 404, "session_unknown")
+        error_of(await web.client.get("/commands", params={"session_id": "a b"}), 422, "id_invalid")
+
+
+@on_bounded_time
+async def test_nobody_runs_a_command_on_a_session_of_another(place):
+    """Neither lists it nor forks it; a fork is its owner's, and counts as theirs."""
+    async with serving(
+        ScriptedModel([says("hi")]), commands=commands_at(place), auth=by_header, store="memory:"
+    ) as web:
+        await web.client.post("/chat", json={"message": "Hi", "session_id": "main"}, headers=ANN)
+        for who in (BOB, EVE):
+            for name in ("status", "fork", "git:commit"):
+                said = await web.client.post(f"/commands/{name}", json={"session_id": "main"}, headers=who)
+                error_of(said, 404, "session_unknown")
+            listed = await web.client.get("/commands", params={"session_id": "main"}, headers=who)
+            error_of(listed, 404, "session_unknown")
+        forked = await web.client.post("/commands/fork", json={"session_id": "main"}, headers=ANN)
+        fork_id = forked.json()["lines"][0].split()[0]
+        assert (await web.client.get(f"/sessions/{fork_id}", headers=ANN)).status_code == 200
+        error_of(await web.client.get(f"/sessions/{fork_id}", headers=BOB), 404, "session_unknown")
+        assert fork_id in [
+            one["session_id"] for one in (await web.client.get("/sessions", headers=ANN)).json()["sessions"]
+        ]
+
+
+class Judge(HostPlugin):
+    """Notes what it is asked about, and refuses secrets."""
+
+    name = "judge"
+
+    def __init__(self) -> None:
+        """Note nothing yet."""
+        self.heard: list[str] = []
+
+    async def intercept_chat_request(self, ctx):
+        """Look at a message as it was typed."""
+        self.heard.append(ctx.request.message)
+
+
+@on_bounded_time
+async def test_plugins_of_the_host_hear_a_command_as_it_was_typed(place):
+    """They come first, whatever it becomes; a model that a command names is asked."""
+
+    async def other(call):
+        return CommandAnswer(prompt="Say it.", model="demo:fast")
+
+    judge = Judge()
+    command = SlashCommand(name="other", description="Asks another model.", run=other, in_history=True)
+    registry = CommandRegistry().with_commands(command)
+    async with serving(ScriptedModel([says("hi")]), judge, commands=registry) as web:
+        await web.chat(session_id="main")
+        await web.chat("/other", session_id="main")
+        await web.post("/commands/other", {"session_id": "main"})
+        assert judge.heard == ["Hi", "/other", "/other "]
+        assert "demo:fast" in (await web.chat("/model", session_id="main")).json()["lines"][0]
