@@ -12,7 +12,7 @@ from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.permission_always import offers_always, proposed_rules
 from agentrail.plugins.permission_policy import PURE_TOOLS, PolicyMode
 from agentrail.plugins.permission_rules import RuleScope
-from agentrail.plugins.permission_state import Permitted, begin, go_on_with
+from agentrail.plugins.permission_state import Permitted, begin, go_on_with, narrowed, options_now
 from agentrail.plugins.permission_verdict import EXIT_PLAN, PermissionCall, judge
 
 
@@ -56,6 +56,20 @@ class Permissions(Plugin[Permitted]):
     def on_config_update(self, options: JsonObject, state: Permitted) -> Permitted:
         """Change what the session says, as it names it. Rules of other scopes stay, and may not be changed from here."""
         return go_on_with(options, state)
+
+    def options_now(self, options: JsonObject, state: Permitted) -> JsonObject:
+        """Give the options with which a session below begins: in the mode of this moment."""
+        return options_now(options, state)
+
+    def narrow_permissions(
+        self, options: JsonObject, state: Permitted, permissions: JsonObject
+    ) -> tuple[JsonObject, Permitted]:
+        """Let this allow only what these permissions allow too.
+
+        Raises:
+            OptionError: Your move: an unknown key or mode, or a rule that cannot be read.
+        """
+        return narrowed(options, state, permissions)
 
     @on(BeforeTool)
     def judge(self, event: BeforeTool, state: Permitted, ctx: Context) -> Action[Permitted]:

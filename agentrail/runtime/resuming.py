@@ -341,7 +341,8 @@ def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:
 
 
 def _plugins_of(options: SessionOptions, watch: PluginWatch) -> list[Any]:
-    return [part_entry(entry, watch)[0] for entry in options.plugins]
+    entries = [*options.plugins, *(entry for agent in options.agents for entry in agent.plugins or ())]
+    return [part_entry(entry, watch)[0] for entry in entries[::-1]]  # of one name that of the session counts
 
 
 def _check_code(revived: Revived, ports: Ports, *, is_root: bool, gathers_context: bool) -> None:

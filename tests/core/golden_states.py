@@ -204,6 +204,8 @@ def everything() -> SessionState:
                 system_prompt="You look.",
                 model=ModelFacts(model="scripted:small"),
                 tools=Toolbox([gone]),
+                permissions={"mode": "strict", "deny": ["shell(rm *)"]},
+                plugins=(PluginRecord(name="Own", version="1", origin="own:Own", options={"n": 1}),),
             ),
         ),
         host_hooks=frozenset({"before_tool", "after_tool"}),

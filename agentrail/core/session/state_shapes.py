@@ -518,6 +518,8 @@ def _own_shape(shapes: Shapes, hint: Any) -> Shape | None:
 
 LATER_FIELDS: Final = frozenset(
     {
+        ("AgentSpec", "permissions"),
+        ("AgentSpec", "plugins"),
         ("CallState", "check"),
         ("CallState", "due_at_ms"),
         ("Cycle", "goes_on"),
