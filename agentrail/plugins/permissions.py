@@ -13,7 +13,7 @@ from agentrail.plugins.permission_always import offers_always, proposed_rules
 from agentrail.plugins.permission_policy import PURE_TOOLS, PolicyMode
 from agentrail.plugins.permission_rules import RuleScope
 from agentrail.plugins.permission_state import Permitted, begin, go_on_with, narrowed, options_now
-from agentrail.plugins.permission_verdict import EXIT_PLAN, PermissionCall, judge
+from agentrail.plugins.permission_verdict import EXIT_PLAN, PermissionCall, judge, offered
 
 
 class Permissions(Plugin[Permitted]):
@@ -70,6 +70,11 @@ class Permissions(Plugin[Permitted]):
             OptionError: Your move: an unknown key or mode, or a rule that cannot be read.
         """
         return narrowed(options, state, permissions)
+
+    def hidden_tools(self, state: Permitted, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Name the tools that a rule denies whatever they are called with: a model is not told of them."""
+        left = frozenset(offered(state.policy, names))
+        return tuple([name for name in names if name not in left])
 
     @on(BeforeTool)
     def judge(self, event: BeforeTool, state: Permitted, ctx: Context) -> Action[Permitted]:

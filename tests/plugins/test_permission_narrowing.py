@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
-from agentrail.core.stack.narrowing import entries_now, narrow_stack, narrows, replace_unsafe
+from agentrail.core.stack.narrowing import entries_now, hidden_tools, narrow_stack, narrows, replace_unsafe
 from agentrail.errors import OptionError, PluginError
 from agentrail.frozen import thawed
 from agentrail.messages import CallId, ToolResult
@@ -170,6 +170,28 @@ def test_plugins_that_cannot_be_narrowed_say_so():
     stack, states = load_stack([Plain, (Odd, {"made": 7})])
     change = narrow_stack(stack, states, {})
     assert (change.states["Odd"], change.states["Plain"], states["Odd"]) == (7, 1, 0)
+
+
+class Hiding(p.Plugin[int]):
+    """Hides what it was told to, or raises."""
+
+    def init(self, *, names: object = None) -> int:
+        """Begin with nothing."""
+        self.names = names
+        return 0
+
+    def hidden_tools(self, state, names):
+        """Give what was wanted."""
+        return self.names if self.names != "raise" else 1 / state
+
+
+def test_what_hides_tools_hides_only_those_that_there_are():
+    """One that raises, or gives what is no tuple, hides nothing: calls are judged all the same."""
+    for names, hidden in ((("a", "z"), ("a",)), ("raise", ()), ("a", ()), ((), ())):
+        stack, states = load_stack([(Hiding, {"names": names if names == "raise" else list(names)})])
+        plugin = stack.members[0].plugin
+        plugin.names = names
+        assert hidden_tools(stack, states, ("a", "b")) == hidden
 
 
 def test_guards_stay_with_their_states_and_others_are_replaced():

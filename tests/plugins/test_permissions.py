@@ -14,6 +14,7 @@ from agentrail.testing.check_plugin import check_plugin
 from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools.exit_plan import exit_plan
+from agentrail.tools.task import TaskTool
 from tests.plugins.rig import Alone, call
 
 OPTIONS = {
@@ -186,3 +187,35 @@ async def test_always_of_the_session_lets_no_other_call_through(autojump_clock):
             await session.stop()
             nursery.cancel_scope.cancel()
     assert asked == ["git log", "git log --output=x", "ls", "ls -la"]
+
+
+async def test_a_tool_that_is_denied_whole_is_in_no_request():
+    """A model is not told of what never runs, in a session below neither; who calls it all the same is refused (12.7)."""
+    deploy, look = RecordingTool(name="deploy"), RecordingTool(name="look")
+    boxes = []
+
+    def answer(request):
+        boxes.append(request.tools)
+        match len(request.messages):
+            case 1 if "task" in request.tools.names:
+                return calls(("deploy", {}), ("task", {"description": "Look."}))
+        return says(request.messages[-1].results[0].text if len(request.messages) == 3 else "found")
+
+    async with agentrail.open_supervisor() as supervisor:
+        session = await supervisor.start_session(
+            model=FunctionModel(answer),
+            tools=[deploy, look, TaskTool()],
+            plugins=[(Permissions, {"mode": "dont_ask", "deny": ["deploy", "look(x=1)"], "allow": ["task"]})],
+            prompt_mode="minimal",
+        )
+        assert "the rule deploy (session) denies it" in await session.ask("go")
+        await session.update_plugin_opts("Permissions", deny=[])
+        await session.ask("again")
+    assert [box.names for box in boxes] == [
+        ("look", "task"),
+        ("look",),
+        ("look", "task"),
+        ("deploy", "look", "task"),
+    ]
+    assert boxes[0] is boxes[2]  # its bytes are made once
+    assert not deploy.calls

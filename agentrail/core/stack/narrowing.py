@@ -45,6 +45,24 @@ def entries_now(stack: Stack, states: PluginStates) -> tuple[PluginEntry, ...]:
     )
 
 
+def hidden_tools(stack: Stack, states: PluginStates, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the tools that a model need not know of, because no call of them would run: what guards are asked about is judged all the same.
+
+    Args:
+        stack: The plugins.
+        states: Their states.
+        names: Of all tools.
+    """
+    hidden: dict[str, None] = {}
+    for member in stack.hiding:
+        say: Any = member.plugin
+        found = attempt_as(stack.ask, say.hidden_tools, states[member.name], names)
+        # What raises hides nothing: the call itself is judged, and says what is wrong.
+        if isinstance(found, tuple):
+            hidden.update(dict.fromkeys(name for name in found if name in names))
+    return tuple(hidden)
+
+
 def narrows(stack: Stack) -> bool:
     """Say whether a plugin of a stack can be told that less is allowed."""
     return any(_narrowing(member) is not None for member in stack.members)
