@@ -11,9 +11,15 @@ from agentrail.messages import JsonObject
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.permission_always import offers_always, proposed_rules
 from agentrail.plugins.permission_policy import PURE_TOOLS, PolicyMode
-from agentrail.plugins.permission_rules import RuleScope
+from agentrail.plugins.permission_rules import PATH_TOOLS, RuleScope
 from agentrail.plugins.permission_state import Permitted, begin, go_on_with, narrowed, options_now
-from agentrail.plugins.permission_verdict import EXIT_PLAN, PermissionCall, judge, offered
+from agentrail.plugins.permission_verdict import (
+    EXIT_PLAN,
+    PermissionCall,
+    judge,
+    offered,
+    refusal_of_end,
+)
 
 
 class Permissions(Plugin[Permitted]):
@@ -75,6 +81,18 @@ class Permissions(Plugin[Permitted]):
         """Name the tools that a rule denies whatever they are called with: a model is not told of them."""
         left = frozenset(offered(state.policy, names))
         return tuple([name for name in names if name not in left])
+
+    def path_of(self, name: str, arguments: JsonObject) -> str | None:
+        """Give the path that a call is about; None for one that is about none."""
+        path = arguments.get("path") if name in PATH_TOOLS else None
+        return path if isinstance(path, str) else None
+
+    def refusal_of_end(
+        self, state: Permitted, name: str, arguments: JsonObject, working_dir: str, end: str
+    ) -> str | None:
+        """Say why a call does not run whose path leads to another place by links: that one is judged more strictly."""
+        call = PermissionCall(tool=name, arguments=arguments, working_dir=working_dir, home=state.home)
+        return refusal_of_end(state.policy, call, end)
 
     @on(BeforeTool)
     def judge(self, event: BeforeTool, state: Permitted, ctx: Context) -> Action[Permitted]:
