@@ -240,6 +240,7 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         budget=task.effect.budget,
         prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,
         gathers_context=False,  # as little around its task as its system prompt has
+        rules=data.rules,
         response_format=agent.result,  # not that of its session, which is for who asked that one
     )
     change = _stack_of(parent, agent)

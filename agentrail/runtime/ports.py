@@ -210,7 +210,7 @@ class ChildUsage:
 
     @property
     def receipts(self) -> tuple[ChildReceipt, ...]:
-        """What became of the sessions below that work in the background, and of it, where it does; the deepest first."""
+        """What became of it and of the sessions below it, the deepest first; nothing of one that never began."""
         below = self.receipt
         if self.session_id is None:
             return below.children

@@ -93,7 +93,7 @@ class SessionsBelow(ABC):
         if entry is None or journal is None:
             return await self._answer_of_ended(parent, child_id, effect.name, usage)
         cell = entry.cell
-        usage.session_id = None
+        usage.session_id = cell.ports.session_id
         try:
             if is_untouched(cell):  # its process stopped between its beginning and its prompt
                 call = next(one for one in parent.state.data.batch if one.call.call_id == effect.call_id)
@@ -155,10 +155,12 @@ class SessionsBelow(ABC):
         # The sandbox is its parent's, who closes it: this workspace is never opened.
         workspace = Workspace(self._dependencies.make_sandbox, "local", cell.ports.working_dir)
         child = self._begin(cell, workspace, "temporary")
+        usage.session_id = cell.ports.session_id
         try:
             yield child
         finally:
             await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
+        usage.session_id = None  # it ended by itself: no abort has stopped it
 
     async def _run_agent(self, effect: StartAgent, ports: Ports, deliver: Deliver, line: AgentLine) -> str:
         parent = self._entries[ports.key].cell
