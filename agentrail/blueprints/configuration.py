@@ -5,12 +5,12 @@ from pathlib import Path
 
 from attrs import field, frozen
 
-from agentrail.blueprints.finding import FoundFile, FoundFiles, find_files
+from agentrail.blueprints.finding import PERMISSIONS_FILE, FoundFile, FoundFiles, find_files
 from agentrail.blueprints.trusting import is_trusted
 from agentrail.config.keys import in_one_line
 from agentrail.config.narrowing import NotGranted, narrow_settings
 from agentrail.config.places import ConfigFault
-from agentrail.config.reading import ConfigFile, decode_file, read_agent, read_toml
+from agentrail.config.reading import ConfigFile, decode_file, read_agent, read_permissions, read_toml
 from agentrail.config.settings import (
     NO_SETTINGS,
     Settings,
@@ -109,4 +109,6 @@ def _read(found: FoundFile) -> ConfigFile:
         return ConfigFile(name=found.name, folder=folder, scope=found.scope, faults=faults)
     if found.path.suffix == ".md":
         return read_agent(found.name, found.path.stem, text, scope=found.scope, folder=folder)
+    if found.path.name == PERMISSIONS_FILE.name:
+        return read_permissions(found.name, text, scope=found.scope, folder=folder)
     return read_toml(found.name, text, scope=found.scope, folder=folder)

@@ -7,6 +7,8 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Final, TypeAlias
 
@@ -23,6 +25,7 @@ from agentrail.cli.configuring import (
     AgentOption,
     CommandSetup,
     ConfigFiles,
+    keep_rules,
     read_setup,
     write_faults,
     write_notice,
@@ -113,7 +116,13 @@ def chat(  # noqa: PLR0913 - an option each
         write_faults(error)
         return Exit.USAGE
     write_notice(setup)
-    order = ChatOrder(choices=choices, approve=approve, keeping=keeping_from(kept_in, resume), setup=setup)
+    order = ChatOrder(
+        choices=choices,
+        approve=approve,
+        keeping=keeping_from(kept_in, resume),
+        setup=setup,
+        config=files.config,
+    )
     with many_sessions(collect=False):  # so far there was nothing but imports
         return trio.run(serve_chat, order)
 
@@ -127,12 +136,14 @@ class ChatOrder:
         approve: Which tools wait for a person.
         keeping: How the session is kept, and which one comes back.
         setup: What configuration files say; None where there are none.
+        config: The file of configuration that was named; None where none was.
     """
 
     choices: Choices
     approve: ApproveOption
     keeping: KeepingOptions
     setup: CommandSetup | None = None
+    config: Path | None = None
 
 
 # --- the terminal
@@ -264,6 +275,7 @@ class Chat:
         work: What is cancelled to leave.
         ledger: What was asked and is not answered.
         back: What the session was, where it came back; None for a new one.
+        keep: Writes what is always allowed where the user keeps it, and says where.
         was_used: Whether anything was said.
         code: How it ends.
     """
@@ -276,6 +288,7 @@ class Chat:
     work: trio.CancelScope = field(factory=trio.CancelScope)
     ledger: ChatLedger = field(factory=ChatLedger)
     back: ComeBack | None = None
+    keep: people.KeepRules | None = None
     was_used: bool = False
     code: Exit = Exit.DONE
     _is_stopping: bool = False
@@ -376,7 +389,7 @@ class Chat:
 
     async def _decide(self, command: str, rest: str) -> None:
         try:
-            await self._say(await people.decide(self.session, command, rest))
+            await self._say(await people.decide(self.session, command, rest, self.keep))
             await self._look_who_waits()
         except YourMove as error:
             await self._say(f"error: {describe_error(error)}")
@@ -501,6 +514,7 @@ async def _start(order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts
                         transcript=transcript,
                         nursery=nursery,
                         back=back,
+                        keep=partial(keep_rules, order.config, order.choices.cwd),
                     )
                     interrupts.handle = chat.interrupt
                     await chat.talk()

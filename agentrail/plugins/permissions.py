@@ -82,6 +82,13 @@ class Permissions(Plugin[Permitted]):
         left = frozenset(offered(state.policy, names))
         return tuple([name for name in names if name not in left])
 
+    def always_rules(
+        self, state: Permitted, name: str, arguments: JsonObject, working_dir: str
+    ) -> tuple[str, ...]:
+        """Give the narrowest rules with which a call would run that a person is asked about; none where no rule may be made."""
+        call = PermissionCall(tool=name, arguments=arguments, working_dir=working_dir, home=state.home)
+        return proposed_rules(call, judge(state.policy, call))
+
     def path_of(self, name: str, arguments: JsonObject) -> str | None:
         """Give the path that a call is about; None for one that is about none."""
         path = arguments.get("path") if name in PATH_TOOLS else None
