@@ -493,8 +493,9 @@ def _wanted_below(cell: SessionCell, first: Recovered) -> set[SessionId]:
         match effect:
             case ResumeChild():
                 wanted |= set(child_ids_of(cell.ports.session_id, effect))
-            case StartAgent(child_id=str(child_id)):
-                wanted.add(SessionId(child_id))
+            case StartAgent(child_id=child_id, name=name):
+                # One that had not said yet that it began has the name that such a session is given.
+                wanted.add(child_id or SessionId(f"{cell.ports.session_id}:{name}"))
             case _:
                 pass
     return wanted

@@ -182,11 +182,12 @@ class SessionsBelow(ABC):
                 await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
 
     async def _agent_of(self, parent: SessionCell, work: AgentWork) -> tuple[SessionCell, bool]:
-        """Make the session of an agent, or find the one that a crash of its parent left alive."""
+        """Make the session of an agent, or find the one that a crash of its parent left alive; say whether it is to be prompted."""
         session_id = work.effect.child_id or SessionId(f"{parent.ports.session_id}{work.own_name}")
         live = self._live(key_of(parent.ports.scope, session_id))
         if live is not None and live.cell.state.data.config.path[:-1] == parent.state.data.config.path:
-            return live.cell, False
+            # Where it had not said yet that it began, its process may have stopped in front of its prompt too.
+            return live.cell, work.effect.child_id is None and is_untouched(live.cell)
         if live is not None or work.effect.child_id is not None or self._down is not None:
             there = "it is gone" if live is None else "a session of this id is alive already"
             raise SessionDown(session_id, self._down or there)

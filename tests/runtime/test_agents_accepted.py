@@ -13,6 +13,7 @@ from agentrail.events import (
     SessionRestarted,
     SubagentEvent,
     ToolExecutionEnd,
+    ToolExecutionStart,
 )
 from agentrail.plugins import HumanApproval
 from agentrail.runtime.agent import Agent
@@ -155,8 +156,11 @@ async def test_a_wait_survives_a_restart_of_the_process_and_keeps_its_time():
     options = {"model": FunctionModel(leader), "agents": [hangs()]}
     async with Process(inner) as supervisor:
         session = await supervisor.start_session(session_id="boss", **options)
-        await session.prompt("go")
-        await eventually(lambda: len(waits_of(session)) == 2)
+        async with session.subscribe(kinds=[ToolExecutionStart]) as events:
+            await session.prompt("go")
+            with trio.fail_after(10):
+                for _ in range(3):  # what is published is in the store
+                    await anext(events)
         before = waits_of(session)
     back.set()
     async with open_again(inner) as supervisor:
