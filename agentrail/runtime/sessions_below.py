@@ -186,8 +186,8 @@ class SessionsBelow(ABC):
         session_id = work.effect.child_id or SessionId(f"{parent.ports.session_id}{work.own_name}")
         live = self._live(key_of(parent.ports.scope, session_id))
         if live is not None and live.cell.state.data.config.path[:-1] == parent.state.data.config.path:
-            # Where it had not said yet that it began, its process may have stopped in front of its prompt too.
-            return live.cell, work.effect.child_id is None and is_untouched(live.cell)
+            # Its process may have stopped between its beginning and its prompt.
+            return live.cell, is_untouched(live.cell) and not live.cell.mailbox.has_mail()
         if live is not None or work.effect.child_id is not None or self._down is not None:
             there = "it is gone" if live is None else "a session of this id is alive already"
             raise SessionDown(session_id, self._down or there)

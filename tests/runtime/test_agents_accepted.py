@@ -3,6 +3,7 @@
 import pytest
 import trio
 
+from agentrail.abc import Ok
 from agentrail.core.session.state import Phase
 from agentrail.errors import SessionDown
 from agentrail.events import (
@@ -130,6 +131,19 @@ async def test_an_approval_of_a_child_is_decided_at_the_root(supervisor, deep):
     assert len(tool.calls) == 3
 
 
+class Waiting(HangingTool):
+    """Waits for a gate."""
+
+    def __init__(self, gate):
+        super().__init__(name="wait_for")
+        self.gate = gate
+
+    async def execute(self, arguments, ctx):
+        """Go on when the gate is open."""
+        await self.gate.wait()
+        return Ok(text="1")
+
+
 def waits_of(session):
     """For whom it waits, and until when."""
     waits = session._cell.state.data.agents.waits  # noqa: SLF001 - they are data of the session
@@ -144,7 +158,7 @@ async def test_a_wait_survives_a_restart_of_the_process_and_keeps_its_time():
 
     def leader(request):
         if request.system == "You look.":
-            return calls(("hang", {})) if not back.is_set() else says("found")
+            return says("found") if back.is_set() else calls(("wait_for", {}))
         match len(request.messages):
             case 1:
                 return calls(SPAWN)
@@ -153,7 +167,10 @@ async def test_a_wait_survives_a_restart_of_the_process_and_keeps_its_time():
                 return calls(WAIT, ("wait_agents", {"until": "closed", "timeout_seconds": 1}))
         return says("done")
 
-    options = {"model": FunctionModel(leader), "agents": [hangs()]}
+    agent = Agent(
+        name="scout", description="x", system_prompt="You look.", tools=[Waiting(back)], background=True
+    )
+    options = {"model": FunctionModel(leader), "agents": [agent]}
     async with Process(inner) as supervisor:
         session = await supervisor.start_session(session_id="boss", **options)
         async with session.subscribe(kinds=[ToolExecutionStart]) as events:
@@ -183,22 +200,14 @@ async def test_a_wait_survives_a_restart_of_the_process_and_keeps_its_time():
 
 async def test_both_come_back_when_the_parent_crashes_and_a_parked_child_is_told(supervisor, autojump_clock):
     """G-023: parent first, the wait is answered once; of a child that is given up the wait says why."""
-    gate = trio.Event()
-
-    class Waiting(HangingTool):
-        """Waits for the gate."""
-
-        async def execute(self, arguments, ctx):
-            await gate.wait()
-            return "1"
-
+    waiting = Waiting(trio.Event())
     script = Script(calls(SPAWN), calls(WAIT), says("done"))
-    script.agent = lambda request: says("found") if gate.is_set() else calls(("wait_for", {}))
+    script.agent = lambda request: says("found") if waiting.gate.is_set() else calls(("wait_for", {}))
     agent = Agent(
         name="scout",
         description="x",
         system_prompt="You look.",
-        tools=[Waiting(name="wait_for")],
+        tools=[waiting],
         background=True,
     )
     session = await start(supervisor, script, agents=[agent])
@@ -211,7 +220,7 @@ async def test_both_come_back_when_the_parent_crashes_and_a_parked_child_is_told
             pass
         await trio.sleep(1)
         assert supervisor.session("boss:agent-1").session_id == "boss:agent-1"
-        gate.set()
+        waiting.gate.set()
         assert await session.collect_reply() == "done"
     said = [one for message in await session.messages() for one in getattr(message, "results", ())]
     waits = [one for one in said if one.name == "wait_agents"]
@@ -223,7 +232,7 @@ async def test_both_come_back_when_the_parent_crashes_and_a_parked_child_is_told
         calls(("wait_agents", {"names": ["b"]})),
         says("on"),
     ]
-    gate = trio.Event()
+    waiting.gate = trio.Event()
     await session.prompt("again")
     for _ in range(8):
         await trio.sleep(1)
