@@ -12,6 +12,7 @@ import trio
 import agentrail
 from agentrail.abc import ModelRequest
 from agentrail.events import AgentAbort
+from agentrail.messages import ToolMessage
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.testing.models import FunctionModel, Turn, calls, says
@@ -110,12 +111,11 @@ async def _crowd(count: int) -> Sample:
     def answer(request: ModelRequest) -> Turn:
         if request.system == _LOOK:
             return says("done")
-        match len(request.messages):
-            case 1:
-                return calls(*[("spawn_agent", {"agent": "scout", "task": "go"})] * count)
-            case 3:
-                return calls(("wait_agents", {}))
-        return says(str(request.messages[-1].results[0].text.count("is idle")))
+        if len(request.messages) == 1:
+            return calls(*[("spawn_agent", {"agent": "scout", "task": "go"})] * count)
+        last = request.messages[-1]
+        said = last.results[0].text if isinstance(last, ToolMessage) else ""
+        return says(str(said.count("is idle"))) if "is idle" in said else calls(("wait_agents", {}))
 
     async with agentrail.open_supervisor() as supervisor:
         session = await supervisor.start_session(

@@ -4,7 +4,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import attrs
 
@@ -162,12 +162,13 @@ def narrowed(options: JsonObject, state: Permitted, permissions: JsonObject) -> 
     table = frozen_json(
         {"mode": mode, **{name: [rule.text for rule in found] for name, found in lists.items() if found}}
     )
-    given: Any = options.get("within", ())
+    given: list[Any] = [*cast("Sequence[Any]", options.get("within", ()))]
     if table in given:
         return options, state
     own = read_scope("session", table)
+    given_now: Any = [*given, table]
     return (
-        frozen_json({**options, "within": [*given, table]}),
+        frozen_json({**options, "within": given_now}),
         attrs.evolve(state, within=(*state.within, own)),
     )
 
