@@ -12,6 +12,7 @@ from typing import Final
 
 from benchmarks.aborts import abort_streams, abort_stubborn, abort_tools
 from benchmarks.actors import actor_memory, call, cast, child, children, restart
+from benchmarks.agents import agents
 from benchmarks.bodies import bodies
 from benchmarks.bystanders import bystanders
 from benchmarks.calls import gates, kills, tool_batch, tool_call
@@ -67,6 +68,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "abort-tools": abort_tools,
     "abort-streams": abort_streams,
     "abort-stubborn": abort_stubborn,
+    "agents": agents,
     "children": children,
     "child": child,
     "restart": restart,

@@ -85,6 +85,10 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "gate 6 adds":          ("ours",  (100, 45),    None),  # µs
         "a provider adds":      ("ours",  (100, 50),    None),  # µs
         "abort over a WebSocket": ("ours", (150, 50),   None),  # ms
+        "task":                 ("ratio", (2.0, 1.65),  None),
+        "100 agents":           ("ratio", (1.6, 1.4),   None),
+        "abort of 8 said":      ("ours",  (2, 0.9),     None),  # ms
+        "abort of 8 gone":      ("ours",  (10, 3.7),    None),  # ms
         "configuration":        ("ours",  (300, 150),   None),  # ms
         "skills":               ("ours",  (60, 60),     None),  # ms
         "session opened":       ("ours",  (400, 400),   None),  # ms; from here on as the console's specification has them

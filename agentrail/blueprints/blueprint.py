@@ -10,7 +10,12 @@ from attrs import field, frozen
 from agentrail.abc import Provider, Tool, name_of
 from agentrail.blueprints.capabilities import CAPABILITIES, CODING_CAPABILITIES, CODING_PLUGINS, CODING_TOOLS
 from agentrail.blueprints.capability import Capability, faults_of_plugin_entries, name_of_plugin, placed
-from agentrail.blueprints.permissions import faults_of_policies, is_planning, with_policies
+from agentrail.blueprints.permissions import (
+    faults_of_policies,
+    is_planning,
+    permissions_of_agent,
+    with_policies,
+)
 from agentrail.blueprints.prompt import (
     BASE_KEY,
     OWN_KEY,
@@ -37,7 +42,9 @@ from agentrail.runtime.options import faults_of_value
 from agentrail.tools.exit_plan import exit_plan
 from agentrail.tools.skill import SkillSearch, SkillTool, mount_skills
 
-OF_AN_AGENT: Final = frozenset({"model", "system_prompt", "tools", "max_turns", "budget", "plugins"})
+OF_AN_AGENT: Final = frozenset(
+    {"model", "system_prompt", "tools", "max_turns", "budget", "plugins", "response_format"}
+)
 """Which options an agent may have of its own where it works for another one; what else there is comes from that one."""
 
 _LISTS: Final = (
@@ -266,40 +273,33 @@ class Blueprint:
         """Give this as an agent that may work for another one.
 
         Args:
-            leader: Whose agent it is: its plugins guard this one too, and so may be named here as well. None for one without any.
+            leader: Whose agent it is: it has that one's plugins where it names none, and its capabilities' besides. None for one without any.
             besides: What the session of the leader is given besides; as of `options_with`.
 
         Raises:
             OptionError: Your move: it has what an agent cannot have of its own, or no description.
         """
-        known = [] if leader is None else [*leader._plugins()]  # noqa: SLF001 - one of us
         faults = [
             f"{option} is of its own: an agent that works for another one has that one's, leave it out"
             for option in self.given
             if option not in OF_AN_AGENT
         ]
-        faults += [
-            f"the plugin {name_of_plugin(entry)} is none of {'its leader' if leader is None else repr(leader.name)}, whose plugins "
-            f"guard it: give it to that one too, or leave it out"
-            for entry in self._plugins()
-            if entry not in known
-        ]
-        if any(not one.is_empty for one in self.permissions):
-            faults.append(
-                "permissions are of its own: an agent that works for another one has that one's, leave them out"
-            )
         if self.skills is not None:
             faults.append(
                 "skills are of its own: an agent that works for another one has that one's, leave them out"
             )
         if faults:
             raise OptionError([f"agent {self.name!r}: {fault}" for fault in faults])
+        tools = placed(self._bundled_tools(), name_of)
         return Agent(
             name=self.name,
             description=self.description,
             system_prompt=self._prompt({**self.given, **_of_a_leader(leader, besides)}),
             model=self.given.get("model"),
-            tools=self._tools() or None,
+            tools=tools or None,
+            plugins=self._plugins_beside(() if leader is None else leader._plugins()),  # noqa: SLF001 - one of us
+            permissions=permissions_of_agent(self.permissions),
+            result=self.given.get("response_format"),
             max_turns=self.given.get("max_turns"),
             background=self.background,
             wake=self.wake,
@@ -308,9 +308,20 @@ class Blueprint:
         )
 
     def _tools(self) -> tuple[Tool, ...]:
-        bundled = [tool for one in self.capabilities for tool in one.tools]
         ending = (exit_plan,) if is_planning(self.permissions) else ()
-        return placed((*bundled, *self.given.get("tools", ()), *ending), name_of)
+        return placed((*self._bundled_tools(), *ending), name_of)
+
+    def _bundled_tools(self) -> tuple[Tool, ...]:
+        bundled = [tool for one in self.capabilities for tool in one.tools]
+        return (*bundled, *self.given.get("tools", ()))
+
+    def _plugins_beside(self, known: tuple[PluginEntry, ...]) -> tuple[PluginEntry, ...] | None:
+        """Give the plugins of an agent: its own, or its leader's and those of its capabilities; None where these are all its leader's."""
+        if "plugins" in self.given:
+            return self._plugins()
+        bundled = [plugin for one in self.capabilities for plugin in one.plugins]
+        more = [entry for entry in bundled if entry not in known]
+        return placed((*known, *more), name_of_plugin) if more else None
 
     def _plugins(self) -> tuple[PluginEntry, ...]:
         bundled = [plugin for one in self.capabilities for plugin in one.plugins]

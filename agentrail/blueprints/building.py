@@ -161,7 +161,11 @@ class Builder:
                 where,
                 f"agent {name!r} works for {leader.name!r}, and has agents of its own: leave one of both out",
             )
-        return self._made(name, values, agent, self._options(values))
+        options = self._options(values)
+        shared = self._settings.defaults.get("plugins")
+        if shared is not None and "plugins" in values:
+            options["plugins"] = (*self._plugins(shared), *options.get("plugins", ()))
+        return self._made(name, values, agent, options)
 
     def _made(
         self, name: str, values: Mapping[str, Sourced], agent: AgentSettings | None, options: dict[str, Any]

@@ -8,7 +8,7 @@ import attrs
 from attrs import field, frozen
 
 from agentrail.abc import name_of
-from agentrail.blueprints.finding import FoundFile, FoundFiles, find_files, find_imported
+from agentrail.blueprints.finding import PERMISSIONS_FILE, FoundFile, FoundFiles, find_files, find_imported
 from agentrail.blueprints.permissions import faults_of_policies
 from agentrail.blueprints.skills import find_sources, read_source
 from agentrail.blueprints.trusting import is_trusted, read_trust
@@ -17,7 +17,7 @@ from agentrail.config.imported_permissions import read_claude_settings
 from agentrail.config.keys import in_one_line
 from agentrail.config.narrowing import NotGranted, narrow_settings
 from agentrail.config.places import ConfigFault, ConfigPlace
-from agentrail.config.reading import ConfigFile, Scope, decode_file, read_agent, read_toml
+from agentrail.config.reading import ConfigFile, Scope, decode_file, read_agent, read_permissions, read_toml
 from agentrail.config.settings import (
     NO_SETTINGS,
     PolicySettings,
@@ -233,6 +233,8 @@ def _read(found: FoundFile, models: Mapping[str, str]) -> ConfigFile:
         return _with_rules_read(read_claude_settings(found.name, text, **given))
     if found.path.suffix == ".md":
         return read_agent(found.name, found.path.stem, text, scope=found.scope, folder=folder)
+    if found.path.name == PERMISSIONS_FILE.name:
+        return read_permissions(found.name, text, scope=found.scope, folder=folder)
     return read_toml(found.name, text, scope=found.scope, folder=folder)
 
 

@@ -18,6 +18,7 @@ FileOrigin: TypeAlias = Literal["agentrail", "claude", "codex", "claude settings
 CONFIG_NAME: Final = "agentrail.toml"
 AGENTS_FOLDER: Final = Path(".agentrail") / "agents"
 USER_FOLDER: Final = ".agentrail"
+PERMISSIONS_FILE: Final = Path(USER_FOLDER) / "permissions.toml"
 CONFIG_VARIABLE: Final = "AGENTRAIL_CONFIG"
 MAX_AGENT_FILES: Final = 1_000
 
@@ -85,11 +86,14 @@ def find_files(config: Path | None, environ: Mapping[str, str], cwd: Path) -> Fo
         project = _read_all(
             toml, None if agents == agents_of_user else agents, directory, scope="project", cwd=cwd, home=home
         )
+        if directory != home:
+            project += _read_permissions(directory, directory, "project", cwd, home)
     user: tuple[FoundFile, ...] = ()
     if user_folder is not None:
         user = _read_all(
             user_folder / CONFIG_NAME, user_folder / "agents", user_folder, scope="user", cwd=cwd, home=home
         )
+        user += _read_permissions(user_folder.parent, user_folder, "user", cwd, home)
     return FoundFiles(directory=directory if project else None, project=project, user=user, why=why)
 
 
@@ -106,11 +110,24 @@ def _find_project(
             raise OptionError([f"{why} is {str(named)!r}: there is no such file"])
         return named.resolve().parent, named.resolve(), why
     for place in (cwd, *cwd.parents):
-        if (place / CONFIG_NAME).is_file() or ((place / AGENTS_FOLDER).is_dir() and place != home):
+        own = (place / AGENTS_FOLDER).is_dir() or (place / PERMISSIONS_FILE).is_file()
+        if (place / CONFIG_NAME).is_file() or (own and place != home):
             return place, None, "found above" if place != cwd else "found here"
         if place == home or (place / ".git").exists():
             break
     return None, None, ""
+
+
+def _read_permissions(
+    directory: Path, folder: Path, scope: Scope, cwd: Path, home: Path | None
+) -> tuple[FoundFile, ...]:
+    """Read the file in which "always" is kept, where there is one."""
+    path = directory / PERMISSIONS_FILE
+    if not path.is_file():
+        return ()
+    key, name = PERMISSIONS_FILE.as_posix(), show_path(path, cwd, home)
+    data = read_bytes(path, follow=False)
+    return (FoundFile(name=name, path=path, folder=folder, key=key, data=data, scope=scope),)
 
 
 def _read_all(  # noqa: PLR0913 - of this file alone

@@ -7,6 +7,7 @@ from typing import Any, Final
 from agentrail.blueprints.capability import name_of_plugin
 from agentrail.config.settings import PolicySettings, Sourced
 from agentrail.core.stack.loading import PluginEntry
+from agentrail.errors import OptionError
 from agentrail.messages import JsonValue
 from agentrail.plugins import Permissions
 from agentrail.plugins.permission_policy import LISTS, MODES, narrowest
@@ -44,6 +45,27 @@ def with_policies(
         else:
             found.append(one)
     return tuple(found) if entry in found else (*found, entry)
+
+
+def permissions_of_agent(policies: Sequence[PolicySettings]) -> Mapping[str, JsonValue] | None:
+    """Give what an agent that works for another one may do of its own; None where nothing is said of that.
+
+    Raises:
+        OptionError: Your move: it names two modes of which none is narrower.
+    """
+    table: dict[str, Any] = {}
+    for name in LISTS:
+        rules = [rule.value for one in policies for rule in getattr(one, name)]
+        if rules:
+            table[name] = rules
+    modes = [one.mode.value for one in policies if one.mode is not None]
+    if modes:
+        table["mode"], *others = narrowest(modes)
+        if others:
+            raise OptionError(
+                [f"the modes {table['mode']} and {others[0]} are no narrower than each other: name one"]
+            )
+    return table or None
 
 
 def faults_of_policies(policies: Sequence[PolicySettings]) -> Iterator[tuple[Sourced, str]]:

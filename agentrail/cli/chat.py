@@ -6,6 +6,8 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Final, TypeAlias
 
 import trio
@@ -21,6 +23,7 @@ from agentrail.cli.configuring import (
     AgentOption,
     CommandSetup,
     ConfigFiles,
+    keep_rules,
     read_setup,
     write_faults,
     write_notice,
@@ -114,6 +117,7 @@ def chat(  # noqa: PLR0913 - an option each
         keeping=keeping_from(kept_in, resume),
         setup=setup,
         trust_project=files.trust_project,
+        config=files.config,
     )
     with many_sessions(collect=False):  # so far there was nothing but imports
         return trio.run(serve_chat, order)
@@ -129,6 +133,7 @@ class ChatOrder:
         keeping: How the session is kept, and which one comes back.
         setup: What configuration files say; None where there are none.
         trust_project: Whether the project's files count as trusted, this time.
+        config: The file of configuration that was named; None where none was.
     """
 
     choices: Choices
@@ -136,6 +141,7 @@ class ChatOrder:
     keeping: KeepingOptions
     setup: CommandSetup | None = None
     trust_project: bool = False
+    config: Path | None = None
 
 
 # --- the terminal
@@ -269,6 +275,7 @@ class Chat:
         back: What the session was, where it came back; None for a new one.
         commands: What a line that begins with a slash may be.
         agent: As which agent of the configuration the session was started; None for none.
+        keep: Writes what is always allowed where the user keeps it, and says where.
         was_used: Whether anything was said.
         code: How it ends.
     """
@@ -283,6 +290,7 @@ class Chat:
     back: ComeBack | None = None
     commands: CommandRegistry = field(factory=CommandRegistry)
     agent: str | None = None
+    keep: people.KeepRules | None = None
     was_used: bool = False
     code: Exit = Exit.DONE
     _is_stopping: bool = False
@@ -383,7 +391,7 @@ class Chat:
 
     async def _decide(self, command: str, rest: str) -> None:
         try:
-            await self._say(await people.decide(self.session, command, rest))
+            await self._say(await people.decide(self.session, command, rest, self.keep))
             await self._look_who_waits()
         except YourMove as error:
             await self._say(f"error: {describe_error(error)}")
@@ -523,6 +531,7 @@ async def _start(order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts
                         transcript=transcript,
                         nursery=nursery,
                         back=back,
+                        keep=partial(keep_rules, order.config, order.choices.cwd),
                     )
                     interrupts.handle = chat.interrupt
                     await chat.talk()

@@ -112,6 +112,19 @@ def read_setup(files: ConfigFiles, agent: str | None, cwd: Path | None = None) -
     )
 
 
+def keep_rules(config: Path | None, cwd: Path | None, rules: tuple[str, ...]) -> str:
+    """Write rules that a person always allows where they are kept for a directory, and say where; an empty text for nowhere.
+
+    Raises:
+        OptionError: Your move: the file cannot be read, edited or written.
+    """
+    from agentrail.blueprints.permission_files import keep_allowed  # as above
+
+    where = Path.cwd() if cwd is None else cwd.resolve()
+    kept = keep_allowed(rules, os.environ, cwd=where, config=config)
+    return "" if kept is None else kept.shown
+
+
 def write_faults(error: AgentrailError) -> None:
     """Write what is wrong to stderr, a line for each fault."""
     for fault in getattr(error, "faults", (str(error),)):

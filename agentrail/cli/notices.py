@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 from agentrail import events
 from agentrail.cli.exits import describe_failure
@@ -18,7 +18,7 @@ from agentrail.events import (
     PermissionOption,
     RecoveryDecision,
 )
-from agentrail.messages import JsonObject
+from agentrail.messages import JsonObject, JsonValue
 
 _SOURCES: Final[Mapping[events.ToolSourceState, str]] = MappingProxyType(
     {
@@ -173,6 +173,8 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
         case events.ToolSourceChanged(source=source, state=state, reason=reason):
             said = _SOURCES.get(state)
             return None if said is None else f"{source} {said}{f': {reason}' if reason else ''}"
+        case events.PluginEvent(name=name, payload=payload):
+            return _rules_that_always_makes(name, payload)
         case events.ApprovalRequired(approval=approval):
             hint = f" ({approval.hint})" if approval.hint else ""
             return f"may {approval.tool} run with {dict(approval.arguments)}?{hint} {show_offered(approval)}"
@@ -225,6 +227,16 @@ def show_receipt(receipt: AbortReceipt) -> str:
     if receipt.survivors:
         parts.append(f"still running: {len(receipt.survivors)}")
     return "; ".join(parts)
+
+
+def _rules_that_always_makes(name: str, payload: JsonValue) -> str | None:
+    """Say what `Permissions` would write down if a person always allowed the call that it asks about next."""
+    rules: Any = (
+        payload.get("always") if name == "permission_asked" and isinstance(payload, Mapping) else None
+    )
+    if not isinstance(rules, list | tuple) or not rules:
+        return None
+    return f"/approve always would keep: {', '.join(map(str, rules))}"
 
 
 def _counted(count: int, one: str, several: str) -> str:

@@ -1,20 +1,27 @@
 """What a person decides in `agentrail chat`: steers, approvals, answers. Which words mean what; the session does the rest."""
 
 import json
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from attrs import frozen
 
 from agentrail.cli.notices import show_form, show_offered
 from agentrail.core.session.projection import Status
-from agentrail.errors import InteractionError
+from agentrail.errors import AgentrailError, InteractionError
 from agentrail.events import PERMISSION_OPTIONS, Approval, Question
 from agentrail.runtime.handle import Session
+from agentrail.runtime.ruling import read_always_rules
 
 DECISION_COMMANDS: Final = frozenset({"/steer", "/approve", "/edit", "/reject", "/answer", "/decline"})
 """What they are called; `/help` says what they do. Where several wait, `#2` in front means the second: `/approve #2 always`."""
 
 WaitsForPerson: TypeAlias = Approval | Question
+
+KeepRules: TypeAlias = Callable[[tuple[str, ...]], str]
+"""Writes rules where the user keeps them, and says where; an empty text for nowhere."""
+
+_PERMISSIONS: Final = "Permissions"
 
 
 @frozen(kw_only=True)
@@ -41,13 +48,14 @@ def show_waiting(status: Status) -> list[str]:
     return [f"#{place} {_show(one)}" for place, one in enumerate(waiting_of(status), start=1)]
 
 
-async def decide(session: Session, command: str, rest: str) -> str:
+async def decide(session: Session, command: str, rest: str, keep: KeepRules | None = None) -> str:
     """Carry out a command of a person.
 
     Args:
         session: Whose.
         command: One of `DECISION_COMMANDS`.
         rest: What stands behind it.
+        keep: Writes rules where the user keeps them, and says where; None where "always" is for the session alone.
 
     Returns:
         A line that says what became of it.
@@ -72,7 +80,9 @@ async def decide(session: Session, command: str, rest: str) -> str:
         return "answered"
     match command:
         case "/approve":
-            await session.approve(found.id, kind="always" if words.text == "always" else "once")
+            if words.text == "always":
+                return await _approve_always(session, found, keep)
+            await session.approve(found.id)
             return f"{found.tool} runs"
         case "/edit":
             await session.approve(found.id, arguments=_read_object(words.text, "arguments"))
@@ -83,6 +93,25 @@ async def decide(session: Session, command: str, rest: str) -> str:
         case _:
             await session.respond(found.id, words.text)
             return f"{found.tool} is answered in place of running"
+
+
+async def _approve_always(session: Session, found: Approval, keep: KeepRules | None) -> str:
+    """Let a call run, and all that its narrowest rules are about: from now on in this session, and where the user keeps rules."""
+    rules = () if keep is None else await read_always_rules(session, found.id)
+    is_rule_of_file = bool(rules) and "always" not in found.permission_options
+    await session.approve(found.id, kind="once" if is_rule_of_file else "always")
+    if keep is None or not rules:
+        return f"{found.tool} runs"
+    try:
+        where = keep(rules)
+    except AgentrailError as error:
+        return f"{found.tool} runs; this is not kept: {error}"
+    for plugin in (await session.status()).plugins:
+        if plugin.name == _PERMISSIONS:
+            allowed: Any = plugin.options.get("allow", ())
+            await session.update_plugin_opts(plugin.name, allow=[*dict.fromkeys((*allowed, *rules))])
+    kept = f", kept in {where}" if where else ""
+    return f"{found.tool} runs; from now on by {', '.join(rules)}{kept}"
 
 
 def _read_object(text: str, what: str) -> dict[str, Any]:

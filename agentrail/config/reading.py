@@ -82,7 +82,24 @@ def decode_file(name: str, data: bytes) -> tuple[str, tuple[ConfigFault, ...]]:
         return "", (_fault(name, line, "expected UTF-8: save the file in that encoding"),)
 
 
-def read_toml(name: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
+def read_permissions(name: str, text: str, *, scope: Scope = "project", folder: str = "") -> ConfigFile:
+    """Read a file of permissions alone: the table `[permissions]`, or its keys without a table.
+
+    Args:
+        name: As it is to be shown.
+        text: All of it.
+        scope: Whose it is.
+        folder: What paths in it begin at.
+
+    Returns:
+        As of `read_toml`.
+    """
+    return read_toml(name, text, scope=scope, folder=folder, is_policy=True)
+
+
+def read_toml(
+    name: str, text: str, *, scope: Scope = "project", folder: str = "", is_policy: bool = False
+) -> ConfigFile:
     """Read a TOML file.
 
     Args:
@@ -90,6 +107,7 @@ def read_toml(name: str, text: str, *, scope: Scope = "project", folder: str = "
         text: All of it.
         scope: Whose it is.
         folder: What paths in it begin at.
+        is_policy: Whether it is for permissions alone.
 
     Returns:
         What it says, and its faults: of syntax the first one alone, of other kinds all.
@@ -110,6 +128,18 @@ def read_toml(name: str, text: str, *, scope: Scope = "project", folder: str = "
         )
     except RecursionError:  # of `tomllib`, which calls itself for each bracket
         return _only(made, _fault(name, 1, f"expected at most {MAX_CONFIG_LEVELS} levels: nest less deeply"))
+    if not is_policy:
+        return _checked(made, tree, lines, only_texts=False)
+    if not isinstance(tree.get("permissions"), dict):
+        tree = {"permissions": tree}
+        lines = {("permissions", *path): line for path, line in lines.items()} | {("permissions",): 1}
+    others = [key for key in tree if key not in {"permissions", "version"}]
+    if others:
+        place = ConfigPlace(file=name, path=(others[0],), lines=lines)
+        return _only(
+            made,
+            ConfigFault(place=place, said="this file is for permissions alone: move it to agentrail.toml"),
+        )
     return _checked(made, tree, lines, only_texts=False)
 
 

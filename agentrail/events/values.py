@@ -71,7 +71,7 @@ class AbortReceipt(Value, frozen=True, kw_only=True, omit_defaults=True):
             worked for a call only that call is named, because ids mean something in their own session.
         survivors: Calls that run on by policy.
         milliseconds: From the abort to the end of the teardown.
-        children: What became of each agent in the background that was stopped, the deepest first; it is counted above too.
+        children: What became of each session below that was stopped, the deepest first; it is counted above too.
     """
 
     # `children` came later, and is left out where there are none; a default that a function makes is always written.

@@ -4,13 +4,15 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import attrs
 
 from agentrail.errors import OptionError
+from agentrail.frozen import frozen_json
 from agentrail.messages import JsonObject
 from agentrail.plugins.permission_policy import (
+    LISTS,
     PURE_TOOLS,
     PermissionPolicy,
     PolicyMode,
@@ -22,7 +24,6 @@ from agentrail.plugins.permission_policy import (
 )
 from agentrail.plugins.permission_rules import RuleScope, check_rules, refuse_faults
 
-_LISTS: Final = ("deny", "ask", "allow")
 _OTHERS: Final = frozenset({"managed", "user", "project"})
 
 
@@ -122,11 +123,11 @@ def go_on_with(options: JsonObject, state: Permitted) -> Permitted:
     Raises:
         OptionError: Your move: an option that only a start takes, or as of `begin`.
     """
-    other = sorted(set(options) - {"mode", *_LISTS})
+    other = sorted(set(options) - {"mode", *LISTS})
     if other:
-        message = f"a running session changes mode, {', '.join(_LISTS)}; got {', '.join(map(repr, other))}"
+        message = f"a running session changes mode, {', '.join(LISTS)}; got {', '.join(map(repr, other))}"
         raise OptionError([message])
-    now: dict[str, Any] = {name: [rule.text for rule in getattr(state.own, name)] for name in _LISTS}
+    now: dict[str, Any] = {name: [rule.text for rule in getattr(state.own, name)] for name in LISTS}
     if state.own.mode is not None:
         now["mode"] = state.own.mode
     own = read_scope("session", {**now, **options})
@@ -134,6 +135,58 @@ def go_on_with(options: JsonObject, state: Permitted) -> Permitted:
     before = (state.before if state.own.mode == "plan" else state.own.mode) if own.mode == "plan" else None
     scoped = tuple((scope, own if scope == "session" else one) for scope, one in state.scoped)
     return _checked(attrs.evolve(state, scoped=scoped, before=before))
+
+
+def options_now(options: JsonObject, state: Permitted) -> JsonObject:
+    """Give the options with which a session begins that is allowed what this one is at this moment: its mode may have changed since."""
+    return frozen_json(
+        {**{key: one for key, one in options.items() if key != "mode"}, **_mode_of(state.own.mode)}
+    )
+
+
+def unlimited_options(home: str) -> JsonObject:
+    """Give the options of a plugin that says nothing yet, for an agent whose session has none: what is narrowed afterwards is all there is."""
+    return frozen_json({"mode": "bypass", "dangerously_bypass_permissions": True, "home": home})
+
+
+def narrowed(options: JsonObject, state: Permitted, permissions: JsonObject) -> tuple[JsonObject, Permitted]:
+    """Give the meet of what a session may do and what an agent may: what it allows, both do. What the agent does not say is the session's.
+
+    Args:
+        options: Of the session's plugin, as they are now.
+        state: What the session may do.
+        permissions: What the agent says: `mode`, `deny`, `ask`, `allow`.
+
+    Returns:
+        Options to begin with, and the state that they lead to.
+
+    Raises:
+        OptionError: Your move: as of `read_scope`.
+    """
+    said = read_scope("session", permissions)
+    policy = state.policy
+    # An agent that names no rules of `allow` has those of the session; one that names some has these, as far as the session has them.
+    allow = said.allow or policy.allow
+    # `bypass` is no narrower than anything, and for who starts the session to say; in it rules of `allow` would mean nothing.
+    unsaid: PolicyMode = "default" if said.allow and policy.mode == "bypass" else policy.mode
+    mode = unsaid if said.mode in {None, "bypass"} else said.mode
+    lists = {"deny": said.deny, "ask": said.ask, "allow": allow}
+    table = frozen_json(
+        {"mode": mode, **{name: [rule.text for rule in found] for name, found in lists.items() if found}}
+    )
+    given: list[Any] = [*cast("Sequence[Any]", options.get("within", ()))]
+    if table in given:
+        return options, state
+    own = read_scope("session", table)
+    given_now: Any = [*given, table]
+    return (
+        frozen_json({**options, "within": given_now}),
+        attrs.evolve(state, within=(*state.within, own)),
+    )
+
+
+def _mode_of(mode: PolicyMode | None) -> Mapping[str, Any]:
+    return {} if mode is None else {"mode": mode}
 
 
 def _checked(state: Permitted) -> Permitted:

@@ -135,6 +135,27 @@ def offered(policy: PermissionPolicy, tools: Sequence[str]) -> tuple[str, ...]:
     )
 
 
+def refusal_of_end(policy: PermissionPolicy, call: PermissionCall, end: str) -> str | None:
+    """Say why a call does not run whose path leads to another place by links; None where that is judged no more strictly than its name.
+
+    Args:
+        policy: What may run.
+        call: The call, which may run by its name.
+        end: Where its path leads, absolute.
+    """
+    named = judge(policy, call)
+    found = judge(policy, evolve(call, leads_to=(end,)))
+    if DECISIONS.index(found.decision) <= DECISIONS.index(named.decision):
+        return None
+    path = call.arguments.get("path", ".")
+    if found.decision == "deny":
+        return f"Not run: {path!r:.300} leads to {end!r:.300} by a link, and {found.why}"
+    return (
+        f"Not run: {path!r:.300} leads to {end!r:.300} by a link, which a person is to be asked about ({found.why}): "
+        "call it again with that path"
+    )
+
+
 def _strictest(policy: PermissionPolicy, call: PermissionCall, *, explains: bool) -> PermissionVerdict:
     found = _Judging(policy, call, explains=explains).verdict()
     for other in policy.within:

@@ -14,9 +14,15 @@ from agentrail.messages import JsonObject
 from agentrail.plugins.base import Plugin, on
 from agentrail.plugins.permission_always import offers_always, proposed_rules
 from agentrail.plugins.permission_policy import PURE_TOOLS, PolicyMode
-from agentrail.plugins.permission_rules import RuleScope
-from agentrail.plugins.permission_state import Permitted, begin, go_on_with
-from agentrail.plugins.permission_verdict import EXIT_PLAN, PermissionCall, judge
+from agentrail.plugins.permission_rules import PATH_TOOLS, RuleScope
+from agentrail.plugins.permission_state import Permitted, begin, go_on_with, narrowed, options_now
+from agentrail.plugins.permission_verdict import (
+    EXIT_PLAN,
+    PermissionCall,
+    judge,
+    offered,
+    refusal_of_end,
+)
 from agentrail.plugins.skill_guard import opened_by
 
 MODE_TEXTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -84,6 +90,44 @@ class Permissions(Plugin[Permitted]):
     def tell(self, event: BeforeRequest, state: Permitted, ctx: Context) -> Action[Permitted]:
         """Say what the mode means for the model, in the system prompt; each time, as another plugin's `Skip` may have taken it back."""
         return Continue(state, context={"mode": MODE_TEXTS.get(state.policy.mode)})
+
+    def options_now(self, options: JsonObject, state: Permitted) -> JsonObject:
+        """Give the options with which a session below begins: in the mode of this moment."""
+        return options_now(options, state)
+
+    def narrow_permissions(
+        self, options: JsonObject, state: Permitted, permissions: JsonObject
+    ) -> tuple[JsonObject, Permitted]:
+        """Let this allow only what these permissions allow too.
+
+        Raises:
+            OptionError: Your move: an unknown key or mode, or a rule that cannot be read.
+        """
+        return narrowed(options, state, permissions)
+
+    def hidden_tools(self, state: Permitted, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Name the tools that a rule denies whatever they are called with: a model is not told of them."""
+        left = frozenset(offered(state.policy, names))
+        return tuple([name for name in names if name not in left])
+
+    def always_rules(
+        self, state: Permitted, name: str, arguments: JsonObject, working_dir: str
+    ) -> tuple[str, ...]:
+        """Give the narrowest rules with which a call would run that a person is asked about; none where no rule may be made."""
+        call = PermissionCall(tool=name, arguments=arguments, working_dir=working_dir, home=state.home)
+        return proposed_rules(call, judge(state.policy, call))
+
+    def path_of(self, name: str, arguments: JsonObject) -> str | None:
+        """Give the path that a call is about; None for one that is about none."""
+        path = arguments.get("path") if name in PATH_TOOLS else None
+        return path if isinstance(path, str) else None
+
+    def refusal_of_end(
+        self, state: Permitted, name: str, arguments: JsonObject, working_dir: str, end: str
+    ) -> str | None:
+        """Say why a call does not run whose path leads to another place by links: that one is judged more strictly."""
+        call = PermissionCall(tool=name, arguments=arguments, working_dir=working_dir, home=state.home)
+        return refusal_of_end(state.policy, call, end)
 
     @on(BeforeTool)
     def judge(self, event: BeforeTool, state: Permitted, ctx: Context) -> Action[Permitted]:

@@ -1,14 +1,18 @@
 """An agent that a session may let work, as a caller says it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import NOTHING, fields, frozen
 
 from agentrail.abc import Tool
 from agentrail.core.policy.budget import Budget
+from agentrail.core.policy.response_format import fault_of_format
+from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
+from agentrail.frozen import frozen_json, not_json
+from agentrail.plugins.permission_policy import read_scope
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -22,13 +26,19 @@ class Agent:
         description: What the model reads of it.
         system_prompt: Stands before its conversations.
         model: A model string.
-        tools: What it may call. The plugins of the session guard it too.
+        tools: What it may call.
+        plugins: Those besides the guards of the session (of a priority below 100), which always stay, with their options as they are
+            when it begins. None for all that the session has.
+        permissions: What it may do: `mode`, `deny`, `ask`, `allow`, as of the plugin `Permissions`. It is never allowed more than its
+            session: what runs both allow, and what it does not say is the session's.
+        result: JSON Schema of its answers, where it works for the session; the model reads the JSON. None for any text.
         max_turns: Model calls in one of its cycles, where it works for the session and not in its place.
         background: Whether it may be started in the background, by `spawn_agent`.
         wake: Whether a cycle of it that ends while the session is idle, and nothing waits for it, starts one of the session.
         handoff: Whether the session may be handed over to it, by `handoff_to`: it goes on with this one's prompt, model and
             tools, and with its own conversation, queue and plugins.
         budget: What each of its cycles in the background may spend; None for a share of what is left.
+        blueprint: A `Blueprint` that says what the others do not; its name and description do not count.
 
     Raises:
         OptionError: Your move: every fault, with what came and what it takes.
@@ -39,17 +49,41 @@ class Agent:
     system_prompt: str | None = None
     model: str | None = None
     tools: Sequence[Tool] | None = None
+    plugins: Sequence[PluginEntry] | None = None
+    permissions: Mapping[str, Any] | None = None
+    result: Mapping[str, Any] | None = None
     max_turns: int | None = None
     background: bool = False
     wake: bool = False
     handoff: bool = False
     budget: Budget | None = None
+    blueprint: object = None
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what cannot be."""
+        """Take what a blueprint says, and refuse what cannot be."""
+        if self.blueprint is not None:
+            _fill(self)
         faults = [f"agent {self.name!r:.80}: {fault}" for fault in _faults_of(self)]
         if faults:
             raise OptionError(faults)
+        for name in ("permissions", "result"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, frozen_json(value))
+
+
+def _fill(agent: Agent) -> None:
+    """Take from a blueprint what an agent does not say itself."""
+    make: Any = getattr(agent.blueprint, "override", None)
+    if isinstance(agent.blueprint, type) or make is None or not hasattr(agent.blueprint, "as_agent"):
+        fault = (
+            f"agent {agent.name!r:.80}: blueprint is {agent.blueprint!r:.80}: expected a Blueprint, or None"
+        )
+        raise OptionError([fault])
+    behind = make(name=agent.name, description=agent.description).as_agent()
+    for one in fields(Agent):
+        if one.default is not NOTHING and getattr(agent, one.name) == one.default:
+            object.__setattr__(agent, one.name, getattr(behind, one.name))
 
 
 def _faults_of(agent: Any) -> list[str]:
@@ -62,6 +96,9 @@ def _faults_of(agent: Any) -> list[str]:
         value = getattr(agent, name)
         if value is not None and not isinstance(value, str):
             faults.append(f"{name} is {value!r:.80}: expected text or None")
+    faults += [*_faults_of_rules(agent.permissions), *_faults_of_result(agent.result)]
+    if isinstance(agent.plugins, str) or not isinstance(agent.plugins, Sequence | None):
+        faults.append(f"plugins is {agent.plugins!r:.80}: expected a sequence of plugins, or None")
     for name in ("background", "wake", "handoff"):
         value = getattr(agent, name)
         if not isinstance(value, bool):
@@ -72,3 +109,23 @@ def _faults_of(agent: Any) -> list[str]:
     if turns is not None and (isinstance(turns, bool) or not isinstance(turns, int) or turns < 1):
         faults.append(f"max_turns is {turns!r:.80}: expected a whole number from 1, or None")
     return faults
+
+
+def _faults_of_rules(permissions: Any) -> Iterator[str]:
+    if permissions is None:
+        return
+    if not isinstance(permissions, Mapping) or not_json(permissions) is not None:
+        yield f"permissions is {permissions!r:.80}: expected a mapping of mode, deny, ask and allow, or None"
+        return
+    try:
+        read_scope("session", permissions)
+    except OptionError as error:
+        yield from (f"permissions: {fault}" for fault in error.faults)
+
+
+def _faults_of_result(result: Any) -> Iterator[str]:
+    if result is None:
+        return
+    fault = "expected a JSON Schema" if not isinstance(result, Mapping) else fault_of_format(result)
+    if fault is not None:
+        yield f"result is {result!r:.80}: {fault}"

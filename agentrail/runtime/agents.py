@@ -2,21 +2,35 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from agentrail.abc import Tool, ToolListing
+from agentrail.core.policy.response_format import ResponseFormat
+from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.session.agent_state import AgentSpec
-from agentrail.core.session.handoff import generation_of_agent
+from agentrail.core.session.handoff import change_of_agent, generation_of_agent
+from agentrail.core.stack.loading import Stack, compile_stack, load_plugin
+from agentrail.core.stack.narrowing import narrows
+from agentrail.core.stack.plugin import Plugin
+from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.values.toolbox import Toolbox
+from agentrail.errors import OptionError
+from agentrail.frozen import same_json
 from agentrail.runtime.agent import Agent
+from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import ReadyAgent
 from agentrail.runtime.tool_specs import ToolSpecs
 
 
 def make_ready(
-    agents: Sequence[Agent], listing: ToolListing, specs: ToolSpecs, find: Callable[[str], ModelFacts]
+    agents: Sequence[Agent],
+    listing: ToolListing,
+    specs: ToolSpecs,
+    find: Callable[[str], ModelFacts],
+    stack: Stack,
 ) -> Mapping[str, ReadyAgent]:
     """Find all that agents name, so that what cannot be found is told before anything starts.
 
@@ -25,19 +39,28 @@ def make_ready(
         listing: To whom their tools describe themselves.
         specs: What tools say of themselves.
         find: Finds the provider of a model string, keeps it, and says what is known of it.
+        stack: The plugins of the session, whose guards stay in that of each agent.
 
     Raises:
-        ToolDefinitionError, ModelNotFound, Authentication, OptionError: Your move; as of `start_session`.
+        ToolDefinitionError, PluginError, ModelNotFound, Authentication, OptionError: Your move; as of `start_session`.
     """
     ready: dict[str, ReadyAgent] = {}
     for agent in agents:
+        _check_narrowing(agent, stack)
+        plugins = None if agent.plugins is None else _plugins_of(agent, stack)
         box, tools = None, None
         if agent.tools is not None:
             box, names = specs.box_of(agent.tools, listing)
             tools = dict(zip(names, agent.tools, strict=True))
         facts = None if agent.model is None else find(agent.model)
         ready[agent.name] = ReadyAgent(
-            spec=_spec_of(agent, facts, box), max_turns=agent.max_turns, tools=tools
+            spec=_spec_of(agent, facts, box, plugins),
+            max_turns=agent.max_turns,
+            tools=tools,
+            plugins=None
+            if plugins is None
+            else tuple([(one, record.options or {}) for one, record in plugins]),
+            result=None if agent.result is None else ResponseFormat(agent.result),
         )
     return ready
 
@@ -52,11 +75,60 @@ def tools_of_agents(agents: Mapping[str, ReadyAgent]) -> dict[tuple[str, int], T
     }
 
 
-def _spec_of(agent: Agent, facts: ModelFacts | None, box: Toolbox | None) -> AgentSpec:
+def keep_plugins(agents: Mapping[str, ReadyAgent], watch: PluginWatch) -> None:
+    """Keep the plugins of agents where a step finds them that hands a session over."""
+    for name, agent in agents.items():
+        for plugin, _ in agent.plugins or ():
+            watch.keep(change_of_agent(name, plugin.name), plugin)
+
+
+def _check_narrowing(agent: Agent, stack: Stack) -> None:
+    """Refuse an agent whose permissions nothing would hold once a session is handed over to it."""
+    if agent.handoff and agent.permissions is not None and not narrows(stack):
+        fault = (
+            f"agent {agent.name!r} has permissions of its own and may take the session over, which has no plugin that holds them: "
+            "give the session the plugin Permissions"
+        )
+        raise OptionError([fault])
+
+
+def _plugins_of(agent: Agent, stack: Stack) -> tuple[tuple[Plugin, PluginRecord], ...]:
+    """Make the plugins of an agent, but for those that are guards of its session already.
+
+    Raises:
+        PluginError: Your move: one that cannot be loaded.
+        OptionError: Your move: one that is named like a guard of the session, and is another one.
+    """
+    made = [part_entry(entry, stack.ask) for entry in agent.plugins or ()]
+    members = [load_plugin((plugin, record.options or {}), ask=stack.ask)[0] for plugin, record in made]
+    compile_stack(members, ask=stack.ask)
+    left: list[tuple[Plugin, PluginRecord]] = []
+    faults: list[str] = []
+    for one, (plugin, record) in zip(members, made, strict=True):
+        guard = stack.find(one.name)
+        if guard is None or not guard.guards:
+            left.append((plugin, record))
+        elif type(guard.plugin) is not type(plugin) or not same_json(guard.options, one.options):
+            faults.append(
+                f"agent {agent.name!r}: its plugin {one.name!r} has the name of a guard of the session, which stays as it is: "
+                "name it otherwise, or leave it out"
+            )
+    if faults:
+        raise OptionError(faults)
+    return tuple(left)
+
+
+def _spec_of(
+    agent: Agent,
+    facts: ModelFacts | None,
+    box: Toolbox | None,
+    plugins: tuple[tuple[Plugin, PluginRecord], ...] | None,
+) -> AgentSpec:
+    records = None if plugins is None else tuple([record for _, record in plugins])
     return AgentSpec(
         name=agent.name,
         description=agent.description,
-        digest=_digest_of(agent, box),
+        digest=_digest_of(agent, box, records),
         background=agent.background,
         wake=agent.wake,
         handoff=agent.handoff,
@@ -64,15 +136,27 @@ def _spec_of(agent: Agent, facts: ModelFacts | None, box: Toolbox | None) -> Age
         system_prompt=agent.system_prompt,
         model=facts,
         tools=box,
+        permissions=agent.permissions,
+        # A session below is given the code itself: only one that is handed over finds it by its record.
+        plugins=records if agent.handoff else None,
     )
 
 
-def _digest_of(agent: Agent, box: Toolbox | None) -> str:
+def _digest_of(agent: Agent, box: Toolbox | None, records: tuple[PluginRecord, ...] | None) -> str:
     tools = None
     if box is not None:
         tools = [
             {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
             for spec in box
         ]
-    said = [agent.name, agent.description, agent.system_prompt, agent.model, tools, agent.max_turns]
+    said: list[Any] = [
+        agent.name,
+        agent.description,
+        agent.system_prompt,
+        agent.model,
+        tools,
+        agent.max_turns,
+    ]
+    more = [agent.permissions, agent.result, records]
+    said += [] if more == [None, None, None] else more  # as it was for those that were stored without
     return hashlib.sha256(msgspec.json.encode(said)).hexdigest()

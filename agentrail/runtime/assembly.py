@@ -23,7 +23,7 @@ from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
 from agentrail.runtime.agent_tools import tool_for_handoff, tools_for_agents
-from agentrail.runtime.agents import make_ready, tools_of_agents
+from agentrail.runtime.agents import keep_plugins, make_ready, tools_of_agents
 from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.deps import DepsFor, decide_deps
 from agentrail.runtime.hook_times import PluginTallies
@@ -111,7 +111,8 @@ def assemble(
     provider_opts: dict[str, Mapping[str, Any]] = {model: options.provider_opts}
     providers = _providers_of({model: provider}, provider_opts, options, dependencies)
     config = _config_of(session_id, options, (model, provider), providers, working_dir)
-    agents = _agents_of(options, listing, dependencies, providers, provider_opts)
+    agents = _agents_of(options, listing, dependencies, (providers, provider_opts), stack)
+    keep_plugins(agents, watch)
     config = _with_agents(_with_host(config, dependencies.host), options, agents)
     workspace = _workspace_of(options, working_dir, dependencies)
     for one in providers.values():
@@ -256,12 +257,13 @@ def _agents_of(
     options: SessionOptions,
     listing: ToolListing,
     dependencies: Dependencies,
-    providers: dict[str, Provider],
-    provider_opts: Mapping[str, Mapping[str, Any]],
+    known: tuple[dict[str, Provider], Mapping[str, Mapping[str, Any]]],
+    stack: Stack,
 ) -> Mapping[str, ReadyAgent]:
     """Find all that the agents of a session name; their models are kept with its own."""
     if not options.agents:
         return NO_READY_AGENTS
+    providers, provider_opts = known
 
     def find(name: str) -> ModelFacts:
         if name not in providers:
@@ -269,7 +271,7 @@ def _agents_of(
             providers[name] = dependencies.resolve_provider(name, opts)
         return facts_of(name, providers[name])
 
-    return make_ready(options.agents, listing, dependencies.specs, find)
+    return make_ready(options.agents, listing, dependencies.specs, find, stack)
 
 
 def decide_refusal(state: SessionState, at_ms: int) -> str | None:

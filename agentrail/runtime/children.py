@@ -1,9 +1,11 @@
 """A call that a session of its own works for: started, listened to, and stopped with the call, whatever ends it first.
 
 The child is a session like any other, under the same supervisor, with its own mailbox and history. It inherits the working
-directory, sandbox, model, tools, plugins and user data of its parent as they are at that moment, and never more rights.
+directory, sandbox, model, tools, plugins and user data of its parent as they are at that moment, unless its agent has a model, tools
+or plugins of its own; and never more rights.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, TypeAlias
@@ -19,11 +21,14 @@ from agentrail.core.protocol.signals import ChildPublished, ChildStarted, Signal
 from agentrail.core.session.machine import new_session
 from agentrail.core.session.projection import own_prompt_of
 from agentrail.core.stack.loading import load_stack
+from agentrail.core.stack.narrowing import entries_now, narrow_stack, narrows
 from agentrail.core.stack.plugin_changes import ChangedStack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, SessionDown
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, AgentError, Event, EventsLost, ResponseComplete
 from agentrail.messages import AssistantMessage, Message, SessionId
+from agentrail.plugins.permission_state import unlimited_options
+from agentrail.plugins.permissions import Permissions
 from agentrail.runtime.base_prompt import decide_inherited
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
@@ -235,8 +240,10 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         budget=task.effect.budget,
         prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,
         gathers_context=False,  # as little around its task as its system prompt has
+        rules=data.rules,
+        response_format=agent.result,  # not that of its session, which is for who asked that one
     )
-    change = _stack_of(parent)
+    change = _stack_of(parent, agent)
     # What its agent says of itself, and its tools, came with the options and by no signal.
     withheld = ports.withheld
     state = new_session(
@@ -282,9 +289,20 @@ def _may_have(tool: Tool, depth: int) -> bool:
     return max_depth is None or depth < max_depth
 
 
-def _stack_of(parent: SessionCell) -> ChangedStack:
-    """Load the parent's plugins anew: a child is guarded by the same ones, and has states of its own."""
-    members = parent.state.data.stack.members
-    entries = tuple((member.plugin, member.options) for member in members)
-    stack, states = load_stack(entries, ask=parent.state.data.stack.ask)
-    return ChangedStack(stack=stack, states=states)
+def _stack_of(parent: SessionCell, agent: ReadyAgent) -> ChangedStack:
+    """Load plugins anew: a child is guarded by those of its parent, and has states of its own; the others may be those of its agent.
+
+    Raises:
+        PluginError: A plugin's: it does not load any more, or does not take the permissions of the agent.
+    """
+    above, permissions = parent.state.data.stack, agent.spec.permissions
+    entries = entries_now(above, parent.state.data.plugin_states)
+    if agent.plugins is not None:
+        guards = {one.name: entry for one, entry in zip(above.members, entries, strict=True) if one.guards}
+        entries = (*guards.values(), *[entry for entry in agent.plugins if entry[0].name not in guards])
+    if permissions is not None and not narrows(above):
+        entries = (*entries, (Permissions, unlimited_options(os.path.expanduser("~"))))  # noqa: PTH111 - as a text
+    stack, states = load_stack(entries, ask=above.ask)
+    if permissions is None:
+        return ChangedStack(stack=stack, states=states)
+    return narrow_stack(stack, states, permissions)

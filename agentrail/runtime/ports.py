@@ -18,10 +18,12 @@ from agentrail.abc import (
     ToolOutcome,
 )
 from agentrail.core.policy.budget import NOTHING_SPENT, Budget, Spent
+from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.protocol.effects import ResumeChild, SpawnChild, StartAgent
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import Signal, ToolFinished
 from agentrail.core.session.agent_state import GENERAL_PURPOSE, AgentSpec
+from agentrail.core.stack.plugin import Plugin
 from agentrail.events import AbortReceipt, ChildReceipt
 from agentrail.frozen import EMPTY
 from agentrail.messages import JsonObject, SessionId
@@ -46,11 +48,15 @@ class ReadyAgent:
         spec: What the core knows of it.
         max_turns: Model calls in one of its cycles; None for those of the session.
         tools: Its own by name; None for those of the session.
+        plugins: Those besides the guards of the session; None for those of the session.
+        result: What its answer to a call has to be; None: any text.
     """
 
     spec: AgentSpec
     max_turns: int | None = None
     tools: Mapping[str, Tool] | None = None
+    plugins: tuple[tuple[Plugin, JsonObject], ...] | None = None
+    result: ResponseFormat | None = None
 
 
 GENERAL: Final = ReadyAgent(spec=AgentSpec(name=GENERAL_PURPOSE, description=""))
@@ -204,7 +210,7 @@ class ChildUsage:
 
     @property
     def receipts(self) -> tuple[ChildReceipt, ...]:
-        """What became of the sessions below that work in the background, and of it, where it does; the deepest first."""
+        """What became of it and of the sessions below it, the deepest first; nothing of one that never began."""
         below = self.receipt
         if self.session_id is None:
             return below.children

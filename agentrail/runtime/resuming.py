@@ -341,7 +341,8 @@ def _options_of(opening: StoredOpening, given: Any) -> SessionOptions:
 
 
 def _plugins_of(options: SessionOptions, watch: PluginWatch) -> list[Any]:
-    return [part_entry(entry, watch)[0] for entry in options.plugins]
+    entries = [*options.plugins, *(entry for agent in options.agents for entry in agent.plugins or ())]
+    return [part_entry(entry, watch)[0] for entry in entries[::-1]]  # of one name that of the session counts
 
 
 def _check_code(revived: Revived, ports: Ports, *, is_root: bool, gathers_context: bool) -> None:
@@ -492,8 +493,9 @@ def _wanted_below(cell: SessionCell, first: Recovered) -> set[SessionId]:
         match effect:
             case ResumeChild():
                 wanted |= set(child_ids_of(cell.ports.session_id, effect))
-            case StartAgent(child_id=str(child_id)):
-                wanted.add(SessionId(child_id))
+            case StartAgent(child_id=child_id, name=name):
+                # One that had not said yet that it began has the name that such a session is given.
+                wanted.add(child_id or SessionId(f"{cell.ports.session_id}:{name}"))
             case _:
                 pass
     return wanted

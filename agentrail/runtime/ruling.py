@@ -17,6 +17,7 @@ from agentrail.core.session.asked_forms import (
     rules_of,
 )
 from agentrail.core.session.state import Rule
+from agentrail.core.stack.loading import attempt_as
 from agentrail.errors import SessionDown, UnknownApproval, UnknownRule
 from agentrail.messages import SessionId
 from agentrail.runtime.arguments import fault_of_text, refuse
@@ -118,6 +119,30 @@ async def read_waiting_call(session: RulingT, approval_id: str) -> WaitingCall[R
         session=type(session)(owner),
         path=tuple([(one, _title_of(owner, one)) for one in form.approval.path]),
     )
+
+
+async def read_always_rules(session: RulingHandle, approval_id: str) -> tuple[str, ...]:
+    """Give the rules of permissions that stand for "always" of a call which waits for a person, here or in a session below.
+
+    Returns:
+        The narrowest ones, as they are written in a file; none where no plugin of its session makes any.
+
+    Raises:
+        UnknownApproval: Your move: no call waits under this id, or not any more.
+        OptionError: Your move: an argument of a wrong type.
+        SessionDown: The session has ended.
+    """
+    waiting = await read_waiting_call(session, approval_id)
+    data, asked = waiting.session._cell.visible.data, waiting.form.approval  # noqa: SLF001 - of the same module
+    for member in data.stack.members:
+        say = getattr(member.plugin, "always_rules", None)
+        if say is None:
+            continue
+        given = (data.plugin_states[member.name], asked.tool, asked.arguments, data.config.working_dir)
+        found = attempt_as(data.stack.ask, say, *given)
+        if isinstance(found, tuple):
+            return tuple([one for one in found if isinstance(one, str)])
+    return ()
 
 
 def _title_of(owner: SessionCell, session_id: SessionId) -> str | None:

@@ -93,7 +93,7 @@ class SessionsBelow(ABC):
         if entry is None or journal is None:
             return await self._answer_of_ended(parent, child_id, effect.name, usage)
         cell = entry.cell
-        usage.session_id = None
+        usage.session_id = cell.ports.session_id
         try:
             if is_untouched(cell):  # its process stopped between its beginning and its prompt
                 call = next(one for one in parent.state.data.batch if one.call.call_id == effect.call_id)
@@ -155,10 +155,12 @@ class SessionsBelow(ABC):
         # The sandbox is its parent's, who closes it: this workspace is never opened.
         workspace = Workspace(self._dependencies.make_sandbox, "local", cell.ports.working_dir)
         child = self._begin(cell, workspace, "temporary")
+        usage.session_id = cell.ports.session_id
         try:
             yield child
         finally:
             await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
+        usage.session_id = None  # it ended by itself: no abort has stopped it
 
     async def _run_agent(self, effect: StartAgent, ports: Ports, deliver: Deliver, line: AgentLine) -> str:
         parent = self._entries[ports.key].cell
@@ -180,11 +182,12 @@ class SessionsBelow(ABC):
                 await _end_below(parent, cell, usage)  # noqa: ASYNC102 - shielded and bounded inside
 
     async def _agent_of(self, parent: SessionCell, work: AgentWork) -> tuple[SessionCell, bool]:
-        """Make the session of an agent, or find the one that a crash of its parent left alive."""
+        """Make the session of an agent, or find the one that a crash of its parent left alive; say whether it is to be prompted."""
         session_id = work.effect.child_id or SessionId(f"{parent.ports.session_id}{work.own_name}")
         live = self._live(key_of(parent.ports.scope, session_id))
         if live is not None and live.cell.state.data.config.path[:-1] == parent.state.data.config.path:
-            return live.cell, False
+            # Its process may have stopped between its beginning and its prompt.
+            return live.cell, is_untouched(live.cell) and not live.cell.mailbox.has_mail()
         if live is not None or work.effect.child_id is not None or self._down is not None:
             there = "it is gone" if live is None else "a session of this id is alive already"
             raise SessionDown(session_id, self._down or there)

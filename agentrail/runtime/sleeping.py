@@ -167,9 +167,12 @@ class SleepingCell(HeldCode):
 
     @property
     def plugins(self) -> tuple[Plugin, ...]:
-        """The code of its plugins."""
+        """The code of its plugins, behind that of the agents that it may be handed over to."""
         row = None if self.sleep is None else self.sleep.row
-        return tuple([one.plugin for one in self.state.data.stack.members]) if row is None else row.plugins
+        if row is not None:
+            return row.plugins
+        of_agents = [plugin for agent in self.ports.agents.values() for plugin, _ in agent.plugins or ()]
+        return (*of_agents, *[one.plugin for one in self.state.data.stack.members])
 
     def stir(self) -> None:
         """Wake it, if it sleeps: something was put into its mailbox."""

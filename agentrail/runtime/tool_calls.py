@@ -1,7 +1,7 @@
 """The calls of one incarnation that run: what each is given, what it says on its way, and the signal that it ends with."""
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
@@ -41,6 +41,7 @@ from agentrail.runtime.clock import now_ms
 from agentrail.runtime.content import decide_child
 from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.file_notes import FileNotes, KeptJournal, NotingKeeper
+from agentrail.runtime.links import refusal_of_links
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.ports import ChildUsage, ChildWork, Ports
 from agentrail.runtime.processes import Processes
@@ -418,6 +419,7 @@ class ToolCallRunner:
                 context=ContextOfCall.of(call),
                 timeout_seconds=ended[1],
                 withheld=self.ports.withheld,
+                refusal=self._refusal_of(began) if began.known.stack.following else None,
             )
             try:
                 with self.pending_calls.inside():
@@ -447,6 +449,10 @@ class ToolCallRunner:
             images=ended.images,
             ran_ms=ran_ms,
         )
+
+    def _refusal_of(self, began: BegunCall) -> Callable[[], Awaitable[str | None]]:
+        ports = self.ports
+        return partial(refusal_of_links, began.known, began.effect, ports.working_dir, ports.workspace.open)
 
     def grant(self, effect: SpawnChild) -> None:
         """Hand a session to the tool that wants it, whose task is the one that carries it out."""

@@ -5,6 +5,7 @@ What an outcome says is decided by plain functions; `run_tool` awaits and asks t
 
 import json
 import re
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -52,12 +53,14 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         context: What the tool is given.
         timeout_seconds: How long it may take.
         withheld: What may not be in what it says.
+        refusal: Says right before it runs why it does not, for what no step could know; None where nobody is to be asked.
     """
 
     tool: Tool
     context: ToolContext
     timeout_seconds: float
     withheld: Withheld = msgspec.field(default_factory=Withheld)
+    refusal: Callable[[], Awaitable[str | None]] | None = None
 
     def without_secrets(self, text: str) -> str:
         """Give what is said of a crash without the secrets of its session, the short ones too."""
@@ -105,6 +108,11 @@ async def run_tool(effect: RunTool, attempt: Attempt, scope: trio.CancelScope) -
     late = False
     try:
         with scope:
+            refused = None if attempt.refusal is None else await attempt.refusal()
+            if refused is not None:
+                return AttemptEnd(
+                    text=clean_text(attempt.withheld.replaced(refused)), is_error=True, ran=False
+                )
             if effect.attempt == 1:
                 returned: object = await attempt.tool.execute(arguments, attempt.context)
             else:

@@ -238,6 +238,14 @@ class LocalSandbox:
         found = await self._writing(path, work)
         return EditResult(error=found) if isinstance(found, Refusal) else found
 
+    async def leads_to(self, path: str) -> str | None:
+        """Say where a path leads by links, relative to the root, absolute outside of it; None where there are none on it, or it is refused.
+
+        Cancellation: At once; what is looked at changes nothing.
+        """
+        found = await self._reading("file", path, self._end_of)
+        return found if isinstance(found, str) else None
+
     async def exists(self, path: str) -> bool:
         """Tell whether there is a file or directory that may be read."""
         return await self._reading("file", path, self._files.exists) is True
@@ -379,6 +387,15 @@ class LocalSandbox:
     def _entries(self, names: Names) -> Sequence[DirectoryEntry]:
         found = self._files.refusing("directory", names, lambda: self._files.list_dir(names))
         return () if isinstance(found, Refusal) else found.entries
+
+    def _end_of(self, names: Names) -> str | None:
+        # Names only: the way is walked by the file's own call, which refuses what leads out.
+        root = os.path.realpath(self._path)
+        written = os.path.normpath(os.path.join(root, *names))  # noqa: PTH118 - links must stay in it
+        real = os.path.realpath(os.path.join(root, *names))  # noqa: PTH118
+        if real == written:
+            return None
+        return os.path.relpath(real, root) if real.startswith(f"{root}/") else real
 
     def _text_of(self, names: Names) -> str | None:
         data = self._files.refusing("file", names, lambda: self._files.read_bytes(names))

@@ -134,9 +134,7 @@ class _Life:
         self.session_id: SessionId = cell.state.data.config.session_id
         self.scope: str = cell.state.data.config.scope
         self._user_data = cell.ports.user_data
-        self._plugins: dict[str, Plugin] = {
-            member.name: member.plugin for member in cell.state.data.stack.members
-        }
+        self._plugins: dict[str, Plugin] = {plugin.name: plugin for plugin in cell.plugins}
         self._kept: tuple[Event, ...] = ()
         self._last_event = 0
         self._is_told = True
@@ -166,7 +164,9 @@ class _Life:
         watch = PluginWatch(self.session_id, self._user_data)
         for change, plugin in coming.items():
             watch.keep(change, plugin)
-        sources = Sources(resolve=PluginFinder(self._plugins), ask=watch, blob=blob)
+        finder = PluginFinder(self._plugins)
+        watch.find_others(finder)
+        sources = Sources(resolve=finder, ask=watch, blob=blob)
         settled = max((one.seq for one in records if one.kind in _NEW_BEGINNINGS), default=0)
         state = first_state(records, sources)
         events: dict[int, Event] = {}

@@ -3,11 +3,12 @@
 import pytest
 import trio
 
+from agentrail.cli.notices import notice_of
 from agentrail.cli.people import decide, show_waiting
 from agentrail.commands.showing import show_status
-from agentrail.errors import AnswerNotOffered, InteractionError, PromptError, YourMove
+from agentrail.errors import AnswerNotOffered, InteractionError, OptionError, PromptError, YourMove
 from agentrail.events import AgentEnd, ApprovalRequired, AskUser, SteeringApplied, SubagentEvent
-from agentrail.plugins import HumanApproval
+from agentrail.plugins import HumanApproval, Permissions
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.orphans import no_orphans
 from agentrail.testing.tools import HangingTool, RecordingTool
@@ -171,3 +172,47 @@ async def test_answers_that_are_not_offered_are_refused(supervisor):
         with trio.fail_after(5):
             await until(events, AgentEnd)
     assert shell.calls == [{"command": "ls -a"}]
+
+
+async def test_always_is_kept_where_the_user_keeps_rules(supervisor):
+    """G-017: the narrowest rules, which hold in the session from its next cycle on; one that cannot be written is said."""
+    kept = []
+    tool = RecordingTool(
+        name="shell", parameters={"type": "object", "properties": {"command": {"type": "string"}}}
+    )
+    wanted = [("shell", {"command": one}) for one in ("wc -l x", "wc -l x", "git log", "bash x")]
+    turns = [turn for one in wanted for turn in (calls(one), says("done"))]
+    session = await supervisor.start_session(
+        model=ScriptedModel(turns), tools=[tool], plugins=[(Permissions, {"allow": ["shell(ls)"]})]
+    )
+
+    def keep(rules):
+        kept.append(rules)
+        if len(kept) > 1:
+            raise OptionError(["the disk is full"])
+        return "rules.toml"
+
+    async with session.subscribe() as events:
+        await session.prompt("Count")
+        seen = await until(events, ApprovalRequired)
+        notices = [said for one in seen if (said := notice_of(one)) is not None]
+        assert notices[0] == "/approve always would keep: shell(wc -l x)"
+        said = await decide(session, "/approve", "always", keep)
+        assert said == "shell runs; from now on by shell(wc -l x), kept in rules.toml"
+        await until(events, AgentEnd)
+        await session.prompt("Once more")
+        assert ApprovalRequired not in map(type, await until(events, AgentEnd))
+        await session.prompt("Look")
+        await until(events, ApprovalRequired)
+        assert "this is not kept: the disk is full" in await decide(session, "/approve", "always", keep)
+        await until(events, AgentEnd)
+        await session.prompt("Run")
+        await until(events, ApprovalRequired)
+        with pytest.raises(AnswerNotOffered):
+            await decide(session, "/approve", "always", keep)
+        await decide(session, "/approve", "")
+        await until(events, AgentEnd)
+    assert kept == [("shell(wc -l x)",), ("shell(git log *)",)]
+    assert [one["command"] for one in tool.calls] == ["wc -l x", "wc -l x", "git log", "bash x"]
+    (plugin,) = (await session.status()).plugins
+    assert plugin.options["allow"] == ["shell(ls)", "shell(wc -l x)"]

@@ -204,10 +204,13 @@ def everything() -> SessionState:
                 system_prompt="You look.",
                 model=ModelFacts(model="scripted:small"),
                 tools=Toolbox([gone]),
+                permissions={"mode": "strict", "deny": ["shell(rm *)"]},
+                plugins=(PluginRecord(name="Own", version="1", origin="own:Own", options={"n": 1}),),
             ),
         ),
         host_hooks=frozenset({"before_tool", "after_tool"}),
         gathers_context=True,
+        rules=frozenset({Rule(tool="deploy", family=None, at_ms=7)}),
         agent_limits=AgentLimits(max_depth=2, max_agents=3, max_agents_total=4),
     )
     history = History.of((UserMessage(content=_ASKED, ref=_P), _SAID))

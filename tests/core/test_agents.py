@@ -49,7 +49,7 @@ def lives(start, drawn):
 
 @given(drawn=st.lists(SAID, min_size=20, max_size=60), budget=st.sampled_from((None, 400, 100_000)))
 def test_promises_hold_whatever_agents_do(drawn, budget):
-    """All promises, of each step and of the whole run, with agents that work, idle, end and wake (12.2.2)."""
+    """All promises, of each step and of the whole run, with agents that work, idle, end and wake (12.2.2). Nothing is lent that is not left, on any schedule (G-008)."""
     options = {} if budget is None else {"budget": Budget(max_total_tokens=budget), "max_output_tokens": 20}
     seen = []
     for one in lives(agents_session(**options), drawn):

@@ -4,15 +4,26 @@ import msgspec
 import pytest
 
 from agentrail.core.protocol.effects import StartStream
+from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import ModelFacts
 from agentrail.core.protocol.signals import AbortCycle, Prompt, SignalId, TeardownFinished, ToolFinished
+from agentrail.core.session import machine
 from agentrail.core.session.agent_state import AgentSpec
 from agentrail.core.session.projection import status_of
 from agentrail.core.session.state import Phase
 from agentrail.core.session.state_codec import decode_session, encode_session
+from agentrail.core.stack.loading import load_stack
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
-from agentrail.events import AbortReceipt, AgentChanged, ModelSwitched, ToolExecutionEnd, ToolsUpdated
+from agentrail.events import (
+    AbortReceipt,
+    AgentChanged,
+    ModelSwitched,
+    PluginFailed,
+    ToolExecutionEnd,
+    ToolsUpdated,
+)
 from agentrail.messages import PromptRef, Text, ToolMessage
+from agentrail.plugins import OutputFilter, Permissions, Planning
 from agentrail.testing.check_dialects import check_dialects
 from tests.core.worlds import TOOLS, completed, new_session, run, walk
 
@@ -42,7 +53,9 @@ def prompt(name, at_ms=1):
 def session(**options):
     """A session with two agents that it may be handed over to, and one for the background."""
     return new_session(
-        Toolbox([*TOOLS, HANDOFF]), agents=AGENTS, system_prompt="You lead.", **({"max_turns": 9} | options)
+        Toolbox([*TOOLS, HANDOFF]),
+        system_prompt="You lead.",
+        **({"max_turns": 9, "agents": AGENTS} | options),
     )
 
 
@@ -180,6 +193,50 @@ def test_an_abort_in_between_puts_it_off_until_the_next_cycle():
     seen = list(walk([gone, prompt("p2", 9)], state))
     assert said(seen, AgentChanged) == [AgentChanged(to_agent="clerk")]
     assert last_request(seen).system == "You pay."
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+def test_plugins_and_permissions_are_looked_at_again_when_it_takes_effect(is_found):
+    """What held them went in between: the session stays what it was, and says so. A guard's state goes on where it is there (12.2.8)."""
+    own = PluginRecord(name="OutputFilter", version="0", origin="x:y", options={})
+    spec = AgentSpec(
+        name="clerk", description="Pays.", handoff=True, permissions={"deny": ["read"]}, plugins=(own,)
+    )
+    found = {own.name: OutputFilter}
+
+    def ask(member, event, state, ctx):
+        return member.plugin.handle(event, state, ctx)
+
+    ask.find = lambda change, record: found.get(record.name) if change == "agent/clerk/OutputFilter" else None
+    stack, states = load_stack([(Permissions, {"allow": ["handoff_to"]}), Planning], ask=ask)
+    start = machine.new_session(
+        session(agents=(spec,)).data.config, Toolbox([*TOOLS, HANDOFF]), stack, states
+    )
+    script = [prompt("p"), completed("r1", hand(1, "clerk"), read_call("c1", "read", "{}"))]
+    state = run([*script, AbortCycle(at_ms=5, signal_id=SignalId("a"), reason="no")], start)
+    assert state.data.acting.next == "clerk"
+    if not is_found:
+        found.clear()
+    gone = (
+        []
+        if state.data.teardown is None
+        else [TeardownFinished(at_ms=8, effect_id=state.data.teardown.effect_id, receipt=AbortReceipt())]
+    )
+    seen = list(walk([*gone, prompt("p2", 9)], state))
+    after = seen[-1].after.data
+    assert after.acting.next is None
+    if is_found:
+        assert after.stack.names == ("Permissions", "OutputFilter")
+        assert after.plugin_states["Permissions"].within[0].deny[0].text == "read"
+        assert after.acting.name == "clerk"
+        return
+    (failed,) = said(seen, PluginFailed)
+    assert (failed.plugin, failed.hook, failed.policy) == ("clerk", "Handoff", "closed")
+    assert "is not there" in failed.error.message
+    assert (after.stack.names, after.acting.name) == (("Permissions", "Planning"), None)
+    attempt = last_request(seen).attempt
+    refused = list(walk([completed(attempt, hand(2, "clerk"))], seen[-1].after))
+    assert results(refused)[0].startswith("Nothing is handed over: ")
 
 
 def test_every_format_takes_calls_of_tools_that_are_listed_no_more():

@@ -9,6 +9,9 @@ _MONEY: Final = "an agent is lent its budget for each cycle, and gives the rest 
 _HANDED: Final = "a handoff changes prompt, tools and model, in front of the next request (12.2.8)"
 _SCENARIOS: Final = "tests/core/test_scenarios.py::test_scenario"
 _HANDOFF: Final = "tests/core/test_handoff.py"
+_NARROW: Final = "an agent is never allowed more than its session, and its guards stay (12.2, 12.7)"
+_OWN: Final = "tests/runtime/test_agents_of_their_own.py"
+_ACCEPTED: Final = "tests/runtime/test_agents_accepted.py"
 _SHELL: Final = "tests/runtime/test_background_agents.py"
 
 MUTANTS: Final[tuple[Mutant, ...]] = (
@@ -123,5 +126,109 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         old="            if key not in used and 0 <= key[1] <= data.tools.generation:\n",
         new="            if key not in used and key[1] <= data.tools.generation:\n",
         killed_by="tests/runtime/test_handoff.py::test_a_model_calls_a_tool_of_an_agent_that_came_behind_other_changes",
+    ),
+    Mutant(
+        name="an agent may what its session may, whatever is said of it",
+        breaks=_NARROW,
+        file="plugins/permission_state.py",
+        old="        attrs.evolve(state, within=(*state.within, own)),\n",
+        new="        state,\n",
+        killed_by="tests/plugins/test_permission_narrowing.py::test_the_meet_allows_nothing_that_either_alone_does_not",
+    ),
+    Mutant(
+        name="a child begins in the mode of the start",
+        breaks=_NARROW,
+        file="core/stack/narrowing.py",
+        old='    say = getattr(member.plugin, "options_now", None)\n',
+        new="    say = None\n",
+        killed_by=f"{_OWN}::test_a_child_begins_in_the_mode_that_its_session_is_in",
+    ),
+    Mutant(
+        name="an agent with plugins of its own leaves the guards out",
+        breaks=_NARROW,
+        file="runtime/children.py",
+        old="        entries = (*guards.values(), *[",
+        new="        entries = (*(), *[",
+        killed_by=f"{_OWN}::test_a_child_begins_with_guards_as_they_are_and_plugins_of_its_own",
+    ),
+    Mutant(
+        name="a session that is handed over may what it might before",
+        breaks=_NARROW,
+        file="core/session/handoff.py",
+        old="    return change if spec.permissions is None else narrow_stack(stack, states, spec.permissions)\n",
+        new="    return change\n",
+        killed_by=f"{_OWN}::test_a_session_that_is_handed_over_may_do_what_both_agents_may",
+    ),
+    Mutant(
+        name="a session is handed over without what held the permissions",
+        breaks=_NARROW,
+        file="core/session/handoff.py",
+        old="        _stay(step, spec, error)\n        return\n",
+        new="        change = None\n",
+        killed_by=f"{_HANDOFF}::test_plugins_and_permissions_are_looked_at_again_when_it_takes_effect",
+    ),
+    Mutant(
+        name="a child has to answer in the shape of its parent",
+        breaks="the table of 12.2: what a child has from its parent",
+        file="runtime/children.py",
+        old="        response_format=agent.result,  #",
+        new="        response_format=data.config.response_format,  #",
+        killed_by=f"{_OWN}::test_an_answer_of_a_shape_of_its_own",
+    ),
+    Mutant(
+        name="what is always allowed a child is not kept at the root",
+        breaks="a child's always is kept at the root (12.7)",
+        file="core/session/rules.py",
+        old="        _keep(step, event.tool, event.command_family)\n",
+        new="        pass\n",
+        killed_by=f"{_ACCEPTED}::test_an_approval_of_a_child_is_decided_at_the_root",
+    ),
+    Mutant(
+        name="the receipt does not name the sessions that worked for calls",
+        breaks="an abort's receipt holds those of its children (G-004)",
+        file="runtime/sessions_below.py",
+        old='        child = self._begin(cell, workspace, "temporary")\n        usage.session_id = cell.ports.session_id\n',
+        new='        child = self._begin(cell, workspace, "temporary")\n',
+        killed_by=f"{_ACCEPTED}::test_three_tasks_run_side_by_side_and_an_abort_names_them",
+    ),
+    Mutant(
+        name="a steer waits until the agents are done",
+        breaks="a steer wakes who waits for agents (G-032)",
+        file="core/session/batch.py",
+        old="    if step.data.agents.waits:\n        agents.wake_waits(step)\n",
+        new="",
+        killed_by=f"{_SCENARIOS}[agents_steered]",
+    ),
+    Mutant(
+        name="a wait for an agent that works counts as a loop",
+        breaks="a wait is progress while its agent works (G-024)",
+        file="core/session/loops.py",
+        old='state.call.name == "wait_agents" and is_at_work',
+        new="False",
+        killed_by=f"{_ACCEPTED}::test_a_wait_is_no_loop_while_its_agent_works_and_one_of_a_dead_agent_is",
+    ),
+    Mutant(
+        name="a denied tool is shown to the model",
+        breaks="a bare deny takes the tool out of the request (12.7)",
+        file="core/session/projection.py",
+        old="    if not stack.hiding:\n",
+        new="    if stack.hiding or not stack.hiding:\n",
+        killed_by="tests/plugins/test_permissions.py::test_a_tool_that_is_denied_whole_is_in_no_request",
+    ),
+    Mutant(
+        name="a link is judged by its name alone",
+        breaks="a link is judged by both of its ends (12.7)",
+        file="runtime/links.py",
+        old="        if end is None:\n",
+        new="        if True:\n",
+        killed_by="tests/runtime/test_links_of_calls.py::test_what_a_link_leads_to_is_denied_with_it",
+    ),
+    Mutant(
+        name="what changed beside the rules is trusted with them",
+        breaks="a project stays trusted with what was seen (12.1)",
+        file="blueprints/permission_files.py",
+        old="    if files.directory is not None and is_trusted(files, environ):\n",
+        new="    if files.directory is not None:\n",
+        killed_by="tests/blueprints/test_permission_files.py::test_what_changed_beside_it_is_not_trusted_with_it",
     ),
 )

@@ -318,8 +318,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (66,),
         "children have no guards",
         "runtime/children.py",
-        "    stack, states = load_stack(entries, ask=parent.state.data.stack.ask)\n",
-        "    stack, states = load_stack((), ask=parent.state.data.stack.ask)\n",
+        "    stack, states = load_stack(entries, ask=above.ask)\n",
+        "    stack, states = load_stack((), ask=above.ask)\n",
         f"{_CHILDREN}::test_every_path_to_a_tool_needs_its_approval",
     ),
     _row(
@@ -465,8 +465,8 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         (75,),
         "a child is not guarded like its parent",
         "runtime/children.py",
-        "    stack, states = load_stack(entries, ask=parent.state.data.stack.ask)\n",
-        "    stack, states = load_stack((), ask=parent.state.data.stack.ask)\n",
+        "    stack, states = load_stack(entries, ask=above.ask)\n",
+        "    stack, states = load_stack((), ask=above.ask)\n",
         f"{_CHILDREN}::test_a_child_may_no_more_than_its_parent",
     ),
     _row(

@@ -16,6 +16,7 @@ from agentrail.testing.models import FunctionModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
 from agentrail.tools.exit_plan import exit_plan
+from agentrail.tools.task import TaskTool
 from tests.plugins.rig import Alone, call
 
 OPTIONS = {
@@ -229,3 +230,35 @@ def test_what_skills_allow_is_read_when_it_is_given():
     """And not by the first call."""
     with pytest.raises(PluginError, match="allow\\[0\\] at 6"):
         load_stack([(Permissions, {"skills": {"a": ["shell("]}})])
+
+
+async def test_a_tool_that_is_denied_whole_is_in_no_request():
+    """A model is not told of what never runs, in a session below neither; who calls it all the same is refused (12.7)."""
+    deploy, look = RecordingTool(name="deploy"), RecordingTool(name="look")
+    boxes = []
+
+    def answer(request):
+        boxes.append(request.tools)
+        match len(request.messages):
+            case 1 if "task" in request.tools.names:
+                return calls(("deploy", {}), ("task", {"description": "Look."}))
+        return says(request.messages[-1].results[0].text if len(request.messages) == 3 else "found")
+
+    async with agentrail.open_supervisor() as supervisor:
+        session = await supervisor.start_session(
+            model=FunctionModel(answer),
+            tools=[deploy, look, TaskTool()],
+            plugins=[(Permissions, {"mode": "dont_ask", "deny": ["deploy", "look(x=1)"], "allow": ["task"]})],
+            prompt_mode="minimal",
+        )
+        assert "the rule deploy (session) denies it" in await session.ask("go")
+        await session.update_plugin_opts("Permissions", deny=[])
+        await session.ask("again")
+    assert [box.names for box in boxes] == [
+        ("look", "task"),
+        ("look",),
+        ("look", "task"),
+        ("deploy", "look", "task"),
+    ]
+    assert boxes[0] is boxes[2]  # its bytes are made once
+    assert not deploy.calls

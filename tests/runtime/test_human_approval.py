@@ -188,7 +188,7 @@ async def test_who_comes_late_hears_how_it_was_decided_and_when(supervisor):
 
 
 async def test_a_rule_of_a_child_is_listed_and_revoked_through_its_parent(supervisor):
-    """It holds in the child alone: the parent's own call still asks; and it goes with one call on the root."""
+    """It is kept at the root (12.7), and it goes there and in the child with one call on the root."""
     tool, hanging = RecordingTool(name="shell", parameters=SCHEMA), HangingTool(name="hang")
 
     def answer(request):
@@ -208,8 +208,9 @@ async def test_a_rule_of_a_child_is_listed_and_revoked_through_its_parent(superv
         asked = event.event.approval
         await session.approve(asked.id, kind="always")
         await hanging.started.wait()
-        (rule,) = await session.rules()
-        assert (rule.session_id, rule.command_family) == (asked.path[-1], "ls") != (session.session_id, "ls")
+        rule, below = await session.rules()
+        assert (rule.session_id, rule.command_family) == (session.session_id, "ls")
+        assert (below.session_id, below.rule_id) == (asked.path[-1], rule.rule_id)
         await session.revoke_rule(rule.rule_id)
         assert await session.rules() == ()
         await session.abort(kill_tools="all")

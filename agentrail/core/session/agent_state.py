@@ -8,10 +8,11 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from agentrail.core.policy.budget import NOTHING_SPENT, Budget, Spent
+from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId, ModelFacts
 from agentrail.core.values.append_only import GrowingSet
 from agentrail.core.values.toolbox import Toolbox
-from agentrail.messages import CallId, PromptRef, SessionId
+from agentrail.messages import CallId, JsonObject, PromptRef, SessionId
 
 GENERAL_PURPOSE: Final = "general-purpose"
 """The agent that every session has: a session with what its parent has."""
@@ -40,6 +41,8 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         system_prompt: Its own; None for that of the session.
         model: Its own; None for that of the session.
         tools: Its own; None for those of the session.
+        permissions: What it may do of its own; None for all that the session may. It is never allowed more than that.
+        plugins: Those besides the guards of the session, which always stay; None for those of the session.
     """
 
     name: str
@@ -52,6 +55,8 @@ class AgentSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     system_prompt: str | None = None
     model: ModelFacts | None = None
     tools: Toolbox | None = None
+    permissions: JsonObject | None = None
+    plugins: tuple[PluginRecord, ...] | None = None
 
 
 class AgentLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):

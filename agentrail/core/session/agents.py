@@ -2,7 +2,7 @@
 
 They outlive the cycle that starts them, never the session. Each is lent its budget for one cycle at a time, and gives back
 what it has not used when that cycle ends. A call that waits for one holds no task and no slot: it is an `AgentWait`, and
-neither a person nor a prompt nor a steer decides it, only what becomes of the agents, its time, or an abort.
+neither a person nor a prompt decides it, only what becomes of the agents, its time, a steer, which says how they stand, or an abort.
 
 The calls themselves are answered in `agent_calls`.
 """
@@ -183,10 +183,21 @@ def expire_wait(step: StepContext, call_id: CallId) -> None:
     wait = next(one for one in step.data.agents.waits if one.call_id == call_id)
     team = step.data.agents
     step.data.agents = replace(team, waits=tuple([one for one in team.waits if one is not wait]))
-    late = [name for name in wait.names if not _is_met(wait, step.data.agents.find(name))]
+    late = _late(step, wait)
     _answer(
         step, wait, f"[The time is up. Still at work: {', '.join(late)}]\n\n{report_of(step, wait.names)}"
     )
+
+
+def wake_waits(step: StepContext) -> None:
+    """Answer all `wait_agents` calls with how the agents stand: the user has something to say to the model. Who closes one waits on."""
+    for wait in step.data.agents.waits:
+        if calls.one_of_batch(step, wait.call_id).call.name != "wait_agents":
+            continue
+        late = _late(step, wait)
+        _close_wait(step, wait)
+        head = f"[The user has something to say. Still at work: {', '.join(late)}]"
+        _answer(step, wait, f"{head}\n\n{report_of(step, wait.names)}")
 
 
 def report_of(step: StepContext, names: tuple[str, ...]) -> str:
@@ -256,6 +267,10 @@ def _of(step: StepContext, name: str) -> AgentState:
 def _is_met(wait: AgentWait, state: AgentState | None) -> bool:
     # One that is forgotten has ended long ago.
     return state is None or state.status == "ended" or (wait.until == "idle" and state.status in _DONE)
+
+
+def _late(step: StepContext, wait: AgentWait) -> list[str]:
+    return [name for name in wait.names if not _is_met(wait, step.data.agents.find(name))]
 
 
 def _armed(step: StepContext, wait: AgentWait) -> AgentWait:

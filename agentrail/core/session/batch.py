@@ -363,8 +363,10 @@ def continue_batch(step: StepContext) -> Next:
 
 
 def skip_for_steering(step: StepContext) -> None:
-    """Stop the calls that a steer stops; immune ones that can go on by themselves finish."""
+    """Stop the calls that a steer stops; immune ones that can go on by themselves finish. Those that wait for agents are answered."""
     attempts: list[EffectId] = []
+    if step.data.agents.waits:
+        agents.wake_waits(step)
     for state in step.data.batch:
         if state.stage == "asking":
             interaction = interactions.of_call(step, state.call.call_id)

@@ -12,7 +12,7 @@ import msgspec
 from agentrail.core.protocol.effects import SpawnChild
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChildPublished, ChildStarted, ToolWantsChild
-from agentrail.core.session import agents, calls
+from agentrail.core.session import agents, calls, rules
 from agentrail.core.session.agent_state import GENERAL_PURPOSE, kinds_of
 from agentrail.core.session.budget import lend_to_child
 from agentrail.core.session.cycle import MAX_ASKERS
@@ -120,6 +120,7 @@ def child_published(step: StepContext, signal: ChildPublished) -> None:
     state = _of(step, signal)
     child_id = signal.child_id or state.child_ids[0]  # it says that it started before it says anything else
     inner = signal.event
+    rules.hear_of_child(step, inner)
     depth = inner.depth + 1 if isinstance(inner, SubagentEvent) else 1
     step.publish(SubagentEvent(call_id=state.call.call_id, child_id=child_id, depth=depth, event=inner))
 
@@ -137,6 +138,7 @@ def _agent_published(step: StepContext, name: str, signal: ChildPublished) -> No
     if state is None or state.child_id is None:
         return
     inner = signal.event
+    rules.hear_of_child(step, inner)
     # What goes on after a crash of this session goes on behind this.
     if inner.meta is not None and inner.meta.seq > state.seen:
         agents.put_agent(step, msgspec.structs.replace(state, seen=inner.meta.seq))

@@ -119,6 +119,7 @@ def new_session(
         stack=stack,
         plugin_states=plugin_states,
         ledger=Ledger(budget=config.budget) if config.budget is not None else None,
+        rules=config.rules,
     )
     if messages:
         history, repairs = import_messages(messages)

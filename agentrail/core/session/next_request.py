@@ -13,7 +13,13 @@ from attrs import evolve, frozen
 
 from agentrail.core.policy.estimates import fixed_tokens_of, tokens_of
 from agentrail.core.policy.outgoing import outgoing
-from agentrail.core.session.projection import model_of, own_prompt_of, system_prompt_of, system_sections_of
+from agentrail.core.session.projection import (
+    model_of,
+    offered_tools_of,
+    own_prompt_of,
+    system_prompt_of,
+    system_sections_of,
+)
 from agentrail.core.session.state import Known
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.frozen import canonical_json
@@ -92,7 +98,12 @@ def next_request_of(data: Known, clean: Clean) -> NextRequest:
     """
     handed = data.cycle.handed if data.cycle is not None else None
     _, messages = outgoing(data.outgoing, data.history.messages if handed is None else handed, data.refused)
-    drawn = (*_system_parts(data), *_tool_parts(data.tools), *_message_parts(messages), *_added_parts(data))
+    drawn = (
+        *_system_parts(data),
+        *_tool_parts(offered_tools_of(data)),
+        *_message_parts(messages),
+        *_added_parts(data),
+    )
     parts = tuple([evolve(part, text_head=clean(part.text_head)[:MAX_HEAD_CHARACTERS]) for part in drawn])
     facts = model_of(data)
     return NextRequest(
@@ -100,7 +111,7 @@ def next_request_of(data: Known, clean: Clean) -> NextRequest:
         window=None if facts.window_is_assumed else facts.context_window,
         tokens=sum(part.tokens for part in parts),
         counted_tokens=data.context_tokens,
-        digest=_digest_of(system_prompt_of(data), data.tools, messages),
+        digest=_digest_of(system_prompt_of(data), offered_tools_of(data), messages),
         parts=parts,
     )
 

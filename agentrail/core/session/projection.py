@@ -13,7 +13,8 @@ from agentrail.core.protocol.request import EffectId, ModelFacts, ModelRequest
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.state import Known, Phase, QueuedPrompt
 from agentrail.core.session.tags import visible_so_far
-from agentrail.core.values.toolbox import EffectClass
+from agentrail.core.stack.narrowing import hidden_tools
+from agentrail.core.values.toolbox import EffectClass, Toolbox
 from agentrail.events import Approval, PendingClientCall, Question, Todo
 from agentrail.messages import (
     CallId,
@@ -378,7 +379,7 @@ def system_sections_of(data: Known) -> list[tuple[str, str]]:
     """Give what the system prompt has behind its own text, by name, as far as the prompt mode wants it."""
     mode = data.config.prompt_mode
     if mode == "minimal":
-        return [("tools", f"Tools: {', '.join(data.tools.names) or 'none'}")]
+        return [("tools", f"Tools: {', '.join(offered_tools_of(data).names) or 'none'}")]
     if mode == "none" or not data.sections:
         return []
     hidden = _NOT_FOR_TASKS if mode == "task" else frozenset[str]()
@@ -388,6 +389,14 @@ def system_sections_of(data: Known) -> list[tuple[str, str]]:
 def _order(section: tuple[str, str]) -> tuple[bool, str]:
     """Put what the mode says in front of what plugins add."""
     return section[0] != MODE_SECTION, section[0]
+
+
+def offered_tools_of(data: Known) -> Toolbox:
+    """Give the tools that the model is told of: all but those of which plugins say that no call would run."""
+    stack = data.stack
+    if not stack.hiding:
+        return data.tools
+    return data.tools.without(hidden_tools(stack, data.plugin_states, data.tools.names))
 
 
 def cycle_messages_of(data: Known) -> tuple[Message, ...]:
@@ -421,7 +430,7 @@ def request_of(
         model=model_of(data).model,
         system=system_prompt_of(data),
         messages=messages,
-        tools=data.tools,
+        tools=offered_tools_of(data),
         tool_choice="none" if last_turn else "auto",
         max_output_tokens=bound,
         response_format=schema,

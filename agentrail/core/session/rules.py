@@ -1,7 +1,8 @@
 """What people always allow: the rules that they make when they decide, and how one is taken back.
 
-A rule is a tool and a family of commands, in the one session whose call was decided. No other session has it: what works for
-this one asks for itself. No rule is made here without a person.
+A rule is a tool and a family of commands, in the session whose call was decided, and in those above it: what a person always allows
+a session below is kept at the root, and what begins below afterwards begins with it. What is at work beside it by then asks for
+itself. No rule is made here without a person.
 """
 
 import re
@@ -12,6 +13,7 @@ from agentrail.core.protocol.signals import RevokeRule
 from agentrail.core.session.state import Rule
 from agentrail.core.session.step_context import StepContext
 from agentrail.errors import UnknownRule
+from agentrail.events import Event, SubagentEvent, ToolApprovedAlways
 from agentrail.messages import JsonObject
 
 # fmt: off
@@ -67,7 +69,18 @@ def is_allowed(rules: frozenset[Rule], tool: str, arguments: JsonObject) -> bool
 
 def allow(step: StepContext, tool: str, arguments: JsonObject) -> Rule:
     """Make a rule of what a person always allows, and give it; one that is there stays as it is."""
-    family = family_of(arguments)
+    return _keep(step, tool, family_of(arguments))
+
+
+def hear_of_child(step: StepContext, event: Event) -> None:
+    """Keep what a person always allows a session below, which has said so, or has passed it on."""
+    while type(event) is SubagentEvent:
+        event = event.event
+    if type(event) is ToolApprovedAlways:
+        _keep(step, event.tool, event.command_family)
+
+
+def _keep(step: StepContext, tool: str, family: str | None) -> Rule:
     rule = _find(step.data.rules, tool, family)
     if rule is None:
         rule = Rule(tool=tool, family=family, at_ms=step.at_ms)

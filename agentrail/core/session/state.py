@@ -96,6 +96,20 @@ HostHook: TypeAlias = Literal["before_tool", "after_tool"]
 """A gate of the host: it is asked about a call before that runs; it is told what a call came to whose code has ended."""
 
 
+class Rule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a person always allows.
+
+    Attributes:
+        tool: The tool.
+        family: The command family; None for all calls of the tool.
+        at_ms: When it was made first, in milliseconds since 1970; None of one that was made before that was kept.
+    """
+
+    tool: str
+    family: str | None
+    at_ms: int | None = None
+
+
 class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a session was started with, as far as the core decides by it.
 
@@ -130,6 +144,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         host_hooks: Which gates its host has; a session asks and tells at no other.
         gathers_context: Whether something is asked for what to add, before the first request of each turn.
         agent_limits: How many of them may work in the background.
+        rules: What people always allow, as the session above knew it when this one began.
     """
 
     session_id: SessionId
@@ -161,6 +176,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     host_hooks: frozenset[HostHook] = frozenset()
     gathers_context: bool = False
     agent_limits: AgentLimits = AgentLimits()
+    rules: frozenset[Rule] = frozenset()
 
     def __post_init__(self) -> None:
         """Freeze the application's own data: it is shown to plugins and tools, and handed on to children."""
@@ -328,20 +344,6 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     id: str
     status: ApprovalStatus
     by: DecidedBy
-    at_ms: int | None = None
-
-
-class Rule(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a person always allows.
-
-    Attributes:
-        tool: The tool.
-        family: The command family; None for all calls of the tool.
-        at_ms: When it was made first, in milliseconds since 1970; None of one that was made before that was kept.
-    """
-
-    tool: str
-    family: str | None
     at_ms: int | None = None
 
 

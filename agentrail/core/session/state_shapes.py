@@ -518,6 +518,8 @@ def _own_shape(shapes: Shapes, hint: Any) -> Shape | None:
 
 LATER_FIELDS: Final = frozenset(
     {
+        ("AgentSpec", "permissions"),
+        ("AgentSpec", "plugins"),
         ("CallState", "check"),
         ("CallState", "due_at_ms"),
         ("Cycle", "goes_on"),
@@ -536,6 +538,7 @@ LATER_FIELDS: Final = frozenset(
         ("Resolved", "at_ms"),
         ("Rule", "at_ms"),
         ("SessionConfig", "host_hooks"),
+        ("SessionConfig", "rules"),
         ("SessionConfig", "scope"),
         ("SessionData", "context_tokens"),
         ("SessionData", "title"),

@@ -102,12 +102,17 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         by_hook: Those that listen to a hook; a hook without listeners is not in it.
         warnings: What is allowed, but was hardly meant.
         ask: How a handler is called.
+        hiding: Those that say which tools a model need not know of, by `hidden_tools(state, names)`.
+        following: Those that judge a path by where it leads too: `path_of(name, arguments)` gives the path of a call, if it has one, and
+            `refusal_of_end(state, name, arguments, working_dir, end)` says why a call does not run whose path leads there.
     """
 
     members: tuple[Member, ...] = ()
     by_hook: Mapping[Hook, tuple[Member, ...]] = MappingProxyType({})
     warnings: tuple[str, ...] = ()
     ask: Ask = call_handler
+    hiding: tuple[Member, ...] = ()
+    following: tuple[Member, ...] = ()
 
     def listeners(self, hook: Hook) -> tuple[Member, ...]:
         """Give those that listen to a hook. Where it is empty, there is no need to run the pipeline."""
@@ -244,7 +249,16 @@ def compile_stack(members: Sequence[Member], *, ask: Ask = call_handler) -> Stac
         if (listeners := tuple(member for member in ordered if hook in member.hooks))
     }
     warnings = (*_double_writers(by_hook), *_never_reached(ordered, by_hook))
-    return Stack(members=ordered, by_hook=MappingProxyType(by_hook), warnings=warnings, ask=ask)
+    hiding = tuple([one for one in ordered if callable(getattr(one.plugin, "hidden_tools", None))])
+    following = tuple([one for one in ordered if callable(getattr(one.plugin, "refusal_of_end", None))])
+    return Stack(
+        members=ordered,
+        by_hook=MappingProxyType(by_hook),
+        warnings=warnings,
+        ask=ask,
+        hiding=hiding,
+        following=following,
+    )
 
 
 def fault_of_state(member: Member, state: object) -> str | None:

@@ -135,7 +135,7 @@ class ToolSpec(_Memoized, Value, frozen=True, kw_only=True, omit_defaults=True):
 class Toolbox:
     """The tools of a session, sorted by name, so that attaching in another order changes no byte of a request."""
 
-    __slots__ = ("_by_name", "_encoded", "_generations", "_size", "generation", "specs")
+    __slots__ = ("_by_name", "_encoded", "_generations", "_less", "_size", "generation", "specs")
 
     specs: tuple[ToolSpec, ...]
     generation: int
@@ -144,6 +144,7 @@ class Toolbox:
     _by_name: Mapping[str, ToolSpec]
     _encoded: tuple[tuple[str, bytes], ...]
     _generations: Mapping[str, int]
+    _less: "tuple[tuple[str, ...], Toolbox] | None"
     _size: tuple[str | None, int] | None
 
     def __init__(
@@ -173,6 +174,7 @@ class Toolbox:
             message = f"two tools are named {', '.join(map(repr, double))}: names are unique in a session"
             raise ToolDefinitionError(message)
         _set(self, "_size", None)
+        _set(self, "_less", None)
         _set(self, "_encoded", ())
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
@@ -251,6 +253,23 @@ class Toolbox:
         return Toolbox(
             [*kept, *tools.specs], brought_by | dict.fromkeys(tools.names, generation), self.generation
         )
+
+    def without(self, names: tuple[str, ...]) -> "Toolbox":
+        """Return a box without some tools: the same one each time as long as they are the same, so that it is encoded once.
+
+        Args:
+            names: Those that go; a name that is not there is none.
+        """
+        if not names:
+            return self
+        known = self._less
+        if known is None or known[0] != names:
+            left = Toolbox(
+                [spec for spec in self.specs if spec.name not in names], self._generations, self.generation
+            )
+            known = (names, left)
+            _set(self, "_less", known)
+        return known[1]
 
     def described(self, anew: Iterable[ToolSpec]) -> "Toolbox":
         """Return a box with the same tools, some of which say something else of themselves; others are left out."""

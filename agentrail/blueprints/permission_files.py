@@ -1,0 +1,134 @@
+"""The files in which "always" is kept: `.agentrail/permissions.toml` of a project that is trusted, else the user's own."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from agentrail import outside
+from agentrail.blueprints.finding import (
+    PERMISSIONS_FILE,
+    FoundFiles,
+    find_files,
+    read_bytes,
+    show_path,
+)
+from agentrail.blueprints.trusting import digests_of, is_trusted, read_trust, write_trust
+from agentrail.config.permission_text import with_allowed
+from agentrail.config.reading import MAX_CONFIG_BYTES, Scope
+from agentrail.config.trust import file_digest
+from agentrail.errors import OptionError
+
+
+@frozen(kw_only=True)
+class PermissionFile:
+    """Where a rule goes.
+
+    Attributes:
+        path: The file; it need not be there yet.
+        shown: The same, as short as it can be said.
+        scope: Whose it is.
+    """
+
+    path: Path
+    shown: str
+    scope: Scope
+
+
+def find_permission_file(
+    environ: Mapping[str, str], *, cwd: Path, config: Path | None = None
+) -> PermissionFile | None:
+    """Say where a rule would be kept that a person makes in a directory; None where there is no place for it.
+
+    Args:
+        environ: As of `read_configuration`.
+        cwd: The directory.
+        config: As of `read_configuration`.
+
+    Raises:
+        OptionError: Your move: as of `read_configuration`.
+    """
+    return _place_in(find_files(config, environ, cwd), environ, cwd)
+
+
+def _place_in(files: FoundFiles, environ: Mapping[str, str], cwd: Path) -> PermissionFile | None:
+    home = Path(environ["HOME"]) if environ.get("HOME") else None
+    if files.directory is not None and is_trusted(files, environ):
+        path = files.directory / PERMISSIONS_FILE
+        return PermissionFile(path=path, shown=show_path(path, cwd, home), scope="project")
+    if home is None:
+        return None
+    path = home / PERMISSIONS_FILE
+    return PermissionFile(path=path, shown=show_path(path, cwd, home), scope="user")
+
+
+def keep_allowed(
+    rules: Sequence[str], environ: Mapping[str, str], *, cwd: Path, config: Path | None = None
+) -> PermissionFile | None:
+    """Write rules of `allow` where a person keeps them; a project that was trusted stays so, with the file as it is now.
+
+    Args:
+        rules: What is always allowed.
+        environ: As of `read_configuration`.
+        cwd: The directory in which it was said.
+        config: As of `read_configuration`.
+
+    Returns:
+        Where they stand; None where there is no place for them, or nothing to write.
+
+    Raises:
+        OptionError: Your move: the file cannot be read, edited or written. It is as it was.
+    """
+    files = find_files(config, environ, cwd)
+    place = _place_in(files, environ, cwd)
+    if place is None or not rules:
+        return None
+    text = _text_of(place)
+    made = with_allowed(text, rules, name=place.shown)
+    if len(made.encode()) > MAX_CONFIG_BYTES:
+        raise OptionError(
+            [f"{place.shown} would be longer than {MAX_CONFIG_BYTES // 1024} KiB: take rules out"]
+        )
+    if made != text:
+        _write(place, made)
+        if place.scope == "project":
+            _trust_still(files, made, environ)
+    return place
+
+
+def _text_of(place: PermissionFile) -> str:
+    if not os.path.lexists(place.path):
+        return ""
+    try:
+        return read_bytes(place.path, follow=False).decode()
+    except UnicodeDecodeError as error:
+        raise OptionError([f"{place.shown} is no UTF-8: save it in that encoding"]) from error
+
+
+def _write(place: PermissionFile, text: str) -> None:
+    """Write a file: whole, or not at all."""
+    folder = place.path.parent
+    beside = place.path.with_name(f".{place.path.name}.{outside.ids(4)}")
+    try:
+        if folder.is_symlink():
+            raise OptionError([f"{folder} is a link: nothing is written through it"])
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - flags of our own
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(place.path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise OptionError([f"{place.shown} cannot be written: {error.strerror}"]) from error
+
+
+def _trust_still(files: FoundFiles, text: str, environ: Mapping[str, str]) -> None:
+    """Trust what was trusted, and the file as it was written: not what has changed beside it meanwhile, which nobody has seen."""
+    directory = str(files.directory.resolve()) if files.directory is not None else ""
+    digests = {**digests_of(files), PERMISSIONS_FILE.as_posix(): file_digest(text.encode())}
+    write_trust(read_trust(environ).with_directory(directory, digests), environ)

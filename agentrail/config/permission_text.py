@@ -1,0 +1,109 @@
+"""The text of a file of permissions, with rules of `allow` added: what else stands in it stays, comments too. Plain functions."""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from typing import Any, Final
+
+from agentrail.errors import OptionError
+
+_LIST: Final = re.compile(r"^[ \t]*allow[ \t]*=[ \t]*\[", re.MULTILINE)
+_TABLE: Final = re.compile(r"^[ \t]*\[[ \t]*permissions[ \t]*\][ \t]*(?:#[^\n]*)?(?:\n|\Z)", re.MULTILINE)
+_TOKEN: Final = re.compile(
+    r"#[^\n]*|\"\"\".*?\"\"\"|'''.*?'''|\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|(?P<comma>,)|(?P<end>\])", re.DOTALL
+)
+
+
+def permissions_in(tree: dict[str, Any]) -> dict[str, Any]:
+    """Give the table of permissions: the one of that name, else the whole file."""
+    found: Any = tree.get("permissions", tree)
+    return found if isinstance(found, dict) else {}
+
+
+def with_allowed(text: str, rules: Sequence[str], *, name: str) -> str:
+    """Add rules to the list `allow`, behind those that are there; those that are there already are not added again.
+
+    Args:
+        text: Of the file; empty for one that is not there.
+        rules: What is to be allowed.
+        name: Of the file, for a fault.
+
+    Returns:
+        The text that says so, and nothing else besides what it said.
+
+    Raises:
+        OptionError: Your move: it is no TOML, or its list is written in a way that is not edited here.
+    """
+    before = _read(text, name)
+    listed = permissions_in(before).get("allow", [])
+    known = listed if isinstance(listed, list) else []
+    new = [rule for rule in dict.fromkeys(rules) if rule not in known]
+    if not new:
+        return text
+    made = _inserted(text, new)
+    if not _says(made, before, [*known, *new]):
+        raise OptionError(
+            [f"{name}: its list `allow` cannot be edited here: add {', '.join(new)} to it yourself"]
+        )
+    return made
+
+
+def _read(text: str, name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise OptionError([f"{name} is no TOML: {error}"]) from error
+
+
+def _inserted(text: str, rules: Sequence[str]) -> str:
+    lines = "".join(f"    {_quoted(rule)},\n" for rule in rules)
+    begun = _LIST.search(text)
+    if begun is not None:
+        return _inserted_in(text, begun.end(), lines)
+    table = _TABLE.search(text)
+    if table is not None:
+        head = text[: table.end()]
+        return f"{head}{'' if head.endswith(chr(10)) else chr(10)}allow = [\n{lines}]\n{text[table.end() :]}"
+    if text.strip() and "permissions" not in text:  # the lists stand in the file itself
+        return f"allow = [\n{lines}]\n{text}"
+    return (
+        f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}[permissions]\nallow = [\n{lines}]\n"
+    )
+
+
+def _inserted_in(text: str, at: int, lines: str) -> str:
+    """Put lines in front of the bracket that ends a list."""
+    needs_comma = False
+    last = at
+    for token in _TOKEN.finditer(text, at):
+        if token["end"]:
+            head = text[:last] + ("," if needs_comma else "") + text[last : token.start()]
+            return (
+                f"{head.rstrip(' ')}{'' if head.endswith(chr(10)) else chr(10)}{lines}{text[token.start() :]}"
+            )
+        if token["comma"]:
+            needs_comma = False
+        elif not token[0].startswith("#"):
+            needs_comma, last = True, token.end()
+    return text
+
+
+def _quoted(rule: str) -> str:
+    """Write a text as TOML has it."""
+    plain = rule.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(char if char.isprintable() else f"\\U{ord(char):08X}" for char in plain) + '"'
+
+
+def _says(text: str, before: dict[str, Any], allow: Sequence[str]) -> bool:
+    """Look whether a text says what the one before did, and these rules."""
+    try:
+        after = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return False
+    wanted = {**permissions_in(before), "allow": [*allow]}
+    if "permissions" in after:
+        return after == {
+            **{key: one for key, one in before.items() if key != "permissions"},
+            "permissions": wanted,
+        }
+    return after == wanted

@@ -1,0 +1,152 @@
+"""The stack of a session below, and of one that goes on as another agent: its guards stay, and it is never allowed more. Plain functions.
+
+A plugin may say two things besides what all say. `options_now(options, state)`: the options with which one like it begins that
+is to do what it does at this moment. `narrow_permissions(options, state, permissions)`: its options and its state, from which
+on it allows only what these permissions allow too. No plugin is known here by its name.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from agentrail.core.stack.loading import (
+    Member,
+    PluginEntry,
+    PluginStates,
+    Stack,
+    attempt_as,
+    compile_stack,
+    fault_of_state,
+    load_plugin,
+)
+from agentrail.core.stack.plugin_changes import ChangedStack
+from agentrail.core.stack.plugin_state import loses
+from agentrail.core.values.foreign import Raised
+from agentrail.errors import PluginError
+from agentrail.frozen import frozen_json, not_json
+from agentrail.messages import JsonObject
+
+
+def entries_now(stack: Stack, states: PluginStates) -> tuple[PluginEntry, ...]:
+    """Give the plugins of a stack as a session is started with them, each with its options as they are at this moment.
+
+    Args:
+        stack: The plugins.
+        states: Their states, from which some of them say their options.
+
+    Raises:
+        PluginError: A plugin's: it raised, or gave what are no options.
+    """
+    return tuple(
+        [(member.plugin, _options_now(stack, member, states[member.name])) for member in stack.members]
+    )
+
+
+def hidden_tools(stack: Stack, states: PluginStates, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the tools that a model need not know of, because no call of them would run: what guards are asked about is judged all the same.
+
+    Args:
+        stack: The plugins.
+        states: Their states.
+        names: Of all tools.
+    """
+    hidden: dict[str, None] = {}
+    for member in stack.hiding:
+        say: Any = member.plugin
+        found = attempt_as(stack.ask, say.hidden_tools, states[member.name], names)
+        # What raises hides nothing: the call itself is judged, and says what is wrong.
+        if isinstance(found, tuple):
+            hidden.update(dict.fromkeys(name for name in found if name in names))
+    return tuple(hidden)
+
+
+def narrows(stack: Stack) -> bool:
+    """Say whether a plugin of a stack can be told that less is allowed."""
+    return any(_narrowing(member) is not None for member in stack.members)
+
+
+def narrow_stack(stack: Stack, states: PluginStates, permissions: JsonObject) -> ChangedStack:
+    """Let a stack allow only what these permissions allow too.
+
+    Args:
+        stack: The plugins.
+        states: Their states.
+        permissions: What an agent may do.
+
+    Raises:
+        PluginError: Your move: no plugin of it can be told so, or it does not take these permissions. A plugin's: it raised.
+    """
+    member, narrow = next(
+        ((one, found) for one in stack.members if (found := _narrowing(one)) is not None), (None, None)
+    )
+    if member is None or narrow is None:
+        fault = (
+            "no plugin of the session can hold the permissions of an agent: give it the plugin Permissions"
+        )
+        raise PluginError([fault])
+    options = _options_now(stack, member, states[member.name])
+    made = attempt_as(
+        stack.ask, partial(_narrowed, member, narrow), options, states[member.name], permissions
+    )
+    if isinstance(made, Raised):
+        raise PluginError([f"plugin {member.name!r} does not narrow: {made.error.message}"])
+    given, state = made
+    updated = msgspec.structs.replace(member, options=given)
+    members = [updated if one is member else one for one in stack.members]
+    return ChangedStack(
+        stack=compile_stack(members, ask=stack.ask),
+        states=MappingProxyType({**states, member.name: state}),
+    )
+
+
+def replace_unsafe(stack: Stack, states: PluginStates, entries: Sequence[PluginEntry]) -> ChangedStack:
+    """Put other plugins in the place of those that guard nothing. The guards stay, with their states, also where one is named again.
+
+    Args:
+        stack: The plugins so far.
+        states: Their states.
+        entries: The others.
+
+    Raises:
+        PluginError: Your move: one of them cannot be loaded.
+    """
+    members = [member for member in stack.members if member.guards]
+    kept = {member.name: states[member.name] for member in members}
+    for entry in entries:
+        member, state = load_plugin(entry, ask=stack.ask)
+        if member.name not in kept:
+            members.append(member)
+            kept[member.name] = state
+    return ChangedStack(stack=compile_stack(members, ask=stack.ask), states=MappingProxyType(kept))
+
+
+def _options_now(stack: Stack, member: Member, state: Any) -> JsonObject:
+    say = getattr(member.plugin, "options_now", None)
+    if say is None:
+        return member.options
+    options = attempt_as(stack.ask, say, member.options, state)
+    if isinstance(options, Raised):
+        raise PluginError([f"plugin {member.name!r} does not say its options: {options.error.message}"])
+    fault = not_json(options, "options")
+    if fault is not None:
+        raise PluginError([f"plugin {member.name!r} gave wrong options: {fault}"])
+    return frozen_json(options)
+
+
+def _narrowing(member: Member) -> Callable[..., Any] | None:
+    found = getattr(member.plugin, "narrow_permissions", None)
+    return found if callable(found) else None
+
+
+def _narrowed(
+    member: Member, narrow: Callable[..., Any], options: JsonObject, state: Any, permissions: JsonObject
+) -> tuple[JsonObject, Any]:
+    given, made = narrow(options, state, permissions)
+    fault = not_json(given, "options") or fault_of_state(member, made) or loses(made, member.state_type)
+    if fault is not None:
+        message = f"it made a {fault}"
+        raise TypeError(message)
+    return frozen_json(given), made

@@ -1,0 +1,170 @@
+"""What a person always allows is kept in a file that people read and edit, and holds from there (12.7)."""
+
+import tomllib
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentrail.blueprints.blueprint import Blueprint
+from agentrail.blueprints.configuration import read_configuration
+from agentrail.blueprints.finding import find_files
+from agentrail.blueprints.permission_files import find_permission_file, keep_allowed
+from agentrail.blueprints.trusting import digests_of, is_trusted, read_trust, write_trust
+from agentrail.cli.permissions import read_policy
+from agentrail.config.permission_text import with_allowed
+from agentrail.errors import OptionError
+from agentrail.plugins import Permissions
+from agentrail.plugins.permission_always import proposed_rules
+from agentrail.plugins.permission_policy import join
+from agentrail.plugins.permission_verdict import PermissionCall, explain_call, judge
+
+RULES = st.lists(
+    st.text(min_size=1, max_size=12).filter(lambda text: text.encode("utf-8", "ignore").decode() == text),
+    max_size=4,
+)
+TEXTS = st.sampled_from(
+    (
+        "", "# mine\n", "[permissions]\n", "[permissions] # mine\nmode = 'strict'\n", 'mode = "strict"\n', "allow = []\n", "[permissions]\nallow = ['a', # b\n  'c']\ndeny = ['d']\n",
+        '[permissions]\ndeny = ["allow = ["]\n', "version = 1\n[permissions]\nallow = ['a',]\n", "[permissions]\nallow=[\n  'a' # last\n]", "[permissions]",
+    )
+)  # fmt: skip
+
+
+@given(TEXTS, RULES)
+def test_rules_are_added_and_nothing_else_changes(text, rules):
+    """All that was there is there, comments too; what is added once is not added again."""
+    made = with_allowed(text, rules, name="f.toml")
+    before, after = tomllib.loads(text), tomllib.loads(made)
+    table = after.get("permissions", after)
+    old = before.get("permissions", before).get("allow", [])
+    assert table.get("allow", []) == [*old, *(one for one in dict.fromkeys(rules) if one not in old)]
+    for comment in ("# mine", "# b", "# last"):
+        assert (comment in text) <= (comment in made)
+    assert with_allowed(made, rules, name="f.toml") == made
+
+
+@pytest.mark.parametrize(
+    "text", ["permissions = { allow = ['a'] }\n", "permissions.allow = ['a']\n", "[permissions\n"]
+)
+def test_what_cannot_be_edited_is_left_to_its_author(text):
+    """Nothing is written over that is not understood."""
+    with pytest.raises(OptionError, match=r"f[.]toml"):
+        with_allowed(text, ["b"], name="f.toml")
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A home, and a project in it with one file; and how to trust it."""
+    home, place = tmp_path / "home", tmp_path / "home" / "proj"
+    place.mkdir(parents=True)
+    (place / "agentrail.toml").write_text('[permissions]\nmode = "default"\n')
+    environ = {"HOME": str(home)}
+
+    def trust():
+        files = find_files(None, environ, place)
+        write_trust(read_trust(environ).with_directory(str(place.resolve()), digests_of(files)), environ)
+
+    return home, place, environ, trust
+
+
+def policy_of(environ, place):
+    """What files make of permissions."""
+    read = read_configuration(environ, cwd=place).check()
+    ((_, options),) = [
+        one
+        for one in Blueprint(permissions=read.settings.policies).options()["plugins"]
+        if one[0] is Permissions
+    ]
+    return Permissions().init(**options).policy
+
+
+def test_always_is_kept_in_the_file_of_a_trusted_project_else_in_the_user_s(project):
+    """G-017: the narrowest rule stands in the file, `explain` names it with its line, and the project is trusted still."""
+    home, place, environ, trust = project
+    call = PermissionCall(tool="shell", arguments={"command": "git log -n 1"}, working_dir=str(place))
+    rules = proposed_rules(call, judge(policy_of(environ, place), call))
+    assert rules == ("shell(git log *)",)
+    kept = keep_allowed(rules, environ, cwd=place)
+    assert (kept.scope, kept.path) == ("user", home / ".agentrail/permissions.toml")
+    assert judge(policy_of(environ, place), call).decision == "allow"
+    kept.path.unlink()
+    trust()
+    assert find_permission_file(environ, cwd=place).shown == ".agentrail/permissions.toml"
+    kept = keep_allowed(rules, environ, cwd=place)
+    assert (kept.scope, kept.path) == ("project", place / ".agentrail/permissions.toml")
+    assert (kept.path.stat().st_mode & 0o777) == 0o600
+    assert is_trusted(find_files(None, environ, place), environ)
+    verdict = explain_call(policy_of(environ, place), call)
+    assert (verdict.decision, [one.text for one in verdict.by]) == ("allow", ["shell(git log *)"])
+    shown = explain_call(join({"session": read_policy(kept.path)}), call).by[0]
+    assert shown.place == f"{kept.path}:3"
+    assert (
+        judge(
+            policy_of(environ, place), PermissionCall(tool="shell", arguments={"command": "git push"})
+        ).decision
+        == "ask"
+    )
+    bash = PermissionCall(tool="shell", arguments={"command": "bash -c 'git log'"}, working_dir=str(place))
+    assert proposed_rules(bash, judge(policy_of(environ, place), bash)) == ()
+    assert keep_allowed((), environ, cwd=place) is None
+
+
+def test_what_changed_beside_it_is_not_trusted_with_it(project):
+    """A file that others changed in between was seen by nobody; nothing is written into a project that is not trusted."""
+    _, place, environ, trust = project
+    trust()
+    (place / "agentrail.toml").write_text('[permissions]\nmode = "bypass"\n')
+    assert keep_allowed(["shell(ls *)"], environ, cwd=place).scope == "user"
+    assert not is_trusted(find_files(None, environ, place), environ)
+    assert not (place / ".agentrail").exists()
+
+
+def test_a_project_of_rules_alone_is_one(project):
+    """Found by its file; untrusted, its `allow` does not count, and its `deny` does (12.1). One for permissions holds nothing else."""
+    home, _, environ, _ = project
+    other = home / "other"
+    (other / ".agentrail").mkdir(parents=True)
+    path = other / ".agentrail" / "permissions.toml"
+    path.write_text('deny = ["shell(rm *)"]\nallow = ["shell(ls *)"]\n')
+    read = read_configuration(environ, cwd=other)
+    assert (read.files.directory, read.trusted) == (other, False)
+    policy = policy_of(environ, other)
+    lines = [
+        judge(policy, PermissionCall(tool="shell", arguments={"command": one})).decision
+        for one in ("rm x", "ls x")
+    ]
+    assert lines == ["deny", "ask"]
+    path.write_text("[permissions]\ndeny = ['x']\n[agents.a]\ndescription = 'x'\n")
+    (fault,) = read_configuration(environ, cwd=other).faults
+    assert "for permissions alone" in fault.said
+    path.write_text("denied = ['x']\n")
+    (fault,) = read_configuration(environ, cwd=other).faults
+    assert "there is no such key" in fault.said
+
+
+def test_what_cannot_be_written_says_so(project):
+    """Links are not written through, a file that is too long grows no longer, and without a home there is no place."""
+    home, place, environ, trust = project
+    assert keep_allowed(["a"], {}, cwd=place) is None
+    trust()
+    (home / "elsewhere").mkdir()
+    (place / ".agentrail").symlink_to(home / "elsewhere")
+    with pytest.raises(OptionError, match="is a link"):
+        keep_allowed(["a"], environ, cwd=place)
+    (place / ".agentrail").unlink()
+    (place / ".agentrail").mkdir()
+    path = place / ".agentrail" / "permissions.toml"
+    path.write_text(f"# {'x' * (256 * 1024 - 20)}\n")
+    trust()
+    with pytest.raises(OptionError, match="would be longer than"):
+        keep_allowed(["a"], environ, cwd=place)
+    path.write_bytes(b"\xff")
+    trust()
+    with pytest.raises(OptionError, match="is no UTF-8"):
+        keep_allowed(["a"], environ, cwd=place)
+    path.unlink()
+    (place / ".agentrail").rmdir()
+    (place / ".agentrail").write_text("a file")
+    trust()
+    with pytest.raises(OptionError, match="cannot be written"):
+        keep_allowed(["a"], environ, cwd=place)

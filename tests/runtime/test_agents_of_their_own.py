@@ -1,0 +1,327 @@
+"""Agents with permissions, plugins and answers of their own: never more than their session may, and its guards always stay (12.2)."""
+
+import pytest
+
+from agentrail import plugins as p
+from agentrail.blueprints import Blueprint
+from agentrail.errors import OptionError, PluginError
+from agentrail.events import (
+    AgentChanged,
+    PluginFailed,
+    SessionRestarted,
+    SubagentEvent,
+    ToolBlocked,
+    ToolExecutionEnd,
+)
+from agentrail.plugins import Permissions, SecurityGuard
+from agentrail.runtime.agent import Agent
+from agentrail.testing.cancelling import crash
+from agentrail.testing.models import FunctionModel, calls, says
+from agentrail.testing.tools import RecordingTool
+from agentrail.tools.exit_plan import exit_plan
+from agentrail.tools.task import TaskTool
+
+
+class Counting(p.Plugin[int]):
+    """Counts the requests that it hears of; guards nothing."""
+
+    def init(self, *, begin: int = 0) -> int:
+        """Begin at a number."""
+        return begin
+
+    @p.on(p.BeforeRequest)
+    def count(self, event: p.BeforeRequest, state: int, ctx: p.Context) -> p.Action[int]:
+        """Say the number in the system prompt, and count on."""
+        return p.Continue(state + 1, emits=(("counted", {"by": self.name, "n": state}),))
+
+
+class Guarding(Counting):
+    """The same, and a guard."""
+
+    priority = 20
+
+
+class Raising(p.Plugin[int]):
+    """Has no state to begin with."""
+
+    def init(self) -> int:
+        """Raise."""
+        message = "no"
+        raise ValueError(message)
+
+
+def agent(**options):
+    """An agent."""
+    return Agent(name="scout", description="Looks.", **({"system_prompt": "You look."} | options))
+
+
+def leader(*wanted, kind="scout"):
+    """A model that lets the agent work first; the agent makes calls and says what came of them."""
+
+    def answer(request):
+        if request.system == "You look.":
+            if len(request.messages) == 1:
+                return calls(*wanted)
+            return says(" | ".join(one.text for one in request.messages[-1].results))
+        if len(request.messages) == 1:
+            return calls(("task", {"description": "Look.", "subagent_type": kind}))
+        return says(request.messages[-1].results[0].text)
+
+    return FunctionModel(answer)
+
+
+async def test_a_child_may_do_what_both_allow(supervisor):
+    """What one of the two denies does not run, whatever the other allows; and its session goes on as before."""
+    tools = [RecordingTool(name=name, answer=f"{name} ran") for name in ("look", "pay", "send")]
+    rules = {"mode": "dont_ask", "allow": ["look", "pay", "task"]}
+    session = await supervisor.start_session(
+        model=leader(("look", {}), ("pay", {}), ("send", {})),
+        tools=[*tools, TaskTool()],
+        plugins=[(Permissions, rules)],
+        agents=[agent(permissions={"mode": "dont_ask", "allow": ["look", "send"]})],
+    )
+    said = await session.ask("go")
+    assert [len(one.calls) for one in tools] == [1, 0, 0]
+    assert said.count("Not run") == 2
+    assert said.startswith("look ran")
+
+
+async def test_without_rules_of_its_session_an_agent_has_its_own(supervisor):
+    """The plugin comes with the child, and not to the session."""
+    tools = [RecordingTool(name=name, answer=f"{name} ran") for name in ("look", "pay")]
+    session = await supervisor.start_session(
+        model=leader(("look", {}), ("pay", {})),
+        tools=[*tools, TaskTool()],
+        agents=[agent(permissions={"deny": ["pay"]})],
+    )
+    assert (await session.ask("go")).startswith("look ran | Not run: the rule pay")
+    assert (await session.status()).plugins == ()
+
+
+async def test_a_child_begins_with_guards_as_they_are_and_plugins_of_its_own(supervisor):
+    """Options that changed since the start count; what guards nothing gives way; without any all are there."""
+
+    async def plugins_of(one):
+        session = await supervisor.start_session(
+            model=leader(("look", {})),
+            tools=[RecordingTool(name="look"), TaskTool()],
+            plugins=[(Counting, {"begin": 3}), (Guarding, {"begin": 4})],
+            agents=[one],
+        )
+        await session.update_plugin_opts("Guarding", begin=40)
+        async with session.subscribe(kinds=[SubagentEvent]) as events:
+            await session.ask("go")
+            found = []
+            async for event in events:
+                inner = event.event
+                if getattr(inner, "name", "") == "counted":
+                    found.append((inner.payload["by"], inner.payload["n"]))
+                if type(inner).__name__ == "AgentEnd":
+                    break
+        return found
+
+    assert await plugins_of(agent()) == [("Guarding", 40), ("Counting", 3), ("Guarding", 41), ("Counting", 4)]
+    own = Counting(name="Own")
+    named = await plugins_of(agent(plugins=[(own, {"begin": 7}), (Guarding, {"begin": 4})]))
+    assert named == [("Guarding", 40), ("Own", 7), ("Guarding", 41), ("Own", 8)]
+
+
+async def test_a_child_begins_in_the_mode_that_its_session_is_in(supervisor):
+    """A plan was approved since: the options of the start would deny all that it is to do."""
+    tools = [RecordingTool(name="look", answer="look ran"), TaskTool(), exit_plan]
+
+    def answer(request):
+        if request.system == "You look.":
+            return (
+                calls(("look", {}))
+                if len(request.messages) == 1
+                else says(request.messages[-1].results[0].text)
+            )
+        match len(request.messages):
+            case 1:
+                return calls(("exit_plan", {"plan": "Look."}))
+            case 3:
+                return calls(("task", {"description": "Look.", "subagent_type": "scout"}))
+        return says(request.messages[-1].results[0].text)
+
+    session = await supervisor.start_session(
+        model=FunctionModel(answer),
+        tools=tools,
+        plugins=[(Permissions, {"mode": "plan", "allow": ["look", "task"]})],
+        agents=[agent()],
+    )
+    async with session.subscribe() as events:
+        await session.prompt("go")
+        async for event in events:
+            if type(event).__name__ == "ApprovalRequired":
+                await session.approve(event.approval.id)
+            if type(event).__name__ == "AgentEnd":
+                break
+    assert event.messages[-1].text == "look ran"
+
+
+async def test_an_answer_of_a_shape_of_its_own(supervisor):
+    """The parent's model reads the JSON; the shape of its own answers is not that of the child (12.2.1)."""
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    own = {"type": "object", "properties": {"done": {"type": "boolean"}}, "required": ["done"]}
+    read = []
+
+    def answer(request):
+        if request.system == "You look.":
+            return says("in src" if len(request.messages) == 1 else '{"path": "src"}')
+        if len(request.messages) == 1:
+            return calls(("task", {"description": "Look.", "subagent_type": "scout"}))
+        read.append(request.messages[-1].results[0].text)
+        return says('{"done": true}')
+
+    session = await supervisor.start_session(
+        model=FunctionModel(answer), tools=[TaskTool()], agents=[agent(result=schema)], response_format=own
+    )
+    assert await session.ask("go") == '{"done": true}'
+    assert read == ['{"path": "src"}']
+
+
+async def test_an_agent_is_made_of_a_blueprint(supervisor):
+    """What it does not say itself is that of the blueprint, but for its name and description."""
+    look = RecordingTool(name="look", answer="look ran")
+    base = Blueprint(
+        "base", system_prompt="You look.", tools=[look], max_turns=3, plugins=[Counting], background=True
+    )
+    made = Agent(name="scout", description="Looks.", blueprint=base, max_turns=5)
+    assert (made.name, made.description, made.max_turns, made.background) == ("scout", "Looks.", 5, True)
+    assert (list(made.tools), list(made.plugins)) == ([look], [Counting])
+    session = await supervisor.start_session(model=leader(("look", {})), tools=[TaskTool()], agents=[made])
+    assert await session.ask("go") == "look ran"
+    with pytest.raises(OptionError, match="max_retries is of its own"):
+        Agent(name="x", description="x", blueprint=Blueprint(max_retries=1))
+    for wrong in (Blueprint, 7):
+        with pytest.raises(OptionError, match="expected a Blueprint, or None"):
+            Agent(name="x", description="x", blueprint=wrong)
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        ({"permissions": {"deny": ["shell("], "more": 1}}, "permissions: more: unknown"),
+        ({"permissions": {"deny": ["shell("]}}, "permissions: deny[0] at 6"),
+        ({"permissions": ["x"]}, "expected a mapping of mode, deny, ask and allow"),
+        ({"permissions": {"deny": {1}}}, "expected a mapping of mode"),
+        ({"plugins": "SecurityGuard"}, "expected a sequence of plugins, or None"),
+        ({"result": {"type": "wild"}}, "agent 'scout': result is"),
+        ({"result": 7}, "expected a JSON Schema"),
+    ],
+)
+def test_what_an_agent_cannot_have_of_its_own(options, fault):
+    """Refused where it is made, with its name (12.11)."""
+    with pytest.raises(OptionError) as refused:
+        agent(**options)
+    assert fault in "\n".join(refused.value.faults)
+
+
+async def test_plugins_of_agents_are_looked_at_before_anything_starts(supervisor):
+    """One that cannot be loaded, one named like another guard of the session, and rules that nothing would hold after a handoff."""
+    for one, kind, fault in (
+        (agent(plugins=[Raising]), PluginError, "init"),
+        (agent(plugins=[Counting, Counting]), PluginError, "two plugins are named 'Counting'"),
+        (agent(plugins=[(Guarding, {"begin": 9})]), OptionError, "has the name of a guard of the session"),
+        (
+            agent(permissions={"deny": ["x"]}, handoff=True),
+            OptionError,
+            "give the session the plugin Permissions",
+        ),
+    ):
+        with pytest.raises(kind, match=fault):
+            await supervisor.start_session(model=leader(), plugins=[Guarding], agents=[one])
+    session = await supervisor.start_session(
+        model=leader(), plugins=[Guarding], agents=[agent(plugins=[Guarding])]
+    )
+    await session.stop()
+
+
+def clerk(**options):
+    """An agent that may take the session over."""
+    return Agent(
+        name="clerk", description="Pays.", **({"system_prompt": "You pay.", "handoff": True} | options)
+    )
+
+
+def handing_over(*wanted):
+    """A model that hands the session over, then makes calls, and says what came of them."""
+
+    def answer(request):
+        said = len([one for one in request.messages if type(one).__name__ == "AssistantMessage"])
+        if said == 0:
+            return calls(("handoff_to", {"agent": "clerk"}))
+        if said == 1:
+            return calls(*wanted)
+        return says(" | ".join(one.text for one in request.messages[-1].results) if said == 2 else "ok")
+
+    return FunctionModel(answer)
+
+
+async def test_a_session_that_is_handed_over_may_do_what_both_agents_may(supervisor, autojump_clock):
+    """From the next request on, over a crash too; and a child that begins then is as narrow (12.2.8)."""
+    tools = [RecordingTool(name=name, answer=f"{name} ran") for name in ("look", "pay", "send")]
+    session = await supervisor.start_session(
+        model=handing_over(("look", {}), ("pay", {}), ("send", {})),
+        tools=[*tools, TaskTool()],
+        plugins=[(Permissions, {"mode": "dont_ask", "allow": ["look", "pay", "handoff_to", "task"]})],
+        agents=[clerk(permissions={"allow": ["look", "send", "task"]})],
+    )
+    async with session.subscribe(kinds=[ToolBlocked]) as blocked:
+        assert (await session.ask("go")).startswith("look ran")
+        assert [(await anext(blocked)).name for _ in range(2)] == ["pay", "send"]
+    assert [len(one.calls) for one in tools] == [1, 0, 0]
+    (plugin,) = (await session.status()).plugins
+    assert [sorted(one) for one in plugin.options["within"]] == [["allow", "mode"]]
+    async with session.subscribe(kinds=[SessionRestarted]) as events:
+        crash(session)
+        await anext(events)
+    assert (await session.status()).plugins == (plugin,)
+
+
+async def test_plugins_of_the_other_agent_come_and_guards_stay_with_their_states(supervisor, autojump_clock):
+    """The guard counts on, the others are the new agent's, after a crash too (12.2.8)."""
+    session = await supervisor.start_session(
+        model=handing_over(("look", {})),
+        tools=[RecordingTool(name="look")],
+        plugins=[(Counting, {"begin": 3}), (Guarding, {"begin": 40})],
+        agents=[clerk(plugins=[(Counting(name="Own"), {"begin": 7})])],
+    )
+    async with session.subscribe() as events:
+        await session.ask("go")
+        found = []
+        async for event in events:
+            if getattr(event, "name", "") == "counted":
+                found.append((event.payload["by"], event.payload["n"]))
+            if type(event).__name__ == "AgentEnd":
+                break
+    assert found == [
+        ("Guarding", 40),
+        ("Counting", 3),
+        ("Guarding", 41),
+        ("Own", 7),
+        ("Guarding", 42),
+        ("Own", 8),
+    ]
+    async with session.subscribe(kinds=[SessionRestarted]) as events:
+        crash(session)
+        await anext(events)
+    assert [one.name for one in (await session.status()).plugins] == ["Guarding", "Own"]
+
+
+async def test_nothing_is_handed_over_once_nothing_holds_the_permissions(supervisor):
+    """The plugin was taken away since the start: the call is refused, and the session goes on as it was."""
+    session = await supervisor.start_session(
+        model=handing_over(("look", {})),
+        tools=[RecordingTool(name="look", answer="ran")],
+        plugins=[Permissions, SecurityGuard],
+        agents=[clerk(permissions={"deny": ["look"]})],
+    )
+    await session.detach_plugin("Permissions")
+    async with session.subscribe(kinds=[ToolExecutionEnd, AgentChanged, PluginFailed]) as events:
+        assert await session.ask("go") == "ran"
+        first = await anext(events)
+    assert first.result.is_error
+    assert "Nothing is handed over" in first.result.text
+    assert (await session.status()).agent is None
