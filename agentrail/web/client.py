@@ -176,7 +176,9 @@ class WebClient:
         tls = NO_ROOTS
         if self.rules.proxy or address.scheme == "https":
             # 30 ms, which would hold the loop.
-            tls = self._tls = self._tls or await outside.offload(context_of_system)
+            if self._tls is None:
+                self._tls = await outside.offload(context_of_system)
+            tls = self._tls
         transport: httpx.AsyncBaseTransport
         if self.rules.proxy:
             # It looks the names up: what they lead to is judged there, or nowhere.
