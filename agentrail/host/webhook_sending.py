@@ -19,10 +19,9 @@ from agentrail.web.backend import (
     CONNECT_SECONDS,
     NO_ROOTS,
     GuardedBackend,
-    LookUp,
-    SystemNames,
     context_of_system,
 )
+from agentrail.web.names import LookUp, SystemNames
 from agentrail.web.places import AddressRefused, AllowedPlaces, WebAddress, judge_found
 from agentrail.web.transport import GuardedTransport
 

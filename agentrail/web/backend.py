@@ -5,19 +5,14 @@ what is reached.
 """
 
 import ipaddress
-import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
 import httpcore
 import trio
 
-from agentrail import outside
-
-LookUp: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Gives the IP addresses of a host, or raises `OSError`."""
+from agentrail.web.names import LookUp
 
 JudgePlaces: TypeAlias = Callable[[str, int, Sequence[str]], Sequence[str]]
 """Gives of the addresses that a host and a port lead to those that may be connected to, or raises `AddressRefused`."""
@@ -26,30 +21,6 @@ CONNECT_SECONDS: Final = 3.0
 """For each address: of a name with several the first may lead nowhere from here."""
 
 _MAX_PLACES: Final = 4
-_MAX_LOOKUPS: Final = 8
-
-
-class SystemNames:
-    """Looks names up as the system does."""
-
-    __slots__ = ("_lookups",)
-
-    def __init__(self) -> None:
-        """Look nothing up yet."""
-        # A limit of its own: a lookup cannot be cancelled, and names that a stranger chose may all take their time.
-        self._lookups = trio.CapacityLimiter(_MAX_LOOKUPS)
-
-    async def __call__(self, host: str, port: int) -> Sequence[str]:
-        """Give the addresses of a host.
-
-        Raises:
-            OSError: It leads nowhere.
-
-        Cancellation: The lookup is left behind.
-        """
-        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-        rows = await outside.offload(look_up, abandon_on_cancel=True, limiter=self._lookups)
-        return [str(row[4][0]) for row in rows]
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
