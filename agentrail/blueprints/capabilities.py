@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from agentrail.blueprints.capability import Capability
+from agentrail.blueprints.web import web_capability
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.plugins import MemoryLoader, PatchToolCalls, Permissions, SecurityGuard
 from agentrail.tools import builtin
@@ -21,6 +22,7 @@ CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
             Capability(name="todos", tools=builtin("write_todos")),
             Capability(name="agents", tools=builtin("task")),
             Capability(name="ask", tools=builtin("ask_user")),
+            web_capability(),
         )
     }
 )

@@ -172,6 +172,39 @@ class ProviderForm:
 
 
 @frozen(kw_only=True)
+class SearchForm:
+    """A search engine.
+
+    Attributes:
+        engine: Which one.
+        api_key: Where its key is; None: in the engine's own variable.
+        url: Where the service is; None: at the vendor's.
+    """
+
+    engine: str
+    api_key: SecretForm | None = None
+    url: str | None = None
+
+
+@frozen(kw_only=True)
+class WebForm:
+    """What may be fetched of the web; as `WebRules`, whose `inside` is read from texts here.
+
+    Attributes:
+        search: The search engine.
+    """
+
+    allow: tuple[str, ...] | None = None
+    block: tuple[str, ...] | None = None
+    trusted: tuple[str, ...] | None = None
+    ports: tuple[int, ...] | None = None
+    inside: tuple[str, ...] | None = None
+    proxy: str | None = None
+    robots: bool | None = None
+    search: SearchForm | None = None
+
+
+@frozen(kw_only=True)
 class FileForm:
     """A whole file.
 
@@ -182,6 +215,7 @@ class FileForm:
         agents: Each by its name.
         providers: Their options, by what stands before the colon of a model string.
         permissions: The policy of this file.
+        web: What may be fetched.
     """
 
     version: int | None = None
@@ -190,3 +224,4 @@ class FileForm:
     agents: Mapping[str, AgentForm] = {}
     providers: Mapping[str, ProviderForm] = {}
     permissions: PermissionsForm = PermissionsForm()
+    web: WebForm = WebForm()

@@ -64,8 +64,13 @@ def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple
         for option, said in options.items():
             narrowing.refuse(said, f"providers.{name}.{option}")
     policies = tuple(narrowing.policy(one) for one in project.policies)
+    web = narrowing.web()
     left = Settings(
-        default_agent=narrowing.default_agent(agents), defaults=defaults, agents=agents, policies=policies
+        default_agent=narrowing.default_agent(agents),
+        defaults=defaults,
+        agents=agents,
+        policies=policies,
+        web=web,
     )
     return left, tuple(narrowing.refused)
 
@@ -105,6 +110,16 @@ class _Narrowing:
             kept = self._option(name, said)
             if kept is not None:
                 left[name] = kept
+        return left
+
+    def web(self) -> dict[str, Sourced]:
+        """Leave what closes something: domains that are blocked, and that servers are asked what they want."""
+        left: dict[str, Sourced] = {}
+        for name, said in self._project.web.items():
+            if name == "block" or (name == "robots" and said.value is True):
+                left[name] = said
+            else:
+                self.refuse(said, describe_grant(f"web.{name}", said))
         return left
 
     def policy(self, policy: PolicySettings) -> PolicySettings:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 from attrs import field, frozen
 
-from agentrail.config.forms import DefaultsForm, PermissionsForm
+from agentrail.config.forms import PermissionsForm
 from agentrail.config.places import ConfigFault, ConfigPlace
 from agentrail.config.reading import ConfigFile, Scope
 
@@ -91,6 +91,7 @@ class Settings:
         agents: By name.
         providers: Options by name, for each provider.
         policies: One for each file that says something of permissions, the project's first.
+        web: What may be fetched of the web, by name; what any file blocks is blocked.
     """
 
     default_agent: Sourced | None = None
@@ -98,6 +99,7 @@ class Settings:
     agents: Mapping[str, AgentSettings] = field(default=_NOTHING)
     providers: Mapping[str, Mapping[str, Sourced]] = field(default=_NOTHING)
     policies: tuple[PolicySettings, ...] = ()
+    web: Mapping[str, Sourced] = field(default=_NOTHING)
 
 
 NO_SETTINGS: Final = Settings()
@@ -141,7 +143,17 @@ def merge_settings(first: Settings, second: Settings) -> Settings:
         },
         providers=providers,
         policies=(*first.policies, *second.policies),
+        web=_joined_web(first.web, second.web),
     )
+
+
+def _joined_web(first: Mapping[str, Sourced], second: Mapping[str, Sourced]) -> Mapping[str, Sourced]:
+    """Let one stand in front of the other, but for what is blocked: no file opens what another one has closed."""
+    joined = {**second, **first}
+    if "block" in first and "block" in second:
+        value = (*first["block"].value, *second["block"].value)
+        joined["block"] = attrs.evolve(first["block"], value=value)
+    return joined
 
 
 def faults_of_agent_names(settings: Settings) -> Iterator[ConfigFault]:
@@ -208,13 +220,13 @@ def _rest_of(read: ConfigFile) -> Settings:
         defaults=_values_of(read, form.defaults, "defaults"),
         providers={name: _values_of(read, one, "providers", name) for name, one in form.providers.items()},
         policies=() if policy.is_empty else (policy,),
+        web=_values_of(read, form.web, "web"),
     )
 
 
 def _values_of(read: ConfigFile, form: Any, *path: str) -> dict[str, Sourced]:
     """Give what a form says, in the order in which forms have it."""
-    given: DefaultsForm = form
-    found = {one.name: getattr(given, one.name) for one in attrs.fields(type(given))}
+    found = {one.name: getattr(form, one.name) for one in attrs.fields(type(form))}
     return {name: _sourced(read, value, *path, name) for name, value in found.items() if value is not None}
 
 

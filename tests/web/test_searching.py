@@ -180,6 +180,7 @@ HITS = st.lists(
 @given(HITS, st.integers(1, 10))
 def test_whatever_hits_an_engine_gives_they_are_plain(found, most):
     """As many as wanted, each address once, all of it short and in one line; what has no address of the web is left out."""
+
     async def ask():
         site = Site(any=b"{}")
         async with open_sites(site):
