@@ -49,6 +49,12 @@ def read_web(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None])
         said: What they say under `web`, by name.
         fault: Is told what is wrong with a value.
     """
+    search = said.get("search")
+    return web_capability(read_rules(said, fault), None if search is None else _engine_of(search, fault))
+
+
+def read_rules(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> WebRules:
+    """Make rules of what files say; of a value that cannot be, what holds without it. As `read_web`."""
     values: dict[str, Any] = {}
     for name, one in said.items():
         if name == "search":
@@ -63,8 +69,7 @@ def read_web(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None])
     proxy = said.get("proxy")
     if proxy is not None and "@" in proxy.value:
         fault(proxy, "it has a user in front of its host: a password never stands in the file itself")
-    search = said.get("search")
-    return web_capability(WebRules(**values), None if search is None else _engine_of(search, fault))
+    return WebRules(**values)
 
 
 def _engine_of(said: Sourced, fault: Callable[[Sourced, str], None]) -> Callable[[], SearchEngine] | None:
