@@ -25,7 +25,8 @@ from agentrail.stores.documents import HTML, MARKDOWN, PDF
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.named_memories import directory_of_knowledge
 from agentrail.tools.printing import counted, printable
-from agentrail.web.client import FetchFailed, WebClient
+from agentrail.web.client import WebClient
+from agentrail.web.exchange import FetchFailed
 from agentrail.web.page_helper import decoded
 from agentrail.web.reading import UnreadableDocument, kind_of
 

@@ -12,7 +12,8 @@ from agentrail.errors import AgentrailError
 from agentrail.messages import JsonObject, JsonValue
 from agentrail.tools.fenced_pages import fenced_page
 from agentrail.tools.function import tool
-from agentrail.web.client import Fetched, FetchFailed, WebClient
+from agentrail.web.client import WebClient
+from agentrail.web.exchange import Fetched, FetchFailed
 from agentrail.web.places import AddressRefused
 from agentrail.web.reading import ReadJob, UnreadableDocument, kind_of, read_document
 from agentrail.web.rules import WebRules, is_below, read_web_url

@@ -11,7 +11,8 @@ from agentrail.messages import JsonObject
 from agentrail.tools.fenced_pages import fenced_hits
 from agentrail.tools.function import tool
 from agentrail.tools.printing import printable
-from agentrail.web.client import FetchFailed, WebClient
+from agentrail.web.client import WebClient
+from agentrail.web.exchange import FetchFailed
 from agentrail.web.searching import (
     MAX_QUERY_CHARACTERS,
     MAX_SEARCH_RESULTS,

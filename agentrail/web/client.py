@@ -4,12 +4,10 @@ What carries it out stands in `fetching.py`, which is imported with the first fe
 """
 
 import ssl
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from attrs import field, frozen
-
 from agentrail import outside
+from agentrail.web.exchange import Fetched, WebRequest
 from agentrail.web.names import LookUp, SystemNames
 from agentrail.web.rules import WebRules
 
@@ -18,44 +16,6 @@ if TYPE_CHECKING:
 
 MAX_BODY_BYTES: Final = 10 << 20
 """Of a body, inflated."""
-
-
-class FetchFailed(Exception):
-    """Nothing was fetched. The text is a sentence that says why and what to do, for a model or a person."""
-
-
-@frozen(kw_only=True)
-class Fetched:
-    """What came.
-
-    Attributes:
-        url: Where it stands, after all redirects.
-        media_type: As the server says, such as `text/html`, in small letters; empty where it says nothing.
-        charset: As the server says; empty where it says nothing.
-        content: Inflated.
-    """
-
-    url: str
-    media_type: str
-    charset: str
-    content: bytes = field(repr=False)
-
-
-@frozen(kw_only=True)
-class WebRequest:
-    """One request to a service, which no redirect leads elsewhere.
-
-    Attributes:
-        method: Of HTTP.
-        url: Where to.
-        headers: Beside our own; they may hold a key.
-        content: The body.
-    """
-
-    method: str = "GET"
-    url: str
-    headers: Mapping[str, str] = field(factory=dict, repr=False)
-    content: bytes = field(default=b"", repr=False)
 
 
 class WebClient:

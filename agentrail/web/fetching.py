@@ -16,7 +16,7 @@ from attrs import frozen
 
 from agentrail import outside
 from agentrail.web.backend import CONNECT_SECONDS, NO_ROOTS, GuardedBackend, context_of_system
-from agentrail.web.client import Fetched, FetchFailed, WebRequest
+from agentrail.web.exchange import Fetched, FetchFailed, WebRequest
 from agentrail.web.inflating import BodyRefused, BoundedBody
 from agentrail.web.names import LookUp
 from agentrail.web.places import AddressRefused, WebAddress, judge_found

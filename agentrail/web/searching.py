@@ -10,7 +10,8 @@ from urllib.parse import urlencode
 from attrs import evolve, frozen
 
 from agentrail.frozen import TooDeep
-from agentrail.web.client import FetchFailed, WebClient, WebRequest
+from agentrail.web.client import WebClient
+from agentrail.web.exchange import FetchFailed, WebRequest
 from agentrail.web.places import AddressRefused, split_url
 
 MAX_SEARCH_RESULTS: Final = 10

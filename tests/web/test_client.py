@@ -9,7 +9,8 @@ import trio
 import trio.testing
 
 from agentrail.web.backend import NO_ROOTS
-from agentrail.web.client import MAX_BODY_BYTES, FetchFailed, WebClient, WebRequest
+from agentrail.web.client import MAX_BODY_BYTES, WebClient
+from agentrail.web.exchange import FetchFailed, WebRequest
 from agentrail.web.fetching import FETCH_SECONDS
 from agentrail.web.rules import WebRules, read_inside
 from agentrail.web.transport import GuardedTransport

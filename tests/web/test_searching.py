@@ -10,8 +10,9 @@ from hypothesis import given, strategies as st
 
 from agentrail.abc import Secret
 from agentrail.web.backend import NO_ROOTS
-from agentrail.web.client import FetchFailed, WebClient
+from agentrail.web.client import WebClient
 from agentrail.web.engines import ENGINES, KEY_VARIABLES
+from agentrail.web.exchange import FetchFailed
 from agentrail.web.rules import WebRules
 from agentrail.web.searching import SearchHit, client_for, search_web
 from tests.runtime.rig import on_bounded_time

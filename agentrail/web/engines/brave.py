@@ -6,7 +6,7 @@ from typing import Any
 from attrs import field, frozen
 
 from agentrail.abc.secret import Secret
-from agentrail.web.client import WebRequest
+from agentrail.web.exchange import WebRequest
 from agentrail.web.searching import get
 
 
