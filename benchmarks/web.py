@@ -42,15 +42,16 @@ def web(effort: Effort) -> list[Row]:
         what = f"how late others of the loop are meanwhile, p99 of {len(page):,} bytes"
         rows.append(
             taken.row(
-                "web", f"{name} lag", what, unit="ms", factor=1e3, target=target_of("loop beside a web page")
+                f"web {name}", "lag", what, unit="ms", factor=1e3, target=target_of("loop beside a web page")
             )
         )
     return rows
 
 
 def _page_of(size: int) -> bytes:
-    paragraphs = [f"<p>{text}</p>\n" for text in ordinary_texts(max(1, size // (_WORDS * 6)), _WORDS)]
-    return f"<!doctype html><title>Page</title><body><h1>Page</h1>{''.join(paragraphs)}</body>".encode()
+    texts = [f"<p>{text}</p>\n" for text in ordinary_texts(max(1, size // (_WORDS * 5)), _WORDS)]
+    head = "<!doctype html><title>Page</title><body><h1>Page</h1>"
+    return f"{head}{''.join(texts)[: size - len(head)]}".encode()[:size]
 
 
 Fetch = Callable[[str], Awaitable[int]]

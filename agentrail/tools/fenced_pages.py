@@ -35,11 +35,9 @@ def fenced_hits(hits: Sequence[SearchHit]) -> str:
     ]
     for hit in hits:
         published = f' published="{_inside(hit.published)}"' if hit.published else ""
-        lines += [
-            f'<hit url="{_inside(hit.url)}"{published}>',
-            *[_FENCE.sub("&lt;", one) for one in (hit.title, hit.snippet) if one],
-            "</hit>",
-        ]
+        # Together: a mark that begins in one and ends in the other is one, too.
+        said = _FENCE.sub("&lt;", "\n".join([one for one in (hit.title, hit.snippet) if one]))
+        lines += [f'<hit url="{_inside(hit.url)}"{published}>', said, "</hit>"]
     return "\n".join(lines)
 
 

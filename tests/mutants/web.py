@@ -77,7 +77,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="web/inflating.py",
         old="                piece = self._inflater.decompress(left, PIECE_BYTES)\n",
         new="                piece = self._inflater.decompress(left)\n",
-        killed_by=f"{_CLIENT}::test_a_bomb_is_left_when_it_is_too_large_and_the_loop_goes_on",
+        killed_by=f"{_CLIENT}::test_no_more_than_a_piece_is_inflated_at_once",
     ),
     Mutant(
         name="the reader of a page outlives its call",

@@ -6,12 +6,13 @@ import zlib
 import httpx
 import pytest
 import trio
-import trio.testing
+from hypothesis import given, strategies as st
 
 from agentrail.web.backend import NO_ROOTS
 from agentrail.web.client import MAX_BODY_BYTES, WebClient
 from agentrail.web.exchange import FetchFailed, WebRequest
 from agentrail.web.fetching import FETCH_SECONDS
+from agentrail.web.inflating import PIECE_BYTES, BodyRefused, BoundedBody
 from agentrail.web.rules import WebRules, read_inside
 from agentrail.web.transport import GuardedTransport
 from tests.runtime.rig import on_bounded_time
@@ -194,6 +195,31 @@ def deflated(mebibytes):
 
 
 BOMB = deflated(24)
+
+
+def test_no_more_than_a_piece_is_inflated_at_once():
+    """Whatever comes in one chunk: who takes it counts, and others have a turn, after each 64 KiB."""
+    body, before = BoundedBody("gzip", MAX_BODY_BYTES), 0
+    with pytest.raises(BodyRefused, match="more than 10,485,760 bytes"):  # noqa: PT012 - it is raised in the middle
+        for _ in body.take(BOMB):
+            assert len(body.content) - before <= PIECE_BYTES
+            before = len(body.content)
+    assert before == MAX_BODY_BYTES
+
+
+@given(st.binary(max_size=2_000), st.integers(1, 300), st.integers(0, 2_500), st.booleans())
+def test_a_body_is_the_same_in_any_chunks(content, size, room, is_packed):
+    """It is given as a whole where there is room for it, and refused where there is not."""
+    sent = gzip.compress(content) if is_packed else content
+    body = BoundedBody("gzip" if is_packed else "", max(room, len(sent)) if is_packed else room)
+    try:
+        for begin in range(0, len(sent), size):
+            for _ in body.take(sent[begin : begin + size]):
+                pass
+        assert body.finish() == content
+    except BodyRefused:
+        assert not is_packed
+        assert len(content) > room
 
 
 @on_bounded_time
