@@ -41,6 +41,7 @@ from benchmarks.skills import skills
 from benchmarks.stores import appends
 from benchmarks.streams import deltas, streams
 from benchmarks.timers import timers
+from benchmarks.web import web
 
 WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "cycle": cycle,
@@ -86,6 +87,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "idle-start": idle_start,
     "recall": recall,
     "knowledge": knowledge,
+    "web": web,
     "gateway-host": requests_through_the_host,
     "gateway-100": few_readers,
     "gateway-1000": many_readers,

@@ -65,6 +65,9 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "recall of one":        ("ours",  (8, 4),       None),  # ms
         "recall of 1,000":      ("ours",  (3, 1.4),     None),  # ms
         "kb search":            ("ours",  (5, 2),       None),  # ms
+        "web page":             ("ours",  (0.3, 0.14),  None),  # s
+        "large web page":       ("ours",  (3, 1.75),    None),  # s
+        "loop beside a web page": ("ours", (5, 2),      None),  # ms
         "start beside idle sessions": ("ratio", (1.1, 1.0), None),
         "delivery to 100":      ("ratio", (1.15, 1.0),  None),
         "delivery to 1,000":    ("ratio", (1.15, 1.0),  None),

@@ -110,9 +110,10 @@ class Passage:
         base: The base that it is in.
         path: The document.
         trail: The headings above it, the outermost first.
-        first_line: Where it begins in the document, from 1.
+        first_line: Where it begins in the document, from 1: a line, or a page.
         last_line: Where it ends.
         text: What stands there.
+        unit: What is counted: of a PDF pages, of HTML the lines of its Markdown.
     """
 
     id: str
@@ -122,10 +123,14 @@ class Passage:
     first_line: int
     last_line: int
     text: str
+    unit: Literal["line", "page"] = "line"
 
     @property
     def source(self) -> str:
-        """What answers cite: `path#L3-L9`."""
+        """What answers cite: `path#L3-L9`, of pages `path#p3` or `path#p3-p5`."""
+        if self.unit == "page":
+            end = "" if self.first_line == self.last_line else f"-p{self.last_line}"
+            return f"{self.path}#p{self.first_line}{end}"
         return f"{self.path}#L{self.first_line}-L{self.last_line}"
 
 

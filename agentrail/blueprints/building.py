@@ -2,7 +2,6 @@
 
 import difflib
 import importlib
-import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -16,7 +15,9 @@ from agentrail.blueprints.capabilities import CAPABILITIES, SKILLS
 from agentrail.blueprints.finding import read_bytes
 from agentrail.blueprints.permissions import faults_of_policies
 from agentrail.blueprints.prompt import Prompt, without_comment
+from agentrail.blueprints.secrets import secret_of
 from agentrail.blueprints.skills import SkillUse, no_such_skill
+from agentrail.blueprints.web import read_web
 from agentrail.config.forms import HeaderForm, PluginForm, PromptForm, SecretForm
 from agentrail.config.places import ConfigFault
 from agentrail.config.reading import MAX_CONFIG_BYTES
@@ -103,6 +104,12 @@ class Builder:
         self.faults: list[ConfigFault] = []
         self._settings = settings
         self._found: dict[tuple[str, str], Any] = {}
+        # Made once, so that all agents share what it has fetched, and its faults are said also where no agent has it.
+        self._web = read_web(settings.web, self._fault)
+
+    @property
+    def _web_tools(self) -> dict[str, Tool]:
+        return {name_of(tool): tool for tool in self._web.tools}
 
     def defaults(self) -> Blueprint | None:
         """Make what holds where no agent is named."""
@@ -292,7 +299,7 @@ class Builder:
         for one in () if said is None else said.value:
             if one.value == SKILLS:  # what it is made of is not known before skills are read
                 continue
-            found = CAPABILITIES.get(one.value)
+            found = self._web if one.value == self._web.name else CAPABILITIES.get(one.value)
             if found is None:
                 self._fault(one, _unknown("capability", one.value, [*CAPABILITIES, SKILLS]))
             else:
@@ -333,7 +340,7 @@ class Builder:
 
     def _tools(self, said: Sourced) -> Iterator[Tool]:
         for one in said.value:
-            tool = self._looked_up(one, one.value, "tool", _BUILT_IN_TOOLS)
+            tool = self._looked_up(one, one.value, "tool", {**_BUILT_IN_TOOLS, **self._web_tools})
             fault = None if tool is None else fault_of_tool(tool)
             if fault is not None:
                 self._fault(one, f"{one.value} is no tool: {fault}")
@@ -465,24 +472,3 @@ def _revealed(said: Sourced, environ: Mapping[str, str]) -> Any:
 
 def _header_of(form: HeaderForm, folder: str, environ: Mapping[str, str]) -> str | None:
     return form.text if form.secret is None else secret_of(form.secret, folder, environ)
-
-
-def secret_of(form: SecretForm, folder: str, environ: Mapping[str, str]) -> str:
-    """Get a secret from where it is.
-
-    Raises:
-        OptionError: Your move: it is not there, or is empty; never with the secret.
-    """
-    if form.env is not None:
-        found = environ.get(form.env, "").strip()
-        if not found:
-            raise OptionError([f"the variable {form.env} is not set: set it, or take this out"])
-        return found
-    path = Path(folder) / os.path.expanduser(form.file or "")  # noqa: PTH111 - of a text
-    try:
-        found = read_bytes(path).decode().strip()
-    except UnicodeDecodeError:
-        found = ""
-    if not found:
-        raise OptionError([f"{path} holds no secret: write it there, as text and alone"])
-    return found

@@ -6,6 +6,7 @@ from typing import Final
 
 from agentrail.blueprints import capability_texts as texts
 from agentrail.blueprints.capability import Capability
+from agentrail.blueprints.web import web_capability
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.plugins import MemoryLoader, PatchToolCalls, Permissions, SecurityGuard
 from agentrail.tools import builtin
@@ -28,6 +29,7 @@ CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
             Capability(name="todos", tools=builtin("write_todos"), sections={"todos": texts.TODOS}),
             Capability(name="agents", tools=builtin("task"), sections={"agents": texts.AGENTS}),
             Capability(name="ask", tools=builtin("ask_user"), sections={"ask": texts.ASK}),
+            web_capability(),
         )
     }
 )

@@ -15,7 +15,7 @@ from agentrail.cli.configuring import MODEL_VARIABLE, ConfigFiles, write_faults
 from agentrail.cli.exits import Exit
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
-from agentrail.config.forms import BudgetForm, HeaderForm, PluginForm, PromptForm, SecretForm
+from agentrail.config.forms import BudgetForm, HeaderForm, PluginForm, PromptForm, SearchForm, SecretForm
 from agentrail.config.keys import HIDDEN, hide_keys, in_one_line, names_secret
 from agentrail.config.settings import PolicySettings, Settings, Sourced
 from agentrail.errors import AgentrailError, OptionError
@@ -61,6 +61,11 @@ tools = ["list_dir", "read_file", "glob", "grep"]
 # Keys never stand here: { env = "NAME" } or { file = "path" }.
 # [providers.anthropic]
 # api_key = { env = "ANTHROPIC_API_KEY" }
+
+# What the capability "web" may fetch, and who searches for it.
+# [web]
+# allow = ["python.org"]
+# search = { engine = "brave", api_key = { env = "BRAVE_API_KEY" } }
 """
 """What `agentrail init` writes; a test holds that it passes the check."""
 
@@ -176,6 +181,7 @@ def show_configuration(read: Configuration, environ: Mapping[str, str]) -> Itera
     yield from _table("skills", settings.skills)
     yield from _table("import", settings.imports)
     yield from _table("models", settings.models)
+    yield from _table("web", settings.web, environ)
     for policy in settings.policies:
         yield from _policy(f"permissions of the {policy.scope}", policy)
     for name in settings.agents:
@@ -239,6 +245,9 @@ def show_setting(name: str, value: Any, environ: Mapping[str, str] | None = None
             return HIDDEN if secret is None else show_setting(name, secret, environ)
         case PluginForm(use=use, options=options):
             return use if not options else f"{use} ({show_setting('', options)})"
+        case SearchForm(engine=engine, api_key=key, url=url):
+            told = (engine, url, None if key is None else show_setting("api_key", key, environ))
+            return ", ".join([one for one in told if one is not None])
         case BudgetForm():
             limits = ("max_cost_usd", "max_total_tokens")
             return ", ".join(

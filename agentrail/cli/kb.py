@@ -2,28 +2,37 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
+import trio
 from attrs import frozen
 from cyclopts import App, Parameter
 
 from agentrail.abc.knowledge import EVERY_USER, MAX_FOUND_PASSAGES, KnowledgeDocument, KnowledgeStore
 from agentrail.abc.recall import MemoryOwner
+from agentrail.blueprints.configuration import read_configuration
+from agentrail.blueprints.web import read_rules
 from agentrail.cli.exits import Exit
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.output import write_error
 from agentrail.cli.stored import DataDirectory, run_over_store, say
 from agentrail.errors import OptionError
-from agentrail.stores.knowledge_sqlite import MARKDOWN, SqliteKnowledge
+from agentrail.stores.documents import HTML, MARKDOWN, PDF
+from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.named_memories import directory_of_knowledge
 from agentrail.tools.printing import counted, printable
+from agentrail.web.client import WebClient
+from agentrail.web.exchange import FetchFailed
+from agentrail.web.page_helper import decoded
+from agentrail.web.reading import UnreadableDocument, kind_of
 
 app: Final = App(name="kb", result_action="return_value")
 
-_WALKED: Final = MARKDOWN | {".txt"}
+_WALKED: Final = MARKDOWN | HTML | PDF | {".txt"}
 """What is taken of a directory; a file that is named is taken whatever it is called."""
 
 
@@ -52,15 +61,16 @@ USUAL_KNOWLEDGE: Final = KnowledgePlace()
 
 @app.command(
     name="add",
-    help="""Add documents to a knowledge base, which is made where there is none: Markdown and text.
+    help="""Add documents to a knowledge base, which is made where there is none: Markdown, text, HTML and PDF.
 
-    PATH is a file, or a directory whose .md and .txt files are meant. What has not changed is left alone, what has changed takes the
+    PATH is a file, a directory whose .md, .txt, .html and .pdf files are meant, or an address, https://…, which is fetched: by what [web] in
+    agentrail.toml lets be fetched. What has not changed is left alone, what has changed takes the
     place of what was there. A base is read by no user until one is named with --reader. Exit codes: 0 all is added, 1 some could
     not be read, 2 wrong usage.""",
 )
 def add_documents(
     name: Annotated[str, Parameter(help="Of the knowledge base.")],
-    *paths: Annotated[Path, Parameter(help="Files and directories.")],
+    *paths: Annotated[str, Parameter(help="Files, directories and addresses.")],
     reader: Annotated[
         tuple[str, ...],
         Parameter(
@@ -74,15 +84,22 @@ def add_documents(
     """Add; see the help above."""
 
     def work(store: KnowledgeStore) -> Exit:
-        files = files_below(paths)
+        urls = [one for one in dict.fromkeys(paths) if _is_url(one)]
+        files = (
+            files_below([Path(one) for one in paths if not _is_url(one)])
+            if len(urls) < len(paths) or not paths
+            else []
+        )
+        fetch = fetcher_of_files(os.environ) if urls else None
         store.open_base(place.tenant, name, reader or None)
         added = [*_add_all(store, place.tenant, name, files)]
+        if fetch is not None:
+            added += _add_fetched(store, place.tenant, name, urls, fetch)
         for one in added:
             say(_line_of(one))
         failed = sum(one.state == "failed" for one in added)
-        say(
-            f"{counted(len(added) - failed, 'document')} added, {len(files) - len(added):,} unchanged, {failed:,} failed."
-        )
+        unchanged = len(files) + len(urls) - len(added)
+        say(f"{counted(len(added) - failed, 'document')} added, {unchanged:,} unchanged, {failed:,} failed.")
         return Exit.FAILED if failed else Exit.DONE
 
     return _over(place, work)
@@ -126,6 +143,57 @@ def _add_all(
             yield store.fail(tenant, base, path, f"it cannot be read: {error.strerror}")
             continue
         yield store.add(tenant, base, path, content)
+
+
+def _is_url(path: str) -> bool:
+    return path.lower().startswith(("https://", "http://"))
+
+
+def _add_fetched(
+    store: KnowledgeStore, tenant: str, base: str, urls: Sequence[str], fetch: Callable[[str], bytes]
+) -> Iterator[KnowledgeDocument]:
+    for url in urls:
+        try:
+            content = fetch(url)
+        except (FetchFailed, UnreadableDocument) as error:
+            yield store.fail(tenant, base, url, str(error).rstrip("."))
+            continue
+        if store.announce(tenant, base, [(url, hashlib.sha256(content).hexdigest())]):
+            yield store.add(tenant, base, url, content)
+
+
+def fetcher_of_files(environ: Mapping[str, str]) -> Callable[[str], bytes]:
+    """Give what fetches a document for a knowledge base, by the rules of the files that hold here.
+
+    Raises:
+        OptionError: Your move: something is wrong with the files, or with their rules.
+    """
+    faults: list[str] = []
+    settings = read_configuration(environ).check().settings
+    rules = read_rules(settings.web, lambda said, text: faults.append(f"{said.place}: {text}"))
+    if faults:
+        raise OptionError(faults)
+    return partial(fetch_document, WebClient(rules))
+
+
+def fetch_document(client: WebClient, url: str) -> bytes:
+    """Fetch a document, and write on it what its server says that it is: nothing else of the answer is kept. This blocks.
+
+    Raises:
+        FetchFailed: It may not be fetched, or cannot be had.
+        UnreadableDocument: It is neither text nor HTML nor PDF.
+    """
+    fetched = trio.run(client.fetch, url)
+    kind = kind_of(fetched.media_type, fetched.content)
+    if kind is None:
+        message = f"it is {fetched.media_type!r:.80}, and text, HTML and PDF are read"
+        raise UnreadableDocument(message)
+    if kind == "pdf":
+        return fetched.content
+    text = decoded(fetched.content, fetched.charset)
+    return (f"<!doctype html><meta charset=utf-8>\n{text}" if kind == "html" else text).encode(
+        "utf-8", "replace"
+    )
 
 
 def _line_of(document: KnowledgeDocument) -> str:

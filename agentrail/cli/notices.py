@@ -187,6 +187,8 @@ def notice_of(event: Event) -> str | None:  # one arm per kind: mypy finds the k
             return f"a summary stands for the first {removed} messages now"
         case events.ContentPolicyViolated(summary=summary):
             return f"against the content policy: {summary}"
+        case events.CitationUnknown(citations=citations):
+            return f"cited, and not among what was found: {', '.join(citations)}"
         case events.BudgetWarning(spent=spent, limit=limit):
             return f"{show_amount(spent)} of {show_amount(limit)} are spent"
         case events.PluginFailed(plugin=plugin, error=error):

@@ -213,6 +213,39 @@ class ProviderForm:
 
 
 @frozen(kw_only=True)
+class SearchForm:
+    """A search engine.
+
+    Attributes:
+        engine: Which one.
+        api_key: Where its key is; None: in the engine's own variable.
+        url: Where the service is; None: at the vendor's.
+    """
+
+    engine: str
+    api_key: SecretForm | None = None
+    url: str | None = None
+
+
+@frozen(kw_only=True)
+class WebForm:
+    """What may be fetched of the web; as `WebRules`, whose `inside` is read from texts here.
+
+    Attributes:
+        search: The search engine.
+    """
+
+    allow: tuple[str, ...] | None = None
+    block: tuple[str, ...] | None = None
+    trusted: tuple[str, ...] | None = None
+    ports: tuple[int, ...] | None = None
+    inside: tuple[str, ...] | None = None
+    proxy: str | None = None
+    robots: bool | None = None
+    search: SearchForm | None = None
+
+
+@frozen(kw_only=True)
 class FileForm:
     """A whole file.
 
@@ -226,6 +259,7 @@ class FileForm:
         skills: Where skills are looked for.
         import_: Which files of other programs count besides; written `import`.
         models: Models by the names that files of other programs have for them.
+        web: What may be fetched.
     """
 
     version: int | None = None
@@ -237,3 +271,4 @@ class FileForm:
     import_: ImportForm = ImportForm()
     models: Mapping[str, str] = {}
     permissions: PermissionsForm = PermissionsForm()
+    web: WebForm = WebForm()

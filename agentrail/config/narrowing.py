@@ -67,6 +67,7 @@ def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple
     for name, said in project.models.items():
         narrowing.refuse(said, f"models.{name}")
     policies = tuple(narrowing.policy(one) for one in project.policies)
+    web = narrowing.web()
     left = Settings(
         default_agent=narrowing.default_agent(agents),
         defaults=defaults,
@@ -74,6 +75,7 @@ def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple
         policies=policies,
         skills=narrowing.skills(),
         imports=project.imports,
+        web=web,
     )
     return left, tuple(narrowing.refused)
 
@@ -123,6 +125,16 @@ class _Narrowing:
                 left[name] = said
             else:
                 self.refuse(said, describe_grant(f"skills.{name}", said))
+        return left
+
+    def web(self) -> dict[str, Sourced]:
+        """Leave what closes something: domains that are blocked, and that servers are asked what they want."""
+        left: dict[str, Sourced] = {}
+        for name, said in self._project.web.items():
+            if name == "block" or (name == "robots" and said.value is True):
+                left[name] = said
+            else:
+                self.refuse(said, describe_grant(f"web.{name}", said))
         return left
 
     def policy(self, policy: PolicySettings) -> PolicySettings:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 from attrs import field, frozen
 
-from agentrail.config.forms import DefaultsForm, PermissionsForm
+from agentrail.config.forms import PermissionsForm
 from agentrail.config.places import ConfigFault, ConfigPlace
 from agentrail.config.reading import ConfigFile, Scope
 
@@ -94,6 +94,7 @@ class Settings:
         skills: Where skills are looked for, by name; of lists both the user's and the project's items, those first.
         imports: Which files of other programs count besides, by kind; as of `skills`.
         models: Models by the names that files of other programs have for them.
+        web: What may be fetched of the web, by name; what any file blocks is blocked.
     """
 
     default_agent: Sourced | None = None
@@ -104,6 +105,7 @@ class Settings:
     skills: Mapping[str, Sourced] = field(default=_NOTHING)
     imports: Mapping[str, Sourced] = field(default=_NOTHING)
     models: Mapping[str, Sourced] = field(default=_NOTHING)
+    web: Mapping[str, Sourced] = field(default=_NOTHING)
 
 
 NO_SETTINGS: Final = Settings()
@@ -150,6 +152,7 @@ def merge_settings(first: Settings, second: Settings) -> Settings:
         skills=_both(first.skills, second.skills),
         imports=_both(first.imports, second.imports),
         models={**second.models, **first.models},
+        web=_joined_web(first.web, second.web),
     )
 
 
@@ -161,6 +164,15 @@ def _both(first: Mapping[str, Sourced], second: Mapping[str, Sourced]) -> dict[s
         if isinstance(items, tuple):
             found[name] = attrs.evolve(first[name], value=(*items, *first[name].value))
     return found
+
+
+def _joined_web(first: Mapping[str, Sourced], second: Mapping[str, Sourced]) -> Mapping[str, Sourced]:
+    """Let one stand in front of the other, but for what is blocked: no file opens what another one has closed."""
+    joined = {**second, **first}
+    if "block" in first and "block" in second:
+        value = (*first["block"].value, *second["block"].value)
+        joined["block"] = attrs.evolve(first["block"], value=value)
+    return joined
 
 
 def faults_of_agent_names(settings: Settings) -> Iterator[ConfigFault]:
@@ -230,13 +242,13 @@ def _rest_of(read: ConfigFile) -> Settings:
         skills=_values_of(read, form.skills, "skills"),
         imports=_values_of(read, form.import_, "import"),
         models={name: _sourced(read, model, "models", name) for name, model in form.models.items()},
+        web=_values_of(read, form.web, "web"),
     )
 
 
 def _values_of(read: ConfigFile, form: Any, *path: str) -> dict[str, Sourced]:
     """Give what a form says, in the order in which forms have it."""
-    given: DefaultsForm = form
-    found = {one.name: getattr(given, one.name) for one in attrs.fields(type(given))}
+    found = {one.name: getattr(form, one.name) for one in attrs.fields(type(form))}
     return {
         name: _sourced(read, value, *path, name.removesuffix("_"))
         for name, value in found.items()

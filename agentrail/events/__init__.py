@@ -46,6 +46,7 @@ from agentrail.events.plans import (
 from agentrail.events.plugins import (
     ActionIgnored as ActionIgnored,
     BudgetWarning as BudgetWarning,
+    CitationUnknown as CitationUnknown,
     ContentPolicyViolated as ContentPolicyViolated,
     Intervention as Intervention,
     MemoryFlushed as MemoryFlushed,

@@ -91,6 +91,20 @@ class ContentPolicyViolated(EventBase, frozen=True, kw_only=True):
         force_setattr(self, "triggered_policies", tuple(self.triggered_policies))
 
 
+class CitationUnknown(EventBase, frozen=True, kw_only=True):
+    """A response cites what no result of its cycle held.
+
+    Attributes:
+        citations: As they stand in the response, without brackets.
+    """
+
+    citations: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Keep them: a plugin makes this event, and may go on writing to its list."""
+        force_setattr(self, "citations", tuple(self.citations))
+
+
 class BudgetWarning(EventBase, frozen=True, kw_only=True):
     """Most of a budget is used up.
 
@@ -223,6 +237,7 @@ PolicyEvent: TypeAlias = (
     | PlanCompleted
     | MemoryFlushed
     | ContentPolicyViolated
+    | CitationUnknown
     | BudgetWarning
     | SkillOpened
     | SkillClosed

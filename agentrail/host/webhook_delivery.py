@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 from agentrail.abc.store import OwedRow
 from agentrail.errors import QuotaReached, WebhookInvalid
 from agentrail.host.requests import RequestTrack
-from agentrail.host.webhook_address import AddressRefused, read_address
+from agentrail.host.webhook_address import read_address
 from agentrail.host.webhook_message import WebhookMessage, WebhookWatch, decide_webhook, signed
 from agentrail.host.webhook_rows import (
     MESSAGES,
@@ -33,6 +33,7 @@ from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.crashes import raise_what_travels
 from agentrail.runtime.supervisor import SessionSupervisor
+from agentrail.web.places import AddressRefused
 
 LOGGER: Final = Logger("agentrail.host")
 

@@ -6,32 +6,24 @@ is asked, and the body of the answer is not read: a stranger has chosen all of t
 
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Final, TypeAlias
 
 import httpx
-import trio
 
 from agentrail import outside
-from agentrail.host.webhook_address import (
-    AddressRefused,
-    AllowedPlaces,
-    WebhookAddress,
-    judge_found,
-    read_address,
-)
+from agentrail.host.webhook_address import read_address
 from agentrail.host.webhook_schedule import TRY_SECONDS
 from agentrail.host.webhooks import SignedWebhook
-
-LookUp: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Gives the IP addresses of a host, or raises `OSError`."""
-
-_CONNECT_SECONDS: Final = 3.0
-"""For each address: of a name with several the first may lead nowhere from here."""
-
-_MAX_PLACES: Final = 4
-_MAX_LOOKUPS: Final = 8
+from agentrail.web.backend import (
+    CONNECT_SECONDS,
+    NO_ROOTS,
+    GuardedBackend,
+    context_of_system,
+)
+from agentrail.web.names import LookUp, SystemNames
+from agentrail.web.places import AddressRefused, AllowedPlaces, WebAddress, judge_found
+from agentrail.web.transport import GuardedTransport
 
 
 class WebhookSender:
@@ -48,10 +40,8 @@ class WebhookSender:
             tls: Which certificates are believed; None for what the system has.
         """
         self._allowed = allowed
-        self._resolve = resolve or self._look_up
+        self._resolve: LookUp = resolve or SystemNames()
         self._tls = tls
-        # A limit of its own: a lookup cannot be cancelled, and names that a stranger chose may all take their time.
-        self._lookups = trio.CapacityLimiter(_MAX_LOOKUPS)
 
     async def __call__(self, signed: SignedWebhook) -> int:
         """Send one, and give the status that came back.
@@ -63,60 +53,39 @@ class WebhookSender:
 
         Cancellation: Closes the connection. There is no time limit but the caller's, and three seconds for each address.
         """
-        address = read_address(
-            signed.url, self._allowed
-        )  # what is allowed may have changed since it was named
-        found = [address.host] if address.ip is not None else await self._resolve(address.host, address.port)
-        places = judge_found(address, found, self._allowed)[:_MAX_PLACES]
-        for place in places[:-1]:
-            try:
-                return await self._post(address, place, signed)
-            except (httpx.ConnectError, httpx.ConnectTimeout):
-                continue  # nothing was sent: else the next address might get it a second time
-        return await self._post(address, places[-1], signed)
-
-    async def _look_up(self, host: str, port: int) -> Sequence[str]:
-        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-        rows = await outside.offload(look_up, abandon_on_cancel=True, limiter=self._lookups)
-        return [str(row[4][0]) for row in rows]
-
-    async def _post(self, address: WebhookAddress, place: str, signed: SignedWebhook) -> int:
-        """Send to one IP address what is meant for a name: `Host` and TLS speak of the name."""
-        at = f"[{place}]" if ":" in place else place
-        extensions = {
-            "sni_hostname": address.host,
-            "timeout": {
-                "connect": _CONNECT_SECONDS,
-                "read": TRY_SECONDS,
-                "write": TRY_SECONDS,
-                "pool": TRY_SECONDS,
-            },
-        }
+        # What is allowed may have changed since it was named.
+        address = read_address(signed.url, self._allowed)
         request = httpx.Request(
             "POST",
-            f"{address.scheme}://{at}:{address.port}{address.target}",
+            address.url,
             headers=[("host", address.host_header), ("connection", "close"), *signed.headers],
             content=signed.body,
-            extensions=extensions,
+            extensions={
+                "timeout": {
+                    "connect": CONNECT_SECONDS,
+                    "read": TRY_SECONDS,
+                    "write": TRY_SECONDS,
+                    "pool": TRY_SECONDS,
+                }
+            },
         )
-        # A connection for each try, and no client of the library: that would keep them by the IP address, which several names may
-        # share, follow what it is told, and write the address to the log, where it may hold what a receiver knows its callers by.
-        async with httpx.AsyncHTTPTransport(
-            verify=await self._context(address), trust_env=False, retries=0
-        ) as transport:
+        backend = GuardedBackend(partial(self._judge, address), self._resolve)
+        # A pool for each try, and no client of the library: that would follow what it is told, and write the address to the log, where it
+        # may hold what a receiver knows its callers by.
+        async with GuardedTransport(backend, await self._context(address)) as transport:
             response = await transport.handle_async_request(request)
             await response.aclose()
             return response.status_code
 
-    async def _context(self, address: WebhookAddress) -> ssl.SSLContext:
+    def _judge(self, address: WebAddress, _host: str, _port: int, found: Sequence[str]) -> Sequence[str]:
+        return judge_found(address, found, self._allowed)
+
+    async def _context(self, address: WebAddress) -> ssl.SSLContext:
         if address.scheme == "http":
-            return _NO_ROOTS
+            return NO_ROOTS
         if self._tls is None:
-            self._tls = await outside.offload(ssl.create_default_context)  # 30 ms, which would hold the loop
+            self._tls = await outside.offload(context_of_system)  # 30 ms, which would hold the loop
         return self._tls
-
-
-_NO_ROOTS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def why_not(error: BaseException) -> str:

@@ -12,7 +12,8 @@ from attrs import field, frozen
 
 from agentrail.abc.secret import Secret
 from agentrail.errors import OptionError
-from agentrail.host.webhook_address import AddressRefused, AllowedPlaces, read_address, read_allowed
+from agentrail.host.webhook_address import read_address
+from agentrail.web.places import AddressRefused, AllowedPlaces, read_allowed
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what stands in front of one
 _SECRET_BYTES: Final = range(24, 65)

@@ -75,6 +75,7 @@ from agentrail.plugins.base import (
     plugin as plugin,
     short_circuit as short_circuit,
 )
+from agentrail.plugins.citations import Citations as Citations
 from agentrail.plugins.content_policy import ContentPolicy as ContentPolicy
 from agentrail.plugins.cost_guard import CostGuard as CostGuard
 from agentrail.plugins.episodic_memory import EpisodicMemory as EpisodicMemory

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final
 
 import apsw
@@ -27,7 +27,7 @@ from agentrail.abc.knowledge import (
 )
 from agentrail.abc.recall import MemoryOwner, check_limit
 from agentrail.errors import OptionError
-from agentrail.stores.passages import passages_of
+from agentrail.stores.documents import UnreadDocument, cut_document, read_document
 from agentrail.stores.tenant_files import TenantFiles, TenantSchema
 from agentrail.stores.words import any_of, choose_words, cut_words, indexed, owner_key, query_words
 
@@ -51,10 +51,6 @@ CREATE VIRTUAL TABLE words USING fts5(head, body, content='', contentless_delete
 SCHEMA_OF_KNOWLEDGE: Final = TenantSchema(
     what="knowledge", application_id=0x6167746B, version=1, tables=_TABLES
 )  # `agtk`
-
-MARKDOWN: Final = frozenset({".md", ".markdown"})
-PLAIN: Final = frozenset({".txt", ".text", ".rst", ".log", ".csv", ""})
-"""Of the ends of names what is read, beside Markdown: as text without headings."""
 
 MAX_DOCUMENT_PATH: Final = 500
 
@@ -123,12 +119,14 @@ class SqliteKnowledge:
     def add(self, tenant: str, base: str, path: str, content: bytes) -> KnowledgeDocument:
         """Cut a document into passages; see `KnowledgeStore.add`."""
         digest = hashlib.sha256(content).hexdigest()
-        text, fault = read_document(_checked_path(path), content)
-        if fault is not None:
-            return self._fail(
-                tenant, base, KnowledgeDocument(path=path, digest=digest, state="failed", reason=fault)
-            )
-        pieces = passages_of(text, is_markdown=PurePosixPath(path).suffix.lower() in MARKDOWN)
+        try:
+            document = read_document(_checked_path(path), content, MAX_DOCUMENT_BYTES)
+        except UnreadDocument as error:
+            failed = KnowledgeDocument(path=path, digest=digest, state="failed", reason=str(error))
+            return self._fail(tenant, base, failed)
+        pieces = cut_document(document)
+        # Pages are kept as numbers below zero: so a line has no column that says what is counted.
+        sign = -1 if document.pages else 1
         added = KnowledgeDocument(path=path, digest=digest, state="indexed", passages=len(pieces))
         key = owner_key("base", base)
         with self._writing(tenant, base) as connection:
@@ -139,7 +137,15 @@ class SqliteKnowledge:
                 passage_id = f"p-{owner_key(base, path, digest, str(place))[:16]}"
                 connection.execute(
                     "INSERT INTO passage (document, place, id, trail, first_line, last_line, text) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                    (number, place, passage_id, json.dumps(piece.trail), piece.first, piece.last, piece.text),
+                    (
+                        number,
+                        place,
+                        passage_id,
+                        json.dumps(piece.trail),
+                        sign * piece.first,
+                        sign * piece.last,
+                        piece.text,
+                    ),
                 )
                 head = " ".join((*piece.headings, path))
                 connection.execute(
@@ -254,30 +260,6 @@ class SqliteKnowledge:
             yield connection
 
 
-def read_document(path: str, content: bytes) -> tuple[str, str | None]:
-    """Give the text of a document, and why it has none.
-
-    Args:
-        path: What it is called; the end of the name says what it is.
-        content: What stands in it.
-    """
-    suffix = PurePosixPath(path).suffix.lower()
-    if suffix not in MARKDOWN | PLAIN:
-        return "", f"files of the kind {suffix!r} are not read: Markdown (.md) and text (.txt) are"
-    if len(content) > MAX_DOCUMENT_BYTES:
-        return (
-            "",
-            f"it has {len(content):,} bytes, at most {MAX_DOCUMENT_BYTES:,} are read: cut it into several",
-        )
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        return "", f"it is no UTF-8 from byte {error.start:,} on: save it as UTF-8"
-    if "\0" in text:
-        return "", "it has bytes of zero, which no text has"
-    return text, None
-
-
 def _checked_path(path: Any) -> str:
     if not isinstance(path, str) or not 0 < len(path) <= MAX_DOCUMENT_PATH or not path.isprintable():
         fault = f"{path!r:.80} is no path of a document: expected 1 to {MAX_DOCUMENT_PATH} characters that can be printed"
@@ -347,7 +329,8 @@ def _passage_of(row: Any) -> Passage:
         base=base,
         path=path,
         trail=json.loads(trail),
-        first_line=first_line,
-        last_line=last_line,
+        first_line=abs(first_line),
+        last_line=abs(last_line),
         text=text,
+        unit="line" if first_line > 0 else "page",
     )

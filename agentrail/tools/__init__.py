@@ -36,9 +36,13 @@ from agentrail.tools import (
     remember,
     shell,
     task,
+    web_fetch,
+    web_search,
     write_file,
     write_todos,
 )
+from agentrail.web.client import WebClient
+from agentrail.web.rules import WebRules
 
 # fmt: off
 _ALL: Final[tuple[Tool, ...]] = (
@@ -48,9 +52,12 @@ _ALL: Final[tuple[Tool, ...]] = (
 # fmt: on
 _BUILTIN: Final[dict[str, Tool]] = {made.name: made for made in _ALL}
 
-# Only by their names: where a supervisor has no memories and no knowledge they are of no use, and each model would read of them in vain.
+# Only by their names: where a supervisor has no memories, no knowledge and no search engine they are of no use, and each model would read of
+# them in vain; what reaches the web is asked for.
+_WEB: Final = WebClient(WebRules())
 _BY_NAME: Final[tuple[Tool, ...]] = (
     forget.forget_memory, kb_list.kb_list, kb_read.kb_read, kb_search.kb_search, recall.recall_memories, remember.remember_text,
+    web_fetch.web_fetch_tool(_WEB), web_search.web_search_tool(None, _WEB),
 )  # fmt: skip
 _NAMED: Final[dict[str, Tool]] = _BUILTIN | {made.name: made for made in _BY_NAME}
 
@@ -59,7 +66,8 @@ def builtin(*names: str) -> tuple[Tool, ...]:
     """Give the built-in tools of these names, in this order; when none is named all that need nothing else, sorted by name.
 
     `remember`, `recall` and `forget` are given by their names alone: they need a supervisor that was given `memories`. So are
-    `kb_list`, `kb_search` and `kb_read`, which need `knowledge`.
+    `kb_list`, `kb_search` and `kb_read`, which need `knowledge`, and `web_fetch` and `web_search`, which reach the web; with rules and a
+    search engine of your own they are made by `web_fetch_tool` and `web_search_tool`.
 
     Raises:
         ToolDefinitionError: Your move: there is no built-in tool of that name; the message has the nearest.

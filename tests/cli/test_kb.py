@@ -1,6 +1,7 @@
 """`agentrail kb`: documents are added, listed, searched and removed; wrong input first."""
 
-from pathlib import Path
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -9,6 +10,7 @@ from agentrail.cli.exits import Exit
 from agentrail.cli.kb import KnowledgePlace, add_documents, list_documents, remove_documents, search_documents
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from tests.cli.rig import run_agentrail
+from tests.web.documents import HTML, pdf
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def docs(tmp_path, monkeypatch):
     (directory / "more").mkdir(parents=True)
     (directory / "a.md").write_text("# Travel\n\nTrains in first class.\n")
     (directory / "more" / "b.txt").write_text("Planes.\n")
-    (directory / "c.pdf").write_bytes(b"%PDF")
+    (directory / "c.docx").write_bytes(b"PK")
     return directory
 
 
@@ -34,10 +36,10 @@ def docs(tmp_path, monkeypatch):
     [
         (lambda p: add_documents("handbook", place=p), "name the files or directories to add."),
         (
-            lambda p: add_documents("handbook", Path("x"), Path("y\n"), place=p),
+            lambda p: add_documents("handbook", "x", "y\n", place=p),
             r"there is no 'x'; there is no 'y\\n'.",
         ),
-        (lambda p: add_documents("a b", Path("docs/a.md"), place=p), "'a b' is no name of a knowledge base"),
+        (lambda p: add_documents("a b", "docs/a.md", place=p), "'a b' is no name of a knowledge base"),
         (lambda p: search_documents("x", limit=0, place=p), "limit is 0"),
         (
             lambda p: search_documents("x", kb="handbook", place=p),
@@ -63,15 +65,18 @@ def test_wrong_input_is_told(place, docs, capfd, call, said):
 
 
 def test_documents_are_added_once_and_again_when_they_change(place, docs, capfd):
-    """What is the same is left alone; of a directory Markdown and text are meant."""
-    assert add_documents("handbook", docs.relative_to(docs.parent), reader=("ada",), place=place) is Exit.DONE
+    """What is the same is left alone; of a directory what can be read is meant."""
+    assert (
+        add_documents("handbook", str(docs.relative_to(docs.parent)), reader=("ada",), place=place)
+        is Exit.DONE
+    )
     assert capfd.readouterr().out.splitlines() == [
         "indexed  docs/a.md  1 passage",
         "indexed  docs/more/b.txt  1 passage",
         "2 documents added, 0 unchanged, 0 failed.",
     ]
     (docs / "a.md").write_text("# Travel\n\nBoats.\n")
-    assert add_documents("handbook", docs.relative_to(docs.parent), place=place) is Exit.DONE
+    assert add_documents("handbook", str(docs.relative_to(docs.parent)), place=place) is Exit.DONE
     assert capfd.readouterr().out.splitlines()[-1] == "1 document added, 1 unchanged, 0 failed."
     assert search_documents("boats trains", user="ada", place=place) is Exit.DONE
     (first, second) = capfd.readouterr().out.splitlines()
@@ -85,11 +90,11 @@ def test_documents_are_added_once_and_again_when_they_change(place, docs, capfd)
 
 
 def test_what_cannot_be_read_is_failed_and_the_others_go_on(place, docs, capfd):
-    """A PDF, a file that vanished, one that may not be read: exit code 1 (12.11)."""
-    relative = docs.relative_to(docs.parent)
-    assert add_documents("handbook", relative / "c.pdf", relative / "a.md", place=place) is Exit.FAILED
+    """A kind that is not read, a file that vanished, one that may not be read: exit code 1 (12.11)."""
+    relative = str(docs.relative_to(docs.parent))
+    assert add_documents("handbook", f"{relative}/c.docx", f"{relative}/a.md", place=place) is Exit.FAILED
     assert capfd.readouterr().out.splitlines() == [
-        "failed  docs/c.pdf  files of the kind '.pdf' are not read: Markdown (.md) and text (.txt) are",
+        "failed  docs/c.docx  files of the kind '.docx' are not read: Markdown (.md), text (.txt), HTML (.html) and PDF (.pdf) are",
         "indexed  docs/a.md  1 passage",
         "1 document added, 0 unchanged, 1 failed.",
     ]
@@ -99,7 +104,7 @@ def test_what_cannot_be_read_is_failed_and_the_others_go_on(place, docs, capfd):
 
 def test_a_file_that_vanishes_on_the_way_is_failed(place, docs, capfd, monkeypatch):
     """Between the two times that it is looked at, too."""
-    relative = docs.relative_to(docs.parent)
+    relative = str(docs.relative_to(docs.parent))
     announce = SqliteKnowledge.announce
 
     def vanish(self, *given):
@@ -108,7 +113,7 @@ def test_a_file_that_vanishes_on_the_way_is_failed(place, docs, capfd, monkeypat
         return waiting
 
     monkeypatch.setattr(SqliteKnowledge, "announce", vanish)
-    assert add_documents("handbook", relative / "a.md", relative / "more", place=place) is Exit.FAILED
+    assert add_documents("handbook", f"{relative}/a.md", f"{relative}/more", place=place) is Exit.FAILED
     assert capfd.readouterr().out.splitlines()[:2] == [
         "failed  docs/a.md  it cannot be read: No such file or directory",
         "indexed  docs/more/b.txt  1 passage",
@@ -117,11 +122,11 @@ def test_a_file_that_vanishes_on_the_way_is_failed(place, docs, capfd, monkeypat
 
 def test_a_base_is_read_by_nobody_until_somebody_is_named(place, docs, capfd):
     """Fail closed; and bases are listed for a user."""
-    add_documents("handbook", docs / "a.md", place=place)
+    add_documents("handbook", str(docs / "a.md"), place=place)
     capfd.readouterr()
     assert list_documents(user="ada", place=place) is Exit.DONE
     assert capfd.readouterr() == ("", "agentrail: there is no knowledge base that user 'ada' may read.\n")
-    add_documents("handbook", docs / "a.md", reader=("*",), place=place)
+    add_documents("handbook", str(docs / "a.md"), reader=("*",), place=place)
     capfd.readouterr()
     assert list_documents(user="ada", place=place) is Exit.DONE
     assert capfd.readouterr().out == "handbook  1 document, 1 passage, read by all\n"
@@ -131,7 +136,7 @@ def test_a_base_is_read_by_nobody_until_somebody_is_named(place, docs, capfd):
 
 def test_documents_are_removed(place, docs, capfd):
     """For good; where one of them is none, nothing is removed."""
-    relative = docs.relative_to(docs.parent)
+    relative = str(docs.relative_to(docs.parent))
     add_documents("handbook", relative, reader=("ada",), place=place)
     assert remove_documents("handbook", "docs/a.md", "x.md", place=place) is Exit.USAGE
     assert remove_documents("handbook", "docs/a.md", place=place) is Exit.DONE
@@ -158,3 +163,75 @@ async def test_it_is_a_command(place, docs):
     )
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.endswith("1 document added, 0 unchanged, 0 failed.\n")
+
+
+PAGES = {
+    "/page": ("text/html; charset=latin-1", HTML.replace(b"Thun", "Zürich".encode("latin-1"))),
+    "/report": ("application/pdf", pdf("planes")),
+    "/notes": ("text/plain; charset=latin-1", "about Züge".encode("latin-1")),
+    "/picture": ("image/png", b"PNG"),
+}
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A site of this machine, which the user lets be fetched; its address."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self):
+            """Give a page."""
+            kind, content = PAGES.get(self.path, ("", b""))
+            self.send_response(200 if kind else 404)
+            self.send_header("Content-Type", kind)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_said):
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    thread = threading.Thread(target=server.serve_forever, args=[0.01])
+    thread.start()
+    origin = f"http://127.0.0.1:{server.server_port}"
+    (tmp_path / ".agentrail").mkdir()
+    (tmp_path / ".agentrail" / "agentrail.toml").write_text(f'[web]\ninside = ["{origin}"]')
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("AGENTRAIL_CONFIG", raising=False)
+    monkeypatch.chdir(tmp_path)
+    yield origin
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_addresses_are_fetched_and_added(place, site, docs, capfd):
+    """Beside files; by the characters that their server says; again only when they have changed."""
+    urls = [f"{site}{path}" for path in ("/page", "/report", "/notes")]
+    assert add_documents("web", "docs/a.md", *urls, *urls, reader=("ada",), place=place) is Exit.DONE
+    assert capfd.readouterr().out.endswith("4 documents added, 0 unchanged, 0 failed.\n")
+    assert add_documents("web", *urls, place=place) is Exit.DONE
+    assert capfd.readouterr().out == "0 documents added, 3 unchanged, 0 failed.\n"
+    store = SqliteKnowledge(place.knowledge.removeprefix("sqlite:"))
+    ada = MemoryOwner(tenant="acme", user="ada")
+    assert [one.source for one in store.search(ada, "planes")] == [f"{site}/report#p1"]
+    assert [one.path for one in store.search(ada, "Züge")] == [f"{site}/notes"]
+    assert [one.path for one in store.search(ada, "Zürich")] == [f"{site}/page"]
+    store.close()
+
+
+def test_an_address_that_cannot_be_had_is_failed_and_the_others_go_on(place, site, capfd):
+    """With the reason; a private address is none that is fetched."""
+    urls = (f"{site}/no", f"{site}/picture", "https://127.0.0.1/x", f"{site}/notes")
+    assert add_documents("web", *urls, place=place) is Exit.FAILED
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0] == f"failed  {site}/no  Not fetched: the server answered 404 Not Found"
+    assert lines[1] == f"failed  {site}/picture  it is 'image/png', and text, HTML and PDF are read"
+    assert "nothing was sent there" in lines[2]
+    assert lines[4] == "1 document added, 0 unchanged, 3 failed."
+
+
+def test_rules_that_cannot_be_are_told(place, site, tmp_path, capfd):
+    """Before anything is fetched."""
+    (tmp_path / ".agentrail" / "agentrail.toml").write_text("[web]\nports = [0]")
+    assert add_documents("web", f"{site}/notes", place=place) is Exit.USAGE
+    assert "0 is no port" in capfd.readouterr().err

@@ -72,6 +72,10 @@ TOLD = [
         "against the content policy: names a rival",
     ),
     (
+        events.CitationUnknown(citations=("a.md#L1-L2", "b.pdf#p3")),
+        "cited, and not among what was found: a.md#L1-L2, b.pdf#p3",
+    ),
+    (
         events.BudgetWarning(spent=Amount(value=0.8, unit="usd"), limit=Amount(value=1, unit="usd")),
         "$0.80 of $1.00 are spent",
     ),

@@ -238,6 +238,7 @@ _ALL_EVENTS: Final[tuple[e.Event, ...]] = (
     e.PlanCompleted(plan=_PLAN),
     e.MemoryFlushed(facts=("The parser is in src/a.py.",), count=1),
     e.ContentPolicyViolated(summary="names a competitor", triggered_policies=("competitors",)),
+    e.CitationUnknown(citations=("travel.md#L3-L9", "report.pdf#p3")),
     e.BudgetWarning(spent=e.Amount(value=0.81, unit="usd"), limit=e.Amount(value=1.0, unit="usd")),
     e.SkillOpened(name="pdf-forms", digest="9f" * 32, call_id=_CALL),
     e.SkillClosed(name="pdf-forms"),

@@ -8,9 +8,9 @@ import httpx
 import pytest
 import trio
 
-from agentrail.host.webhook_address import AddressRefused, read_allowed
 from agentrail.host.webhook_sending import WebhookSender, why_not
 from agentrail.host.webhooks import SignedWebhook
+from agentrail.web.places import AddressRefused, read_allowed
 from tests.host.receivers import Receiver, receiving
 from tests.runtime.rig import on_bounded_time
 

@@ -45,6 +45,7 @@ from tests.mutants import (
     supervisors,
     tuning,
     values,
+    web,
     webhooks,
 )
 from tests.mutants.mutant import Mutant
@@ -87,5 +88,6 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *supervisors.MUTANTS,
     *tuning.MUTANTS,
     *values.MUTANTS,
+    *web.MUTANTS,
     *webhooks.MUTANTS,
 )

@@ -43,6 +43,7 @@ PRIORITIES = {
     "LargeResultOffload": 320,
     "MemoryFlush": 330,
     "ContentPolicy": 340,
+    "Citations": 350,
     "Reflection": 400,
     "EpisodicMemory": 610,
     "AutoCheckpoint": 700,

@@ -15,6 +15,7 @@ from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.named_memories import directory_of_knowledge, faults_of_knowledge, opened_knowledge
 from agentrail.stores.tenant_files import files_of
 from agentrail.testing.memory_rules import HOSTILE_QUERIES
+from tests.web.documents import HTML, pdf
 
 ADA = MemoryOwner(tenant="acme", user="ada")
 BOB = MemoryOwner(tenant="acme", user="bob")
@@ -150,10 +151,50 @@ def test_what_has_changed_takes_the_place(store):
     assert sources(store, ADA, "planes") == ["a.md#L1-L1"]
 
 
+def test_html_has_headings_and_a_pdf_has_pages(store):
+    """Lines of the Markdown that a page becomes; pages of a PDF, also over several of them."""
+    assert store.add("acme", "hers", "page.html", HTML).state == "indexed"
+    long = "planes are late " * 120
+    assert (
+        store.add("acme", "hers", "report.pdf", pdf("planes", "hangars", long, long, long)).state == "indexed"
+    )
+    (page,) = store.search(ADA, "Thun")
+    assert page.source.startswith("page.html#L1-L")
+    assert page.trail == ("Trains",)
+    assert page.unit == "line"
+    first, *others = sorted(store.search(ADA, "planes"), key=lambda one: one.first_line)
+    assert first.text.startswith("planes\n\nhangars")
+    assert first.source.startswith("report.pdf#p1-p")
+    assert first.unit == "page"
+    assert others[-1].last_line == 5
+    (found,) = store.search(ADA, "hangars")
+    assert store.read(ADA, found.id) == (found,)
+
+
+def test_what_comes_from_the_web_is_what_it_begins_with(store):
+    """The end of an address says nothing."""
+    assert store.add("acme", "hers", "https://a.example/x.php?y=1", HTML).state == "indexed"
+    assert store.add("acme", "hers", "https://a.example/report", pdf("planes")).state == "indexed"
+    assert store.add("acme", "hers", "https://a.example/notes", b"about trains").state == "indexed"
+    assert sources(store, ADA, "planes") == ["https://a.example/report#p1"]
+    (page,) = store.search(ADA, "Thun")
+    assert "(https://a.example/second)" in page.text
+
+
 @pytest.mark.parametrize(
     ("path", "content", "reason"),
     [
-        ("a.pdf", b"%PDF-1.7", "files of the kind '.pdf' are not read: Markdown (.md) and text (.txt) are"),
+        (
+            "a.docx",
+            b"PK",
+            "files of the kind '.docx' are not read: Markdown (.md), text (.txt), HTML (.html) and PDF (.pdf) are",
+        ),
+        ("a.pdf", b"%PDF-1.7", "it is no PDF that can be read (PdfStreamError)"),
+        (
+            "a.html",
+            b"<script>run()</script>",
+            "there is no text in it: it may be made by a program in the browser",
+        ),
         ("a.md", b"tea \xff", "it is no UTF-8 from byte 4 on: save it as UTF-8"),
         ("a.md", b"tea\0", "it has bytes of zero, which no text has"),
         ("a.md", b"x" * 101, "it has 101 bytes, at most 100 are read: cut it into several"),

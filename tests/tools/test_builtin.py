@@ -15,8 +15,8 @@ NAMES = (
     "write_todos",
 )
 # fmt: on
-BY_NAME = ("forget", "kb_list", "kb_read", "kb_search", "recall", "remember")
-"""Those that need memories or knowledge, and are given by their names alone."""
+BY_NAME = ("forget", "kb_list", "kb_read", "kb_search", "recall", "remember", "web_fetch", "web_search")
+"""Those that need memories or knowledge, or reach the web, and are given by their names alone."""
 
 
 def test_without_names_all_are_given():
@@ -68,6 +68,8 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, words):
         ("remember", "idempotent", True, 30, ["text"]),
         ("shell", "once", True, 605, ["command"]),
         ("task", "once", True, 120, ["description"]),
+        ("web_fetch", "pure", True, 180, ["url"]),
+        ("web_search", "pure", True, 60, ["query"]),
         ("write_file", "idempotent", False, 30, ["path", "content"]),
         ("write_todos", "idempotent", False, 30, ["todos"]),
     ],
@@ -111,6 +113,8 @@ def test_the_reference_page_has_every_tool_and_parameter():
         ("shell", {"command": "cd src\nmake"}, "cd src …"),
         ("shell", {"command": "x" * 100}, f"{'x' * 80} …"),
         ("ask_user", {"question": "Which?"}, "ask_user"),
+        ("web_fetch", {"url": "https://a.example/"}, "Fetch https://a.example/"),
+        ("web_search", {"query": "trains"}, "Search the web for 'trains'"),
     ],
 )
 def test_labels_are_for_people(name, arguments, label):

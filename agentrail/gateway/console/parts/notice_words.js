@@ -33,6 +33,7 @@ const SENTENCES = {
   compact_skipped: (event) => compacted(event),
   loop_detected: (event) => says.loop_detected(event["type"], event["name"], event["count"]),
   budget_warning: (event) => says.budget_warning(amountOf(event["spent"]), amountOf(event["limit"])),
+  citation_unknown: (event) => says.citation_unknown(event["citations"].join(", ")),
   content_policy_violated: (event) => says.content_policy_violated(event["summary"]),
   memory_flushed: (event) => says.memory_flushed(event["count"]),
   skill_opened: (event) => says.skill_opened(event["name"]),

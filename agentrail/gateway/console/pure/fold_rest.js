@@ -205,6 +205,7 @@ export const REST_HANDLERS = {
   memory_flushed: (draft, event) => void putNotice(draft, event, "info"),
   skill_opened: (draft, event) => void putNotice(draft, event, "info"),
   skill_closed: (draft, event) => void putNotice(draft, event, "info"),
+  citation_unknown: (draft, event) => void putNotice(draft, event, "warn"),
   content_policy_violated: (draft, event) => void putNotice(draft, event, "warn"),
   budget_warning: (draft, event) => {
     draft.view.budget = { spent: event.spent, limit: event.limit };

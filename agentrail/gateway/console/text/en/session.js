@@ -356,6 +356,8 @@ export const notices = {
   loop_detected: (type, name, count) => `${name} goes round in circles (${type.replaceAll("_", " ")}, ${count} times)`,
   /** @param {string} spent @param {string} limit */
   budget_warning: (spent, limit) => `${spent} of ${limit} spent`,
+  /** @param {string} citations */
+  citation_unknown: (citations) => `Cited, and not among what was found: ${citations}`,
   /** @param {string} prompt */
   content_policy_violated: (prompt) => `Against a policy: ${prompt}`,
   /** @param {number} count */

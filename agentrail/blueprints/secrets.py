@@ -1,0 +1,30 @@
+"""Secrets that files name: got from where they are, when they are needed."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from agentrail.blueprints.finding import read_bytes
+from agentrail.config.forms import SecretForm
+from agentrail.errors import OptionError
+
+
+def secret_of(form: SecretForm, folder: str, environ: Mapping[str, str]) -> str:
+    """Get a secret from where it is.
+
+    Raises:
+        OptionError: Your move: it is not there, or is empty; never with the secret.
+    """
+    if form.env is not None:
+        found = environ.get(form.env, "").strip()
+        if not found:
+            raise OptionError([f"the variable {form.env} is not set: set it, or take this out"])
+        return found
+    path = Path(folder) / os.path.expanduser(form.file or "")  # noqa: PTH111 - of a text
+    try:
+        found = read_bytes(path).decode().strip()
+    except UnicodeDecodeError:
+        found = ""
+    if not found:
+        raise OptionError([f"{path} holds no secret: write it there, as text and alone"])
+    return found

@@ -1,0 +1,96 @@
+"""`Citations`: says which citations of an answer no result of its cycle held."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import attrs
+
+from agentrail.core.protocol.actions import Action, Continue
+from agentrail.core.protocol.hooks import AfterResponse, AfterTool
+from agentrail.core.stack.plugin import Context
+from agentrail.events import CitationUnknown
+from agentrail.plugins.base import Plugin, on
+
+MAX_SOURCES: Final = 2_000
+"""How many sources of a cycle are kept; of more the first ones are forgotten."""
+
+MAX_CITED: Final = 500
+"""How many citations of a response are looked at."""
+
+_CITED: Final = re.compile(r"\[(?P<source>[^\[\]\n]{1,600}?#(?:L\d{1,9}-L\d{1,9}|p\d{1,9}(?:-p\d{1,9})?))\]")
+_PLACE: Final = re.compile(
+    r"(?P<path>.*)#(?P<unit>[Lp])(?P<first>\d{1,9})(?:-[Lp](?P<last>\d{1,9}))?", re.DOTALL
+)
+
+
+@attrs.frozen
+class HeldSources:
+    """What may be cited.
+
+    Attributes:
+        sources: Those that results of this cycle held, in order, each once.
+    """
+
+    sources: tuple[str, ...] = ()
+
+
+class Citations(Plugin[HeldSources]):
+    """Says which citations of an answer no result of its cycle held."""
+
+    priority = 350
+
+    def init(self) -> HeldSources:
+        """Begin with none."""
+        return HeldSources()
+
+    @on(AfterTool)
+    def keep(self, event: AfterTool, state: HeldSources, ctx: Context) -> Action[HeldSources]:
+        """Keep the sources that a result names in its details, as `kb_search` and `kb_read` do, and tools of yours may."""
+        details = event.result.details
+        listed = details.get("sources") if isinstance(details, Mapping) else None
+        if event.result.is_error or not isinstance(listed, tuple | list):
+            return Continue(state)
+        found = [one for one in listed if isinstance(one, str)]
+        kept = tuple(dict.fromkeys((*state.sources, *found)))[-MAX_SOURCES:]
+        return Continue(attrs.evolve(state, sources=kept))
+
+    @on(AfterResponse)
+    def look(self, event: AfterResponse, state: HeldSources, ctx: Context) -> Action[HeldSources]:
+        """Look at the citations in what was said aloud; a new cycle begins with its first turn, and with no source."""
+        if ctx.turn <= 1:
+            state = HeldSources()
+        unknown = unknown_citations(event.message.text, state.sources)
+        if not unknown:
+            return Continue(state)
+        return Continue(state, emits=(CitationUnknown(citations=unknown),))
+
+
+def unknown_citations(text: str, sources: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the citations in a text, such as `[path#L3-L9]` and `[path#p3]`, that none of the sources holds, each once.
+
+    A citation of a part of a source is held by it.
+    """
+    cited = [found["source"] for _, found in zip(range(MAX_CITED), _CITED.finditer(text), strict=False)]
+    if not cited:
+        return ()
+    held: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for path, unit, first, last in _places(sources):
+        held.setdefault((path, unit), []).append((first, last))
+    return tuple(
+        dict.fromkeys(
+            source
+            for source, (path, unit, first, last) in zip(cited, _places(cited), strict=True)
+            if not any(begin <= first <= last <= end for begin, end in held.get((path, unit), ()))
+        )
+    )
+
+
+def _places(sources: tuple[str, ...] | list[str]) -> Iterator[tuple[str, str, int, int]]:
+    for source in sources:
+        found = _PLACE.fullmatch(source)
+        if found is None:  # a tool of somebody else's has sources of another form
+            yield source, "", 0, 0
+            continue
+        first = int(found["first"])
+        yield found["path"], found["unit"], first, first if found["last"] is None else int(found["last"])

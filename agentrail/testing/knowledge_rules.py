@@ -1,0 +1,256 @@
+"""What every store of knowledge keeps to, each rule once, as a function of one `KnowledgeTrial`; `check_knowledge` tries them."""
+
+import hashlib
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from attrs import define
+
+from agentrail.abc.knowledge import MAX_AROUND, MAX_FOUND_PASSAGES, KnowledgeDocument, KnowledgeStore
+from agentrail.abc.recall import MemoryOwner
+from agentrail.errors import OptionError
+from agentrail.testing.memory_rules import HOSTILE_QUERIES
+
+TENANT: Final = "acme"
+ADA: Final = MemoryOwner(tenant=TENANT, user="ada")
+BOB: Final = MemoryOwner(tenant=TENANT, user="bob")
+NOBODY: Final = MemoryOwner(tenant=TENANT)
+STRANGER: Final = MemoryOwner(tenant="zeta", user="ada")
+
+_TRAVEL: Final = "# Travel\n\n## Trains\n\nFirst class from four hours on.\n"
+
+
+@define
+class KnowledgeTrial:
+    """A store under trial.
+
+    Attributes:
+        store: The store; new and empty.
+        reopen: Closes one and opens again what it kept; None where it keeps nothing.
+    """
+
+    store: KnowledgeStore
+    reopen: Callable[[KnowledgeStore], KnowledgeStore] | None = None
+
+    def add(self, path: str, text: str, base: str = "hers", *readers: str) -> KnowledgeDocument:
+        """Add a document to a base, which is Ada's unless others are named."""
+        self.store.open_base(TENANT, base, readers or ("ada",))
+        return self.store.add(TENANT, base, path, text.encode())
+
+    def found(self, query: str, base: str = "", *, reader: MemoryOwner = ADA, limit: int = 50) -> list[str]:
+        """Give the paths that a search finds, in order."""
+        return [one.path for one in self.store.search(reader, query, base, limit=limit)]
+
+    def states(self, base: str = "hers") -> dict[str, str]:
+        """Give what became of the documents of a base."""
+        return {one.path: one.state for one in self.store.documents(TENANT, base)}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _expect(what: str, came: object, wanted: object) -> None:
+    """Say what was expected, and what came.
+
+    Raises:
+        AssertionError: They differ.
+    """
+    if came != wanted:
+        message = f"{what}: expected {wanted!r:.300}, and there came {came!r:.300}"
+        raise AssertionError(message)
+
+
+def _refuses(what: str, call: Callable[[], object]) -> None:
+    try:
+        came = call()
+    except OptionError:
+        return
+    message = f"{what}: expected OptionError, and there came {came!r:.300}"
+    raise AssertionError(message)
+
+
+def passages_come_with_their_source(trial: KnowledgeTrial) -> None:
+    """A passage has its base, path, headings and lines, and a source that names path and lines."""
+    trial.add("travel.md", _TRAVEL)
+    (passage,) = trial.store.search(ADA, "class")
+    _expect("base and path", (passage.base, passage.path), ("hers", "travel.md"))
+    _expect("the headings", passage.trail, ("Travel", "Trains"))
+    _expect("the source", passage.source, f"travel.md#L{passage.first_line}-L{passage.last_line}")
+    lines = _TRAVEL.split("\n")[passage.first_line - 1 : passage.last_line]
+    _expect("the lines of the source", "First class from four hours on." in lines, wanted=True)
+    _expect("the text", "First class from four hours on." in passage.text, wanted=True)
+
+
+def any_word_of_a_query_finds(trial: KnowledgeTrial) -> None:
+    """A passage that has any of the words is found; what has more or rarer ones comes first; headings and path are words too."""
+    for number in range(10):
+        trial.add(f"{number}.md", "About the weather.")
+    trial.add("both.md", "A kingfisher at the harbour.")
+    trial.add("one.md", "A kingfisher.")
+    _expect("two words", trial.found("kingfisher harbour"), ["both.md", "one.md"])
+    _expect("small letters and capitals", trial.found("KINGFISHER harbour")[:1], ["both.md"])
+    trial.add("headed.md", "# Otters\n\nThey swim.")
+    _expect("a heading", trial.found("otters"), ["headed.md"])
+    _expect("a limit", len(trial.found("weather", limit=3)), 3)
+    _expect("a word that there is not", trial.found("zebra"), [])
+
+
+def queries_are_words_and_no_syntax(trial: KnowledgeTrial) -> None:
+    """No query is an error, and none finds what its reader may not read."""
+    trial.add("a.md", "coffee and tea")
+    trial.add("b.md", "coffee and tea", "his", "bob")
+    for query in HOSTILE_QUERIES:
+        for base in ("", "hers"):
+            others = [one.path for one in trial.store.search(ADA, query, base) if one.base != "hers"]
+            _expect(f"what is not hers under {query[:40]!r}", others, [])
+
+
+def a_base_is_open_to_its_readers_alone(trial: KnowledgeTrial) -> None:
+    """To whom may not read it there is no base, no passage and no document; without readers that is everybody."""
+    trial.add("hers.md", "trains", "hers", "ada")
+    trial.add("all.md", "trains", "all", "*")
+    trial.store.open_base(TENANT, "none")
+    trial.store.add(TENANT, "none", "none.md", b"trains")
+    (hers,) = trial.store.search(ADA, "trains", "hers")
+    for reader, wanted in ((ADA, ["all", "hers"]), (BOB, ["all"]), (NOBODY, ["all"]), (STRANGER, [])):
+        _expect(f"the bases of {reader!r}", [one.name for one in trial.store.bases(reader)], wanted)
+        _expect(
+            f"what {reader!r} finds",
+            sorted(trial.found("trains", reader=reader)),
+            [f"{one}.md" for one in wanted],
+        )
+        if "hers" not in wanted:
+            _expect(f"what {reader!r} reads", trial.store.read(reader, hers.id), ())
+            search = partial(trial.store.search, reader, "trains", "hers")
+            _refuses(f"a search of {reader!r} in a base that is not theirs", search)
+
+
+def readers_are_changed(trial: KnowledgeTrial) -> None:
+    """Who is named may read from then on, and nobody else; where none is named it stays as it was."""
+    trial.add("a.md", "trains")
+    trial.store.open_base(TENANT, "hers")
+    _expect("with none named", trial.found("trains"), ["a.md"])
+    trial.store.open_base(TENANT, "hers", ["bob"])
+    _expect("who was a reader", [one.name for one in trial.store.bases(ADA)], [])
+    _expect("who is one", trial.found("trains", reader=BOB), ["a.md"])
+
+
+def what_has_changed_takes_the_place(trial: KnowledgeTrial) -> None:
+    """A document that is added again takes the place of the one of its path, with passages of other ids."""
+    trial.add("a.md", "old trains")
+    (old,) = trial.store.search(ADA, "trains")
+    trial.add("a.md", "new planes")
+    _expect("the old words", trial.found("trains"), [])
+    _expect("the old id", trial.store.read(ADA, old.id), ())
+    _expect("the new words", trial.found("planes"), ["a.md"])
+
+
+def what_waits_is_announced(trial: KnowledgeTrial) -> None:
+    """What is new or changed waits, what is the same does not; what waits still is named again."""
+    trial.add("same.md", "same")
+    trial.add("other.md", "old")
+    listed = [("same.md", _digest("same")), ("other.md", _digest("new")), ("more.md", _digest("x"))]
+    _expect("what is to be added", trial.store.announce(TENANT, "hers", listed), ("other.md", "more.md"))
+    _expect("the states", trial.states(), {"more.md": "pending", "other.md": "pending", "same.md": "indexed"})
+    _expect(
+        "what is to be added still", trial.store.announce(TENANT, "hers", listed), ("other.md", "more.md")
+    )
+
+
+def what_cannot_be_read_is_failed(trial: KnowledgeTrial) -> None:
+    """A document that is no text has a reason and no passages, also where it had some; and so has one that could not be had."""
+    trial.add("a.md", "trains")
+    failed = trial.store.add(TENANT, "hers", "a.md", b"trains \xff")
+    _expect("the state", (failed.state, failed.passages, bool(failed.reason)), ("failed", 0, True))
+    trial.add("b.md", "trains")
+    _expect("what is found", trial.found("trains"), ["b.md"])
+    trial.store.fail(TENANT, "hers", "b.md", "it vanished")
+    _expect("what is found then", trial.found("trains"), [])
+    _expect("the states", trial.states(), {"a.md": "failed", "b.md": "failed"})
+    _expect("it waits again", trial.store.announce(TENANT, "hers", [("a.md", failed.digest)]), ("a.md",))
+
+
+def a_passage_is_read_with_its_neighbours(trial: KnowledgeTrial) -> None:
+    """As many in front of it and behind it as wanted, in order, and none of another document."""
+    trial.add("long.md", "\n\n".join(f"# Part {number}\n\n{f'word{number} ' * 150}" for number in range(5)))
+    trial.add("other.md", "word9")
+    (middle,) = trial.store.search(ADA, "word2")
+    near = [one.trail[-1] for one in trial.store.read(ADA, middle.id, around=1)]
+    _expect("one on each side", near, ["Part 1", "Part 2", "Part 3"])
+    _expect("it alone", trial.store.read(ADA, middle.id), (middle,))
+    _expect("all there are", len(trial.store.read(ADA, middle.id, around=MAX_AROUND)), 5)
+    for unknown in ("p-0", "", "\ud800", "' OR 1"):
+        _expect(f"the id {unknown!r}", trial.store.read(ADA, unknown), ())
+
+
+def removing_twice_is_fine(trial: KnowledgeTrial) -> None:
+    """A document is removed with its passages; again there is none."""
+    trial.add("a.md", "trains")
+    trial.add("b.md", "trains")
+    _expect("the first time", trial.store.remove(TENANT, "hers", "a.md"), wanted=True)
+    _expect("the second time", trial.store.remove(TENANT, "hers", "a.md"), wanted=False)
+    _expect("what is found", trial.found("trains"), ["b.md"])
+    _expect("the documents", trial.states(), {"b.md": "indexed"})
+
+
+def limits_are_kept_to(trial: KnowledgeTrial) -> None:
+    """What cannot be is refused as the caller's mistake: limits, names, bases and paths."""
+    trial.add("a.md", "trains")
+    store: Any = trial.store  # what is wrong here is wrong for type checkers too
+    for limit in (0, -1, True, 2.0, "3", None, MAX_FOUND_PASSAGES + 1):
+        _refuses(f"a search with limit={limit!r}", partial(store.search, ADA, "x", limit=limit))
+    for around in (-1, True, 1.0, MAX_AROUND + 1):
+        _refuses(f"reading with around={around!r}", partial(store.read, ADA, "p", around=around))
+    for name in ("", "a b", "../x", "x" * 65, None):
+        _refuses(f"a base named {name!r:.20}", partial(store.open_base, TENANT, name))
+    _refuses("a reader that is no text", partial(store.open_base, TENANT, "hers", [7]))
+    _refuses("a document for no base", lambda: trial.store.add(TENANT, "nothing", "a.md", b"x"))
+    _refuses("a search in no base", lambda: trial.store.search(ADA, "x", "nothing"))
+
+
+def readers_see_whole_documents_while_one_is_written(trial: KnowledgeTrial) -> None:
+    """Other threads read beside the one that writes: each sees a document as it was, or as it is."""
+    trial.add("a.md", "trains 0\n\n" * 50)
+    wrong: list[str] = []
+    is_over = threading.Event()
+
+    def read() -> None:
+        while not is_over.is_set():
+            found = trial.store.search(ADA, "trains")
+            numbers = {word for one in found for word in one.text.split() if word.isdecimal()}
+            if len(numbers) != 1:
+                wrong.append(f"{numbers}")
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    try:
+        for number in range(1, 10):
+            trial.store.add(TENANT, "hers", "a.md", (f"trains {number}\n\n" * 50).encode())
+    finally:
+        is_over.set()
+        for reader in readers:
+            reader.join()
+    _expect("what was read in between", wrong, [])
+
+
+def knowledge_is_closed_twice(trial: KnowledgeTrial) -> None:
+    """Closing works, and again."""
+    trial.add("a.md", "trains")
+    trial.store.close()
+    trial.store.close()
+
+
+def what_was_added_is_there_again(trial: KnowledgeTrial) -> None:
+    """A store that keeps something has it again when it is opened again: passages, readers, and what waits."""
+    if trial.reopen is None:
+        return
+    trial.add("a.md", "trains")
+    trial.store.announce(TENANT, "hers", [("b.md", _digest("x"))])
+    trial.store = trial.reopen(trial.store)
+    _expect("the search", trial.found("trains"), ["a.md"])
+    _expect("what another finds", trial.found("trains", reader=BOB), [])
+    _expect("the states", trial.states(), {"a.md": "indexed", "b.md": "pending"})

@@ -1,0 +1,64 @@
+"""The tool `web_search`: pages of the web, found by a search engine."""
+
+from collections.abc import Callable
+from typing import Annotated, Final
+
+import msgspec
+
+from agentrail.abc import Error, Ok, Tool
+from agentrail.errors import OptionError
+from agentrail.messages import JsonObject
+from agentrail.tools.fenced_pages import fenced_hits
+from agentrail.tools.function import tool
+from agentrail.tools.printing import printable
+from agentrail.web.client import WebClient
+from agentrail.web.exchange import FetchFailed
+from agentrail.web.searching import (
+    MAX_QUERY_CHARACTERS,
+    MAX_SEARCH_RESULTS,
+    SearchEngine,
+    client_for,
+    search_web,
+)
+
+NO_ENGINE: Final = (
+    "There is no search engine here: this program was given none. Go on without, and do not try again."
+)
+
+
+def _label(arguments: JsonObject) -> str:
+    return f"Search the web for {str(arguments.get('query'))[:60]!r}"
+
+
+def web_search_tool(open_engine: Callable[[], SearchEngine] | None, client: WebClient) -> Tool:
+    """Make the tool.
+
+    Args:
+        open_engine: Gives the search engine, at each call: where its key is, is looked at then and not before. None for no engine.
+        client: Carries it out.
+    """
+
+    @tool(name="web_search", effect_class="pure", timeout_seconds=60, label=_label)
+    async def web_search(
+        query: Annotated[
+            str, msgspec.Meta(min_length=1, max_length=MAX_QUERY_CHARACTERS), "What to look for."
+        ],
+        max_results: Annotated[
+            int, msgspec.Meta(ge=1, le=MAX_SEARCH_RESULTS), "How many pages to show at most."
+        ] = 5,
+    ) -> Ok | Error:
+        """Search the web. Gives titles, addresses and what the pages say about the query."""
+        if open_engine is None:
+            return Error(text=NO_ENGINE)
+        try:
+            engine = open_engine()
+            hits = await search_web(engine, client_for(engine, client), query, max_results)
+        except OptionError as error:
+            return Error(text=f"The search engine cannot be asked: {'; '.join(error.faults)}")
+        except FetchFailed as error:
+            return Error(text=f"The search engine gave no answer. {error}")
+        if not hits:
+            return Ok(text=f'Nothing was found for "{printable(query)}". Try other words.')
+        return Ok(text=fenced_hits(hits), details={"urls": [hit.url for hit in hits]})
+
+    return web_search

@@ -1,0 +1,36 @@
+"""Adapters of search engines, one to a file, and `ENGINES`, which has them by name.
+
+>>> from agentrail.web.engines import ENGINES
+>>> sorted(ENGINES)
+['brave', 'exa', 'jina', 'searxng', 'tavily']
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from agentrail.abc.secret import Secret
+from agentrail.web.engines.brave import Brave
+from agentrail.web.engines.exa import Exa
+from agentrail.web.engines.jina import Jina
+from agentrail.web.engines.searxng import Searxng
+from agentrail.web.engines.tavily import Tavily
+from agentrail.web.searching import SearchEngine
+
+
+class MakeEngine(Protocol):
+    """Makes an adapter of a key and an address."""
+
+    def __call__(self, *, key: Secret | None, origin: str = ...) -> SearchEngine:
+        """Make it; without `origin` the service is the vendor's own."""
+        ...
+
+
+ENGINES: Final[Mapping[str, MakeEngine]] = MappingProxyType(
+    {"brave": Brave, "exa": Exa, "jina": Jina, "searxng": Searxng, "tavily": Tavily}
+)
+
+KEY_VARIABLES: Final[Mapping[str, str]] = MappingProxyType(
+    {"brave": "BRAVE_API_KEY", "exa": "EXA_API_KEY", "jina": "JINA_API_KEY", "tavily": "TAVILY_API_KEY"}
+)
+"""Where the key of an engine is looked for when nothing says where it is. `searxng` needs none."""

@@ -1,0 +1,40 @@
+"""The adapter of Brave."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from attrs import field, frozen
+
+from agentrail.abc.secret import Secret
+from agentrail.web.exchange import WebRequest
+from agentrail.web.searching import get
+
+
+@frozen(kw_only=True)
+class Brave:
+    """Asks Brave: `GET /res/v1/web/search`, at most 20 hits.
+
+    Attributes:
+        key: Of the account; None where the service asks for none.
+        origin: Where the service is.
+    """
+
+    key: Secret | None = field(default=None, repr=False)
+    origin: str = "https://api.search.brave.com"
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return "Brave"
+
+    def request(self, query: str, max_results: int) -> WebRequest:
+        """Write the request; see `SearchEngine.request`."""
+        headers = {} if self.key is None else {"x-subscription-token": self.key.reveal()}
+        parameters = {"q": query, "count": max_results, "text_decorations": "false"}
+        return get(f"{self.origin}/res/v1/web/search", parameters, headers)
+
+    def read(self, answer: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+        """Give the hits; see `SearchEngine.read`."""
+        for one in answer.get("web", {}).get("results", ()):
+            published = one.get("page_age") or one.get("age")
+            yield {**one, "snippet": one.get("description"), "published": published}

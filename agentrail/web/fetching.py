@@ -1,0 +1,232 @@
+"""How `WebClient` fetches: connections, redirects, bodies.
+
+Redirects are followed here, each judged anew, and bodies are counted while they come; no cookie is kept, no variable of the environment read.
+"""
+
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urljoin
+
+import httpx
+import trio
+from attrs import frozen
+
+from agentrail import outside
+from agentrail.web.backend import CONNECT_SECONDS, NO_ROOTS, GuardedBackend, context_of_system
+from agentrail.web.exchange import Fetched, FetchFailed, WebRequest
+from agentrail.web.inflating import BodyRefused, BoundedBody
+from agentrail.web.names import LookUp
+from agentrail.web.places import AddressRefused, WebAddress, judge_found
+from agentrail.web.robots import RobotsTxt
+from agentrail.web.rules import WebRules, read_web_url
+from agentrail.web.transport import GuardedTransport, OnePiece
+
+MAX_REDIRECTS: Final = 5
+FETCH_SECONDS: Final = 30.0
+"""For all of a fetch, with its redirects."""
+
+AGENT: Final = "agentrail"
+"""What servers read that we are, and what rules in `robots.txt` call us."""
+
+_ACCEPTED: Final = "text/markdown, text/html;q=0.9, application/pdf;q=0.8, text/plain;q=0.8, */*;q=0.1"
+_MOVED: Final = frozenset({301, 302, 303, 307, 308})
+_MAX_ROBOTS_BYTES: Final = 500 << 10
+_MAX_ROBOTS: Final = 100
+_ROBOTS_SECONDS: Final = 900.0
+
+
+@frozen
+class _Answer:
+    status: int
+    headers: httpx.Headers
+    content: bytes
+
+
+class Fetching:
+    """Carries out what a client is asked."""
+
+    def __init__(self, rules: WebRules, resolve: LookUp, tls: ssl.SSLContext | None) -> None:
+        """Open nothing yet; as `WebClient`."""
+        self.rules: WebRules = rules
+        self._resolve = resolve
+        self._tls = tls
+        self._robots: dict[tuple[str, str, int], tuple[float, RobotsTxt]] = {}
+
+    async def fetch(self, url: str, max_bytes: int) -> Fetched:
+        """Get what stands at an address; see `WebClient.fetch`."""
+        with trio.move_on_after(FETCH_SECONDS):
+            try:
+                return await self._follow(url, max_bytes)
+            except (AddressRefused, BodyRefused, OSError, httpx.HTTPError) as error:
+                raise FetchFailed(_why(error)) from None
+        message = f"Not fetched: it took over {FETCH_SECONDS:g} s. Try another page, or this one later."
+        raise FetchFailed(message)
+
+    async def send(self, request: WebRequest, max_bytes: int) -> Fetched:
+        """Send one request; see `WebClient.send`."""
+        with trio.move_on_after(FETCH_SECONDS):
+            try:
+                address = read_web_url(request.url, self.rules)
+                async with self._connected(address) as transport:
+                    answer = await _exchange(transport, address, request, max_bytes)
+            except (AddressRefused, BodyRefused, OSError, httpx.HTTPError) as error:
+                raise FetchFailed(_why(error)) from None
+            if not httpx.codes.is_success(answer.status):
+                raise FetchFailed(_of_status(answer.status))
+            return _fetched(address, answer)
+        message = f"No answer within {FETCH_SECONDS:g} s."
+        raise FetchFailed(message)
+
+    async def _follow(self, url: str, max_bytes: int) -> Fetched:
+        address = read_web_url(url, self.rules)
+        for _ in range(MAX_REDIRECTS + 1):
+            async with self._connected(address) as transport:
+                if self.rules.robots and not (await self._robots_of(transport, address)).allows(
+                    address.target
+                ):
+                    message = f"Not fetched: {address.host} does not want this page to be fetched by programs (robots.txt)."
+                    raise FetchFailed(message)
+                answer = await _exchange(transport, address, WebRequest(url=""), max_bytes)
+            if answer.status not in _MOVED or "location" not in answer.headers:
+                break
+            address = read_web_url(urljoin(address.url, answer.headers["location"]), self.rules)
+        else:
+            message = f"Not fetched: it was redirected over {MAX_REDIRECTS} times."
+            raise FetchFailed(message)
+        if not httpx.codes.is_success(answer.status):
+            raise FetchFailed(_of_status(answer.status))
+        return _fetched(address, answer)
+
+    @asynccontextmanager
+    async def _connected(self, address: WebAddress) -> AsyncIterator[httpx.AsyncBaseTransport]:
+        """Give a pool for one address, closed at the end of the block."""
+        tls = NO_ROOTS
+        if self.rules.proxy or address.scheme == "https":
+            # 30 ms, which would hold the loop.
+            if self._tls is None:
+                self._tls = await outside.offload(context_of_system)
+            tls = self._tls
+        transport: httpx.AsyncBaseTransport
+        if self.rules.proxy:
+            # It looks the names up: what they lead to is judged there, or nowhere.
+            transport = httpx.AsyncHTTPTransport(proxy=self.rules.proxy, verify=tls, trust_env=False)
+        else:
+
+            def judge(_host: str, _port: int, found: Sequence[str]) -> Sequence[str]:
+                return judge_found(address, found, self.rules.inside, is_strict=True)
+
+            transport = GuardedTransport(GuardedBackend(judge, self._resolve), tls)
+        async with transport:
+            yield transport
+
+    async def _robots_of(self, transport: httpx.AsyncBaseTransport, address: WebAddress) -> RobotsTxt:
+        now = outside.stopwatch()  # of the process: a client may outlive a run of Trio
+        kept = self._robots.get(address.origin)
+        if kept is not None and kept[0] > now:
+            return kept[1]
+        place = WebAddress(
+            scheme=address.scheme, host=address.host, port=address.port, target="/robots.txt", ip=address.ip
+        )
+        try:
+            answer = await _exchange(transport, place, WebRequest(url=""), _MAX_ROBOTS_BYTES)
+            rules = RobotsTxt(answer.status, answer.content, AGENT)
+        except BodyRefused:
+            rules = RobotsTxt(httpx.codes.INTERNAL_SERVER_ERROR, b"", AGENT)
+        while len(self._robots) >= _MAX_ROBOTS:
+            del self._robots[next(iter(self._robots))]
+        self._robots[address.origin] = (now + _ROBOTS_SECONDS, rules)
+        return rules
+
+
+async def _exchange(
+    transport: httpx.AsyncBaseTransport, address: WebAddress, request: WebRequest, max_bytes: int
+) -> _Answer:
+    """Send a request and read its answer; of one that is no success only the head."""
+    headers = {
+        "host": address.host_header,
+        "user-agent": AGENT,
+        "accept": _ACCEPTED,
+        "accept-encoding": "gzip",
+        **request.headers,
+    }
+    if request.content or request.method != "GET":
+        headers["content-length"] = str(len(request.content))
+    sent = httpx.Request(
+        request.method,
+        address.url,
+        headers=headers,
+        stream=OnePiece(request.content),
+        extensions={"timeout": {"connect": CONNECT_SECONDS}},
+    )
+    response = await transport.handle_async_request(sent)
+    async with _open_raw(response) as chunks:
+        if not httpx.codes.is_success(response.status_code):
+            return _Answer(response.status_code, response.headers, b"")
+        return _Answer(response.status_code, response.headers, await _body_of(response, chunks, max_bytes))
+
+
+@asynccontextmanager
+async def _open_raw(response: httpx.Response) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Give a body in chunks as they are sent; leaving early closes the connection.
+
+    The library nests generators that do not close each other: left early, the inner ones would wait for the garbage collector, which may come
+    at any time and in any task. Read on from a closed connection, they all end at once.
+    """
+    raw = response.aiter_raw()
+    try:
+        yield raw
+    finally:
+        await response.aclose()  # noqa: ASYNC102 - closes the socket before it could wait
+        with suppress(httpx.HTTPError, httpx.StreamError), trio.CancelScope() as scope:
+            scope.cancel()
+            async for _ in raw:  # noqa: ASYNC102 - ends at once, the connection is closed
+                pass
+
+
+async def _body_of(response: httpx.Response, chunks: AsyncIterator[bytes], max_bytes: int) -> bytes:
+    said = response.headers.get("content-length", "")
+    if said.isdecimal() and int(said[:20]) > max_bytes:
+        message = f"it says that it has {int(said[:20]):,} bytes, at most {max_bytes:,} are fetched"
+        raise BodyRefused(message)
+    body = BoundedBody(response.headers.get("content-encoding", ""), max_bytes)
+    async for chunk in chunks:
+        for _ in body.take(chunk):
+            await trio.lowlevel.checkpoint()
+    return body.finish()
+
+
+def _fetched(address: WebAddress, answer: _Answer) -> Fetched:
+    media_type, _, parameters = answer.headers.get("content-type", "").partition(";")
+    _, _, charset = parameters.lower().partition("charset=")
+    return Fetched(
+        url=address.url,
+        media_type=media_type.strip().lower(),
+        charset=charset.partition(";")[0].strip(" \"'"),
+        content=answer.content,
+    )
+
+
+def _of_status(status: int) -> str:
+    try:
+        phrase = f" {HTTPStatus(status).phrase}"
+    except ValueError:
+        phrase = ""
+    return f"Not fetched: the server answered {status}{phrase}."
+
+
+def _why(error: Exception) -> str:
+    """Say what went wrong, without a word that a stranger wrote."""
+    match error:
+        case AddressRefused():
+            return f"Not fetched, and nothing was sent there: {error}."
+        case BodyRefused():
+            return f"Not fetched: {error}."
+        case OSError():
+            return "Not fetched: its name leads nowhere. Is the address right?"
+        case httpx.TimeoutException() | httpx.ConnectError():
+            return f"Not fetched: no connection over TLS could be made, or none in time ({type(error).__name__})."
+        case _:
+            return f"Not fetched: the connection broke, or what came over it was no HTTP ({type(error).__name__})."

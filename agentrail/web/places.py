@@ -1,0 +1,274 @@
+"""Places on the web, read once into their parts, and judged: what an address says, and what its name leads to. Pure.
+
+An address is a stranger's choice, and what it leads to may stand behind our own firewall. Nothing here looks a name up; who does connects to
+what was judged, and to nothing else.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from attrs import field, frozen
+
+from agentrail.web.addresses import IpAddress, IpNetwork, carries_another, is_public, plain_ip
+
+MAX_URL_CHARACTERS: Final = 2_000
+
+USUAL_PORTS: Final = {"https": 443, "http": 80}
+_MAX_PORT: Final = 65_535
+
+# Of ASCII that is shown, and of that what stands in addresses: each character here means one thing to every reader.
+_URL: Final = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<place>[A-Za-z0-9._~%:@\[\]-]*)"
+    r"(?P<target>(?:/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?(?:\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?)"
+)
+_PLACE: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
+_NAME: Final = re.compile(
+    r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+)
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
+
+_HOMES: Final = ("localhost", "local", "internal")
+"""Last parts of names that lead nowhere but into a network of one's own."""
+
+
+class AddressRefused(ValueError):
+    """Nothing may be sent there. The text says why, without a word of the address but its host."""
+
+
+@frozen(kw_only=True)
+class AllowedPlaces:
+    """What an operator lets be reached besides public servers over TLS.
+
+    Attributes:
+        networks: Addresses that may be private.
+        hosts: Names, and addresses, whatever they lead to.
+        origins: Scheme, host and port of servers, whatever they lead to; these alone may be reached without TLS.
+    """
+
+    networks: tuple[IpNetwork, ...] = ()
+    hosts: frozenset[str] = frozenset()
+    origins: frozenset[tuple[str, str, int]] = frozenset()
+
+
+NOWHERE_ELSE: Final = AllowedPlaces()
+
+
+@frozen(kw_only=True)
+class WebAddress:
+    """A place on the web, in parts that were read once: so no second reader can read it otherwise.
+
+    Attributes:
+        scheme: `https`, or `http` where that is allowed.
+        host: A name in small letters, or an IP address without brackets.
+        port: Of the server.
+        target: Path and query, beginning with `/`.
+        ip: The host, where it is an address.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    target: str = field(repr=False)  # it may hold what the receiver knows its callers by
+    ip: IpAddress | None = None
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """Scheme, host and port."""
+        return (self.scheme, self.host, self.port)
+
+    @property
+    def host_header(self) -> str:
+        """The host as a request names it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == USUAL_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The address as one text."""
+        return f"{self.scheme}://{self.host_header}{self.target}"
+
+
+# --- what may be
+
+
+def read_allowed(entries: Iterable[object]) -> AllowedPlaces:
+    """Read what an operator allows.
+
+    Args:
+        entries: Networks such as `10.1.0.0/16`, hosts such as `hooks.corp.example` or `10.1.2.3`, and origins such as
+            `http://127.0.0.1:9000`.
+
+    Raises:
+        ValueError: One is none of these; the text says which.
+    """
+    networks: list[IpNetwork] = []
+    hosts: set[str] = set()
+    origins: set[tuple[str, str, int]] = set()
+    for entry in entries:
+        if not isinstance(entry, str):
+            raise ValueError(_no_place(entry))  # noqa: TRY004 - one kind for all that is no place
+        if "://" in entry:
+            origins.add(_read_origin(entry))
+        elif "/" in entry:
+            try:
+                networks.append(ipaddress.ip_network(entry))
+            except ValueError as error:
+                message = f"{_no_place(entry)} ({error})"
+                raise ValueError(message) from None
+        else:
+            hosts.add(read_host(entry, entry)[0])
+    return AllowedPlaces(networks=tuple(networks), hosts=frozenset(hosts), origins=frozenset(origins))
+
+
+def _read_origin(entry: str) -> tuple[str, str, int]:
+    try:
+        address = split_url(entry)
+    except AddressRefused as error:
+        message = f"{_no_place(entry)} ({error})"
+        raise ValueError(message) from None
+    if address.target != "/":
+        message = f"{_no_place(entry)} (an origin has no path)"
+        raise ValueError(message)
+    return address.origin
+
+
+def _no_place(entry: object) -> str:
+    return (
+        f"{entry!r:.120} is no place: expected a network such as '10.1.0.0/16', a host such as 'hooks.example', "
+        "or an origin such as 'http://127.0.0.1:9000'"
+    )
+
+
+# --- one address, by what stands in it
+
+
+def split_url(url: str) -> WebAddress:
+    """Read an address into its parts. What they lead to is not judged.
+
+    Raises:
+        AddressRefused: It is none in ASCII, or one that different readers would read in different ways.
+    """
+    found = _URL.fullmatch(url) if len(url) <= MAX_URL_CHARACTERS else None
+    if found is None:
+        message = (
+            f"it is no address of at most {MAX_URL_CHARACTERS:,} characters: expected https://host/path in ASCII, "
+            "all else with %, and no #"
+        )
+        raise AddressRefused(message)
+    scheme = found["scheme"].lower()
+    if scheme not in USUAL_PORTS:
+        message = "it is not https"
+        raise AddressRefused(message)
+    if "@" in found["place"]:
+        message = "it has a user in front of its host: leave that out"
+        raise AddressRefused(message)
+    place = _PLACE.fullmatch(found["place"])
+    if place is None:
+        message = "it has no host that can be read"
+        raise AddressRefused(message)
+    host, ip = read_host(place["host"], "its host")
+    port = USUAL_PORTS[scheme] if place["port"] is None else int(place["port"])
+    if not 0 < port <= _MAX_PORT:
+        message = f"{port} is no port"
+        raise AddressRefused(message)
+    target = found["target"]
+    return WebAddress(
+        scheme=scheme,
+        host=host,
+        port=port,
+        target=target if target.startswith("/") else f"/{target}",
+        ip=ip,
+    )
+
+
+def read_host(text: str, shown: str) -> tuple[str, IpAddress | None]:
+    """Give a host in its one form, and the address where it is one.
+
+    Raises:
+        AddressRefused: It is none, or an address in a form that some read and some do not, such as `0x7f.1`.
+    """
+    host = text.lower().removesuffix(".")
+    try:
+        if host.startswith("["):
+            six = ipaddress.IPv6Address(host[1:-1])
+            return str(six), six
+        if ":" in host:
+            six = ipaddress.IPv6Address(host)
+            return str(six), six
+        if _NUMBER.fullmatch(host.rpartition(".")[2]):
+            four = ipaddress.IPv4Address(host)
+            return str(four), four
+    except ValueError:
+        message = f"{shown} is no IP address in its usual form"
+        raise AddressRefused(message) from None
+    if not _NAME.fullmatch(host):
+        message = f"{shown} is no name of a host"
+        raise AddressRefused(message)
+    return host, None
+
+
+def is_home(host: str) -> bool:
+    """Say whether a name can only lead into a network of one's own: one without a dot does so too."""
+    return "." not in host or host.rpartition(".")[2] in _HOMES
+
+
+# --- what a name leads to
+
+
+def judge_found(
+    address: WebAddress, found: Iterable[str], allowed: AllowedPlaces, *, is_strict: bool = False
+) -> tuple[str, ...]:
+    """Judge what a name was found to lead to. All of it: of two answers, one public and one not, a stranger chose both.
+
+    Args:
+        address: As of `read_address`.
+        found: IP addresses, as the system gave them.
+        allowed: What the operator lets it be.
+        is_strict: As in `judge_ip`.
+
+    Returns:
+        To what a connection may be made, in the order found, each once.
+
+    Raises:
+        AddressRefused: One of them may not be reached, or there is none.
+    """
+    is_trusted = address.host in allowed.hosts or address.origin in allowed.origins
+    judged: dict[str, None] = {}
+    for one in found:
+        try:
+            ip = ipaddress.ip_address(one)
+        except ValueError:
+            message = f"{address.host} leads to something that is no IP address"
+            raise AddressRefused(message) from None
+        if not is_trusted:
+            judge_ip(ip, allowed, is_strict=is_strict)
+        judged[str(plain_ip(ip))] = None
+    if not judged:
+        message = f"{address.host} leads nowhere"
+        raise AddressRefused(message)
+    return tuple(judged)
+
+
+def judge_ip(ip: IpAddress, allowed: AllowedPlaces, *, is_strict: bool = False) -> None:
+    """Let an address pass, or not.
+
+    Args:
+        ip: What is to be connected to.
+        allowed: What the operator lets it be.
+        is_strict: Whether an IPv6 address that holds an IPv4 one is refused whatever it holds. Else it is judged as that, for networks in
+            which there is no other way out.
+
+    Raises:
+        AddressRefused: It is not public, and not allowed.
+    """
+    if is_strict and carries_another(ip):
+        message = "it leads to an address inside another one, which may be unpacked on the way"
+        raise AddressRefused(message)
+    plain = plain_ip(ip)
+    if any(plain in network for network in allowed.networks if network.version == plain.version):
+        return
+    if not is_public(plain):
+        message = "it leads to an address that is not public"
+        raise AddressRefused(message)

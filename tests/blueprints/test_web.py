@@ -1,0 +1,161 @@
+"""What files say of the web: read, joined, narrowed, and made into the tools of the agents that have them."""
+
+import pytest
+
+from agentrail import OptionError
+from agentrail.blueprints import CAPABILITIES
+from agentrail.blueprints.building import build_blueprint, faults_of_building
+from agentrail.blueprints.configuration import read_configuration
+from agentrail.cli.config import show_configuration
+from agentrail.tools import builtin
+from tests.runtime.rig import on_bounded_time
+from tests.tools.rig import CTX
+from tests.web.sites import Site, open_sites
+
+ALL = """
+[web]
+allow = ["a.example", "Bücher.example"]
+block = ["private.a.example"]
+trusted = ["a.example"]
+ports = [443, 8443]
+inside = ["http://127.0.0.1:{port}"]
+robots = true
+
+[web.search]
+engine = "searxng"
+url = "http://127.0.0.1:{port}"
+
+[agents.reader]
+capabilities = ["web"]
+
+[agents.other]
+tools = ["web_fetch", "read_file"]
+"""
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A home directory with a project in it."""
+    (tmp_path / "proj").mkdir()
+    return tmp_path
+
+
+def read(home, project="", user="", **given):
+    """What holds in the project."""
+    (home / "proj" / "agentrail.toml").write_text(project)
+    if user:
+        (home / ".agentrail").mkdir(exist_ok=True)
+        (home / ".agentrail" / "agentrail.toml").write_text(user)
+    return read_configuration({"HOME": str(home)}, cwd=home / "proj", **given)
+
+
+def tool_of(settings, agent, name):
+    """A tool of an agent, as a session of it has it."""
+    (found,) = [tool for tool in build_blueprint(settings, agent).options()["tools"] if tool.name == name]
+    return found
+
+
+@on_bounded_time
+async def test_what_files_say_holds_for_the_tools(home):
+    """Rules for pages, the engine at its own place, and that for every agent that has the tools."""
+    page = (200, {"Content-Type": "text/plain"}, b"words")
+    site = Site(any=page, search=b'{"results": [{"url": "https://a.example/", "title": "A"}]}')
+    async with open_sites(site):
+        settings = read(home, ALL.format(port=site.port), trust_project=True).check().settings
+        fetch = tool_of(settings, "other", "web_fetch")
+        refused = await fetch.execute({"url": f"http://127.0.0.1:{site.port}/"}, CTX)
+        blocked = await fetch.execute({"url": "https://x.private.a.example/"}, CTX)
+        found = await tool_of(settings, "reader", "web_search").execute({"query": "x"}, CTX)
+    assert "not among the domains that may be fetched here: a.example, xn--bcher-kva.example" in refused.text
+    assert "blocked here" in blocked.text
+    assert 'url="https://a.example/"' in found.text
+
+
+def test_an_untrusted_project_closes_and_opens_nothing(home):
+    """What it blocks is blocked, beside what the user blocks; places inside, engines and the rest are refused by name."""
+    user = '[web]\nblock = ["b.example"]\nallow = ["a.example"]'
+    held = read(home, ALL.format(port=1), user)
+    web = held.settings.web
+    assert web["block"].plain == ("private.a.example", "b.example")
+    assert web["robots"].value is True
+    assert web["allow"].plain == ("a.example",)
+    assert web.keys() == {"block", "robots", "allow"}
+    refused = " ".join(str(one) for one in held.not_granted)
+    for name in ("web.allow", "web.trusted", "web.ports", "web.inside", "web.search"):
+        assert name in refused
+    opened = read(home, "[web]\nrobots = false", "[web]\nrobots = true")
+    assert opened.settings.web["robots"].value is True
+
+
+def test_a_trusted_project_does_not_open_what_the_user_blocks(home):
+    """Any other value of it stands in front of the user's."""
+    web = read(
+        home, ALL.format(port=1), '[web]\nblock = ["b.example"]\nports = [443]', trust_project=True
+    ).settings.web
+    assert web["block"].plain == ("private.a.example", "b.example")
+    assert web["ports"].plain == (443, 8443)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('allow = ["https://a.example"]', "web.allow: 'https://a.example' is no domain"), ("ports = [0]", "web.ports: 0 is no port"),
+        ('inside = ["a b"]', "web.inside: a b is no name"), ('proxy = "socks5://a"', "web.proxy: the proxy is no address"),
+        ('proxy = "http://u:p@a.example:1"', "web.proxy: it has a user"), ('search = { engine = "brav" }', "web.search: engine: there is no search engine 'brav': did you mean 'brave'?"),
+        ('search = { engine = "google" }', "there are brave, exa, jina, searxng, tavily"),
+        ('search = { engine = "exa", url = "https://a.example/x" }', "web.search: url: it has a path"),
+        ('search = { engine = "exa", url = "nonsense" }', "web.search: url: it is no address"),
+    ],
+)  # fmt: skip
+def test_values_that_cannot_be_are_faults_with_their_line(home, text, words):
+    """Also where no agent has the tools."""
+    settings = read(home, f"[web]\n{text}", trust_project=True).check().settings
+    (fault,) = faults_of_building(settings)
+    assert str(fault).startswith("agentrail.toml:2: ")
+    assert words in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('allow = "a.example"', "expected a list"), ("robots = 1", "expected true or false"), ('blok = ["a"]', "did you mean 'block'"),
+        ('search = { engine = "exa", api_key = "sk-1234567890abcdef" }', "this looks like a key"), ("search = {}", "is missing"),
+    ],
+)  # fmt: skip
+def test_values_of_other_types_are_faults(home, text, words):
+    """As everywhere in these files."""
+    with pytest.raises(OptionError, match=words):
+        read(home, f"[web]\n{text}").check()
+
+
+async def test_a_key_is_looked_for_when_a_search_is_made(home, monkeypatch):
+    """In the engine's own variable, or where the file says; and its absence is told to the model by the name of the variable."""
+    for text, variable in (("", "TAVILY_API_KEY"), (', api_key = { env = "MINE" }', "MINE")):
+        settings = read(
+            home,
+            f'[web]\nsearch = {{ engine = "tavily"{text} }}\n[agents.a]\ncapabilities = ["web"]',
+            trust_project=True,
+        ).settings
+        monkeypatch.delenv(variable, raising=False)
+        shown = await tool_of(settings, "a", "web_search").execute({"query": "x"}, CTX)
+        assert shown.text.startswith(f"The search engine cannot be asked: the variable {variable} is not set")
+
+
+def test_what_results_is_shown_without_the_key(home):
+    """`config check` says where each value stands, and whether a variable is set."""
+    held = read(
+        home,
+        '[web]\nblock = ["a.example"]\nsearch = { engine = "exa", api_key = { env = "MINE" } }',
+        trust_project=True,
+    )
+    lines = [*show_configuration(held, {"MINE": "k-123"})]
+    assert "[web]" in lines
+    assert any("search" in line and 'exa, { env = "MINE" } (set)' in line for line in lines)
+    assert "k-123" not in "\n".join(lines)
+
+
+def test_without_files_the_capability_fetches_and_does_not_search():
+    """A model reads of no tool that could only say that it is of no use."""
+    assert [tool.name for tool in CAPABILITIES["web"].tools] == ["web_fetch"]
+    assert "strangers" in CAPABILITIES["web"].sections["web"]
+    assert [tool.name for tool in builtin("web_search")] == ["web_search"]

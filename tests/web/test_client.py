@@ -1,0 +1,359 @@
+"""Fetching over real sockets: where it connects and where it never does (G-019), how much it takes, where redirects lead."""
+
+import gzip
+import zlib
+
+import httpx
+import pytest
+import trio
+from hypothesis import given, strategies as st
+
+from agentrail.web.backend import NO_ROOTS
+from agentrail.web.client import MAX_BODY_BYTES, WebClient
+from agentrail.web.exchange import FetchFailed, WebRequest
+from agentrail.web.fetching import FETCH_SECONDS
+from agentrail.web.inflating import PIECE_BYTES, BodyRefused, BoundedBody
+from agentrail.web.rules import WebRules, read_inside
+from agentrail.web.transport import GuardedTransport
+from tests.runtime.rig import on_bounded_time
+from tests.web.sites import HERE, Names, Site, open_sites
+from tests.web.test_addresses import SPELLINGS
+
+HTML = {"Content-Type": "text/html; charset=ISO-8859-1"}
+
+
+def fetching(*sites, names=HERE, inside=(), **rules):
+    """What fetches from sites of this machine by the name `site.example`, and looks names up as it is told."""
+    allowed = read_inside([*[site.origin for site in sites], *inside])
+    resolve = names if callable(names) else Names(names)
+    return WebClient(WebRules(inside=allowed, **rules), resolve=resolve, tls=NO_ROOTS)
+
+
+# --- G-019: a server counts connections
+
+
+@on_bounded_time
+async def test_no_spelling_of_this_machine_reaches_it():
+    """G-019: with its very port allowed, and whatever a name leads to, nothing connects."""
+    site = Site(any=b"secret")
+    async with open_sites(site):
+        client = fetching(ports=[site.port])
+        for host in SPELLINGS:
+            for scheme in ("http", "https"):
+                with pytest.raises(FetchFailed, match="nothing was sent"):
+                    await client.fetch(f"{scheme}://{host}:{site.port}/")
+    assert site.connections == 0
+
+
+@pytest.mark.parametrize(
+    "found", [HERE, ("93.184.216.34", *HERE), (*HERE, "93.184.216.34"), ("::1",), ("::ffff:127.0.0.1",), ()]
+)
+@on_bounded_time
+async def test_a_name_that_leads_here_is_not_connected(found):
+    """G-019: one private answer of two refuses the name."""
+    site = Site(any=b"secret")
+    async with open_sites(site):
+        with pytest.raises(FetchFailed, match="nothing was sent"):
+            await fetching(names=found, ports=[site.port]).fetch(f"https://public.example:{site.port}/")
+    assert site.connections == 0
+
+
+@on_bounded_time
+async def test_a_name_that_leads_elsewhere_the_second_time_is_looked_up_once():
+    """G-019, rebinding: what was judged is what is connected; and the next fetch judges anew."""
+    site = Site(any=b"page")
+    names = Names(["127.0.0.2"], ["127.0.0.1"])
+    async with open_sites(site):  # at 127.0.0.1 alone
+        client = WebClient(
+            WebRules(ports=[site.port], inside=read_inside(["127.0.0.2/32"])), resolve=names, tls=NO_ROOTS
+        )
+        with pytest.raises(FetchFailed, match="no connection"):
+            await client.fetch(f"https://public.example:{site.port}/")
+        assert names.asked == ["public.example"]
+        with pytest.raises(FetchFailed, match="nothing was sent"):
+            await client.fetch(f"https://public.example:{site.port}/")
+    assert site.connections == 0
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize(
+    "to",
+    [
+        "http://127.0.0.1:{port}/",
+        "https://localhost:{port}/",
+        "//127.0.0.1:{port}/",
+        "http://inner.example:{port}/",
+    ],
+)
+@on_bounded_time
+async def test_a_redirect_to_a_private_address_is_not_followed(status, to):
+    """G-019: each address is judged anew; one that was allowed allows no other."""
+    inner = Site(any=b"secret")
+    async with open_sites(inner):
+        outer = Site(any=(status, {"Location": to.format(port=inner.port)}, b""))
+        async with open_sites(outer):
+            client = fetching(outer, ports=[inner.port])
+            with pytest.raises(FetchFailed, match="nothing was sent there"):
+                await client.fetch(f"{outer.origin}/")
+    assert (outer.connections, inner.connections) == (1, 0)
+
+
+@on_bounded_time
+async def test_no_proxy_of_the_environment_is_asked(monkeypatch):
+    """G-019: somebody else would look the name up there."""
+    site, proxy = Site(any=b"page"), Site(any=b"from the proxy")
+    async with open_sites(site, proxy):
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
+        monkeypatch.setenv("NO_PROXY", "")
+        assert (await fetching(site).fetch(site.origin)).content == b"page"
+    assert (site.connections, proxy.connections) == (1, 0)
+
+
+@on_bounded_time
+async def test_the_proxy_of_an_operator_is_asked_and_addresses_are_judged_all_the_same():
+    """It looks the names up; what is written is judged here."""
+    proxy = Site(any=b"from the proxy")
+    async with open_sites(proxy):
+        client = fetching(inside=["http://intra.example:8080"], proxy=f"http://127.0.0.1:{proxy.port}")
+        assert (await client.fetch("http://intra.example:8080/x")).content == b"from the proxy"
+        assert proxy.asked == [("GET", "http://intra.example:8080/x")]
+        with pytest.raises(FetchFailed, match="nothing was sent"):
+            await client.fetch("https://127.0.0.1/")
+    assert proxy.connections == 1
+
+
+# --- what comes
+
+
+@on_bounded_time
+async def test_a_page_comes_with_its_type_and_where_it_stands_after_redirects():
+    """Five of them; the name in `Host`, no cookie, one layer of gzip asked for."""
+    site = Site(
+        any=(200, HTML, b"<p>hello"),
+        c=(302, {"Location": "/d"}, b""),
+        a=(301, {"Location": "b?x=1", "Set-Cookie": "a=b"}, b""),
+    )
+    site.pages["b"] = (307, {"Location": "//site.example:0/c"}, b"")
+    async with open_sites(site):
+        site.pages["b"] = (307, {"Location": f"//site.example:{site.port}/c"}, b"")
+        page = await fetching(site).fetch(f"{site.origin}/a#part")
+    assert (page.url, page.media_type, page.charset, page.content) == (
+        f"{site.origin}/d",
+        "text/html",
+        "iso-8859-1",
+        b"<p>hello",
+    )
+    assert [target for _, target in site.asked] == ["/a", "/b?x=1", "/c", "/d"]
+    assert all(
+        one["host"] == f"site.example:{site.port}"
+        and one["accept-encoding"] == "gzip"
+        and "cookie" not in one
+        for one in site.headers
+    )
+
+
+@on_bounded_time
+async def test_six_redirects_are_too_many():
+    """A circle among them."""
+    site = Site(any=lambda site: (302, {"Location": f"/{len(site.asked)}"}, b""))
+    async with open_sites(site):
+        with pytest.raises(FetchFailed, match="over 5 times"):
+            await fetching(site).fetch(site.origin)
+    assert len(site.asked) == 6
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ((404, {}, b""), "answered 404 Not Found"),
+        ((599, {}, b""), "answered 599"),
+        ((302, {}, b""), "answered 302"),
+        ((302, {"Location": "file:///etc/passwd"}, b""), "file: is not fetched"),
+        ((302, {"Location": "https://u:p@a.example/"}, b""), "user in front"),
+        ((200, {"Content-Encoding": "br"}, b"x"), "content-encoding is 'br'"),
+        ((200, {"Content-Encoding": "gzip, gzip"}, gzip.compress(gzip.compress(b"x"))), "content-encoding"),
+        ((200, {"Content-Encoding": "gzip"}, b"no gzip"), "is not"),
+        ((200, {"Content-Encoding": "gzip"}, gzip.compress(b"x" * 1000)[:-9]), "too early"),
+        ((200, {}, b"x" * 4_097), "4,097 bytes"),
+        ((200, {"Content-Encoding": "gzip"}, gzip.compress(b"x" * 4_097)), "more than 4,096 bytes"),
+    ],
+)  # fmt: skip
+@on_bounded_time
+async def test_what_cannot_be_taken_is_an_error_with_its_reason(page, words):
+    """And no crash."""
+    site = Site(any=page)
+    async with open_sites(site):
+        with pytest.raises(FetchFailed, match=words):
+            await fetching(site).fetch(site.origin, max_bytes=4_096)
+
+
+def deflated(mebibytes):
+    """Zeros, about a thousandth of them."""
+    deflater = zlib.compressobj(9, wbits=31)
+    return b"".join([*(deflater.compress(bytes(1 << 20)) for _ in range(mebibytes)), deflater.flush()])
+
+
+BOMB = deflated(24)
+
+
+def test_no_more_than_a_piece_is_inflated_at_once():
+    """Whatever comes in one chunk: who takes it counts, and others have a turn, after each 64 KiB."""
+    body, before = BoundedBody("gzip", MAX_BODY_BYTES), 0
+    with pytest.raises(BodyRefused, match="more than 10,485,760 bytes"):  # noqa: PT012 - it is raised in the middle
+        for _ in body.take(BOMB):
+            assert len(body.content) - before <= PIECE_BYTES
+            before = len(body.content)
+    assert before == MAX_BODY_BYTES
+
+
+@given(st.binary(max_size=2_000), st.integers(1, 300), st.integers(0, 2_500), st.booleans())
+def test_a_body_is_the_same_in_any_chunks(content, size, room, is_packed):
+    """It is given as a whole where there is room for it, and refused where there is not."""
+    sent = gzip.compress(content) if is_packed else content
+    body = BoundedBody("gzip" if is_packed else "", max(room, len(sent)) if is_packed else room)
+    try:
+        for begin in range(0, len(sent), size):
+            for _ in body.take(sent[begin : begin + size]):
+                pass
+        assert body.finish() == content
+    except BodyRefused:
+        assert not is_packed
+        assert len(content) > room
+
+
+@on_bounded_time
+async def test_a_bomb_is_left_when_it_is_too_large_and_the_loop_goes_on():
+    """A thousandfold behind a little: ten mebibytes are inflated, and others have their turns meanwhile."""
+    site = Site(any=(200, {"Content-Encoding": "gzip"}, BOMB))
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with open_sites(site), trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        with pytest.raises(FetchFailed, match="more than 10,485,760 bytes"):
+            await fetching(site).fetch(site.origin)
+        nursery.cancel_scope.cancel()
+    assert turns >= MAX_BODY_BYTES // 65_536
+
+
+async def test_a_page_that_never_ends_is_left_in_time(autojump_clock):
+    """All of a fetch takes thirty seconds at most: here the name is never found."""
+
+    async def never(_host, _port):
+        await trio.sleep_forever()
+
+    begun = trio.current_time()
+    with pytest.raises(FetchFailed, match="over 30 s"):
+        await WebClient(WebRules(), resolve=never).fetch("https://slow.example/")
+    assert trio.current_time() - begun == pytest.approx(FETCH_SECONDS)
+
+
+@on_bounded_time
+async def test_a_fetch_that_is_cancelled_leaves_no_connection():
+    """The server sees its end."""
+    begun, ended = trio.Event(), trio.Event()
+
+    async def hang(stream):
+        await stream.receive_some()
+        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nx")
+        begun.set()
+        assert await stream.receive_some() == b""
+        ended.set()
+
+    site = Site()
+    site.serve = hang
+    async with open_sites(site), trio.open_nursery() as nursery:
+        nursery.start_soon(fetching(site).fetch, site.origin)
+        await begun.wait()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await ended.wait()
+
+
+@on_bounded_time
+async def test_what_is_no_http_is_an_error():
+    """And its words are not repeated."""
+
+    async def babble(stream):
+        await stream.receive_some()
+        await stream.send_all(b"SSH-2.0-secret\r\n")
+        await stream.aclose()
+
+    site = Site()
+    site.serve = babble
+    async with open_sites(site):
+        with pytest.raises(FetchFailed, match="no HTTP") as raised:
+            await fetching(site).fetch(site.origin)
+    assert "secret" not in str(raised.value)
+
+
+@on_bounded_time
+async def test_a_name_that_leads_nowhere_is_an_error():
+    """As the system says it."""
+
+    async def nowhere(_host, _port):
+        await trio.lowlevel.checkpoint()
+        raise OSError
+
+    with pytest.raises(FetchFailed, match="leads nowhere"):
+        await WebClient(WebRules(), resolve=nowhere).fetch("https://nowhere.example/")
+
+
+# --- a service is asked, robots are heard
+
+
+@on_bounded_time
+async def test_a_service_gets_its_key_and_no_redirect_takes_it_along():
+    """Neither to another place, nor to the same one."""
+    site = Site(ask=b"{}", moved=(307, {"Location": "/ask"}, b""))
+    async with open_sites(site):
+        client = fetching(site)
+        request = WebRequest(
+            method="POST",
+            url=f"{site.origin}/ask",
+            headers={"authorization": "Bearer k"},
+            content=b'{"q": 1}',
+        )
+        assert (await client.send(request)).content == b"{}"
+        with pytest.raises(FetchFailed, match="answered 307"):
+            await client.send(WebRequest(url=f"{site.origin}/moved"))
+        with pytest.raises(FetchFailed, match="nothing was sent"):
+            await client.send(WebRequest(url="https://127.0.0.1/"))
+    assert site.headers[0]["authorization"] == "Bearer k"
+    assert site.bodies[0] == b'{"q": 1}'
+    assert "Bearer" not in repr(request)
+
+
+@pytest.mark.parametrize(
+    ("robots", "is_fetched"),
+    [
+        (b"User-agent: *\nDisallow: /private", False), (b"User-agent: agentrail\nDisallow: /", False), (b"User-agent: other\nDisallow: /", True),
+        ((404, {}, b""), True), ((500, {}, b""), False), (b"x" * 600_000, False), (b"\xff\xfe nonsense", True),
+    ],
+)  # fmt: skip
+@on_bounded_time
+async def test_robots_are_heard_where_that_is_wanted(robots, is_fetched):
+    """RFC 9309: without a file all is allowed, with a server that is not well nothing. It is asked once in fifteen minutes."""
+    site = Site(any=b"page")
+    site.pages["robots.txt"] = robots
+    async with open_sites(site):
+        assert (await fetching(site).fetch(f"{site.origin}/private")).content == b"page"
+        client = fetching(site, robots=True)
+        for _ in range(2):
+            if is_fetched:
+                assert await client.fetch(f"{site.origin}/private")
+            else:
+                with pytest.raises(FetchFailed, match=r"robots\.txt"):
+                    await client.fetch(f"{site.origin}/private")
+    assert [target for _, target in site.asked].count("/robots.txt") == 1
+
+
+def test_the_transport_is_one_of_httpx():
+    """So a client of the library can be built on it: MCP's metadata are fetched so."""
+    assert issubclass(GuardedTransport, httpx.AsyncBaseTransport)
