@@ -6,8 +6,9 @@ from hypothesis import given, strategies as st
 from agentrail import plugins as p
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.outcome import PluginRequest
+from agentrail.core.values.instructions import MAX_FILE_CHARACTERS
 from agentrail.errors import PluginError
-from agentrail.plugins.memory_loader import MAX_FILE_CHARACTERS, MemoryLoader
+from agentrail.plugins.memory_loader import MemoryLoader
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.plugin_request_rig import Alone, failed, result, said, user
 
@@ -43,7 +44,7 @@ def test_a_request_that_comes_before_the_answer_goes_without():
     """A plugin cannot wait: until the file is read there is no section, and none when there is no such file."""
     plugin = Alone(MemoryLoader)
     plugin.hears(p.SessionStarted())
-    assert plugin.wanted == [p.ReadFile("AGENTS.md")]
+    assert plugin.wanted == [p.ReadInstructions(names=("AGENTS.override.md", "AGENTS.md"))]
     assert section(plugin) is None
     plugin.runs({})
     assert section(plugin) is None
@@ -107,7 +108,11 @@ def test_an_answer_for_a_file_that_is_none_of_its_own_changes_nothing():
 
 def test_a_long_file_is_cut_and_says_so():
     """It is in every request, so only so much of it is."""
-    shown = section(started({"AGENTS.md": "x" * (MAX_FILE_CHARACTERS + 1)}))
+    plugin = Alone(MemoryLoader)
+    plugin.hears(p.SessionStarted())
+    (event,) = plugin.runs({"AGENTS.md": "x" * (MAX_FILE_CHARACTERS + 1)})
+    assert (event.name, event.payload["cut"]) == ("memory_cut", ["AGENTS.md"])
+    shown = section(plugin)
     assert shown.count("x") == MAX_FILE_CHARACTERS
     assert "The rest is in AGENTS.md.]" in shown
 
