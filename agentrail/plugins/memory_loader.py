@@ -42,7 +42,7 @@ from agentrail.core.values.instructions import (
     line_of_left_out,
     names_in_order,
 )
-from agentrail.messages import AssistantMessage, CallId, UserMessage
+from agentrail.messages import AssistantMessage, CallId, Text, UserMessage
 from agentrail.plugins.base import Plugin, on
 
 SECTION: Final = "agent_memory"
@@ -186,9 +186,11 @@ class MemoryLoader(Plugin[MemoryFiles]):
     def forget(self, event: BeforeCompact, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
         """Let files join again whose text is about to leave the conversation."""
         said = [
-            message.text
+            block.text
             for message in event.messages
             if isinstance(message, UserMessage) and message.origin == "intervention"
+            for block in message.content
+            if isinstance(block, Text)
         ]
         gone = {one.path for one in memory.joined if any(_opening_of(one.path) in text for text in said)}
         if not gone:

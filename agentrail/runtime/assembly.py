@@ -23,12 +23,12 @@ from agentrail.errors import OptionError
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
+from agentrail.runtime.above import InstructionsAbove
 from agentrail.runtime.agent_tools import tool_for_handoff, tools_for_agents
 from agentrail.runtime.agents import make_ready, tools_of_agents
 from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.deps import DepsFor, decide_deps
 from agentrail.runtime.hook_times import PluginTallies
-from agentrail.runtime.instructions import InstructionsAbove
 from agentrail.runtime.models import decide_provider_opts, facts_of, find_provider, string_of
 from agentrail.runtime.options import SessionOptions
 from agentrail.runtime.own_stores import NOTHING_OWN, OwnStores, StoreDesks

@@ -8,41 +8,20 @@ from functools import partial
 from typing import Final
 
 import trio
-from attrs import frozen
 
-from agentrail.abc import InstructionFiles, Sandbox
+from agentrail.abc import Sandbox
 from agentrail.core.protocol.actions import ReadInstructions
 from agentrail.core.protocol.hooks import InstructionFile, InstructionsFound, UnreadInstructions
 from agentrail.core.values.instructions import MAX_READ_CHARACTERS
 from agentrail.errors import AgentrailError, ErrorInfo
 from agentrail.otp.leaving import describe_bug, words_of
-from agentrail.outside import Outside
+from agentrail.runtime.above import InstructionsAbove
 from agentrail.runtime.crashes import PortCrashed, crash_edge, decide_sandbox_crash
 from agentrail.runtime.scrubbing import Scrub
 
 # A path through a file, or out of the workspace, leads to no directory of it.
 _ABSENT: Final = frozenset({"file_not_found", "invalid_path"})
 _WORKING_DIRECTORY: Final = ("",)
-
-
-@frozen(kw_only=True, eq=False)
-class InstructionsAbove:
-    """What reads the files above a working directory.
-
-    Attributes:
-        files: They.
-        outside: Where functions that block are run.
-    """
-
-    files: InstructionFiles
-    outside: Outside
-
-    async def read(self, names: tuple[str, ...]) -> InstructionsFound:
-        """Read them.
-
-        Cancellation: They are not waited for any more.
-        """
-        return await self.outside.offload(self.files.read, names, abandon_on_cancel=True)
 
 
 async def read_instructions(

@@ -20,6 +20,7 @@ from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.messages import Text, TokenUsage, UserMessage
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import words_of
+from agentrail.runtime.above import InstructionsAbove
 from agentrail.runtime.crashes import (
     PortCrashed,
     crash_edge,
@@ -27,7 +28,7 @@ from agentrail.runtime.crashes import (
     decide_sandbox_crash,
     info_of,
 )
-from agentrail.runtime.instructions import InstructionsAbove, read_instructions
+from agentrail.runtime.instructions import read_instructions
 from agentrail.runtime.memories import decide_memory_crash, json_of_memory
 from agentrail.runtime.scrubbing import Scrub
 

@@ -26,8 +26,8 @@ from agentrail.events import AbortReceipt, ChildReceipt
 from agentrail.frozen import EMPTY
 from agentrail.messages import JsonObject, SessionId
 from agentrail.outside import Outside, current
+from agentrail.runtime.above import InstructionsAbove
 from agentrail.runtime.clock import now_ms
-from agentrail.runtime.instructions import InstructionsAbove
 from agentrail.runtime.own_stores import NOTHING_OWN, OwnStores
 from agentrail.runtime.scopes import NO_SCOPE, key_of
 from agentrail.runtime.tool_specs import SpecOf

@@ -142,13 +142,15 @@ def _read(descriptor: int) -> str:
     Raises:
         ValueError: It is no regular file, or no text.
     """
-    with open(descriptor, "rb", buffering=0) as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             message = "it is no regular file"
             raise ValueError(message)
         data = b""
-        while len(data) < _MAX_BYTES and (piece := file.read(_MAX_BYTES - len(data))):
+        while len(data) < _MAX_BYTES and (piece := os.read(descriptor, _MAX_BYTES - len(data))):
             data += piece
+    finally:
+        os.close(descriptor)
     is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     decoder = codecs.getincrementaldecoder("utf-16" if is_wide else "utf-8-sig")()
     try:

@@ -515,10 +515,13 @@ def _fault_of_wanted(wanted: Any) -> str | None:
     if not isinstance(wanted, ReadInstructions):
         return None
     names: Any = wanted.names
-    if isinstance(names, tuple) and names and all(name in INSTRUCTION_NAMES for name in names):
-        return None
-    known = ", ".join(INSTRUCTION_NAMES)
-    return f"asks for the instructions {names!r:.200}: names is a tuple of one or more of {known}"
+    below: Any = wanted.below
+    if not isinstance(names, tuple) or not names or not all(name in INSTRUCTION_NAMES for name in names):
+        known = ", ".join(INSTRUCTION_NAMES)
+        return f"asks for the instructions {names!r:.200}: names is a tuple of one or more of {known}"
+    if not isinstance(below, tuple) or not all(isinstance(one, str) and one for one in below):
+        return f"asks for instructions below {below!r:.200}: below is a tuple of paths of directories"
+    return None
 
 
 def _fault_of_extras(action: Any) -> str | None:
