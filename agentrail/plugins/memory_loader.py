@@ -1,13 +1,11 @@
 """`MemoryLoader`: what stands in files such as `AGENTS.md` is in the system prompt of every request.
 
 Files for agents (`INSTRUCTION_NAMES`) are looked for upward too, and in the directories that calls touch. What of them is shown is decided in
-`core/values/instructions`, and other files are read as they are named.
+`core/values/instructions`, and how it reads in `memory_files`; other files are read as they are named.
 """
 
-import html
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 import attrs
 
@@ -27,79 +25,28 @@ from agentrail.core.protocol.hooks import (
     BeforeRequest,
     BeforeTool,
     FileText,
-    InstructionFile,
     InstructionsFound,
     RequestDone,
     RequestFailed,
     SessionStarted,
 )
 from agentrail.core.stack.plugin import Context
-from agentrail.core.values.instructions import (
-    MAX_INSTRUCTION_BYTES,
-    FittedInstructions,
-    directories_of,
-    fit_instructions,
-    line_of_left_out,
-    names_in_order,
-)
-from agentrail.messages import AssistantMessage, CallId, Text, UserMessage
+from agentrail.messages import AssistantMessage, CallId
 from agentrail.plugins.base import Plugin, on
-
-SECTION: Final = "agent_memory"
-"""The key of the section: the prompt mode `task` leaves out what stands under this name."""
-
-MAX_DIRECTORIES: Final = 1_000
-"""How many directories that calls touch are looked at in one session: each of them stands in the plugin's state."""
-
-JOINED: Final = (
-    "Calls have touched directories that have files for agents of their own. Each holds for what lies below its directory, and comes before "
-    "those of directories above it."
+from agentrail.plugins.memory_files import (
+    BELOW,
+    SECTION,
+    MemoryFiles,
+    first_memory,
+    named_in,
+    new_directories,
+    say_joining,
+    show_memory,
+    with_below,
+    with_text,
+    with_upward,
+    without,
 )
-_BELOW: Final = "directories below"
-
-
-@attrs.frozen(kw_only=True)
-class JoinedFile:
-    """A file of a directory below that the model was shown.
-
-    Attributes:
-        path: Relative to the working directory.
-        size_bytes: What was shown of it.
-    """
-
-    path: str
-    size_bytes: int
-
-
-@attrs.frozen(kw_only=True)
-class MemoryFiles:
-    """Files and what is in them.
-
-    Attributes:
-        files: In the order in which the model sees them; the first name for agents stands for all of `names`.
-        texts: What is in each; empty while that is not known, and when there is no such file.
-        unread: Those that have to be read, or read again.
-        auto_reload: Whether a file is read again after a call that names it.
-        names: What files for agents are called, in the order in which they count; empty where none are wanted.
-        found: Those from the user's down to the working directory, as they are shown, the farthest first.
-        left_out: Those that are not shown, because there is no room.
-        touched: The directories below that were looked at, or are being looked at; at most `MAX_DIRECTORIES`.
-        joining: Files of those, as they will be shown before the next request.
-        joining_left_out: Those that will only be named there.
-        joined: Files of those that were shown, and stand in the conversation still.
-    """
-
-    files: tuple[str, ...]
-    texts: tuple[str, ...]
-    unread: tuple[str, ...] = ()
-    auto_reload: bool = True
-    names: tuple[str, ...] = ()
-    found: tuple[InstructionFile, ...] = ()
-    left_out: tuple[str, ...] = ()
-    touched: tuple[str, ...] = ()
-    joining: tuple[InstructionFile, ...] = ()
-    joining_left_out: tuple[str, ...] = ()
-    joined: tuple[JoinedFile, ...] = ()
 
 
 class MemoryLoader(Plugin[MemoryFiles]):
@@ -116,12 +63,7 @@ class MemoryLoader(Plugin[MemoryFiles]):
         if isinstance(memory_files, str):
             message = f"memory_files is a list of paths, such as [{memory_files!r}]; got a text"
             raise ValueError(message)  # noqa: TRY004 - the value is wrong: a text is a sequence of texts
-        wanted = tuple(dict.fromkeys(memory_files))
-        agents = tuple(file for file in wanted if file in INSTRUCTION_NAMES)
-        files = tuple(file for file in wanted if file not in agents[1:])
-        return MemoryFiles(
-            files=files, texts=("",) * len(files), auto_reload=auto_reload, names=names_in_order(agents)
-        )
+        return first_memory(memory_files, auto_reload=auto_reload)
 
     @on(SessionStarted)
     def read(self, event: SessionStarted, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
@@ -132,26 +74,20 @@ class MemoryLoader(Plugin[MemoryFiles]):
     def take(self, event: RequestDone, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
         """Keep what is in a file, and go on with the next. What cannot be read stays as it was, and is reported."""
         file = event.tag
-        left = tuple(other for other in memory.unread if other != file)
         match event.result:
             case FileText(text=text) if (
                 file in memory.files
             ):  # of files for agents too, in journals of older versions
-                known = zip(memory.files, memory.texts, strict=True)
-                texts = tuple((text or "") if name == file else old for name, old in known)
-                return _read_next(attrs.evolve(memory, texts=texts, unread=left))
-            case InstructionsFound() as found if file == _BELOW:
-                return _take_below(memory, found)
+                return _read_next(with_text(memory, file, text or ""))
+            case InstructionsFound() as found if file == BELOW:
+                after, said = with_below(memory, found)
+                return Continue(after, emits=said)
             case InstructionsFound() as found if file in memory.files:
-                fitted = fit_instructions(found.files)
-                known = zip(memory.files, memory.texts, strict=True)
-                texts = tuple("" if name == file else old for name, old in known)
-                after = attrs.evolve(
-                    memory, found=fitted.files, left_out=fitted.left_out, texts=texts, unread=left
-                )
-                return _read_next(after, *_said_of(found, fitted))
+                after, said = with_upward(memory, file, found)
+                return _read_next(after, *said)
             case RequestFailed(error=error):
                 failed = ("memory_not_loaded", {"file": file, "reason": error.message})
+                left = tuple(other for other in memory.unread if other != file)
                 return _read_next(attrs.evolve(memory, unread=left), failed)
             case _:
                 return Continue(memory)
@@ -159,60 +95,30 @@ class MemoryLoader(Plugin[MemoryFiles]):
     @on(BeforeTool)
     def look_below(self, event: BeforeTool, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
         """Look for files for agents in directories below that a call is about to touch for the first time."""
-        if not memory.names or ctx.prompt_mode != "full":
-            return Continue(memory)
-        room = MAX_DIRECTORIES - len(memory.touched)
-        reached = directories_of(event.name, event.arguments, ctx.working_dir)
-        new = tuple(one for one in reached if one not in memory.touched)[:room]
+        is_shown = ctx.prompt_mode == "full"
+        new = new_directories(memory, event.name, event.arguments, ctx.working_dir) if is_shown else ()
         if not new:
             return Continue(memory)
         after = attrs.evolve(memory, touched=(*memory.touched, *new))
-        return Request(ReadInstructions(names=memory.names, below=new), _BELOW, after)
+        return Request(ReadInstructions(names=memory.names, below=new), BELOW, after)
 
     @on(BeforeRequest)
     def show(self, event: BeforeRequest, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
         """Give the section, each time: another plugin's `Skip` may have taken back the last one. And say once what has joined."""
-        context = {SECTION: "\n\n".join(_sections(memory)) or None}
-        if not memory.joining and not memory.joining_left_out:
-            return Continue(memory, context=context)
-        lines = [JOINED, *map(_section_of, memory.joining)]
-        if memory.joining_left_out:
-            lines.append(line_of_left_out(map(html.escape, memory.joining_left_out)))
-        now = (JoinedFile(path=file.path, size_bytes=_size_of(file)) for file in memory.joining)
-        after = attrs.evolve(memory, joining=(), joining_left_out=(), joined=(*memory.joined, *now))
-        return Intervene("\n\n".join(lines), after, context=context)
+        context = {SECTION: show_memory(memory)}
+        joining, after = say_joining(memory)
+        return Intervene(joining, after, context=context) if joining else Continue(memory, context=context)
 
     @on(BeforeCompact)
     def forget(self, event: BeforeCompact, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
         """Let files join again whose text is about to leave the conversation."""
-        said = [
-            block.text
-            for message in event.messages
-            if isinstance(message, UserMessage) and message.origin == "intervention"
-            for block in message.content
-            if isinstance(block, Text)
-        ]
-        gone = {one.path for one in memory.joined if any(_opening_of(one.path) in text for text in said)}
-        if not gone:
-            return Continue(memory)
-        folders = {path.rpartition("/")[0] for path in gone}
-        return Continue(
-            attrs.evolve(
-                memory,
-                joined=tuple(one for one in memory.joined if one.path not in gone),
-                touched=tuple(one for one in memory.touched if one not in folders),
-            )
-        )
+        return Continue(without(memory, event.messages))
 
     @on(AfterTool)
     def reload(self, event: AfterTool, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
         """Read what a call may have written, and what is still unread because a crash ate the answer."""
         named = _arguments_of(event.call_id, ctx) if memory.auto_reload else ""
-        unread = tuple(
-            file
-            for file in memory.files
-            if file in memory.unread or any(_name_of(one) in named for one in _names_of(file, memory))
-        )
+        unread = named_in(memory, named)
         return _read_next(attrs.evolve(memory, unread=unread)) if unread else Continue(memory)
 
 
@@ -224,54 +130,6 @@ def _read_next(memory: MemoryFiles, *emits: Emitted) -> Action[MemoryFiles]:
     return Request(wanted, file, memory, emits=emits)
 
 
-def _take_below(memory: MemoryFiles, found: InstructionsFound) -> Action[MemoryFiles]:
-    taken = sum(one.size_bytes for one in memory.joined) + sum(map(_size_of, memory.joining))
-    fitted = fit_instructions(found.files, max(0, MAX_INSTRUCTION_BYTES - taken))
-    after = attrs.evolve(
-        memory,
-        joining=(*memory.joining, *fitted.files),
-        joining_left_out=(*memory.joining_left_out, *fitted.left_out),
-    )
-    return Continue(after, emits=tuple(_said_of(found, fitted)))
-
-
-def _said_of(found: InstructionsFound, fitted: FittedInstructions) -> Iterator[Emitted]:
-    """Say what cannot be read, and what is not shown whole: nobody should look for the reason in what the model does."""
-    for one in found.unread:
-        yield ("memory_not_loaded", {"file": one.path, "reason": one.reason})
-    if fitted.cut or fitted.left_out:
-        yield ("memory_cut", {"cut": list(fitted.cut), "left_out": list(fitted.left_out)})
-
-
-def _sections(memory: MemoryFiles) -> Iterator[str]:
-    for file, text in zip(memory.files, memory.texts, strict=True):
-        if file in INSTRUCTION_NAMES:
-            if memory.left_out:
-                yield line_of_left_out(memory.left_out)
-            yield from map(_section_of, memory.found)
-        yield from map(
-            _section_of, fit_instructions([InstructionFile(path=file, text=text)], len(text) * 4).files
-        )
-
-
-def _section_of(file: InstructionFile) -> str:
-    # A file must not end its own section: what comes after would look like the words of the application.
-    shown = file.text.replace(f"</{SECTION}", f"&lt;/{SECTION}")
-    return f"{_opening_of(file.path)}\n{shown}\n</{SECTION}>"
-
-
-def _opening_of(path: str) -> str:
-    return f'<{SECTION} name="{html.escape(path)}">'
-
-
-def _size_of(file: InstructionFile) -> int:
-    return len(file.text.encode("utf-8", "surrogatepass"))
-
-
-def _names_of(file: str, memory: MemoryFiles) -> Iterable[str]:
-    return memory.names if file in INSTRUCTION_NAMES else (file,)
-
-
 def _arguments_of(call_id: CallId, ctx: Context) -> str:
     """Give what a call was given, as text: a path, or a command line with the path somewhere in it."""
     for message in reversed(ctx.messages):
@@ -279,7 +137,3 @@ def _arguments_of(call_id: CallId, ctx: Context) -> str:
             found = next((call for call in message.calls if call.call_id == call_id), None)
             return "" if found is None else json.dumps(found.arguments, ensure_ascii=False)
     return ""
-
-
-def _name_of(file: str) -> str:
-    return file.rpartition("/")[2]

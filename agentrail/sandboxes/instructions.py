@@ -18,10 +18,9 @@ from agentrail.core.protocol.hooks import InstructionFile, InstructionsFound, Un
 from agentrail.core.values.instructions import MAX_READ_CHARACTERS
 from agentrail.sandboxes.beneath import FLAGS, Opener, find_opener
 
-USER_FOLDER: Final = ".agentrail"
-"""Where the user's own file is, below the home."""
+_USER_FOLDER: Final = ".agentrail"
 
-MAX_LEVELS: Final = 32
+MAX_INSTRUCTION_LEVELS: Final = 32
 """How many directories are looked at, the nearest ones."""
 
 _MAX_BYTES: Final = 4 * MAX_READ_CHARACTERS + 4
@@ -57,18 +56,20 @@ class FilesAbove:
         root = find_root(here)
         levels = (here, *here.parents)[: len(here.relative_to(root).parts) + 1]
         found = _Found(names)
-        if self._home is not None and (folder := self._home / USER_FOLDER) not in levels:
-            found.look(partial(_open_in, folder), f"~/{USER_FOLDER}/")
-        if len(levels) > MAX_LEVELS:
-            reason = f"only the nearest {MAX_LEVELS} directories are looked at"
-            found.unread.append(UnreadInstructions(path=_name_of_level(MAX_LEVELS), reason=reason))
+        if self._home is not None and (folder := self._home / _USER_FOLDER) not in levels:
+            found.look(partial(_open_in, folder), f"~/{_USER_FOLDER}/")
+        if len(levels) > MAX_INSTRUCTION_LEVELS:
+            reason = f"only the nearest {MAX_INSTRUCTION_LEVELS} directories are looked at"
+            found.unread.append(
+                UnreadInstructions(path=_name_of_level(MAX_INSTRUCTION_LEVELS), reason=reason)
+            )
         try:
             top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | FLAGS)
         except OSError as error:
             return found.with_fault(_name_of_level(len(levels) - 1), error)
         try:
             opener = find_opener(top)
-            for depth, level in reversed(tuple(enumerate(levels[:MAX_LEVELS]))):
+            for depth, level in reversed(tuple(enumerate(levels[:MAX_INSTRUCTION_LEVELS]))):
                 open_file = partial(_open_beneath, opener, top, level.relative_to(root).parts)
                 found.look(open_file, "../" * depth)
         finally:

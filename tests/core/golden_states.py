@@ -20,7 +20,15 @@ from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.policy.retries import Attempts
 from agentrail.core.policy.stalls import StallClock, StallOptions
 from agentrail.core.policy.tags import TagReader
-from agentrail.core.protocol.actions import Abort, CallModel, Hints, ReadFile, ReadInstructions, Search, WriteFile
+from agentrail.core.protocol.actions import (
+    Abort,
+    CallModel,
+    Hints,
+    ReadFile,
+    ReadInstructions,
+    Search,
+    WriteFile,
+)
 from agentrail.core.protocol.hooks import BeforePrompt
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId, ModelFacts

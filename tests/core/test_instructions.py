@@ -8,10 +8,10 @@ from agentrail.core.values.instructions import (
     MAX_DEPTH,
     MAX_FILE_CHARACTERS,
     MAX_INSTRUCTION_BYTES,
-    directories_of,
     fit_instructions,
     line_of_left_out,
     names_in_order,
+    touched_directories,
 )
 
 
@@ -88,12 +88,12 @@ def test_no_cut_exceeds_the_room_or_shows_a_far_file_in_place_of_a_near_one(text
 )
 def test_the_directories_that_a_call_touches(tool, path, expected):
     """From the top, without the working directory itself; a path that may lead elsewhere touches none."""
-    assert directories_of(tool, {"path": path}, "/work/here") == expected
+    assert touched_directories(tool, {"path": path}, "/work/here") == expected
 
 
 def test_a_deep_path_is_looked_at_from_the_top():
     """A model may name a path of any length."""
-    assert len(directories_of("read_file", {"path": "a/" * 900 + "x"}, "/work")) == MAX_DEPTH
+    assert len(touched_directories("read_file", {"path": "a/" * 900 + "x"}, "/work")) == MAX_DEPTH
 
 
 def test_an_override_comes_before_what_it_overrides():

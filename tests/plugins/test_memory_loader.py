@@ -9,7 +9,8 @@ from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.outcome import PluginRequest
 from agentrail.core.values.instructions import MAX_FILE_CHARACTERS
 from agentrail.errors import PluginError
-from agentrail.plugins.memory_loader import MAX_DIRECTORIES, MemoryLoader
+from agentrail.plugins.memory_files import MAX_TOUCHED_DIRECTORIES
+from agentrail.plugins.memory_loader import MemoryLoader
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.plugin_request_rig import Alone, failed, result, said, user
 
@@ -265,9 +266,9 @@ def test_nothing_joins_where_the_section_is_left_out_or_no_such_file_is_wanted()
     other = started({}, memory_files=["STYLE.md"])
     touching(other, "a/x")
     assert (plugin.wanted, other.wanted) == ([], [])
-    for number in range(MAX_DIRECTORIES + 2):
+    for number in range(MAX_TOUCHED_DIRECTORIES + 2):
         touching(plugin, f"{number}/x")
-    assert len(plugin.wanted) == len(plugin.state.touched) == MAX_DIRECTORIES
+    assert len(plugin.wanted) == len(plugin.state.touched) == MAX_TOUCHED_DIRECTORIES
 
 
 def test_a_search_below_that_failed_is_reported():

@@ -8,7 +8,7 @@ from agentrail.core.protocol.actions import INSTRUCTION_NAMES
 from agentrail.core.values.instructions import MAX_READ_CHARACTERS
 from agentrail.sandboxes import instructions
 from agentrail.sandboxes.beneath import open_by_walk
-from agentrail.sandboxes.instructions import MAX_LEVELS, FilesAbove, find_root
+from agentrail.sandboxes.instructions import MAX_INSTRUCTION_LEVELS, FilesAbove, find_root
 
 NAMES = ("AGENTS.override.md", "AGENTS.md")
 
@@ -162,11 +162,11 @@ def test_the_beginning_of_a_text(tree, data, text):
 def test_of_many_levels_the_nearest_are_looked_at(tree):
     """And it is said that there are more."""
     home, root, _ = tree
-    deep = root.joinpath(*["d"] * MAX_LEVELS)
+    deep = root.joinpath(*["d"] * MAX_INSTRUCTION_LEVELS)
     deep.mkdir(parents=True)
     files, unread = found((home, root, deep))
     assert list(files) == ["~/.agentrail/AGENTS.md"]
-    assert list(unread.values()) == [f"only the nearest {MAX_LEVELS} directories are looked at"]
+    assert list(unread.values()) == [f"only the nearest {MAX_INSTRUCTION_LEVELS} directories are looked at"]
 
 
 def test_the_users_own_directory_is_not_read_twice(tree):

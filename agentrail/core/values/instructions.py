@@ -91,7 +91,7 @@ def line_of_left_out(left_out: Iterable[str]) -> str:
     return f"[Left out, because nearer files took the room that there is for all of them: {', '.join(left_out)}.]"
 
 
-def directories_of(tool: str, arguments: Mapping[str, Any], working_dir: str) -> tuple[str, ...]:
+def touched_directories(tool: str, arguments: Mapping[str, Any], working_dir: str) -> tuple[str, ...]:
     """Say which directories below the working directory a call of a file tool touches, from the top; none for any other call.
 
     Args:
