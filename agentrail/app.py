@@ -44,6 +44,7 @@ from agentrail.runtime.retention import KeepLimits, keep_limits_of
 from agentrail.runtime.store_options import StoreOptions
 from agentrail.runtime.supervisor import SessionSupervisor
 from agentrail.sandboxes.confinement import ShellFallback, check_choice
+from agentrail.sandboxes.instructions import FilesAbove
 from agentrail.sandboxes.local import LocalSandbox
 from agentrail.sandboxes.memory import MemorySandbox
 from agentrail.stores.named import faults_of_keeping, faults_of_limits, opened_store
@@ -221,7 +222,8 @@ async def _opened_shared(
         opened_recall(memories, data_dir, environ) as recall,
         opened_knowledge(knowledge, data_dir, environ) as bases,
     ):
-        yield SharedStores(recall=recall, knowledge=bases)
+        home = Path(environ["HOME"]) if environ.get("HOME") else None
+        yield SharedStores(recall=recall, knowledge=bases, instructions=partial(FilesAbove, home=home))
 
 
 def _check_options(

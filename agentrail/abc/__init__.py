@@ -20,6 +20,10 @@ from agentrail.abc.host import (
     HostHooks as HostHooks,
     HostVerdict as HostVerdict,
 )
+from agentrail.abc.instructions import (
+    FindInstructions as FindInstructions,
+    InstructionFiles as InstructionFiles,
+)
 from agentrail.abc.knowledge import (
     EVERY_USER as EVERY_USER,
     Knowledge as Knowledge,

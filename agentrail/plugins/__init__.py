@@ -23,6 +23,7 @@ from agentrail.core.protocol.actions import (
     Hints as Hints,
     Intervene as Intervene,
     ReadFile as ReadFile,
+    ReadInstructions as ReadInstructions,
     ReplaceMessages as ReplaceMessages,
     ReplaceResponse as ReplaceResponse,
     ReplaceToolArgs as ReplaceToolArgs,
@@ -53,12 +54,15 @@ from agentrail.core.protocol.hooks import (
     FileWritten as FileWritten,
     Found as Found,
     HookEvent as HookEvent,
+    InstructionFile as InstructionFile,
+    InstructionsFound as InstructionsFound,
     ModelAnswer as ModelAnswer,
     OnToolError as OnToolError,
     RequestDone as RequestDone,
     RequestFailed as RequestFailed,
     SessionEnding as SessionEnding,
     SessionStarted as SessionStarted,
+    UnreadInstructions as UnreadInstructions,
 )
 from agentrail.core.stack.plugin import Context as Context
 from agentrail.core.values.seeded import SeededRandom as SeededRandom

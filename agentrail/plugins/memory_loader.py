@@ -1,17 +1,31 @@
-"""`MemoryLoader`: what stands in files such as `AGENTS.md` is in the system prompt of every request."""
+"""`MemoryLoader`: what stands in files such as `AGENTS.md` is in the system prompt of every request.
 
-import html
+Files for agents (`INSTRUCTION_NAMES`) are looked for upward too, and in the directories that calls touch. What of them is shown is decided in
+`core/values/instructions`, and how it reads in `memory_files`; other files are read as they are named.
+"""
+
 import json
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 import attrs
 
-from agentrail.core.protocol.actions import Action, Continue, Emitted, ReadFile, Request
+from agentrail.core.protocol.actions import (
+    INSTRUCTION_NAMES,
+    Action,
+    Continue,
+    Emitted,
+    Intervene,
+    ReadFile,
+    ReadInstructions,
+    Request,
+)
 from agentrail.core.protocol.hooks import (
     AfterTool,
+    BeforeCompact,
     BeforeRequest,
+    BeforeTool,
     FileText,
+    InstructionsFound,
     RequestDone,
     RequestFailed,
     SessionStarted,
@@ -19,29 +33,20 @@ from agentrail.core.protocol.hooks import (
 from agentrail.core.stack.plugin import Context
 from agentrail.messages import AssistantMessage, CallId
 from agentrail.plugins.base import Plugin, on
-
-MAX_FILE_CHARACTERS: Final = 40_000
-"""Of one file. It is in every request of the session, so an operator who needs more wants a file that the model reads."""
-
-SECTION: Final = "agent_memory"
-"""The key of the section: the prompt mode `task` leaves out what stands under this name."""
-
-
-@attrs.frozen(kw_only=True)
-class MemoryFiles:
-    """Files and what is in them.
-
-    Attributes:
-        files: In the order in which the model sees them.
-        texts: What is in each; empty while that is not known, and when there is no such file.
-        unread: Those that have to be read, or read again.
-        auto_reload: Whether a file is read again after a call that names it.
-    """
-
-    files: tuple[str, ...]
-    texts: tuple[str, ...]
-    unread: tuple[str, ...] = ()
-    auto_reload: bool = True
+from agentrail.plugins.memory_files import (
+    BELOW,
+    SECTION,
+    MemoryFiles,
+    first_memory,
+    named_in,
+    new_directories,
+    say_joining,
+    show_memory,
+    with_below,
+    with_text,
+    with_upward,
+    without,
+)
 
 
 class MemoryLoader(Plugin[MemoryFiles]):
@@ -58,8 +63,7 @@ class MemoryLoader(Plugin[MemoryFiles]):
         if isinstance(memory_files, str):
             message = f"memory_files is a list of paths, such as [{memory_files!r}]; got a text"
             raise ValueError(message)  # noqa: TRY004 - the value is wrong: a text is a sequence of texts
-        files = tuple(dict.fromkeys(memory_files))
-        return MemoryFiles(files=files, texts=("",) * len(files), auto_reload=auto_reload)
+        return first_memory(memory_files, auto_reload=auto_reload)
 
     @on(SessionStarted)
     def read(self, event: SessionStarted, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
@@ -70,49 +74,60 @@ class MemoryLoader(Plugin[MemoryFiles]):
     def take(self, event: RequestDone, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
         """Keep what is in a file, and go on with the next. What cannot be read stays as it was, and is reported."""
         file = event.tag
-        left = tuple(other for other in memory.unread if other != file)
         match event.result:
-            case FileText(text=text) if file in memory.files:
-                known = zip(memory.files, memory.texts, strict=True)
-                texts = tuple((text or "") if name == file else old for name, old in known)
-                return _read_next(attrs.evolve(memory, texts=texts, unread=left))
+            case FileText(text=text) if (
+                file in memory.files
+            ):  # of files for agents too, in journals of older versions
+                return _read_next(with_text(memory, file, text or ""))
+            case InstructionsFound() as found if file == BELOW:
+                after, said = with_below(memory, found)
+                return Continue(after, emits=said)
+            case InstructionsFound() as found if file in memory.files:
+                after, said = with_upward(memory, file, found)
+                return _read_next(after, *said)
             case RequestFailed(error=error):
                 failed = ("memory_not_loaded", {"file": file, "reason": error.message})
+                left = tuple(other for other in memory.unread if other != file)
                 return _read_next(attrs.evolve(memory, unread=left), failed)
             case _:
                 return Continue(memory)
 
+    @on(BeforeTool)
+    def look_below(self, event: BeforeTool, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
+        """Look for files for agents in directories below that a call is about to touch for the first time."""
+        is_shown = ctx.prompt_mode == "full"
+        new = new_directories(memory, event.name, event.arguments, ctx.working_dir) if is_shown else ()
+        if not new:
+            return Continue(memory)
+        after = attrs.evolve(memory, touched=(*memory.touched, *new))
+        return Request(ReadInstructions(names=memory.names, below=new), BELOW, after)
+
     @on(BeforeRequest)
     def show(self, event: BeforeRequest, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
-        """Give the section, each time: another plugin's `Skip` may have taken back the last one."""
-        return Continue(memory, context={SECTION: "\n\n".join(_sections(memory)) or None})
+        """Give the section, each time: another plugin's `Skip` may have taken back the last one. And say once what has joined."""
+        context = {SECTION: show_memory(memory)}
+        joining, after = say_joining(memory)
+        return Intervene(joining, after, context=context) if joining else Continue(memory, context=context)
+
+    @on(BeforeCompact)
+    def forget(self, event: BeforeCompact, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
+        """Let files join again whose text is about to leave the conversation."""
+        return Continue(without(memory, event.messages))
 
     @on(AfterTool)
     def reload(self, event: AfterTool, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
         """Read what a call may have written, and what is still unread because a crash ate the answer."""
         named = _arguments_of(event.call_id, ctx) if memory.auto_reload else ""
-        unread = tuple(file for file in memory.files if file in memory.unread or _name_of(file) in named)
+        unread = named_in(memory, named)
         return _read_next(attrs.evolve(memory, unread=unread)) if unread else Continue(memory)
 
 
 def _read_next(memory: MemoryFiles, *emits: Emitted) -> Action[MemoryFiles]:
     if not memory.unread:
         return Continue(memory, emits=emits)
-    return Request(ReadFile(memory.unread[0]), memory.unread[0], memory, emits=emits)
-
-
-def _sections(memory: MemoryFiles) -> Iterator[str]:
-    for file, text in zip(memory.files, memory.texts, strict=True):
-        if not text.strip():
-            continue
-        shown = text.strip()[:MAX_FILE_CHARACTERS]
-        if len(shown) < len(text.strip()):
-            shown += (
-                f"\n[Only the first {MAX_FILE_CHARACTERS:,} characters are shown. The rest is in {file}.]"
-            )
-        # A file must not end its own section: what comes after would look like the words of the application.
-        shown = shown.replace(f"</{SECTION}", f"&lt;/{SECTION}")
-        yield f'<{SECTION} name="{html.escape(file)}">\n{shown}\n</{SECTION}>'
+    file = memory.unread[0]
+    wanted = ReadInstructions(names=memory.names) if file in INSTRUCTION_NAMES else ReadFile(file)
+    return Request(wanted, file, memory, emits=emits)
 
 
 def _arguments_of(call_id: CallId, ctx: Context) -> str:
@@ -122,7 +137,3 @@ def _arguments_of(call_id: CallId, ctx: Context) -> str:
             found = next((call for call in message.calls if call.call_id == call_id), None)
             return "" if found is None else json.dumps(found.arguments, ensure_ascii=False)
     return ""
-
-
-def _name_of(file: str) -> str:
-    return file.rpartition("/")[2]

@@ -3,12 +3,13 @@
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 from attrs import field, frozen
 
-from agentrail.abc import NO_HOST, HostHooks, Provider, ResolveProvider, Tool, ToolListing
+from agentrail.abc import NO_HOST, FindInstructions, HostHooks, Provider, ResolveProvider, Tool, ToolListing
 from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.hooks import SessionStarted
@@ -22,6 +23,7 @@ from agentrail.errors import OptionError
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
+from agentrail.runtime.above import InstructionsAbove
 from agentrail.runtime.agent_tools import tool_for_handoff, tools_for_agents
 from agentrail.runtime.agents import keep_plugins, make_ready, tools_of_agents
 from agentrail.runtime.base_prompt import decide_system_prompt
@@ -61,6 +63,7 @@ class Dependencies:
         deps_for: Gives what the tools of a session work with that was started without; None for nothing.
         tallies: Where calls of session plugins are counted.
         desks: Where sessions remember, and look things up; None for nowhere.
+        instructions: Gives what reads the files for agents above a working directory; None where none of them is read.
     """
 
     resolve_provider: ResolveProvider
@@ -75,6 +78,7 @@ class Dependencies:
     deps_for: DepsFor | None = None
     tallies: PluginTallies = field(factory=PluginTallies)
     desks: StoreDesks | None = None
+    instructions: FindInstructions | None = None
     spec_of: SpecOf = field(init=False)  # one bound method for all sessions
 
     @spec_of.default
@@ -131,6 +135,7 @@ def assemble(
         user_data=options.user_data,
         deps=deps,
         own=_own_of(session_id, options, dependencies.desks),
+        above=_above_of(options.sandbox, working_dir, dependencies),
         provider_opts=provider_opts,
         tool_timeout_seconds=options.tool_timeout_seconds,
         event_buffer_size=options.event_buffer_size,
@@ -159,6 +164,19 @@ def _own_of(session_id: SessionId, options: SessionOptions, desks: StoreDesks | 
         # The session can do without: it remembers and reads nothing, rather than what is another user's.
         LOGGER.warning("session %s has no memories and no knowledge: %s", session_id, error)
         return NOTHING_OWN
+
+
+def _above_of(sandbox: object, working_dir: str, dependencies: Dependencies) -> InstructionsAbove | None:
+    """Say what sees the files above the working directory; nothing does where the files are not those of this machine, or the caller's."""
+    # A sandbox that was brought may be somebody else's place, one of many below one directory.
+    kind, _, path = ("local" if sandbox is None else sandbox if isinstance(sandbox, str) else "").partition(
+        ":"
+    )
+    if dependencies.instructions is None or kind != "local":
+        return None
+    return InstructionsAbove(
+        files=dependencies.instructions(Path(path or working_dir)), outside=dependencies.outside
+    )
 
 
 def _listing_of(session_id: SessionId, options: SessionOptions, working_dir: str) -> ToolListing:

@@ -537,6 +537,7 @@ class Interpreter:
                 self._model_of,
                 self._task_group.scrub,
                 memories=self._ports.own.memories,
+                above=self._ports.above,
             )
         self._closed(effect_id, opened)
         if result is not None:  # a request that was cancelled needs no answer

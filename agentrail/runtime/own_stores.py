@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from agentrail.abc import Knowledge, KnowledgeStore, Memories, RecallStore
+from agentrail.abc import FindInstructions, Knowledge, KnowledgeStore, Memories, RecallStore
 from agentrail.messages import SessionId
 from agentrail.outside import Outside
 from agentrail.runtime.knowledge import KnowledgeShelf
@@ -19,10 +19,12 @@ class SharedStores:
     Attributes:
         recall: Where sessions remember; None for nowhere.
         knowledge: Where sessions look things up; None for nowhere.
+        instructions: Gives what reads the files for agents above a working directory; None where none of them is read.
     """
 
     recall: RecallStore | None = None
     knowledge: KnowledgeStore | None = None
+    instructions: FindInstructions | None = None
 
 
 NO_STORES: Final = SharedStores()

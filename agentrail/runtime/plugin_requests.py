@@ -5,7 +5,7 @@ from functools import partial
 from typing import TypeAlias, assert_never
 
 from agentrail.abc import Memories, Provider, Refusal, Sandbox
-from agentrail.core.protocol.actions import CallModel, ReadFile, Search, Wanted, WriteFile
+from agentrail.core.protocol.actions import CallModel, ReadFile, ReadInstructions, Search, Wanted, WriteFile
 from agentrail.core.protocol.hooks import (
     FileText,
     FileWritten,
@@ -20,6 +20,7 @@ from agentrail.errors import AgentrailError, ErrorInfo, ProviderError
 from agentrail.messages import Text, TokenUsage, UserMessage
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import words_of
+from agentrail.runtime.above import InstructionsAbove
 from agentrail.runtime.crashes import (
     PortCrashed,
     crash_edge,
@@ -27,6 +28,7 @@ from agentrail.runtime.crashes import (
     decide_sandbox_crash,
     info_of,
 )
+from agentrail.runtime.instructions import read_instructions
 from agentrail.runtime.memories import decide_memory_crash, json_of_memory
 from agentrail.runtime.scrubbing import Scrub
 
@@ -42,6 +44,7 @@ async def run_plugin_request(  # noqa: PLR0913 - all that plugins may ask for
     scrub: Scrub = keep,
     *,
     memories: Memories | None = None,
+    above: InstructionsAbove | None = None,
 ) -> RequestResult:
     """Do what a plugin asked for.
 
@@ -52,6 +55,7 @@ async def run_plugin_request(  # noqa: PLR0913 - all that plugins may ask for
         find_model: Which models there are.
         scrub: Takes secrets out of what is said of a crash.
         memories: What the owner of the session has remembered; None for nothing.
+        above: Reads files for agents that are above the working directory; None where nothing may be read there.
 
     Returns:
         The answer; `RequestFailed` when it cannot be done.
@@ -71,6 +75,8 @@ async def run_plugin_request(  # noqa: PLR0913 - all that plugins may ask for
             case Search():
                 with crash_edge(decide_memory_crash, AgentrailError, scrub=scrub):
                     return await _search(wanted, memories)
+            case ReadInstructions():
+                return await read_instructions(wanted, sandbox, above, scrub)
             case _:
                 assert_never(wanted)
     except PortCrashed as crashed:

@@ -28,6 +28,7 @@ from agentrail.events import AbortReceipt, ChildReceipt
 from agentrail.frozen import EMPTY
 from agentrail.messages import JsonObject, SessionId
 from agentrail.outside import Outside, current
+from agentrail.runtime.above import InstructionsAbove
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.own_stores import NOTHING_OWN, OwnStores
 from agentrail.runtime.scopes import NO_SCOPE, key_of
@@ -84,6 +85,7 @@ class Ports:
         user_data: The application's own data, frozen: what every tool, plugin and child is shown.
         deps: What the application gave its tools to work with.
         own: What its owner has remembered, and may read; its children share it.
+        above: Reads the files for agents above its working directory; None where the sandbox is all that it has.
         provider_opts: By model string, the newest last: what a provider that is not in `providers` is found with.
         tool_timeout_seconds: For tools that name none.
         event_buffer_size: How many committed events are kept for subscribers that come back.
@@ -111,6 +113,7 @@ class Ports:
     user_data: JsonObject = EMPTY
     deps: object = field(default=None, repr=False, eq=False)
     own: OwnStores = field(default=NOTHING_OWN, repr=False, eq=False)
+    above: InstructionsAbove | None = field(default=None, repr=False, eq=False)
     provider_opts: dict[str, Mapping[str, Any]] = field(factory=dict, repr=False)  # keys are among them
     tool_timeout_seconds: float = 300.0
     event_buffer_size: int = 1000

@@ -159,6 +159,7 @@ class SessionSupervisor(
             resume_child=self._resume_child,
             deps_for=deps_for,
             desks=None if shared is NO_STORES else StoreDesks(shared, current()),
+            instructions=shared.instructions,
         )
         self._keeping = keeping
         self._revive = revive

@@ -14,12 +14,14 @@ import msgspec
 from attrs import field, frozen
 
 from agentrail.core.policy.budget import Price
-from agentrail.core.protocol.actions import CallModel, ReadFile, Search, Wanted, WriteFile
+from agentrail.core.protocol.actions import CallModel, ReadFile, ReadInstructions, Search, Wanted, WriteFile
 from agentrail.core.protocol.effects import RunPluginRequest, StartStream
 from agentrail.core.protocol.hooks import (
     FileText,
     FileWritten,
     Found,
+    InstructionFile,
+    InstructionsFound,
     ModelAnswer,
     RequestFailed,
     RequestResult,
@@ -379,5 +381,8 @@ def _result_for(wanted: Wanted, drawn: RequestResult) -> RequestResult:
             return ModelAnswer(text=text or "")
         case Search(), _:
             return Found(entries=() if text is None else (text,))
+        case ReadInstructions(below=below), _:
+            where = "/".join([*below[:1], "AGENTS.md"])
+            return InstructionsFound(files=() if not text else (InstructionFile(path=where, text=text),))
         case _ as never:
             assert_never(never)

@@ -16,7 +16,16 @@ import msgspec
 from agentrail.core.policy.budget import Budget, Spent, spent_of
 from agentrail.core.policy.prompt_settings import PromptSettings, settings_of
 from agentrail.core.protocol.changes import Change
-from agentrail.core.protocol.hooks import FileText, FileWritten, Found, ModelAnswer, RequestFailed
+from agentrail.core.protocol.hooks import (
+    FileText,
+    FileWritten,
+    Found,
+    InstructionFile,
+    InstructionsFound,
+    ModelAnswer,
+    RequestFailed,
+    UnreadInstructions,
+)
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import Chunk, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
 from agentrail.core.protocol.signals import ChildPublished, ChunksArrived, Respond, ResponseCompleted, Signal
@@ -368,6 +377,26 @@ def _write_found(found: Found) -> Iterator[str]:
     return map(quote, texts) if len(texts) == len(found.entries) else _ENTRIES.write(found)
 
 
+def _read_instructions(words: LineWords) -> Mapping[str, Any]:
+    said: dict[str, Any] = {}
+    for pair in words.take_all(lambda word: isinstance(word, Pair) and isinstance(word.value, dict)):
+        said[pair.key] = pair.value
+    return {
+        "files": tuple(InstructionFile(path=path, text=text) for path, text in said.pop("files", {}).items()),
+        "unread": tuple(
+            UnreadInstructions(path=path, reason=reason) for path, reason in said.pop("unread", {}).items()
+        ),
+        **said,
+    }
+
+
+def _write_instructions(found: InstructionsFound) -> Iterator[str]:
+    if found.files:
+        yield f"files={json.dumps({one.path: one.text for one in found.files}, ensure_ascii=False)}"
+    if found.unread:
+        yield f"unread={json.dumps({one.path: one.reason for one in found.unread}, ensure_ascii=False)}"
+
+
 def _read_results(words: LineWords) -> Mapping[str, Any]:
     calls = words.take_all(lambda word: isinstance(word, Pair) and ":" in word.key)
     parts = ((pair.key.partition(":"), str(pair.value)) for pair in calls)
@@ -413,6 +442,11 @@ _RESULTS: Final = {
     "written": Line(FileWritten, "path=?file bytes=written_bytes"),
     "answer": Line(ModelAnswer, '"text" usage=', forms=FORMS),
     "found": Line(Found, "@entries", {"entries": free('"text"…|entries=[…]', _read_found, _write_found)}),
+    "instructions": Line(
+        InstructionsFound,
+        "@instructions",
+        {"instructions": free("files={…} unread={…}", _read_instructions, _write_instructions)},
+    ),
     "failed": Line(RequestFailed, "@error @lost", _FAILED),
 }
 _SPECIAL: Final[Mapping[str, Part | Line | Mapping[str, Line]]] = {

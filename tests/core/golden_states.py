@@ -20,7 +20,15 @@ from agentrail.core.policy.response_format import ResponseFormat
 from agentrail.core.policy.retries import Attempts
 from agentrail.core.policy.stalls import StallClock, StallOptions
 from agentrail.core.policy.tags import TagReader
-from agentrail.core.protocol.actions import Abort, CallModel, Hints, ReadFile, Search, WriteFile
+from agentrail.core.protocol.actions import (
+    Abort,
+    CallModel,
+    Hints,
+    ReadFile,
+    ReadInstructions,
+    Search,
+    WriteFile,
+)
 from agentrail.core.protocol.hooks import BeforePrompt
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId, ModelFacts
@@ -304,6 +312,9 @@ def everything() -> SessionState:
             PluginRequest(effect=ReadFile("a.txt"), tag="read", by="notes"),
             PluginRequest(effect=WriteFile(path="b.txt", text="b", append=True), tag="write", by="notes"),
             PluginRequest(effect=Search(query="q", max_entries=2), tag="look", by="guard"),
+            PluginRequest(
+                effect=ReadInstructions(names=("AGENTS.md",), below=("src",)), tag="rules", by="notes"
+            ),
         ),
         waiting=Waiting(plugin_request=wanted, todo=("notes",), round=1),
         seen_by=frozenset({"guard", "notes"}),

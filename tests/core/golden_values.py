@@ -17,7 +17,7 @@ from agentrail.core.policy.budget import Budget, Spent
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.changes import RequestCompaction, UpdateContext, UpdateTodos
-from agentrail.core.protocol.hooks import FileText
+from agentrail.core.protocol.hooks import FileText, InstructionFile, InstructionsFound, UnreadInstructions
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import (
     ArgumentsDelta,
@@ -456,6 +456,17 @@ FIELDS: Final[Mapping[str, e.Event]] = {
 """Events with fields that came later, and that are only written when they do not hold their defaults."""
 
 SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
+    "errand_finished_instructions": s.PluginRequestFinished(
+        at_ms=_AT,
+        effect_id=EffectId("e2"),
+        result=InstructionsFound(
+            files=(
+                InstructionFile(path="../AGENTS.md", text="Run the tests."),
+                InstructionFile(path="AGENTS.override.md", text="Run them twice."),
+            ),
+            unread=(UnreadInstructions(path="~/.agentrail/AGENTS.md", reason="it is no text"),),
+        ),
+    ),
     "change_tools_origin": s.ChangeTools(
         at_ms=_AT,
         signal_id=_ASKED_BY,

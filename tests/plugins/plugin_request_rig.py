@@ -76,8 +76,19 @@ def _done(wanted: Any, files: dict[str, str]) -> Any:
         case p.WriteFile(path=path, text=text, append=append):
             files[path] = files.get(path, "") * append + text
             return p.FileWritten(path=path, written_bytes=len(text.encode("utf-8", "surrogatepass")))
+        case p.ReadInstructions(names=names, below=below):
+            return found_in(files, names, below)
         case _:
             return failed(f"nobody does {wanted!r} here")
+
+
+def found_in(files: dict[str, str], names: tuple[str, ...], below: tuple[str, ...]) -> p.InstructionsFound:
+    """Look for files for agents as a session does that has nothing above its working directory."""
+    paths = [[f"{one}/{name}" if one else name for name in names] for one in below or ("",)]
+    first = (next((path for path in of_one if files.get(path, "").strip()), None) for of_one in paths)
+    return p.InstructionsFound(
+        files=tuple(p.InstructionFile(path=path, text=files[path]) for path in first if path is not None)
+    )
 
 
 def failed(message: str) -> p.RequestFailed:

@@ -4,10 +4,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
+from agentrail.core.protocol.actions import malformed
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.outcome import PluginRequest
+from agentrail.core.values.instructions import MAX_FILE_CHARACTERS
 from agentrail.errors import PluginError
-from agentrail.plugins.memory_loader import MAX_FILE_CHARACTERS, MemoryLoader
+from agentrail.plugins.memory_files import MAX_TOUCHED_DIRECTORIES
+from agentrail.plugins.memory_loader import MemoryLoader
 from agentrail.testing.check_plugin import check_plugin
 from tests.plugins.plugin_request_rig import Alone, failed, result, said, user
 
@@ -43,7 +46,7 @@ def test_a_request_that_comes_before_the_answer_goes_without():
     """A plugin cannot wait: until the file is read there is no section, and none when there is no such file."""
     plugin = Alone(MemoryLoader)
     plugin.hears(p.SessionStarted())
-    assert plugin.wanted == [p.ReadFile("AGENTS.md")]
+    assert plugin.wanted == [p.ReadInstructions(names=("AGENTS.override.md", "AGENTS.md"))]
     assert section(plugin) is None
     plugin.runs({})
     assert section(plugin) is None
@@ -107,7 +110,11 @@ def test_an_answer_for_a_file_that_is_none_of_its_own_changes_nothing():
 
 def test_a_long_file_is_cut_and_says_so():
     """It is in every request, so only so much of it is."""
-    shown = section(started({"AGENTS.md": "x" * (MAX_FILE_CHARACTERS + 1)}))
+    plugin = Alone(MemoryLoader)
+    plugin.hears(p.SessionStarted())
+    (event,) = plugin.runs({"AGENTS.md": "x" * (MAX_FILE_CHARACTERS + 1)})
+    assert (event.name, event.payload["cut"]) == ("memory_cut", ["AGENTS.md"])
+    shown = section(plugin)
     assert shown.count("x") == MAX_FILE_CHARACTERS
     assert "The rest is in AGENTS.md.]" in shown
 
@@ -133,3 +140,161 @@ def test_each_file_that_says_something_has_one_section_that_only_ends_at_its_end
     assert shown.count("</agent_memory") == count
     assert sum(line.startswith("<agent_memory name=") for line in shown.split("\n")) >= count
     assert not shown or shown.endswith("</agent_memory>")
+
+
+# --- files for agents
+
+
+def touching(plugin, path, **context):
+    """Let a call touch a file."""
+    return plugin.hears(p.BeforeTool(name="read_file", arguments={"path": path}, call_id="c1"), **context)
+
+
+def joins(plugin):
+    """What is said before the next request."""
+    return [one.prompt for one in plugin.hears(ASK).interventions]
+
+
+def test_files_for_agents_stand_where_the_first_of_them_was_named():
+    """The farthest first; the others of the option are read as they are named (12.5)."""
+    names = ["docs/STYLE.md", "CLAUDE.md", "b.md", "AGENTS.md"]
+    plugin = Alone(MemoryLoader, memory_files=names)
+    plugin.hears(p.SessionStarted())
+    plugin.runs({"docs/STYLE.md": "calm"} | {"b.md": "bee"})
+    plugin.hears(p.SessionStarted(recovered=True))
+    plugin.gets(p.FileText(path="docs/STYLE.md", text="calm"))
+    assert plugin.wanted == [p.ReadInstructions(names=("CLAUDE.md", "AGENTS.override.md", "AGENTS.md"))]
+    found = [p.InstructionFile(path=path, text=path) for path in ("~/.agentrail/AGENTS.md", "../CLAUDE.md")]
+    plugin.gets(p.InstructionsFound(files=tuple(found)))
+    plugin.runs({"b.md": "bee"})
+    places = [section(plugin).index(one) for one in ("calm", ">\n~/.agentrail", ">\n../CLAUDE.md", "bee")]
+    assert places == sorted(places)
+    assert '<agent_memory name="~/.agentrail/AGENTS.md">' in section(plugin)
+
+
+def test_an_answer_of_an_older_journal_is_taken():
+    """Before files for agents were looked for upward the one of the working directory was read as any file."""
+    plugin = Alone(MemoryLoader)
+    plugin.hears(p.SessionStarted())
+    plugin.gets(p.FileText(path="AGENTS.md", text="old"))
+    assert section(plugin) == '<agent_memory name="AGENTS.md">\nold\n</agent_memory>'
+    plugin.hears(p.SessionStarted(recovered=True))
+    plugin.runs({"AGENTS.md": "new"})
+    assert section(plugin) == '<agent_memory name="AGENTS.md">\nnew\n</agent_memory>'
+
+
+def test_a_call_that_names_an_override_has_all_read_again():
+    """It may have been made just now."""
+    plugin = started({"AGENTS.md": "old"})
+    call = (said("", c1={"command": "touch AGENTS.override.md"}),)
+    plugin.hears(result("", call_id="c1"), messages=call)
+    assert plugin.wanted == [p.ReadInstructions(names=("AGENTS.override.md", "AGENTS.md"))]
+
+
+def test_what_cannot_be_shown_is_said():
+    """What is left out is named in the prompt and in an event, and so is what cannot be read (12.5)."""
+    plugin = Alone(MemoryLoader)
+    plugin.hears(p.SessionStarted())
+    found = p.InstructionsFound(
+        files=tuple(p.InstructionFile(path=f"{one}/AGENTS.md", text="x" * 40_000) for one in "abc"),
+        unread=(p.UnreadInstructions(path="../AGENTS.md", reason="a link"),),
+    )
+    unread, cut = plugin.gets(found).events
+    assert unread.payload["reason"] == "a link"
+    assert (cut.payload["left_out"], cut.payload["cut"]) == (["a/AGENTS.md"], ["b/AGENTS.md"])
+    assert section(plugin).startswith("[Left out, because nearer files took the room")
+    assert "a/AGENTS.md.]" in section(plugin)
+
+
+def test_files_of_touched_directories_join_once_and_not_in_the_prompt():
+    """With the next request that is made when they are read, in its last message; a second touch brings nothing (12.5)."""
+    files = {"a/AGENTS.md": "of a", "a/b/AGENTS.override.md": "of b"}
+    plugin = started(files)
+    touching(plugin, "a/b/c.py")
+    touching(plugin, "a/d.py")
+    touching(plugin, "e.py")
+    assert plugin.wanted == [
+        p.ReadInstructions(names=("AGENTS.override.md", "AGENTS.md"), below=("a", "a/b"))
+    ]
+    assert joins(plugin) == []
+    plugin.runs(files)
+    (prompt,) = joins(plugin)
+    assert prompt.index('<agent_memory name="a/AGENTS.md">\nof a\n</agent_memory>') < prompt.index("of b")
+    touching(plugin, "a/b/c.py")
+    assert (plugin.wanted, joins(plugin), section(plugin)) == ([], [], None)
+
+
+def test_files_of_directories_below_have_room_of_their_own():
+    """64 KiB of them may stand in the conversation; the next ones are named, and an event says so."""
+    plugin = started({})
+    for folder in ("a", "b", "c<"):
+        touching(plugin, f"{folder}/x")
+        events = plugin.runs({f"{folder}/AGENTS.md": "x" * 40_000})
+    assert events[0].payload["left_out"] == ["c</AGENTS.md"]
+    (prompt,) = joins(plugin)
+    assert 65_000 < prompt.count("x") < 65_700
+    assert "c&lt;/AGENTS.md.]" in prompt
+    touching(plugin, "d/x")
+    plugin.runs({"d/AGENTS.md": "more"})
+    assert "d/AGENTS.md.]" in joins(plugin)[0]
+
+
+def test_what_a_compaction_takes_away_may_join_again():
+    """Only of the directories whose files stood in what is replaced."""
+    files = {"a/AGENTS.md": "of a", "b/AGENTS.md": "of b"}
+    plugin = started(files)
+    touching(plugin, "a/x")
+    plugin.runs(files)
+    (prompt,) = joins(plugin)
+    touching(plugin, "b/x")
+    plugin.runs(files)
+    joins(plugin)
+    plugin.hears(p.BeforeCompact(messages=(user(prompt),)))  # words of a person are none of its own
+    touching(plugin, "a/x")
+    assert plugin.wanted == []
+    plugin.hears(p.BeforeCompact(messages=(p.replace(user(prompt), origin="intervention"),)))
+    touching(plugin, "b/x")
+    touching(plugin, "a/x")
+    plugin.runs(files)
+    assert ["of a" in one and "of b" not in one for one in joins(plugin)] == [True]
+
+
+def test_nothing_joins_where_the_section_is_left_out_or_no_such_file_is_wanted():
+    """The other prompt modes leave the files out, wherever they stand; and there is an end to the directories that are looked at."""
+    plugin = started({})
+    touching(plugin, "a/x", prompt_mode="task")
+    other = started({}, memory_files=["STYLE.md"])
+    touching(other, "a/x")
+    assert (plugin.wanted, other.wanted) == ([], [])
+    for number in range(MAX_TOUCHED_DIRECTORIES + 2):
+        touching(plugin, f"{number}/x")
+    assert len(plugin.wanted) == len(plugin.state.touched) == MAX_TOUCHED_DIRECTORIES
+
+
+def test_a_search_below_that_failed_is_reported():
+    """And not tried again: the next call would fail as this one did."""
+    plugin = started({})
+    touching(plugin, "a/x")
+    (event,) = plugin.gets(failed("no sandbox")).events
+    assert event.payload == {"file": "directories below", "reason": "no sandbox", "user_data": {}}
+    plugin.asked.append(PluginRequest(effect=p.ReadInstructions(names=()), tag="x", by="MemoryLoader"))
+    plugin.gets(p.InstructionsFound(files=(p.InstructionFile(path="x", text="of nobody"),)))
+    assert section(plugin) is None
+
+
+@pytest.mark.parametrize("names", [(), ("README.md",), ["AGENTS.md"], "AGENTS.md", ("AGENTS.md", 7), None])
+def test_no_plugin_can_ask_for_another_name(names):
+    """What is asked for is looked at before anything is read: these names, and no path (12.5)."""
+    wanted = p.ReadInstructions(names=names)
+    fault = malformed(p.Request(wanted, "x", None))
+    assert fault.endswith(
+        "names is a tuple of one or more of AGENTS.override.md, AGENTS.md, CLAUDE.md, GEMINI.md"
+    )
+    assert malformed(p.Request(p.ReadInstructions(names=("GEMINI.md",), below=("a/b",)), "x", None)) is None
+
+
+@pytest.mark.parametrize("below", ["a", ["a"], ("",), (7,), None])
+def test_no_plugin_can_ask_for_what_is_no_directory(below):
+    """A tuple of paths, none of them empty."""
+    fault = malformed(p.Request(p.ReadInstructions(names=("AGENTS.md",), below=below), "x", None))
+    assert fault.endswith("below is a tuple of paths of directories")

@@ -101,7 +101,24 @@ class Search(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_entries: int = 3
 
 
-Wanted: TypeAlias = ReadFile | WriteFile | CallModel | Search
+INSTRUCTION_NAMES: Final = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md")
+"""What files for agents are called. No other name is read above the working directory."""
+
+
+class ReadInstructions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Read the files for agents of several directories, one of each; answered by `InstructionsFound`.
+
+    Attributes:
+        names: Of `INSTRUCTION_NAMES`; in each directory the first one that says something counts.
+        below: Directories of the workspace, relative to the working directory. Empty: the user's own directory, and those
+            from the root of the repository down to the working directory.
+    """
+
+    names: tuple[str, ...]
+    below: tuple[str, ...] = ()
+
+
+Wanted: TypeAlias = ReadFile | WriteFile | CallModel | Search | ReadInstructions
 
 
 # --- the actions
@@ -474,8 +491,7 @@ def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:
             known = ("approve", "reject", "always")
             return None if decision in known else f"decision is one of {', '.join(known)}, got {decision!r}"
         case Request():
-            wanted: Any = action.effect
-            return None if isinstance(wanted, Wanted) else f"asks for {wanted!r}, which sessions do not do"
+            return _fault_of_wanted(action.effect)
         case _:
             return None
 
@@ -491,6 +507,21 @@ def fault_of_options(options: object) -> str | None:
 def emitted_events(action: Action[Any]) -> tuple[Any, ...]:
     """Give all that an action wants published, in order."""
     return (*action.events, *action.emits) if isinstance(action, Emit) else action.emits
+
+
+def _fault_of_wanted(wanted: Any) -> str | None:
+    if not isinstance(wanted, Wanted):
+        return f"asks for {wanted!r}, which sessions do not do"
+    if not isinstance(wanted, ReadInstructions):
+        return None
+    names: Any = wanted.names
+    below: Any = wanted.below
+    if not isinstance(names, tuple) or not names or not all(name in INSTRUCTION_NAMES for name in names):
+        known = ", ".join(INSTRUCTION_NAMES)
+        return f"asks for the instructions {names!r:.200}: names is a tuple of one or more of {known}"
+    if not isinstance(below, tuple) or not all(isinstance(one, str) and one for one in below):
+        return f"asks for instructions below {below!r:.200}: below is a tuple of paths of directories"
+    return None
 
 
 def _fault_of_extras(action: Any) -> str | None:

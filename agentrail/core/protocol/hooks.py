@@ -248,6 +248,42 @@ class Found(TaggedValue, frozen=True, kw_only=True):
         force_setattr(self, "entries", tuple(map(frozen_value, self.entries)))
 
 
+class InstructionFile(Value, frozen=True, kw_only=True):
+    """A file for agents that was found.
+
+    Attributes:
+        path: As the model reads it: `AGENTS.md`, `../AGENTS.md`, `~/.agentrail/AGENTS.md`.
+        text: How it begins: at most one character more than is ever shown.
+    """
+
+    path: str
+    text: str
+
+
+class UnreadInstructions(Value, frozen=True, kw_only=True):
+    """A file for agents that is there, or may be, and could not be read.
+
+    Attributes:
+        path: As the model would read it.
+        reason: For people.
+    """
+
+    path: str
+    reason: str
+
+
+class InstructionsFound(TaggedValue, frozen=True, kw_only=True):
+    """The answer to `ReadInstructions`.
+
+    Attributes:
+        files: Those that say something, the farthest first: the user's, then from the root of the repository downwards.
+        unread: Those that could not be read.
+    """
+
+    files: tuple[InstructionFile, ...] = ()
+    unread: tuple[UnreadInstructions, ...] = ()
+
+
 class RequestFailed(TaggedValue, frozen=True, kw_only=True):
     """The answer when it could not be done.
 
@@ -260,7 +296,7 @@ class RequestFailed(TaggedValue, frozen=True, kw_only=True):
     usage: TokenUsage | None = TokenUsage()
 
 
-RequestResult: TypeAlias = FileText | FileWritten | ModelAnswer | Found | RequestFailed
+RequestResult: TypeAlias = FileText | FileWritten | ModelAnswer | Found | InstructionsFound | RequestFailed
 
 
 class RequestDone(Value, frozen=True, kw_only=True):

@@ -1,0 +1,179 @@
+"""`FilesAbove`: files for agents on a disk, from the root of a repository down to a working directory."""
+
+import os
+
+import pytest
+
+from agentrail.core.protocol.actions import INSTRUCTION_NAMES
+from agentrail.core.values.instructions import MAX_READ_CHARACTERS
+from agentrail.sandboxes import instructions
+from agentrail.sandboxes.beneath import open_by_walk
+from agentrail.sandboxes.instructions import MAX_INSTRUCTION_LEVELS, FilesAbove, find_root
+
+NAMES = ("AGENTS.override.md", "AGENTS.md")
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A home with a file of the user, and a repository with a package in it."""
+    home, root = tmp_path / "home", tmp_path / "outside" / "root"
+    here = root / "packages" / "one"
+    here.mkdir(parents=True)
+    (home / ".agentrail").mkdir(parents=True)
+    (root / ".git").mkdir()
+    (home / ".agentrail" / "AGENTS.md").write_text("user")
+    (tmp_path / "outside" / "AGENTS.md").write_text("outside")
+    (root / "AGENTS.md").write_text("root")
+    (root / "packages" / "AGENTS.md").write_text("packages")
+    (here / "AGENTS.md").write_text("here")
+    return home, root, here
+
+
+def found(tree, names=NAMES):
+    """What is found: paths and texts, and what could not be read."""
+    home, _, here = tree
+    read = FilesAbove(here, home).read(names)
+    return {one.path: one.text for one in read.files}, {one.path: one.reason for one in read.unread}
+
+
+def test_from_the_user_down_to_the_working_directory(tree):
+    """The user's, then from the root of the repository downwards, nearer ones later; nothing above the repository (12.5)."""
+    files, unread = found(tree)
+    assert list(files.items()) == [
+        ("~/.agentrail/AGENTS.md", "user"),
+        ("../../AGENTS.md", "root"),
+        ("../AGENTS.md", "packages"),
+        ("AGENTS.md", "here"),
+    ]
+    assert unread == {}
+
+
+def test_one_file_of_each_directory(tree):
+    """An override comes first, unless it says nothing; other names where they are asked for, and only those."""
+    _, root, here = tree
+    (root / "AGENTS.override.md").write_text("instead")
+    (here / "AGENTS.override.md").write_text(" \n")
+    (root / "packages" / "AGENTS.md").rename(root / "packages" / "CLAUDE.md")
+    files, _ = found(tree)
+    assert list(files)[1:] == ["../../AGENTS.override.md", "AGENTS.md"]
+    assert "../CLAUDE.md" in found(tree, (*NAMES, "CLAUDE.md"))[0]
+
+
+def test_without_a_repository_the_working_directory_alone(tree):
+    """And a `.git` that is a file is a repository too: that of a work tree."""
+    _, root, here = tree
+    (root / ".git").rmdir()
+    assert list(found(tree)[0]) == ["~/.agentrail/AGENTS.md", "AGENTS.md"]
+    (root / ".git").write_text("gitdir: elsewhere")
+    assert len(found(tree)[0]) == 4
+    assert find_root(here) == root
+    assert not FilesAbove(here / "gone" / "x", None).read(NAMES).files[3:]
+
+
+@pytest.mark.parametrize("name", ["README.md", "../AGENTS.md", "/etc/passwd", "agents.md", ""])
+def test_no_other_name_is_read(tree, name):
+    """The port sees exactly the names of files for agents, and its caller hears of any other one."""
+    with pytest.raises(ValueError, match="is no file for agents: only AGENTS.override.md, AGENTS.md, "):
+        FilesAbove(tree[2], tree[0]).read(("AGENTS.md", name))
+    assert FilesAbove(tree[2], tree[0]).read(INSTRUCTION_NAMES).files
+
+
+@pytest.mark.parametrize("opener", ["kernel", "walk"])
+def test_a_link_out_of_the_repository_is_not_followed(tree, opener, monkeypatch):
+    """Relative or absolute, of a file or of a directory on the way: it is told, and the others are read."""
+    if opener == "walk":
+        monkeypatch.setattr(instructions, "find_opener", lambda _: open_by_walk)
+    _, root, here = tree
+    secret = root.parent / "secret"
+    secret.write_text("secret")
+    for file, target in ((root / "AGENTS.md", secret), (here / "AGENTS.md", "../../../secret")):
+        file.unlink()
+        file.symlink_to(target)
+    files, unread = found(tree)
+    assert list(files.values()) == ["user", "packages"]
+    assert set(unread) == {"../../AGENTS.md", "AGENTS.md"}
+    assert set(unread.values()) == {
+        "it is a link that leads out of the repository, and those are not followed"
+    }
+
+
+def test_a_link_within_the_repository_is_followed(tree):
+    """As `CLAUDE.md` often is one to `AGENTS.md`; the user's own file may be one to anywhere."""
+    home, root, here = tree
+    (here / "AGENTS.md").unlink()
+    (here / "AGENTS.md").symlink_to("../../AGENTS.md")
+    mine = home / ".agentrail" / "AGENTS.md"
+    mine.rename(home / "dotfile")
+    mine.symlink_to(home / "dotfile")
+    files, unread = found(tree)
+    assert (files["AGENTS.md"], files["~/.agentrail/AGENTS.md"], unread) == ("root", "user", {})
+    assert root.is_dir()
+
+
+def test_what_is_no_text_is_told_and_holds_nothing_up(tree):
+    """A pipe, a directory, bytes; nothing blocks, and the others are read."""
+    home, root, here = tree
+    for file in (root / "AGENTS.md", here / "AGENTS.md", root / "packages" / "AGENTS.md"):
+        file.unlink()
+    os.mkfifo(root / "AGENTS.md")
+    (root / "packages" / "AGENTS.md").mkdir()
+    (here / "AGENTS.md").write_bytes(b"\xff\xfe\xfd")
+    (here / "AGENTS.override.md").write_bytes(b"a\0b")
+    files, unread = found(tree)
+    assert list(files) == ["~/.agentrail/AGENTS.md"]
+    assert list(unread.values()) == ["it is no regular file"] * 2 + ["it is no text"] * 2
+    assert home.is_dir()
+
+
+def test_what_may_not_be_read_is_told(tree, monkeypatch):
+    """A file, and the root itself."""
+
+    def refuse(path, *_, **__):
+        raise PermissionError(13, "no")
+
+    monkeypatch.setattr(instructions, "find_opener", lambda _: refuse)
+    assert set(found(tree)[1].values()) == {"the system says Permission denied"}
+    monkeypatch.setattr(instructions.os, "open", refuse)
+    assert found(tree) == (
+        {},
+        {
+            "~/.agentrail/AGENTS.override.md": "the system says Permission denied",
+            "~/.agentrail/AGENTS.md": "the system says Permission denied",
+            "../../": "the system says Permission denied",
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"\xef\xbb\xbfmark", "mark"),
+        ("wide ä".encode("utf-16"), "wide ä"),
+        (b"x" * 200_000, "x" * MAX_READ_CHARACTERS),
+        (("a" + "😀" * 60_000).encode(), "a" + "😀" * (MAX_READ_CHARACTERS - 1)),
+    ],
+)
+def test_the_beginning_of_a_text(tree, data, text):
+    """With a byte order mark or without; of a long one as much as is shown, and one character more, none of them in halves."""
+    (tree[2] / "AGENTS.md").write_bytes(data)
+    assert found(tree)[0]["AGENTS.md"] == text
+
+
+def test_of_many_levels_the_nearest_are_looked_at(tree):
+    """And it is said that there are more."""
+    home, root, _ = tree
+    deep = root.joinpath(*["d"] * MAX_INSTRUCTION_LEVELS)
+    deep.mkdir(parents=True)
+    files, unread = found((home, root, deep))
+    assert list(files) == ["~/.agentrail/AGENTS.md"]
+    assert list(unread.values()) == [f"only the nearest {MAX_INSTRUCTION_LEVELS} directories are looked at"]
+
+
+def test_the_users_own_directory_is_not_read_twice(tree):
+    """Where somebody works in it."""
+    home, *_ = tree
+    folder = home / ".agentrail"
+    read = FilesAbove(folder, home).read(NAMES)
+    assert [one.path for one in read.files] == ["AGENTS.md"]
+    assert FilesAbove(folder, None).read(NAMES) == read
+    assert "AGENTS" not in repr(FilesAbove(folder, None))
