@@ -2,12 +2,16 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 import pytest
+from trio.testing import MockClock
+
+from agentrail.testing.clock import FakeClock, threads_hold
 
 ROOT: Final = Path(__file__).parent.parent
 _NO_MODULE: Final = ModuleSpec("nothing", None, origin="/nowhere")
@@ -51,6 +55,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("services"):
         for name in marker.args:
             _need_service(name)
+
+
+@pytest.fixture
+def autojump_clock() -> Iterator[MockClock]:
+    """pytest-trio's own, which also waits for threads: a deadline passed while one of the library got no turn."""
+    clock = FakeClock()
+    with threads_hold(clock):
+        yield clock
 
 
 @pytest.fixture(scope="session")

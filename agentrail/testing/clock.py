@@ -56,11 +56,12 @@ def threads_hold(clock: trio.testing.MockClock) -> Iterator[None]:
 
 
 class _MachineThatHolds(RealMachine):
-    __slots__ = ("_at_work", "_clock")
+    __slots__ = ("_at_work", "_clock", "_threshold")
 
     def __init__(self, clock: trio.testing.MockClock) -> None:
         self._clock = clock
         self._at_work = 0
+        self._threshold = 0.0
 
     async def offload(
         self,
@@ -70,6 +71,8 @@ class _MachineThatHolds(RealMachine):
         abandon_on_cancel: bool = False,
         limiter: trio.CapacityLimiter | None = None,
     ) -> T:
+        if not self._at_work:
+            self._threshold = self._clock.autojump_threshold
         self._at_work += 1
         # Not infinite: the tests of what hangs in a thread wait for a deadline that only a jump brings.
         self._clock.autojump_threshold = THREAD_SECONDS
@@ -80,4 +83,4 @@ class _MachineThatHolds(RealMachine):
         finally:
             self._at_work -= 1
             if not self._at_work:
-                self._clock.autojump_threshold = 0
+                self._clock.autojump_threshold = self._threshold

@@ -121,7 +121,7 @@ async def test_all_of_them_keep_a_long_conversation_going(autojump_clock):
     ]
     sandbox = MemorySandbox({"AGENTS.md": "Use tabs."})
     plugins = [(plugin, OPTIONS.get(plugin, {})) for plugin in BUILT_INS]
-    assert len(plugins) == 20
+    assert len(plugins) == 21
     published, systems = [], []
     with trio.fail_after(600):
         async with agentrail.open_supervisor() as supervisor, trio.open_nursery() as nursery:
