@@ -73,19 +73,12 @@ def _inserted(text: str, rules: Sequence[str]) -> str:
 
 def _inserted_in(text: str, at: int, lines: str) -> str:
     """Put lines in front of the bracket that ends a list."""
-    needs_comma = False
-    last = at
-    for token in _TOKEN.finditer(text, at):
-        if token["end"]:
-            head = text[:last] + ("," if needs_comma else "") + text[last : token.start()]
-            return (
-                f"{head.rstrip(' ')}{'' if head.endswith(chr(10)) else chr(10)}{lines}{text[token.start() :]}"
-            )
-        if token["comma"]:
-            needs_comma = False
-        elif not token[0].startswith("#"):
-            needs_comma, last = True, token.end()
-    return text
+    end = next((token.start() for token in _TOKEN.finditer(text, at) if token["end"]), len(text))
+    items = [token for token in _TOKEN.finditer(text, at, end) if not token[0].startswith("#")]
+    needs_comma = bool(items) and not items[-1]["comma"]
+    last = items[-1].end() if items else at
+    head = f"{text[:last]}{',' if needs_comma else ''}{text[last:end]}".rstrip(" ")
+    return f"{head}{'' if head.endswith(chr(10)) else chr(10)}{lines}{text[end:]}"
 
 
 def _quoted(rule: str) -> str:
