@@ -121,7 +121,6 @@ _Silent: TypeAlias = (
     | events.MemoryFlushed
     | events.SkillOpened
     | events.SkillClosed
-    | events.PluginEvent
     | events.Intervention
     | events.PluginOptsUpdated
     | events.PluginSlow

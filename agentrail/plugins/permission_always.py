@@ -8,6 +8,7 @@ from attrs import evolve
 
 from agentrail.core.session.asked_forms import is_one_line
 from agentrail.core.session.rules import family_of
+from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.messages import JsonObject
 from agentrail.plugins.permission_matching import must_be, must_mean
 from agentrail.plugins.permission_paths import path_place
@@ -156,6 +157,15 @@ def _file_of(call: PermissionCall) -> str | None:
     if end == place.workspace:
         return None
     return f"{call.tool}(./{end.removeprefix(below)})" if end.startswith(below) else f"{call.tool}(/{end})"
+
+
+def answers_to_offer(call: PermissionCall, proposed: tuple[str, ...]) -> tuple[PermissionOption, ...]:
+    """Leave out `always` where it would allow more than the narrowest rule; a plan is approved or not, as it stands."""
+    if call.tool == EXIT_PLAN:
+        return ("approve", "reject")
+    if offers_always(call, proposed):
+        return PERMISSION_OPTIONS
+    return tuple(option for option in PERMISSION_OPTIONS if option != "always")
 
 
 def _checked(call: PermissionCall, text: str | None) -> str | None:

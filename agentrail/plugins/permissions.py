@@ -1,18 +1,17 @@
 """`Permissions`: what runs, what a person is asked about and what does not run, by rules that people write."""
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
 from agentrail.core.protocol.actions import Action, BlockTool, Continue, RequireApproval
 from agentrail.core.protocol.hooks import AfterTool, AfterTurn, BeforeRequest, BeforeTool
 from agentrail.core.stack.plugin import Context
-from agentrail.events.values import PERMISSION_OPTIONS, PermissionOption
 from agentrail.messages import JsonObject
 from agentrail.plugins.base import Plugin, on
-from agentrail.plugins.permission_always import offers_always, proposed_rules
+from agentrail.plugins.permission_always import answers_to_offer, proposed_rules
+from agentrail.plugins.permission_modes import MODE_TEXTS
 from agentrail.plugins.permission_policy import PURE_TOOLS, PolicyMode
 from agentrail.plugins.permission_rules import PATH_TOOLS, RuleScope
 from agentrail.plugins.permission_state import Permitted, begin, go_on_with, narrowed, options_now
@@ -24,23 +23,6 @@ from agentrail.plugins.permission_verdict import (
     refusal_of_end,
 )
 from agentrail.plugins.skill_guard import opened_by
-
-MODE_TEXTS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "plan": (
-            "# Mode: plan\nOnly look, and change nothing: calls that change something are refused. Find out what there is, then write a plan "
-            "and hand it in with exit_plan; a person approves it, and then you carry it out."
-        ),
-        "strict": (
-            "# Mode: strict\nWhat no rule allows is refused, and nobody is asked. Work with what is allowed, and say what was not possible."
-        ),
-        "dont_ask": (
-            "# Mode: dont_ask\nNobody is there to be asked: what would need a person's word is refused. Work with what is allowed, and say "
-            "what was not possible."
-        ),
-    }
-)
-"""What the model is told of a mode; of the others it has to know nothing."""
 
 
 class Permissions(Plugin[Permitted]):
@@ -107,8 +89,7 @@ class Permissions(Plugin[Permitted]):
 
     def hidden_tools(self, state: Permitted, names: tuple[str, ...]) -> tuple[str, ...]:
         """Name the tools that a rule denies whatever they are called with: a model is not told of them."""
-        left = frozenset(offered(state.policy, names))
-        return tuple([name for name in names if name not in left])
+        return tuple(sorted({*names} - {*offered(state.policy, names)}, key=names.index))
 
     def always_rules(
         self, state: Permitted, name: str, arguments: JsonObject, working_dir: str
@@ -146,7 +127,7 @@ class Permissions(Plugin[Permitted]):
             verdict.why,
             state,
             expires_seconds=state.timeout_seconds,
-            permission_options=_answers(call, proposed),
+            permission_options=answers_to_offer(call, proposed),
             emits=(("permission_asked", asked),),
         )
 
@@ -159,20 +140,10 @@ class Permissions(Plugin[Permitted]):
         if event.name != EXIT_PLAN or state.own.mode != "plan" or event.result.is_error:
             return Continue(state)
         left = state.in_mode(state.before, before=None)
-        return Continue(
-            left, emits=(("plan_approved", {"call_id": event.call_id, "mode": left.policy.mode}),)
-        )
+        approved = {"call_id": event.call_id, "mode": left.policy.mode}
+        return Continue(left, emits=(("plan_approved", approved),))
 
     @on(AfterTurn)
     def close_skill(self, event: AfterTurn, state: Permitted, ctx: Context) -> Action[Permitted]:
         """Let the rules of an open skill hold no longer."""
         return Continue(state if state.opened is None else attrs.evolve(state, opened=None))
-
-
-def _answers(call: PermissionCall, proposed: tuple[str, ...]) -> tuple[PermissionOption, ...]:
-    """Leave out `always` where it would allow more than the narrowest rule; a plan is approved or not, as it stands."""
-    if call.tool == EXIT_PLAN:
-        return ("approve", "reject")
-    if offers_always(call, proposed):
-        return PERMISSION_OPTIONS
-    return tuple(option for option in PERMISSION_OPTIONS if option != "always")

@@ -144,7 +144,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="always is offered for every call",
         breaks=_ALWAYS,
-        file="plugins/permissions.py",
+        file="plugins/permission_always.py",
         old="if offers_always(call, proposed):",
         new="if proposed is not None:",
         killed_by="tests/plugins/test_permissions.py::test_always_of_the_session_lets_no_other_call_through",

@@ -59,7 +59,7 @@ def leader(*wanted, kind="scout"):
     """A model that lets the agent work first; the agent makes calls and says what came of them."""
 
     def answer(request):
-        if request.system == "You look.":
+        if (request.system or "").startswith("You look."):
             if len(request.messages) == 1:
                 return calls(*wanted)
             return says(" | ".join(one.text for one in request.messages[-1].results))

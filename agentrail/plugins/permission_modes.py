@@ -1,0 +1,22 @@
+"""What the modes of `Permissions` say to the model."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+MODE_TEXTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "plan": (
+            "# Mode: plan\nOnly look, and change nothing: calls that change something are refused. Find out what there is, then write a plan "
+            "and hand it in with exit_plan; a person approves it, and then you carry it out."
+        ),
+        "strict": (
+            "# Mode: strict\nWhat no rule allows is refused, and no person is asked. Work with what is allowed, and say what was not possible."
+        ),
+        "dont_ask": (
+            "# Mode: dont_ask\nNo person is there to be asked: what would need a person's word is refused. Work with what is allowed, and say "
+            "what was not possible."
+        ),
+    }
+)
+"""What the model is told of a mode; of the others it has to know nothing."""
