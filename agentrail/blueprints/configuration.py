@@ -44,7 +44,7 @@ from agentrail.tools import builtin
 LOGGER: Final = Logger("agentrail.blueprints")
 
 _SHOWN: int = 8
-_TOOLS: Final = frozenset(map(name_of, builtin()))
+_TOOLS: Final = tuple(map(name_of, builtin()))
 
 
 @frozen(kw_only=True)
