@@ -133,7 +133,8 @@ class Blueprint:
         permissions = tuple(permissions)
         faults = [*_faults_of_agents(agents)]
         faults += [f"{said.place}: {fault}" for said, fault in faults_of_policies(permissions)]
-        if skills is not None and not isinstance(skills, SkillUse):
+        use: Any = skills
+        if use is not None and not isinstance(use, SkillUse):
             faults.append(
                 f"skills is {skills!r:.80}: expected SkillUse(skills=read_skills(…)), as with_skills makes it"
             )

@@ -1,6 +1,7 @@
 """All that files say of a directory: read, joined, narrowed where it is not trusted, and looked at."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,12 @@ from agentrail.blueprints.permissions import faults_of_policies
 from agentrail.blueprints.skills import find_sources, read_source
 from agentrail.blueprints.trusting import is_trusted, read_trust
 from agentrail.config.imported_agents import read_claude_agent, read_codex_agent
+from agentrail.config.imported_commands import (
+    CommandFault,
+    ImportedCommand,
+    read_gemini_command,
+    read_markdown_command,
+)
 from agentrail.config.imported_permissions import read_claude_settings
 from agentrail.config.keys import in_one_line
 from agentrail.config.narrowing import NotGranted, narrow_settings
@@ -37,7 +44,7 @@ from agentrail.tools import builtin
 LOGGER: Final = Logger("agentrail.blueprints")
 
 _SHOWN: int = 8
-_TOOLS: Final = frozenset(map(name_of, builtin()))
+_TOOLS: Final = tuple(map(name_of, builtin()))
 
 
 @frozen(kw_only=True)
@@ -51,6 +58,7 @@ class Configuration:
         files: Which there are.
         trusted: Whether those of the project are.
         notes: What stands in files of other programs and is not read, by file and line.
+        commands: Slash commands of other programs, the project's first.
         cwd: Where skills are looked for.
         environ: Of this `HOME` is looked at.
         trust_project: Whether the project counts as trusted, this time.
@@ -62,6 +70,7 @@ class Configuration:
     files: FoundFiles = field(default=FoundFiles(), repr=False)
     trusted: bool = False
     notes: tuple[ConfigFault, ...] = ()
+    commands: tuple[ImportedCommand, ...] = ()
     cwd: Path = field(default=Path(), repr=False)
     environ: Mapping[str, str] = field(factory=dict, repr=False)
     trust_project: bool = False
@@ -183,6 +192,7 @@ def read_configuration(
         files=files,
         trusted=trusted,
         notes=notes,
+        commands=tuple(_commands((*files.project, *files.user))),
         cwd=where,
         environ=dict(environ),
         trust_project=trust_project,
@@ -229,6 +239,8 @@ def _read(found: FoundFile, models: Mapping[str, str]) -> ConfigFile:
         return read_claude_agent(found.name, text, models=models, tools=_TOOLS, **given)
     if found.origin == "codex":
         return read_codex_agent(found.name, text, models=models, **given)
+    if found.origin.endswith("command"):
+        return _read_command(found, text)
     if found.origin == "claude settings":
         return _with_rules_read(read_claude_settings(found.name, text, **given))
     if found.path.suffix == ".md":
@@ -236,6 +248,34 @@ def _read(found: FoundFile, models: Mapping[str, str]) -> ConfigFile:
     if found.path.name == PERMISSIONS_FILE.name:
         return read_permissions(found.name, text, scope=found.scope, folder=folder)
     return read_toml(found.name, text, scope=found.scope, folder=folder)
+
+
+def _command(found: FoundFile, text: str) -> ImportedCommand:
+    # The path from the directory of commands: two names stand in front of it, `.claude/commands`.
+    path = found.key.split("/", 2)[2]
+    if found.origin == "gemini command":
+        return read_gemini_command(path, text)
+    return read_markdown_command("codex" if found.origin == "codex command" else "claude", path, text)
+
+
+def _read_command(found: FoundFile, text: str) -> ConfigFile:
+    """Say what is wrong with a command, and what of it is not read."""
+    place = ConfigPlace(file=found.name)
+    try:
+        said = _command(found, text).notes
+    except CommandFault as fault:
+        wrong = (ConfigFault(place=place, said=str(fault)),)
+        return ConfigFile(name=found.name, folder=str(found.folder), scope=found.scope, faults=wrong)
+    notes = tuple(ConfigFault(place=place, said=one) for one in said)
+    return ConfigFile(name=found.name, folder=str(found.folder), scope=found.scope, notes=notes)
+
+
+def _commands(files: Sequence[FoundFile]) -> Iterator[ImportedCommand]:
+    for found in files:
+        text, faults = decode_file(found.name, found.data)
+        if found.origin.endswith("command") and not faults:
+            with suppress(CommandFault):  # which is among the faults
+                yield _command(found, text)
 
 
 def _with_rules_read(read: ConfigFile) -> ConfigFile:

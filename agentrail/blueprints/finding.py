@@ -13,7 +13,18 @@ from agentrail.config.keys import in_one_line
 from agentrail.config.reading import MAX_CONFIG_BYTES, Scope
 from agentrail.errors import OptionError
 
-FileOrigin: TypeAlias = Literal["agentrail", "claude", "codex", "claude settings"]
+FileOrigin: TypeAlias = Literal[
+    "agentrail", "claude", "codex", "claude settings", "claude command", "codex command", "gemini command"
+]
+_AGENTS: Final[tuple[tuple[str, FileOrigin, str, str], ...]] = (
+    ("claude", "claude", ".claude/agents", "*.md"),
+    ("codex", "codex", ".codex/agents", "*.toml"),
+)
+_COMMANDS: Final[tuple[tuple[str, FileOrigin, str, str], ...]] = (
+    ("claude", "claude command", ".claude/commands", "**/*.md"),
+    ("codex", "codex command", ".codex/prompts", "*.md"),
+    ("gemini", "gemini command", ".gemini/commands", "**/*.toml"),
+)
 
 CONFIG_NAME: Final = "agentrail.toml"
 AGENTS_FOLDER: Final = Path(".agentrail") / "agents"
@@ -159,7 +170,7 @@ def find_imported(
 
     Args:
         place: The project's directory, or the home.
-        kinds: Whose files count, by kind: `agents`, `permissions`.
+        kinds: Whose files count, by kind: `agents`, `commands`, `permissions`.
         scope: Whose they are.
         cwd: As of `find_files`.
         home: The user's directory.
@@ -168,13 +179,16 @@ def find_imported(
         OptionError: Your move: one cannot be read, or is a link.
     """
     wanted: list[tuple[FileOrigin, Path]] = []
-    for origin, pattern in (("claude", "*.md"), ("codex", "*.toml")):
-        if origin in kinds.get("agents", ()):
-            folder = place / f".{origin}" / "agents"
-            found = sorted(folder.glob(pattern))
+    for kind, table in (("agents", _AGENTS), ("commands", _COMMANDS)):
+        for owner, origin, folder, pattern in table:
+            if owner not in kinds.get(kind, ()):
+                continue
+            found = sorted((place / folder).glob(pattern))
             if len(found) > MAX_AGENT_FILES:
-                raise OptionError([f"{folder} has {len(found)} agents: expected at most {MAX_AGENT_FILES}"])
-            wanted += [("codex" if origin == "codex" else "claude", one) for one in found]
+                raise OptionError(
+                    [f"{place / folder} has {len(found)} {kind}: expected at most {MAX_AGENT_FILES}"]
+                )
+            wanted += [(origin, one) for one in found]
     if "claude" in kinds.get("permissions", ()):
         settings = [place / ".claude" / name for name in ("settings.local.json", "settings.json")]
         wanted += [("claude settings", one) for one in settings if one.is_file()]

@@ -331,7 +331,7 @@ def _with_options(
 def _joined(made: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Add options to what a plugin was given: of tables and lists both count, and the plugin's own win."""
     found: dict[str, Any] = {**made, **own}
-    for key in made.keys() & own.keys():
+    for key in [one for one in made if one in own]:
         both = made[key], own[key]
         found[key] = {**both[0], **both[1]} if isinstance(both[0], Mapping) else [*both[1], *both[0]]
     return found

@@ -27,13 +27,11 @@ CLAUDE_MODES: Final[Mapping[str, Any]] = {
 """Modes of Claude Code, in ours. What is not here allows more than a file of another program may."""
 
 _MAX_TURNS: Final = 1_000_000
-_CLAUDE: Final = frozenset(
-    {
-        *("name", "description", "tools", "disallowedTools", "model", "maxTurns", "skills", "permissionMode"),
-        "background",
-    }
+_CLAUDE: Final = (
+    *("name", "description", "tools", "disallowedTools", "model", "maxTurns", "skills", "permissionMode"),
+    "background",
 )
-_CODEX: Final = frozenset({"name", "description", "developer_instructions", "model", "sandbox_mode"})
+_CODEX: Final = ("name", "description", "developer_instructions", "model", "sandbox_mode")
 
 
 def read_claude_agent(  # noqa: PLR0913 - by keyword

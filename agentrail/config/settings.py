@@ -159,7 +159,7 @@ def merge_settings(first: Settings, second: Settings) -> Settings:
 def _both(first: Mapping[str, Sourced], second: Mapping[str, Sourced]) -> dict[str, Sourced]:
     """Join values: of lists the items of both, the second's first; else the first wins."""
     found = {**second, **first}
-    for name in first.keys() & second.keys():
+    for name in [one for one in first if one in second]:
         items = second[name].value
         if isinstance(items, tuple):
             found[name] = attrs.evolve(first[name], value=(*items, *first[name].value))

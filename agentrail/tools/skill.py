@@ -8,7 +8,7 @@ from typing import Any, Final
 import trio
 from attrs import field, frozen
 
-from agentrail.abc import Error, Ok, ReadResult, Tool, ToolContext, ToolOutcome
+from agentrail.abc import MAX_RESULT_BYTES, Error, Ok, ReadResult, Tool, ToolContext, ToolOutcome
 from agentrail.config.skills import Skill, SkillFile, SkillSet, ToolsMode, search_skills
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ChildRefused
@@ -173,9 +173,45 @@ class MountedReadFile:
     skills: SkillSet
     inner: Tool | None = None
     name: str = field(default="read_file", init=False)
-    killable: bool = field(default=True, init=False)
-    effect_class: EffectClass = field(default="pure", init=False)
-    timeout_seconds: float | None = field(default=30.0, init=False)
+
+    @property
+    def killable(self) -> bool:
+        """As of the tool; so are the next ones."""
+        return bool(self._of_inner("killable", default=True))
+
+    @property
+    def effect_class(self) -> EffectClass:
+        """As of the tool; one that could find out what became of a call is run as one that cannot."""
+        promised: EffectClass = self._of_inner(
+            "effect_class", default="pure" if self.inner is None else "once"
+        )
+        return "once" if promised == "reconcilable" else promised
+
+    @property
+    def timeout_seconds(self) -> float | None:
+        """As of the tool."""
+        seconds: float | None = self._of_inner("timeout_seconds", default=None)
+        return seconds
+
+    @property
+    def max_result_bytes(self) -> int:
+        """As of the tool."""
+        return int(self._of_inner("max_result_bytes", default=MAX_RESULT_BYTES))
+
+    @property
+    def max_retries(self) -> int | None:
+        """As of the tool."""
+        retries: int | None = self._of_inner("max_retries", default=None)
+        return retries
+
+    @property
+    def wants_deps(self) -> type | None:
+        """As of the tool."""
+        wanted: type | None = self._of_inner("wants_deps", default=None)
+        return wanted
+
+    def _of_inner(self, name: str, *, default: Any) -> Any:
+        return default if self.inner is None else getattr(self.inner, name, default)
 
     @property
     def description(self) -> Any:
@@ -191,14 +227,16 @@ class MountedReadFile:
         return (read_file if self.inner is None else self.inner).parameters
 
     def label(self, arguments: JsonObject) -> str:
-        """Say in a few words, for people, what a call does."""
-        return f"Read {arguments.get('path')!s:.200}"
+        """Say in a few words, for people, what a call does; as of the tool where it is for that."""
+        path = str(arguments.get("path"))
+        own = self._of_inner("label", default=None)
+        return str(own(arguments)) if own is not None and not _is_mounted(path) else f"Read {path:.200}"
 
     async def execute(self, arguments: JsonObject, ctx: ToolContext) -> ToolOutcome:
         """Read a file of a skill, or let the tool read one."""
         await trio.lowlevel.checkpoint()
         path = str(arguments["path"])
-        if path == _MOUNT or path.startswith(f"{_MOUNT}/"):
+        if _is_mounted(path):
             offset, limit = int(arguments.get("offset") or 1), arguments.get("limit")  # type: ignore[arg-type]  # as the schema says
             lines = None if limit is None else int(limit)  # type: ignore[arg-type]  # as the schema says
             return await self._of_skill(path, offset, lines, ctx)
@@ -229,6 +267,10 @@ class MountedReadFile:
         return render_page(ReadResult(text=page, total_lines=len(lines)), offset=offset)
 
 
+def _is_mounted(path: str) -> bool:
+    return path == _MOUNT or path.startswith(f"{_MOUNT}/")
+
+
 def _read(skill: Skill, file: SkillFile) -> bytes:
     data = read_skill_file(skill.directory, file.path, most=MAX_SKILL_READ_BYTES)
     # What the model reads is what the id of the skill stands for, and what was trusted.
@@ -239,15 +281,32 @@ def _read(skill: Skill, file: SkillFile) -> bytes:
 
 
 def mount_skills(tools: tuple[Tool, ...], skills: SkillSet) -> tuple[Tool, ...]:
-    """Give tools whose `read_file` reads the files of skills as well; where there is none, one that reads nothing else."""
-    if not any(one.files for one in skills.skills):
+    """Give tools whose `read_file` reads the files of skills as well; where there is none, one that reads nothing else.
+
+    One whose calls are answered by the client or by the user stays as it is: nothing of it runs here.
+    """
+    own = next((tool for tool in tools if tool.name == "read_file"), None)
+    if not any(one.files for one in skills.skills) or getattr(own, "answered_by", "code") != "code":
         return tools
-    found = tuple(
-        MountedReadFile(skills=skills, inner=tool) if tool.name == "read_file" else tool for tool in tools
-    )
-    if any(isinstance(tool, MountedReadFile) for tool in found):
-        return found
-    return (*found, MountedReadFile(skills=skills))
+    if own is None:
+        return (*tools, MountedReadFile(skills=skills))
+    return tuple(MountedReadFile(skills=skills, inner=tool) if tool is own else tool for tool in tools)
+
+
+def prompt_of_skill(skill: Skill, arguments: str) -> str:
+    """Write the prompt that a user sends by the name of a skill, `/name` and what is typed behind it.
+
+    Args:
+        skill: One that the user may open: `text.for_user` says so.
+        arguments: As typed.
+
+    Returns:
+        Words that let the model open it, so that its tools count from there on; of a skill that the model may not open, its instructions.
+    """
+    if not skill.text.for_model:
+        return "\n\n".join(filter(None, (skill.text.instructions, _listed_files(skill), arguments.strip())))
+    said = f"Open the skill {skill.name!r} with the tool `skill`, and do what it says."
+    return f"{said}\n\n{arguments.strip()}" if arguments.strip() else said
 
 
 def _with_mount(text: str) -> str:

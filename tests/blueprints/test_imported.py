@@ -194,14 +194,41 @@ def test_commands_of_each_tool_become_values():
     assert (gemini.name, gemini.notes) == ("git:commit", ("commands in it are not run: they stay as text",))
 
 
+def test_commands_are_found_and_what_is_wrong_with_one_is_told(place):
+    """12.15: by their paths, the project's first; each with what is not read, and one that is none with its reason."""
+    write(place / "agentrail.toml", '[import]\ncommands = ["claude", "codex", "gemini"]\n')
+    write(place.parent / "home" / ".agentrail" / "agentrail.toml", '[import]\ncommands = ["claude"]\n')
+    write(place.parent / "home" / ".claude" / "commands" / "mine.md", "Mine.")
+    write(place / ".claude" / "commands" / "git" / "commit.md", "---\nmodel: opus\n---\nCommit $ARGUMENTS.")
+    write(place / ".codex" / "prompts" / "review.md", "Review $1.")
+    write(place / ".gemini" / "commands" / "git" / "fix.toml", 'prompt = "Fix {{args}}"\n')
+    found = read(place).check()
+    assert [(one.name, one.origin) for one in found.commands] == [
+        ("git:commit", "claude"),
+        ("review", "codex"),
+        ("git:fix", "gemini"),
+        ("mine", "claude"),
+    ]
+    assert [str(one) for one in found.notes] == [".claude/commands/git/commit.md:1: model is not read"]
+    assert ".gemini/commands/git/fix.toml" in [one.key for one in found.files.project]
+    write(place / ".gemini" / "commands" / "git" / "fix.toml", "prompt =")
+    write(place / ".codex" / "prompts" / "review.md", "---\na: *b\n---\n")
+    (place / ".claude" / "commands" / "git" / "commit.md").write_bytes(b"\xff")
+    wrong = read(place)
+    assert [one.name for one in wrong.commands] == ["mine"]
+    assert [str(one).partition(": ")[0] for one in wrong.faults] == [
+        ".claude/commands/git/commit.md:1",
+        ".codex/prompts/review.md:1",
+        ".gemini/commands/git/fix.toml:1",
+    ]
+
+
 def test_nothing_is_read_unless_it_is_asked_for(place):
     """And by the project nothing of the user's, and the other way round."""
     write(place / "agentrail.toml", "")
     assert read(place).settings.agents == {}
     write(place.parent / "home" / ".claude" / "agents" / "mine.md", "---\nname: mine\ndescription: x\n---\n")
     write(place.parent / "home" / ".agentrail" / "agentrail.toml", '[import]\nagents = ["claude"]\n')
-    assert list(read(place).settings.agents) == ["mine"]
-    write(place / "agentrail.toml", '[import]\ncommands = ["gemini"]\n')
     assert list(read(place).settings.agents) == ["mine"]
 
 

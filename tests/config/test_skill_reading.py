@@ -120,6 +120,7 @@ def test_claude_code_has_fields_of_its_own():
     assert text.disallowed == ("shell(rm:*)", "edit_file", "write_file")
     assert sorted(text.others) == ["effort", "hooks", "model", "other", "shell"]
     said = told(found.warnings)
+    assert sum("agent: 'Explore' does not work by it: the general sub-agent does" in one for one in said) == 1
     for name in ("effort", "hooks", "model", "shell"):
         assert sum(f"{name}: {name} is not read" in one for one in said) == 1
     plain = read("description: x\n", dialect="claude")

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import random
 
 import pytest
 from attrs import evolve
@@ -13,7 +14,7 @@ from agentrail.config.skills import Skill, SkillFile, SkillSet
 from agentrail.errors import ChildRefused
 from agentrail.testing.check_tool import check_tool
 from agentrail.tools import builtin
-from agentrail.tools.skill import MountedReadFile, SkillSearch, SkillTool, mount_skills
+from agentrail.tools.skill import MountedReadFile, SkillSearch, SkillTool, mount_skills, prompt_of_skill
 from agentrail.tools.skill_files import (
     MAX_SKILL_FILES,
     MAX_SKILL_LEVELS,
@@ -156,6 +157,15 @@ async def test_a_sub_agent_has_the_tools_of_the_skill(text, mode, tools):
     assert requests[0].tools == tools
 
 
+def test_the_user_opens_a_skill_by_its_name():
+    """The model is told to; one that it may not open is put into the prompt as it stands."""
+    assert (
+        prompt_of_skill(skill(), "  ") == "Open the skill 'pdf' with the tool `skill`, and do what it says."
+    )
+    assert prompt_of_skill(skill(), " page 3 ").endswith("what it says.\n\npage 3")
+    assert prompt_of_skill(skill(for_model=False), "page 3") == "Do it.\n\npage 3"
+
+
 async def test_skills_are_found_by_words():
     """Those that the model may open."""
     tool = SkillSearch(skills=SkillSet(skills=(skill(), skill("mail"), skill("mine", for_model=False))))
@@ -195,7 +205,7 @@ async def test_files_of_skills_are_read_below_the_mount(place):
     assert (await tool.execute({"path": "/skills/pdf/empty.txt"}, ctx)).text == "[The file is empty.]"
     assert (await tool.execute({"path": "x.txt"}, ctx)).text == "1\tmine"
     assert "is no text" in (await tool.execute({"path": "/skills/pdf/b.bin"}, ctx)).text
-    assert tool.label({"path": "x"}) == "Read x"
+    assert (tool.label({"path": "x"}), tool.label({"path": "/skills/pdf"})) == ("Read x", "Read /skills/pdf")
     assert tool.description.endswith("Files of skills are below /skills/, as `skill` lists them.")
     assert tool.parameters == builtin("read_file")[0].parameters
 
@@ -242,6 +252,19 @@ def test_read_file_is_mounted_where_skills_have_files(place):
     assert [type(one).__name__ for one in mount_skills(tools, skills)] == ["FunctionTool", "MountedReadFile"]
     assert mount_skills(tools[:1], skills)[1].inner is None
 
+    alone = MountedReadFile(skills=skills)
+    assert (alone.label({"path": "x"}), alone.effect_class, alone.timeout_seconds) == ("Read x", "pure", None)
+    inner = mount_skills(tools, skills)[1]
+    for member in (
+        "killable",
+        "effect_class",
+        "timeout_seconds",
+        "max_result_bytes",
+        "max_retries",
+        "wants_deps",
+    ):
+        assert getattr(inner, member) == getattr(tools[1], member)
+
     class Described:
         name, description, parameters = "read_file", staticmethod(lambda listing: f"for {listing}"), {}
 
@@ -249,6 +272,12 @@ def test_read_file_is_mounted_where_skills_have_files(place):
             return Ok(text="x")
 
     (made,) = mount_skills((Described(),), skills)
+    assert (made.effect_class, made.killable) == ("once", True)
+    for member, value, came in (("effect_class", "reconcilable", "once"), ("answered_by", "client", None)):
+        other = Described()
+        setattr(other, member, value)
+        (kept,) = mount_skills((other,), skills)
+        assert kept is other if came is None else kept.effect_class == came
     assert made.description("me").startswith("for me Files of skills")
 
 
@@ -326,23 +355,35 @@ PARTS = (
 )
 
 
-@pytest.mark.blueprint("G-011")
-@pytest.mark.check
-@settings(max_examples=10_000, deadline=None)
-@given(
-    parts=st.lists(st.sampled_from(PARTS) | st.text(max_size=3), max_size=6),
-    lead=st.sampled_from(("", "/", "//", "./", "/skills/pdf/")),
-)
-@example(parts=["..", "secret.txt"], lead="")
-def test_no_name_leads_out_of_a_skill(parts, lead, planted):
-    """G-011: ten thousand names, with links planted behind the listing: a listed file with its bytes, or a fault."""
+LEADS = ("", "/", "//", "./", "/skills/pdf/")
+
+
+def leads_nowhere(path, planted):
+    """Whether a path gives a listed file with its bytes, or a fault."""
     directory, known = planted
-    path = lead + "/".join(parts)
     try:
         data = read_skill_file(directory, path, most=1 << 16)
     except (SkillFileFault, UnicodeEncodeError):
-        return
-    assert hashlib.sha256(data).hexdigest() == known[path]
+        return True
+    return hashlib.sha256(data).hexdigest() == known.get(path)
+
+
+@pytest.mark.blueprint("G-011")
+@settings(max_examples=200, deadline=None)
+@given(parts=st.lists(st.sampled_from(PARTS) | st.text(max_size=3), max_size=6), lead=st.sampled_from(LEADS))
+@example(parts=["..", "secret.txt"], lead="")
+def test_no_name_leads_out_of_a_skill(parts, lead, planted):
+    """G-011: with links planted behind the listing."""
+    assert leads_nowhere(lead + "/".join(parts), planted)
+
+
+@pytest.mark.blueprint("G-011")
+def test_ten_thousand_names_lead_nowhere(planted):
+    """G-011: drawn by a seed of the run."""
+    drawn = random.Random(random.getrandbits(32))  # noqa: S311 - pytest-randomly seeds it, and says the seed
+    for _ in range(10_000):
+        path = drawn.choice(LEADS) + "/".join(drawn.choices(PARTS, k=drawn.randint(0, 6)))
+        assert leads_nowhere(path, planted), path
 
 
 @pytest.fixture(scope="module")
