@@ -340,7 +340,7 @@ async def test_what_they_do_to_a_session():
         session_id="s",
         phase="running",
         children=(child, other),
-        plugins=(SimpleNamespace(name="Permissions", options={}),),
+        plugins=tuple(SimpleNamespace(name=name, options={}) for name in ("Other", "Permissions")),
     )
     rules = (
         SimpleNamespace(tool="shell", command_family="git log"),
