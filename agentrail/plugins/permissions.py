@@ -23,10 +23,10 @@ MODE_TEXTS: Final[Mapping[str, str]] = MappingProxyType(
             "and hand it in with exit_plan; a person approves it, and then you carry it out."
         ),
         "strict": (
-            "# Mode: strict\nWhat no rule allows is refused, and nobody is asked. Work with what is allowed, and say what was not possible."
+            "# Mode: strict\nWhat no rule allows is refused, and no person is asked. Work with what is allowed, and say what was not possible."
         ),
         "dont_ask": (
-            "# Mode: dont_ask\nNobody is there to be asked: what would need a person's word is refused. Work with what is allowed, and say "
+            "# Mode: dont_ask\nNo person is there to be asked: what would need a person's word is refused. Work with what is allowed, and say "
             "what was not possible."
         ),
     }

@@ -11,7 +11,9 @@ from tests.host.hosting import profile
 
 pytestmark = pytest.mark.check
 
-OFFERED = "() => [...document.querySelectorAll('.slash-list code')].map((one) => one.innerText.slice(1).trim())"
+OFFERED = (
+    "() => [...document.querySelectorAll('.slash-list code')].map((one) => one.innerText.slice(1).trim())"
+)
 
 
 @pytest.mark.blueprint("G-021")
@@ -22,7 +24,12 @@ def test_the_composer_offers_what_the_server_lists_and_runs_it(pages, console_se
         return CommandAnswer(prompt=f"Say hello to {call.text}.")
 
     mine = SlashCommand(
-        name="greet", description="Says hello.", arguments="name", run=greet, in_history=True, source="project"
+        name="greet",
+        description="Says hello.",
+        arguments="name",
+        run=greet,
+        in_history=True,
+        source="project",
     )
     registry = CommandRegistry().with_commands(mine)
     model = ScriptedModel([says("First."), says("Hello Ada."), says("A path.")])
@@ -51,6 +58,10 @@ def test_the_composer_offers_what_the_server_lists_and_runs_it(pages, console_se
     for letter in sorted({name[0] for name in listed}):
         page.fill(FIELD, f"/{letter}")
         shows(page, f"/{letter}")
-        until(page, "(letter) => [...document.querySelectorAll('.slash-list code')].some((one) => one.innerText[1] === letter)", letter)
+        until(
+            page,
+            "(letter) => [...document.querySelectorAll('.slash-list code')].some((one) => one.innerText[1] === letter)",
+            letter,
+        )
         seen |= {one.split()[0] for one in page.evaluate(OFFERED)}
     assert seen == set(listed)

@@ -93,7 +93,7 @@ ON_A_SESSION: dict[str, AnyCall] = {
     "context": calls.read_context,
     "spans": calls.inspect_spans,
     "commands": calls.list_commands,
-    "run a command": lambda host, by, name: calls.run_command(
+    "run a command": lambda host, by, name: calls.run_slash_command(
         host, by, "status", CommandBody(session_id=name), via="http"
     ),
 }
