@@ -35,7 +35,7 @@ OutputStream: TypeAlias = Literal["out", "err"]
 
 MAX_ARGUMENTS: Final = 160
 MAX_OUTCOME: Final = 100
-MAX_LISTED: Final = 20
+MAX_DRAWN_ROWS: Final = 20
 _TODO_MARKS: Final[Mapping[TodoStatus, str]] = {
     "pending": " ",
     "in_progress": "~",
@@ -143,10 +143,10 @@ class Transcript:
         self._latest_call = None
         told = [f"{title}:" if rows else f"{title}: none"]
         told += [
-            f"  [{mark}] {_shortened(on_one_line(text), MAX_OUTCOME)}" for mark, text in rows[:MAX_LISTED]
+            f"  [{mark}] {_shortened(on_one_line(text), MAX_OUTCOME)}" for mark, text in rows[:MAX_DRAWN_ROWS]
         ]
-        if len(rows) > MAX_LISTED:
-            told.append(f"  … and {len(rows) - MAX_LISTED} more")
+        if len(rows) > MAX_DRAWN_ROWS:
+            told.append(f"  … and {len(rows) - MAX_DRAWN_ROWS} more")
         return (*self.end_line(), *(Piece("err", f"{self._dimmed(line)}\n") for line in told))
 
     def _words(self, text: str) -> Pieces:
