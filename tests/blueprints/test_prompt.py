@@ -334,6 +334,12 @@ async def test_what_stands_in_front_of_the_last_cache_point_is_what_the_next_req
     shown = [one for one in model.requests[10].messages if "You are at step-10: part 9" in str(one)]
     assert len(shown) == 1
     check_prefixes(model.requests)
+    # The conversation is cached too, up to what was said last: what changes stands behind that.
+    for request in model.requests[2:]:
+        assert (
+            max(point for point in request.cache_points if isinstance(point, int))
+            >= len(request.messages) - 3
+        )
     broken = msgspec.structs.replace(model.requests[4], system=f"{model.requests[4].system} It is four.")
     with pytest.raises(AssertionError):
         check_prefixes([*model.requests[:4], broken])
