@@ -16,8 +16,8 @@ from agentrail.blueprints.blueprint import Blueprint as Blueprint
 from agentrail.blueprints.capabilities import CAPABILITIES as CAPABILITIES
 from agentrail.blueprints.capability import Capability as Capability
 from agentrail.blueprints.prompt import (
-    Prompt as Prompt,
     PromptContext as PromptContext,
+    PromptLayers as PromptLayers,
     PromptSection as PromptSection,
 )
 from agentrail.blueprints.skills import SkillUse as SkillUse, read_skills as read_skills

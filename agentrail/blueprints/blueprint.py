@@ -19,12 +19,12 @@ from agentrail.blueprints.permissions import (
 from agentrail.blueprints.prompt import (
     BASE_KEY,
     OWN_KEY,
-    Prompt,
     PromptContext,
+    PromptLayers,
     PromptPart,
     PromptSection,
     capability_parts,
-    decide_prompt,
+    decide_sections,
     join_prompt,
     values_for_prompt,
 )
@@ -84,7 +84,7 @@ class Blueprint:
     background: bool = False
     wake: bool = False
     handoff: bool = False
-    prompt: Prompt = field(factory=Prompt)
+    prompt: PromptLayers = field(factory=PromptLayers)
     permissions: tuple[PolicySettings, ...] = ()
     may_bypass: bool = False
     skills: SkillUse | None = None
@@ -100,7 +100,7 @@ class Blueprint:
         background: bool = False,
         wake: bool = False,
         handoff: bool = False,
-        prompt: Prompt | None = None,
+        prompt: PromptLayers | None = None,
         permissions: Iterable[PolicySettings] = (),
         may_bypass: bool = False,
         skills: SkillUse | None = None,
@@ -152,7 +152,7 @@ class Blueprint:
             background=background,
             wake=wake,
             handoff=handoff,
-            prompt=prompt or Prompt(),
+            prompt=prompt or PromptLayers(),
             permissions=permissions,
             may_bypass=may_bypass,
             skills=skills,
@@ -331,7 +331,7 @@ class Blueprint:
     def _prompt(self, given: Mapping[str, Any]) -> str | None:
         """Write the prompt. Where there is no more than its own text, that is taken alone, and None where there is none."""
         sections = self._sections(given)
-        if any(one.sections for one in self.capabilities) or self.prompt != Prompt():
+        if any(one.sections for one in self.capabilities) or self.prompt != PromptLayers():
             return join_prompt(sections)
         own = self.given.get("system_prompt")
         return own and join_prompt([one for one in sections if one.key == OWN_KEY])
@@ -339,7 +339,7 @@ class Blueprint:
     def _sections(self, given: Mapping[str, Any]) -> tuple[PromptSection, ...]:
         own: str | None = self.given.get("system_prompt")
         parts = [PromptPart(key=BASE_KEY, source="built in", section=BASE_PROMPT, is_filled=False)]
-        is_layered = any(one.sections for one in self.capabilities) or self.prompt != Prompt()
+        is_layered = any(one.sections for one in self.capabilities) or self.prompt != PromptLayers()
         if not given.get("base_prompt", True) or (own is not None and not is_layered):
             parts = [PromptPart(key=BASE_KEY, source="built in", section="", is_filled=False)]
         for one in self.capabilities:
@@ -351,7 +351,7 @@ class Blueprint:
             PromptPart(key=key, source=source, section=section)
             for key, section in self.prompt.sections.items()
         ]
-        return decide_prompt(parts, self._context(given), self.prompt.replace)
+        return decide_sections(parts, self._context(given), self.prompt.replace)
 
     def _context(self, given: Mapping[str, Any]) -> PromptContext:
         model = given.get("model")

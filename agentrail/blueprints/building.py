@@ -14,7 +14,7 @@ from agentrail.blueprints.blueprint import Blueprint
 from agentrail.blueprints.capabilities import CAPABILITIES, SKILLS
 from agentrail.blueprints.finding import read_bytes
 from agentrail.blueprints.permissions import faults_of_policies
-from agentrail.blueprints.prompt import Prompt, without_comment
+from agentrail.blueprints.prompt import PromptLayers, without_comment
 from agentrail.blueprints.secrets import secret_of
 from agentrail.blueprints.skills import SkillUse, no_such_skill
 from agentrail.blueprints.web import read_web
@@ -234,7 +234,7 @@ class Builder:
             elif name == "prompt":
                 options["system_prompt"] = self._prompt(said)
                 if said.value.replace:
-                    options["prompt"] = Prompt(replace=said.value.replace)
+                    options["prompt"] = PromptLayers(replace=said.value.replace)
             elif name == "budget":
                 options[name] = self._budget(said)
             elif name not in _NOT_OPTIONS:

@@ -30,8 +30,8 @@ write_todos keeps the list of what you have to do, which people watch while you 
 several things were asked for at once; a question, or one small change, needs no list.
 Write the list before you begin: short sentences that say what is there in the end, in the order in which you will do them. The call takes the \
 place of the whole list, so give all of it each time. Exactly one entry is in_progress while you work on it; set it to completed as soon as it \
-is done and checked, not later and not several at once. What turns out to be unnecessary becomes cancelled and stays in the list, so that nobody \
-looks for it.
+is done and checked, not later and not several at once. What turns out to be unnecessary becomes cancelled and stays in the list, so that it is \
+not looked for.
 Where you find more to do, add it. Where something keeps you from an entry, leave it in_progress and say what is missing. Do not end while \
 entries are pending without saying why. The list is no place for results: those belong into your answer."""
 

@@ -65,7 +65,7 @@ def _frozen_sections(sections: Mapping[str, Section]) -> Mapping[str, Section]:
 
 
 @frozen(kw_only=True)
-class Prompt:
+class PromptLayers:
     """What a blueprint says of its prompt, beside its own text.
 
     Attributes:
@@ -141,7 +141,7 @@ def faults_of_sections(sections: Mapping[Any, Any]) -> list[str]:
     return faults
 
 
-def decide_prompt(
+def decide_sections(
     parts: Sequence[PromptPart], context: PromptContext, replace: Mapping[str, str]
 ) -> tuple[PromptSection, ...]:
     """Write all sections.

@@ -14,7 +14,7 @@ from attrs import frozen
 from agentrail.cli.notices import notice_of, show_milliseconds
 from agentrail.core.wire.codec import encode_event
 from agentrail.events import (
-    MARKS,
+    STEP_MARKS,
     AgentEnd,
     Event,
     MessageDelta,
@@ -35,7 +35,7 @@ OutputStream: TypeAlias = Literal["out", "err"]
 
 MAX_ARGUMENTS: Final = 160
 MAX_OUTCOME: Final = 100
-MAX_ROWS: Final = 20
+MAX_DRAWN_ROWS: Final = 20
 _TODO_MARKS: Final[Mapping[TodoStatus, str]] = {
     "pending": " ",
     "in_progress": "~",
@@ -105,7 +105,7 @@ class Transcript:
             case ToolExecutionEnd():
                 return self._outcome(event)
             case PlanGenerated(plan=plan):
-                return self._list("plan", [(MARKS[step.status], step.content) for step in plan.steps])
+                return self._list("plan", [(STEP_MARKS[step.status], step.content) for step in plan.steps])
             case PlanStepCompleted(step=step):
                 return self.note(f"{step.id} is done: {_shortened(step.content, MAX_OUTCOME)}")
             case PlanCompleted(plan=plan):
@@ -142,9 +142,11 @@ class Transcript:
         """Draw a list with marks, its beginning alone where it is long."""
         self._latest_call = None
         told = [f"{title}:" if rows else f"{title}: none"]
-        told += [f"  [{mark}] {_shortened(on_one_line(text), MAX_OUTCOME)}" for mark, text in rows[:MAX_ROWS]]
-        if len(rows) > MAX_ROWS:
-            told.append(f"  … and {len(rows) - MAX_ROWS} more")
+        told += [
+            f"  [{mark}] {_shortened(on_one_line(text), MAX_OUTCOME)}" for mark, text in rows[:MAX_DRAWN_ROWS]
+        ]
+        if len(rows) > MAX_DRAWN_ROWS:
+            told.append(f"  … and {len(rows) - MAX_DRAWN_ROWS} more")
         return (*self.end_line(), *(Piece("err", f"{self._dimmed(line)}\n") for line in told))
 
     def _words(self, text: str) -> Pieces:

@@ -7,11 +7,11 @@ from agentrail.commands.command import CommandAnswer, CommandCall, SlashCommand
 from agentrail.commands.showing import (
     plan_in,
     show_agents,
+    show_commands,
     show_plan_lines,
-    show_rows,
     show_session_tree,
+    show_spent,
     show_status,
-    show_usage,
 )
 from agentrail.core.values.transcript import transcript_of
 from agentrail.errors import CommandError
@@ -68,7 +68,7 @@ def built_in_commands() -> tuple[SlashCommand, ...]:
 
 
 async def _help(call: CommandCall) -> CommandAnswer:
-    return CommandAnswer(lines=show_rows(call.desk.rows))
+    return CommandAnswer(lines=show_commands(call.desk.rows))
 
 
 async def _status(call: CommandCall) -> CommandAnswer:
@@ -121,7 +121,7 @@ async def _plan(call: CommandCall) -> CommandAnswer:
 
 
 async def _cost(call: CommandCall) -> CommandAnswer:
-    return CommandAnswer(lines=show_usage((await call.session.status()).usage))
+    return CommandAnswer(lines=show_spent((await call.session.status()).usage))
 
 
 async def _fork(call: CommandCall) -> CommandAnswer:

@@ -11,7 +11,7 @@ from agentrail.errors import OptionError
 from agentrail.messages import Message, SessionId
 
 CommandScope: TypeAlias = Literal["anywhere", "terminal"]
-"""Where a command is run: also by a host, or only where somebody sits at a terminal."""
+"""Where a command is run: also by a host, or only where a person sits at a terminal."""
 
 COMMAND_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}(?::[a-z0-9][a-z0-9_-]{0,63}){0,7}")
 _TYPED: Final = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_:-]*)(?:[ \t\n]+(.*))?", re.DOTALL)
@@ -108,7 +108,7 @@ class CommandDesk:
         rows: All commands, as they are listed there.
         facts: What is known of the session besides.
         tree: Draws what runs; None where that is not for this caller.
-        at_terminal: Whether somebody sits at one.
+        at_terminal: Whether a person sits at one.
         agent: As which agent the session works; None where that is not known.
     """
 
@@ -146,7 +146,7 @@ class CommandAnswer:
     """What came of a command.
 
     Attributes:
-        lines: What is told to who asked; nobody else reads it.
+        lines: What is told to who asked, and to no one else.
         prompt: What the session is to be prompted with; None for nothing.
         model: Which model is to be asked from then on; None: the one that is.
         leaves: Whether the terminal is to be left.

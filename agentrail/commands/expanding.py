@@ -1,7 +1,7 @@
 r"""The prompt of a command, and what was typed behind it, become one text. Pure: no file is opened and no command of a shell is run.
 
 `$ARGUMENTS` is what was typed, `$1` and so on its words, split as a shell splits them; `\$` is a dollar sign. What is put in is looked
-at no more, so that nobody who types can ask for more than is put in.
+at no more, so that who types cannot ask for more than is put in.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Final
 
 from agentrail.errors import CommandError
 
-MAX_ARGUMENT_CHARACTERS: Final = 64 * 1024
+MAX_TYPED_CHARACTERS: Final = 64 * 1024
 MAX_PROMPT_CHARACTERS: Final = 1_000_000
 
 _PLACE: Final = re.compile(r"\\\$|\$ARGUMENTS(?![A-Za-z0-9_\[])|\$([1-9][0-9]{0,3})(?![0-9])")
@@ -27,8 +27,8 @@ def expand_prompt(template: str, text: str, *, name: str = "command") -> str:
     Raises:
         CommandError: The caller's move: words where the prompt takes none, a quote that does not end, or too much of it.
     """
-    if len(text) > MAX_ARGUMENT_CHARACTERS:
-        message = f"/{name} takes at most {MAX_ARGUMENT_CHARACTERS:,} characters, got {len(text):,}"
+    if len(text) > MAX_TYPED_CHARACTERS:
+        message = f"/{name} takes at most {MAX_TYPED_CHARACTERS:,} characters, got {len(text):,}"
         raise CommandError(message)
     found = list(_PLACE.finditer(template))
     if text and all(one[0] == "\\$" for one in found):

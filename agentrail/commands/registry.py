@@ -17,7 +17,7 @@ from agentrail.commands.command import (
 )
 from agentrail.errors import CommandError, OptionError, UnknownCommand
 
-MAX_COMMANDS: Final = 2_000
+MAX_REGISTERED: Final = 2_000
 
 
 @frozen(kw_only=True)
@@ -48,8 +48,8 @@ class CommandRegistry:
             raise OptionError([f"/{name} is built in: give the command another name" for name in taken])
         own = {one.name: one for one in self.commands if one.name not in reserved}
         own |= {one.name: one for one in commands}
-        if len(own) > MAX_COMMANDS:
-            raise OptionError([f"{len(own)} commands are too many: at most {MAX_COMMANDS}"])
+        if len(own) > MAX_REGISTERED:
+            raise OptionError([f"{len(own)} commands are too many: at most {MAX_REGISTERED}"])
         built = [one for one in self.commands if one.name in reserved]
         return evolve(
             self,
@@ -90,7 +90,7 @@ class CommandRegistry:
         raise UnknownCommand(message, name=wanted, near=near)
 
     def rows(self, desk: CommandDesk) -> tuple[CommandRow, ...]:
-        """List all of them as they stand for somebody."""
+        """List all of them as they stand for one caller."""
         return tuple(one.row(desk) for one in self.commands)
 
     async def run(self, name: str, text: str, desk: CommandDesk) -> CommandAnswer:

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from agentrail.commands.command import CommandRow
 from agentrail.core.session.projection import ChildSession, Status
-from agentrail.events import MARKS, PlanStep, Todo, read_steps
+from agentrail.events import STEP_MARKS, PlanStep, Todo, read_steps
 from agentrail.messages import AssistantMessage, Message, TokenUsage, UserMessage
 from agentrail.plugins.plan_steps import followed
 
 
-def show_rows(rows: Sequence[CommandRow]) -> tuple[str, ...]:
+def show_commands(rows: Sequence[CommandRow]) -> tuple[str, ...]:
     """List commands, one in each line."""
     return tuple(map(show_row, rows))
 
@@ -39,7 +39,7 @@ def show_status(status: Status) -> str:
     return " · ".join(parts)
 
 
-def show_usage(usage: TokenUsage) -> tuple[str, ...]:
+def show_spent(usage: TokenUsage) -> tuple[str, ...]:
     """Say what a session has used."""
     about = " (partly estimated)" if usage.estimated else ""
     cost = "not known: a price is missing" if usage.cost_usd is None else f"${usage.cost_usd:.4f}"
@@ -91,7 +91,7 @@ _TODO_MARKS = {"pending": " ", "in_progress": "~", "completed": "x", "cancelled"
 
 def show_plan_lines(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> tuple[str, ...]:
     """Draw a plan, and the list of what is to do."""
-    lines = ["plan:", *(f"  [{MARKS[step.status]}] {step.content}" for step in steps)] if steps else []
+    lines = ["plan:", *(f"  [{STEP_MARKS[step.status]}] {step.content}" for step in steps)] if steps else []
     if todos:
         lines += ["todos:", *(f"  [{_TODO_MARKS[todo.status]}] {todo.content}" for todo in todos)]
     return tuple(lines) or ("there is no plan, and nothing to do",)

@@ -30,7 +30,7 @@ from agentrail.events.people import (
 )
 from agentrail.events.plan_markdown import (
     CHECKBOX as CHECKBOX,
-    MARKS as MARKS,
+    STEP_MARKS as STEP_MARKS,
     decode_plan as decode_plan,
     encode_plan as encode_plan,
     read_steps as read_steps,

@@ -15,7 +15,7 @@ from typing import Final
 from agentrail.errors import PlanError
 from agentrail.events.plans import Plan, PlanStatus, PlanStep
 
-MARKS: Final[dict[PlanStatus, str]] = {
+STEP_MARKS: Final[dict[PlanStatus, str]] = {
     "pending": " ",
     "in_progress": "~",
     "completed": "x",
@@ -23,7 +23,7 @@ MARKS: Final[dict[PlanStatus, str]] = {
     "skipped": "-",
 }
 _STATUSES: Final[dict[str, PlanStatus]] = {
-    **{mark: status for status, mark in MARKS.items()},
+    **{mark: status for status, mark in STEP_MARKS.items()},
     "X": "completed",
 }
 
@@ -88,7 +88,7 @@ def read_steps(text: str) -> tuple[PlanStep, ...]:
 
 
 def _lines_of(step: PlanStep) -> list[str]:
-    lines = [f"- [{MARKS[step.status]}] {_escaped(step.content)}"]
+    lines = [f"- [{STEP_MARKS[step.status]}] {_escaped(step.content)}"]
     if step.result is not None:
         lines.append(f"  - result: {_escaped(step.result)}")
     if step.error is not None:

@@ -90,7 +90,7 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
         steps: In the order in which they stand there; each has its place as `index`.
         goal: What all of it is for; empty where that is not said.
         notes: What else is to be known.
-        approved_at_ms: When a person approved it, in milliseconds since 1970; None where nobody has.
+        approved_at_ms: When a person approved it, in milliseconds since 1970; None where no one has.
     """
 
     steps: tuple[PlanStep, ...]

@@ -19,7 +19,9 @@ async def _list(call: RouteCall) -> WholeAnswer:
 
 async def _run(call: RouteCall) -> WholeAnswer:
     """Run one."""
-    made = await calls.run_command(call.host, call.principal, call.params["name"], call.body, via=call.via)
+    made = await calls.run_slash_command(
+        call.host, call.principal, call.params["name"], call.body, via=call.via
+    )
     return answer_of_call(made)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 import agentrail
 from agentrail import OptionError, plugins as p
 from agentrail.abc.context import AtEnd
-from agentrail.blueprints import CAPABILITIES, Blueprint, Capability, Prompt, PromptContext
+from agentrail.blueprints import CAPABILITIES, Blueprint, Capability, PromptContext, PromptLayers
 from agentrail.blueprints.prompt import fill_in, without_comment
 from agentrail.messages import Text, UserMessage
 from agentrail.plugins import Permissions, Planning, PromptCache
@@ -41,7 +41,7 @@ def test_layers_stand_in_their_order():
         "b",
         system_prompt="Own.",
         capabilities=[WEB, Capability(name="mine", sections={"web": "Mine."})],
-        prompt=Prompt(sections={"house": "House."}),
+        prompt=PromptLayers(sections={"house": "House."}),
     )
     assert prompt_of(full) == f"{BASE_PROMPT}\n\nMine.\n\nRemember.\n\nOwn.\n\nHouse."
     assert keys_of(full) == ["base", "web", "memory", "blueprint", "house"]
@@ -52,7 +52,7 @@ def test_layers_stand_in_their_order():
         "blueprint b",
         "blueprint b",
     ]
-    later = full.override(prompt=Prompt(sections={"web": "Last word."}))
+    later = full.override(prompt=PromptLayers(sections={"web": "Last word."}))
     assert keys_of(later) == ["base", "web", "memory", "blueprint"]
     assert "Last word." in prompt_of(later)
 
@@ -64,7 +64,7 @@ def test_a_prompt_of_ones_own_alone_is_taken_as_it_is():
     assert prompt_of(Blueprint()) is None
     assert keys_of(Blueprint()) == ["base"]
     assert (
-        prompt_of(Blueprint(system_prompt="Own.", prompt=Prompt(replace={"base": "Base."})))
+        prompt_of(Blueprint(system_prompt="Own.", prompt=PromptLayers(replace={"base": "Base."})))
         == "Base.\n\nOwn."
     )
 
@@ -85,7 +85,7 @@ def test_the_mode_says_which_layers_there_are(mode, keys):
         description="d",
         system_prompt="Own.",
         capabilities=[WEB],
-        prompt=Prompt(sections={"house": "House."}),
+        prompt=PromptLayers(sections={"house": "House."}),
         user_data={"prompt": {"what": "it"}},
     )
     assert keys_of(full, prompt_mode=mode) == keys
@@ -106,7 +106,7 @@ def test_sections_are_replaced_by_their_keys():
     """An empty text removes one; a key that there is not is refused, with the nearest."""
     full = Blueprint(system_prompt="Own.", capabilities=[WEB])
     replaced = full.override(
-        prompt=Prompt(replace={"base": "", "web": "Instead of ${what}.", "blueprint": "Other."}),
+        prompt=PromptLayers(replace={"base": "", "web": "Instead of ${what}.", "blueprint": "Other."}),
         user_data={"prompt": {"what": "that"}},
     )
     assert prompt_of(replaced) == "Instead of that.\n\nRemember.\n\nOther."
@@ -115,12 +115,14 @@ def test_sections_are_replaced_by_their_keys():
         "capability web",
         "prompt.replace, in place of blueprint agent",
     ]
-    assert prompt_of(Blueprint(prompt=Prompt(replace={"base": ""}))) == ""
+    assert prompt_of(Blueprint(prompt=PromptLayers(replace={"base": ""}))) == ""
     with pytest.raises(
         OptionError, match=r"'wep'.*did you mean 'web'.*'zzz'.*there are base, web, memory, blueprint"
     ):
         prompt_of(
-            full.override(prompt=Prompt(replace={"wep": "x", "zzz": ""}), user_data={"prompt": {"what": "x"}})
+            full.override(
+                prompt=PromptLayers(replace={"wep": "x", "zzz": ""}), user_data={"prompt": {"what": "x"}}
+            )
         )
 
 
@@ -190,7 +192,7 @@ def test_a_section_may_be_a_pure_function():
         """Look."""
         return ""
 
-    named = Blueprint("b", prompt=Prompt(sections={"house": house}), capabilities=[CAPABILITIES["ask"]])
+    named = Blueprint("b", prompt=PromptLayers(sections={"house": house}), capabilities=[CAPABILITIES["ask"]])
     assert prompt_of(named, base_prompt=False, tools=[look]).endswith("b on demo: with ${x}")
     assert keys_of(named, tools=[]) == ["base", "ask"]
     assert seen[0] == PromptContext(agent="b", model="demo:", tools=("look",), capabilities=("ask",))
@@ -201,7 +203,7 @@ def test_a_section_may_be_a_pure_function():
         (lambda _: 1 // 0, "its function failed: ZeroDivisionError"),
     ):
         with pytest.raises(OptionError, match=said):
-            prompt_of(named.override(prompt=Prompt(sections={"house": wrong})))
+            prompt_of(named.override(prompt=PromptLayers(sections={"house": wrong})))
 
 
 def test_what_cannot_be_a_section_is_refused_where_it_is_written():
@@ -212,15 +214,15 @@ def test_what_cannot_be_a_section_is_refused_where_it_is_written():
         ({"": "x"}, "or none"),
     ):
         with pytest.raises(OptionError, match=said):
-            Prompt(sections=sections)
+            PromptLayers(sections=sections)
         with pytest.raises(OptionError, match=said):
             Capability(name="c", sections=sections)
     with pytest.raises(OptionError, match=r"prompt\.replace of 'k' is no text"):
-        Prompt(replace={"k": 1})
+        PromptLayers(replace={"k": 1})
     sections, replace = {"a": "x"}, {"a": "y"}
-    prompt = Prompt(sections=sections, replace=replace)
+    prompt = PromptLayers(sections=sections, replace=replace)
     sections["b"] = replace["b"] = "z"
-    assert prompt == Prompt(sections={"a": "x"}, replace={"a": "y"})
+    assert prompt == PromptLayers(sections={"a": "x"}, replace={"a": "y"})
     with pytest.raises(TypeError):
         prompt.sections["c"] = "x"
 
@@ -332,6 +334,12 @@ async def test_what_stands_in_front_of_the_last_cache_point_is_what_the_next_req
     shown = [one for one in model.requests[10].messages if "You are at step-10: part 9" in str(one)]
     assert len(shown) == 1
     check_prefixes(model.requests)
+    # The conversation is cached too, up to what was said last: what changes stands behind that.
+    for request in model.requests[2:]:
+        assert (
+            max(point for point in request.cache_points if isinstance(point, int))
+            >= len(request.messages) - 3
+        )
     broken = msgspec.structs.replace(model.requests[4], system=f"{model.requests[4].system} It is four.")
     with pytest.raises(AssertionError):
         check_prefixes([*model.requests[:4], broken])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail.commands import expand_prompt
-from agentrail.commands.expanding import MAX_ARGUMENT_CHARACTERS, MAX_PROMPT_CHARACTERS
+from agentrail.commands.expanding import MAX_PROMPT_CHARACTERS, MAX_TYPED_CHARACTERS
 from agentrail.errors import CommandError
 
 ROWS = [
@@ -53,8 +53,8 @@ def test_what_cannot_be_put_in_is_refused():
     with pytest.raises(CommandError, match="/fix takes no arguments"):
         expand_prompt("Fix it.", "now", name="fix")
     with pytest.raises(CommandError, match="at most 65,536 characters"):
-        expand_prompt("$ARGUMENTS", "x" * (MAX_ARGUMENT_CHARACTERS + 1))
+        expand_prompt("$ARGUMENTS", "x" * (MAX_TYPED_CHARACTERS + 1))
     template = "$ARGUMENTS " * 10_000
     with pytest.raises(CommandError, match="would become a prompt of"):
-        expand_prompt(template, "x" * MAX_ARGUMENT_CHARACTERS)
+        expand_prompt(template, "x" * MAX_TYPED_CHARACTERS)
     assert len(expand_prompt(template, "x" * 80)) <= MAX_PROMPT_CHARACTERS

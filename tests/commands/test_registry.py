@@ -21,8 +21,8 @@ from agentrail.commands import (
     read_typed,
 )
 from agentrail.commands.markdown import MAX_COMMAND_BYTES
-from agentrail.commands.registry import MAX_COMMANDS
-from agentrail.commands.showing import show_usage
+from agentrail.commands.registry import MAX_REGISTERED
+from agentrail.commands.showing import show_spent
 from agentrail.errors import CommandError, OptionError, UnknownCommand
 from agentrail.messages import TokenUsage
 from agentrail.plugins import Permissions
@@ -75,7 +75,7 @@ def test_a_registry_is_a_value():
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         first.commands = ()
     with pytest.raises(OptionError, match="are too many"):
-        first.with_commands(*(command(f"c{number}") for number in range(MAX_COMMANDS)))
+        first.with_commands(*(command(f"c{number}") for number in range(MAX_REGISTERED)))
     mine = attrs.evolve(command("skills"), source="skills")
     assert CommandRegistry().replacing(mine).find("skills") is mine
     with pytest.raises(OptionError, match="/other is not built in"):
@@ -340,7 +340,7 @@ async def test_what_they_do_to_a_session():
         session_id="s",
         phase="running",
         children=(child, other),
-        plugins=(SimpleNamespace(name="Permissions", options={}),),
+        plugins=tuple(SimpleNamespace(name=name, options={}) for name in ("Other", "Permissions")),
     )
     rules = (
         SimpleNamespace(tool="shell", command_family="git log"),
@@ -375,6 +375,6 @@ async def test_what_they_do_to_a_session():
         "always allowed: edit_file",
     )
     assert (
-        show_usage(TokenUsage(cost_usd=None, estimated=True))[0]
+        show_spent(TokenUsage(cost_usd=None, estimated=True))[0]
         == "cost: not known: a price is missing (partly estimated)"
     )

@@ -8,8 +8,8 @@ from hypothesis import given, strategies as st
 
 from agentrail.errors import PlanError
 from agentrail.events import (
-    MARKS,
     MOVES,
+    STEP_MARKS,
     Plan,
     PlanStep,
     decode_plan,
@@ -160,4 +160,4 @@ def test_people_write_plans_too():
         with pytest.raises(PlanError, match=f"line {line} is"):
             decode_plan(text)
     assert decode_plan("- [ ] &#99999999;&#1114112;").steps[0].content == "&#99999999;&#1114112;"
-    assert set(MARKS) == set(STATUSES)
+    assert set(STEP_MARKS) == set(STATUSES)

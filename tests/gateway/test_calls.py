@@ -18,6 +18,7 @@ from agentrail.gateway.bodies import (
     AbortBody,
     ApproveBody,
     CancelBody,
+    CommandBody,
     CompactBody,
     CreateSessionBody,
     ForkBody,
@@ -91,6 +92,10 @@ ON_A_SESSION: dict[str, AnyCall] = {
     "call": lambda host, by, name: calls.read_call_details(host, by, name, "c-1"),
     "context": calls.read_context,
     "spans": calls.inspect_spans,
+    "commands": calls.list_commands,
+    "run a command": lambda host, by, name: calls.run_slash_command(
+        host, by, "status", CommandBody(session_id=name), via="http"
+    ),
 }
 """Every call that names a session."""
 
@@ -136,7 +141,7 @@ def test_every_call_that_names_a_session_is_tried_on_that_of_another():
         name
         for name in vars(calls)
         if name.split("_")[0]
-        in {"abort", "accept", "respond", "cancel", "compact", "create", "delete", "fork", "inspect", "list", "read", "reject", "revoke", "rewind", "switch"}
+        in {"abort", "accept", "respond", "cancel", "compact", "create", "delete", "fork", "inspect", "list", "read", "reject", "revoke", "rewind", "run", "switch"}
         and callable(getattr(calls, name))
     }  # fmt: skip
     assert len(names - WITHOUT_A_SESSION) == len(ON_A_SESSION) - len(

@@ -4,7 +4,7 @@ import pytest
 
 from agentrail.blueprints.command_files import read_commands
 from agentrail.commands import CommandAnswer, CommandRegistry, SlashCommand
-from agentrail.host import HostPlugin
+from agentrail.host import HostPlugin, Limits
 from agentrail.testing.models import ScriptedModel, says
 from tests.gateway.test_session_routes import ANN, BOB, EVE, by_header
 from tests.gateway.web import error_of, serving
@@ -104,6 +104,18 @@ async def test_nobody_runs_a_command_on_a_session_of_another(place):
         assert fork_id in [
             one["session_id"] for one in (await web.client.get("/sessions", headers=ANN)).json()["sessions"]
         ]
+
+
+@on_bounded_time
+async def test_a_fork_of_a_command_counts_as_one_of_its_owner(place):
+    """As one of the route does: where no more may be open, there is none."""
+    limits = Limits(max_sessions_per_principal=1)
+    async with serving(
+        ScriptedModel([says("hi")]), commands=commands_at(place), store="memory:", limits=limits
+    ) as web:
+        await web.chat(session_id="main")
+        error_of(await web.post("/commands/fork", {"session_id": "main"}), 429, "quota")
+        error_of(await web.chat("/fork", session_id="main"), 429, "quota")
 
 
 class Judge(HostPlugin):

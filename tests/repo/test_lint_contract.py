@@ -17,6 +17,7 @@ PURE_ROOMS = {
     "wire",
     "protocols",
     "config",
+    "commands",
 }
 LINTER = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 LAYERS, PURITY = LINTER["contracts"][:2]

@@ -4,7 +4,10 @@ No word of HTTP but statuses and names of headers. Whose a session is, the host 
 """
 
 from agentrail.gateway.calls.answering import CallAnswer as CallAnswer
-from agentrail.gateway.calls.commands import list_commands as list_commands, run_command as run_command
+from agentrail.gateway.calls.commands import (
+    list_commands as list_commands,
+    run_slash_command as run_slash_command,
+)
 from agentrail.gateway.calls.cost import inspect_cost as inspect_cost
 from agentrail.gateway.calls.decisions import (
     abort_session as abort_session,

@@ -28,7 +28,7 @@ async def list_commands(host: Host, principal: Principal, session_id: str | None
     return answer_with(CommandList(commands=listed))
 
 
-async def run_command(
+async def run_slash_command(
     host: Host, principal: Principal, name: str, body: CommandBody, *, via: str
 ) -> CallAnswer:
     """POST /commands/{name}: what it found, or the request that its prompt became."""
