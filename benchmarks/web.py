@@ -29,8 +29,8 @@ def web(effort: Effort) -> list[Row]:
     """A page of 5 KB, and one of 10 MB, each fetched several times, and how late others of the loop are meanwhile."""
     rows: list[Row] = []
     sizes = (
-        ("small", _SMALL_BYTES, _TIMES, "web page"),
-        ("large", effort.of(_LARGE_BYTES), 1, "large web page"),
+        ("small", _SMALL_BYTES, _TIMES, target_of("web page")),
+        ("large", effort.of(_LARGE_BYTES), 1, target_of("large web page")),
     )
     for name, size, times, target in sizes:
         page = _page_of(size)
@@ -38,7 +38,7 @@ def web(effort: Effort) -> list[Row]:
             partial(_run, page, times, _bare), partial(_run, page, times, _ours), effort.rounds
         )
         what = f"web_fetch of a page of {len(page):,} bytes: the median; bare: httpx fetches it"
-        rows.append(taken.row(f"web {name}", "p50", what, unit="s", factor=1, target=target_of(target)))
+        rows.append(taken.row(f"web {name}", "p50", what, unit="s", factor=1, target=target))
         what = f"how late others of the loop are meanwhile, p99 of {len(page):,} bytes"
         rows.append(
             taken.row(

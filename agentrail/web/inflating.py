@@ -41,7 +41,7 @@ class BoundedBody:
         self._inflater = None if named in ("", "identity") else zlib.decompressobj(_GZIP)
         self._max_bytes = max_bytes
         self._taken = 0
-        self.content = bytearray()
+        self.content: bytearray = bytearray()
 
     def take(self, chunk: bytes) -> Iterator[None]:
         """Take a chunk in pieces: go through all of them, and let others have a turn after each.

@@ -164,7 +164,8 @@ async def _talk(process: trio.Process, content: bytes, job: ReadJob) -> bytes:
             answer += piece
             if len(answer) > page_helper.MAX_OUTPUT_BYTES:
                 nursery.cancel_scope.cancel()
-                return b""
+                answer.clear()
+                break
     return bytes(answer)
 
 

@@ -64,7 +64,7 @@ class WebRules:
         """Refuse what cannot be."""
         faults = [
             f"{one!r:.40} is no port: expected a whole number from 1 to {_MAX_PORT}"
-            for one in self.ports
+            for one in sorted(self.ports, key=repr)
             if type(one) is not int or not 0 < one <= _MAX_PORT
         ]
         if self.proxy and not re.fullmatch(r"https?://[!-~]+", self.proxy):

@@ -53,7 +53,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="web/rules.py",
         old='            scheme="https", host=address.host, port=port,',
         new='            scheme="http", host=address.host, port=port,',
-        killed_by=f"{_ADDRESSES}::test_any_text_is_read_once_or_refused",
+        killed_by=f"{_ADDRESSES}::test_an_address_has_one_form",
     ),
     Mutant(
         name="what is allowed wins over what is blocked",

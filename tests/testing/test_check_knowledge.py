@@ -188,6 +188,7 @@ def test_each_rule_has_a_store_that_breaks_it():
     assert [*BROKEN] == [*KNOWLEDGE_RULES]
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("rule", KNOWLEDGE_RULES, ids=knowledge_rule_name)
 def test_a_broken_store_is_told_which_rule_it_breaks(makes, rule):
     """By the rule's own sentence, in the message or as a note."""
