@@ -7,10 +7,11 @@ from typing import Final
 import attrs
 
 from agentrail.core.protocol.actions import INSTRUCTION_NAMES, Emitted
-from agentrail.core.protocol.hooks import InstructionFile, InstructionsFound
+from agentrail.core.protocol.hooks import InstructionsFound
 from agentrail.core.values.instructions import (
     MAX_INSTRUCTION_BYTES,
     FittedInstructions,
+    InstructionFile,
     fit_instructions,
     line_of_left_out,
     names_in_order,

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.core.protocol.hooks import InstructionFile
 from agentrail.core.values.instructions import (
     MAX_DEPTH,
     MAX_FILE_CHARACTERS,
     MAX_INSTRUCTION_BYTES,
+    InstructionFile,
     fit_instructions,
     line_of_left_out,
     names_in_order,

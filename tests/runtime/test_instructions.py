@@ -6,7 +6,8 @@ import trio
 import agentrail
 from agentrail import plugins as p
 from agentrail.abc import FileBytes
-from agentrail.core.protocol.hooks import InstructionFile, InstructionsFound, UnreadInstructions
+from agentrail.core.protocol.hooks import InstructionsFound, UnreadInstructions
+from agentrail.core.values.instructions import InstructionFile
 from agentrail.errors import SandboxError
 from agentrail.events import PluginEvent
 from agentrail.messages import UserMessage
