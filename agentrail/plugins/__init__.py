@@ -54,7 +54,6 @@ from agentrail.core.protocol.hooks import (
     FileWritten as FileWritten,
     Found as Found,
     HookEvent as HookEvent,
-    InstructionFile as InstructionFile,
     InstructionsFound as InstructionsFound,
     ModelAnswer as ModelAnswer,
     OnToolError as OnToolError,
@@ -65,6 +64,7 @@ from agentrail.core.protocol.hooks import (
     UnreadInstructions as UnreadInstructions,
 )
 from agentrail.core.stack.plugin import Context as Context
+from agentrail.core.values.instructions import InstructionFile as InstructionFile
 from agentrail.core.values.seeded import SeededRandom as SeededRandom
 from agentrail.frozen import frozen_json as frozen_json
 from agentrail.plugins.auto_checkpoint import AutoCheckpoint as AutoCheckpoint

@@ -7,10 +7,11 @@ from typing import Final
 import attrs
 
 from agentrail.core.protocol.actions import INSTRUCTION_NAMES, Emitted
-from agentrail.core.protocol.hooks import InstructionFile, InstructionsFound
+from agentrail.core.protocol.hooks import InstructionsFound
 from agentrail.core.values.instructions import (
     MAX_INSTRUCTION_BYTES,
     FittedInstructions,
+    InstructionFile,
     fit_instructions,
     line_of_left_out,
     names_in_order,
@@ -29,7 +30,7 @@ JOINED: Final = (
     "those of directories above it."
 )
 BELOW: Final = "directories below"
-"""What the reading of those is called, and a file is not: none is asked for under this name but by its path."""
+"""What the reading of those is called, as no file of the option is: those have paths."""
 
 
 @attrs.frozen(kw_only=True)
@@ -117,7 +118,7 @@ def with_below(memory: MemoryFiles, found: InstructionsFound) -> tuple[MemoryFil
 def new_directories(
     memory: MemoryFiles, tool: str, arguments: JsonObject, working_dir: str
 ) -> tuple[str, ...]:
-    """Say in which directories below nobody has looked yet that a call touches."""
+    """Say which directories below a call touches that were not looked at before."""
     reached = touched_directories(tool, arguments, working_dir) if memory.names else ()
     room = MAX_TOUCHED_DIRECTORIES - len(memory.touched)
     return tuple(one for one in reached if one not in memory.touched)[:room]
@@ -168,7 +169,7 @@ def named_in(memory: MemoryFiles, words: str) -> tuple[str, ...]:
 
 
 def _said_of(found: InstructionsFound, fitted: FittedInstructions) -> Iterator[Emitted]:
-    """Say what cannot be read, and what is not shown whole: nobody should look for the reason in what the model does."""
+    """Say what cannot be read, and what is not shown whole: else the reason is looked for in what the model does."""
     for one in found.unread:
         yield ("memory_not_loaded", {"file": one.path, "reason": one.reason})
     if fitted.cut or fitted.left_out:

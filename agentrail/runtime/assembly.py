@@ -168,7 +168,7 @@ def _own_of(session_id: SessionId, options: SessionOptions, desks: StoreDesks | 
 
 def _above_of(sandbox: object, working_dir: str, dependencies: Dependencies) -> InstructionsAbove | None:
     """Say what sees the files above the working directory; nothing does where the files are not those of this machine, or the caller's."""
-    # A sandbox that was brought may be somebody else's place, one of many below one directory.
+    # A sandbox that was brought may be the place of one user among those of others.
     kind, _, path = ("local" if sandbox is None else sandbox if isinstance(sandbox, str) else "").partition(
         ":"
     )

@@ -11,8 +11,8 @@ import trio
 
 from agentrail.abc import Sandbox
 from agentrail.core.protocol.actions import ReadInstructions
-from agentrail.core.protocol.hooks import InstructionFile, InstructionsFound, UnreadInstructions
-from agentrail.core.values.instructions import MAX_READ_CHARACTERS
+from agentrail.core.protocol.hooks import InstructionsFound, UnreadInstructions
+from agentrail.core.values.instructions import MAX_READ_CHARACTERS, InstructionFile
 from agentrail.errors import AgentrailError, ErrorInfo
 from agentrail.otp.leaving import describe_bug, words_of
 from agentrail.runtime.above import InstructionsAbove

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from agentrail.core.protocol.actions import INSTRUCTION_NAMES
-from agentrail.core.protocol.hooks import InstructionFile, InstructionsFound, UnreadInstructions
-from agentrail.core.values.instructions import MAX_READ_CHARACTERS
+from agentrail.core.protocol.hooks import InstructionsFound, UnreadInstructions
+from agentrail.core.values.instructions import MAX_READ_CHARACTERS, InstructionFile
 from agentrail.sandboxes.beneath import FLAGS, Opener, find_opener
 
 _USER_FOLDER: Final = ".agentrail"

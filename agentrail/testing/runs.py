@@ -20,7 +20,6 @@ from agentrail.core.protocol.hooks import (
     FileText,
     FileWritten,
     Found,
-    InstructionFile,
     InstructionsFound,
     ModelAnswer,
     RequestFailed,
@@ -31,6 +30,7 @@ from agentrail.core.protocol.signals import PluginRequestFinished, Prompt, Respo
 from agentrail.core.session import machine
 from agentrail.core.session.state import Phase, SessionConfig, SessionState
 from agentrail.core.stack.loading import PluginEntry, PluginStates, Stack, load_stack
+from agentrail.core.values.instructions import InstructionFile
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import AgentrailError
 from agentrail.events import AgentStart, Event

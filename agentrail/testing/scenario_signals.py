@@ -20,7 +20,6 @@ from agentrail.core.protocol.hooks import (
     FileText,
     FileWritten,
     Found,
-    InstructionFile,
     InstructionsFound,
     ModelAnswer,
     RequestFailed,
@@ -29,6 +28,7 @@ from agentrail.core.protocol.hooks import (
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import Chunk, ModelFacts, ReasoningDelta, TextDelta, UsageUpdate
 from agentrail.core.protocol.signals import ChildPublished, ChunksArrived, Respond, ResponseCompleted, Signal
+from agentrail.core.values.instructions import InstructionFile
 from agentrail.core.values.toolbox import ToolSpec, read_call
 from agentrail.core.wire.codec import SIGNAL_KINDS, decode_event, encode_event
 from agentrail.errors import CodecError, ErrorInfo

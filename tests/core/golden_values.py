@@ -17,7 +17,7 @@ from agentrail.core.policy.budget import Budget, Spent
 from agentrail.core.policy.prompt_settings import PromptSettings
 from agentrail.core.protocol import signals as s
 from agentrail.core.protocol.changes import RequestCompaction, UpdateContext, UpdateTodos
-from agentrail.core.protocol.hooks import FileText, InstructionFile, InstructionsFound, UnreadInstructions
+from agentrail.core.protocol.hooks import FileText, InstructionsFound, UnreadInstructions
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import (
     ArgumentsDelta,
@@ -29,6 +29,7 @@ from agentrail.core.protocol.request import (
     ToolCallStarted,
     UsageUpdate,
 )
+from agentrail.core.values.instructions import InstructionFile
 from agentrail.core.values.toolbox import ToolSpec
 from agentrail.core.wire.codec import SIGNAL_KINDS, encode_event, encode_signal
 from agentrail.errors import ErrorInfo

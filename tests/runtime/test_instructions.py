@@ -6,7 +6,8 @@ import trio
 import agentrail
 from agentrail import plugins as p
 from agentrail.abc import FileBytes
-from agentrail.core.protocol.hooks import InstructionFile, InstructionsFound, UnreadInstructions
+from agentrail.core.protocol.hooks import InstructionsFound, UnreadInstructions
+from agentrail.core.values.instructions import InstructionFile
 from agentrail.errors import SandboxError
 from agentrail.events import PluginEvent
 from agentrail.messages import UserMessage
@@ -31,6 +32,7 @@ class Above:
         self.fails = fails
 
     def read(self, names):
+        """Find a file above whose text is what was asked for."""
         if self.fails is not None:
             raise self.fails
         return InstructionsFound(files=(InstructionFile(path="../AGENTS.md", text=",".join(names)),))
@@ -63,9 +65,11 @@ async def test_one_that_cannot_be_read_keeps_back_no_other():
         async def read(self, path, **options):
             match path:
                 case "a/AGENTS.md":
-                    raise SandboxError("gone")
+                    msg = "gone"
+                    raise SandboxError(msg)
                 case "b/AGENTS.md":
-                    raise RuntimeError("a bug")
+                    msg = "a bug"
+                    raise RuntimeError(msg)
             return await super().read(path, **options)
 
     sandbox = Odd({"d/AGENTS.md": "d"})
@@ -83,7 +87,8 @@ async def test_a_port_that_crashes_is_an_answer():
     assert (failed.error.code, "broken" in failed.error.message) == ("instructions_crashed", True)
 
     def refuse():
-        raise SandboxError("no such directory")
+        msg = "no such directory"
+        raise SandboxError(msg)
 
     with pytest.raises(SandboxError):
         await read_instructions(p.ReadInstructions(names=NAMES), refuse, None, keep)

@@ -73,7 +73,7 @@ def test_without_a_repository_the_working_directory_alone(tree):
 @pytest.mark.parametrize("name", ["README.md", "../AGENTS.md", "/etc/passwd", "agents.md", ""])
 def test_no_other_name_is_read(tree, name):
     """The port sees exactly the names of files for agents, and its caller hears of any other one."""
-    with pytest.raises(ValueError, match="is no file for agents: only AGENTS.override.md, AGENTS.md, "):
+    with pytest.raises(ValueError, match=r"is no file for agents: only AGENTS\.override\.md, AGENTS\.md, "):
         FilesAbove(tree[2], tree[0]).read(("AGENTS.md", name))
     assert FilesAbove(tree[2], tree[0]).read(INSTRUCTION_NAMES).files
 

@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec.structs import force_setattr
 
+from agentrail.core.values.instructions import InstructionFile
 from agentrail.errors import ErrorInfo
 from agentrail.frozen import frozen_json, frozen_value
 from agentrail.messages import (
@@ -246,18 +247,6 @@ class Found(TaggedValue, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Freeze the entries."""
         force_setattr(self, "entries", tuple(map(frozen_value, self.entries)))
-
-
-class InstructionFile(Value, frozen=True, kw_only=True):
-    """A file for agents that was found.
-
-    Attributes:
-        path: As the model reads it: `AGENTS.md`, `../AGENTS.md`, `~/.agentrail/AGENTS.md`.
-        text: How it begins: at most one character more than is ever shown.
-    """
-
-    path: str
-    text: str
 
 
 class UnreadInstructions(Value, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from agentrail.core.protocol.hooks import InstructionFile
+from agentrail.structs import Value
 
 MAX_FILE_CHARACTERS: Final = 40_000
 """Of one file. It is in every request of the session, so an operator who needs more wants a file that the model reads."""
@@ -30,6 +30,18 @@ _FILE_TOOLS: Final = frozenset({"read_file", "edit_file", "write_file"})
 
 OVERRIDES: Final[Mapping[str, str]] = MappingProxyType({"AGENTS.md": "AGENTS.override.md"})
 """What is read in place of a file where it is there."""
+
+
+class InstructionFile(Value, frozen=True, kw_only=True):
+    """A file for agents that was found.
+
+    Attributes:
+        path: As the model reads it: `AGENTS.md`, `../AGENTS.md`, `~/.agentrail/AGENTS.md`.
+        text: How it begins: at most one character more than is ever shown.
+    """
+
+    path: str
+    text: str
 
 
 @frozen(kw_only=True)
