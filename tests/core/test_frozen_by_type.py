@@ -11,7 +11,16 @@ from agentrail.core.protocol.signals import Approve, ToolEmitted, ToolFinished, 
 from agentrail.core.session.state import SessionConfig
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import ToolContractError
-from agentrail.events import Approval, MemoryFlushed, Plan, PluginEvent, Todo, TodoChange, ToolExecutionStart
+from agentrail.events import (
+    Approval,
+    MemoryFlushed,
+    Plan,
+    PlanStep,
+    PluginEvent,
+    Todo,
+    TodoChange,
+    ToolExecutionStart,
+)
 from agentrail.messages import (
     AssistantMessage,
     CallId,
@@ -86,7 +95,7 @@ def _made_of_lists():  # a function, because the ids of these are plain texts, w
         "results": (lambda live: ToolMessage(results=live).results, RESULTS),
         "todos": (lambda live: UpdateTodos(todos=live).todos, [Todo(id="1", content="x")]),
         "todo change": (lambda live: TodoChange(todos=live).todos, [Todo(id="1", content="x")]),
-        "plan": (lambda live: Plan(steps=live).steps, ["a step"]),
+        "plan": (lambda live: Plan(steps=live).steps, [PlanStep(index=0, content="a step")]),
         "facts": (lambda live: MemoryFlushed(facts=live, count=1).facts, ["a fact"]),
     }
 

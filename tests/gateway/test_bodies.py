@@ -13,6 +13,7 @@ from agentrail.gateway.bodies import (
     ApproveBody,
     CancelBody,
     ChatBody,
+    CommandBody,
     CompactBody,
     CreateSessionBody,
     ForkBody,
@@ -91,6 +92,7 @@ def test_a_message_with_all_its_fields_is_read():
         (UiChatBody, {"id": "c-1", "messages": []}, {"messages": (), "trigger": None, "messageId": None}),
         (CreateSessionBody, {}, {"agent_id": None, "metadata": {}}),
         (SteerBody, {"message": "m"}, {"client_id": None}),
+        (CommandBody, {}, {"text": "", "session_id": None, "client_id": None}),
         (AbortBody, {}, {"kill_tools": "killable", "clear_queue": False}),
         (ApproveBody, {"approval_id": "a"}, {"kind": "once", "auto_resume": True, "arguments": None}),
         (RejectBody, {"approval_id": "a"}, {"auto_resume": False}),
@@ -111,7 +113,7 @@ def test_each_body_needs_only_what_its_call_needs(kind, least, values):
 def test_every_body_is_tried_above_and_is_described():
     """No body without a row in these tests, and none without a schema."""
     assert {kind.__name__ for kind in BODIES} <= described_bodies().keys()
-    assert len(BODIES) == 13
+    assert len(BODIES) == 14
 
 
 @pytest.mark.parametrize("nothing", [b"", b" \n"])
@@ -240,6 +242,7 @@ def test_a_message_that_is_none_is_named(message):
         (AbortBody, {"clear_que": True}, "clear_que", "clear_queue"),
         (ChatBody, {"attachments": [{"name": "a", "mimetype": "b"}]}, "attachments[0].mimetype", "mime_type"),
         (SteerBody, {"message": "a", "q": 1}, "q", None),
+        (CommandBody, {"txt": "a"}, "txt", "text"),
     ],
 )
 def test_an_unknown_field_is_named_with_the_nearest_one(kind, body, field, near):

@@ -201,7 +201,8 @@ def test_what_an_operator_opens_is_open_and_nothing_beside_it():
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: WebRules(ports=[0]), lambda: WebRules(ports=["443"]), lambda: WebRules(allow=["https://a.example"]), lambda: WebRules(block=[7]),
+        lambda: WebRules(ports=[0]), lambda: WebRules(ports=["443"]),  # type: ignore[list-item]
+        lambda: WebRules(allow=["https://a.example"]), lambda: WebRules(block=[7]),  # type: ignore[list-item]
         lambda: WebRules(proxy="socks5://a"), lambda: read_inside(["a b"]), lambda: read_domain(""), lambda: WebRules(trusted=["a..b"]),
     ],
 )  # fmt: skip

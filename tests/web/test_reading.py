@@ -6,7 +6,7 @@ import subprocess
 import sys
 import zlib
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 import trio
 from hypothesis import given, strategies as st
