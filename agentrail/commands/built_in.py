@@ -67,7 +67,7 @@ def built_in_commands() -> tuple[SlashCommand, ...]:
     )  # fmt: skip
 
 
-async def _help(call: CommandCall) -> CommandAnswer:
+async def _help(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
     return CommandAnswer(lines=show_commands(call.desk.rows))
 
 
@@ -87,7 +87,7 @@ async def _model(call: CommandCall) -> CommandAnswer:
     return CommandAnswer(lines=(f"the model is {call.text} from the next request on",))
 
 
-async def _tools(call: CommandCall) -> CommandAnswer:
+async def _tools(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
     named = ", ".join(call.desk.facts.tools)
     return CommandAnswer(lines=(f"tools: {named}" if named else "the model has no tools",))
 
@@ -96,7 +96,7 @@ async def _agents(call: CommandCall) -> CommandAnswer:
     return CommandAnswer(lines=show_agents(call.desk.facts.agents, await call.session.status()))
 
 
-async def _skills(call: CommandCall) -> CommandAnswer:
+async def _skills(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
     found = [tokens for name, tokens in call.desk.facts.sections if name == "skills"]
     said = (
         f"the skills are listed to the model in about {found[0]} tokens"
@@ -106,7 +106,7 @@ async def _skills(call: CommandCall) -> CommandAnswer:
     return CommandAnswer(lines=(said,))
 
 
-async def _memory(call: CommandCall) -> CommandAnswer:
+async def _memory(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
     found = [
         f"{name}: about {tokens} tokens, in front of each request"
         for name, tokens in call.desk.facts.sections
@@ -168,7 +168,7 @@ async def _tree(call: CommandCall) -> CommandAnswer:
     return CommandAnswer(lines=show_session_tree(await call.session.status()))
 
 
-async def _quit(_: CommandCall) -> CommandAnswer:
+async def _quit(_: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
     return CommandAnswer(leaves=True)
 
 

@@ -96,7 +96,7 @@ def commands_of_files(files: Iterable[CommandFile]) -> tuple[tuple[SlashCommand,
 def _command(file: CommandFile, name: str, head: dict[str, str], body: str) -> SlashCommand:
     model = head.get("model")
 
-    async def run(call: CommandCall) -> CommandAnswer:
+    async def run(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
         prompt = expand_prompt(body, call.text, name=name)
         if model is None or file.granted:
             return CommandAnswer(prompt=prompt, model=model)
