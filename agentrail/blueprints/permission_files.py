@@ -128,7 +128,7 @@ def _write(place: PermissionFile, text: str) -> None:
 
 
 def _trust_still(files: FoundFiles, text: str, environ: Mapping[str, str]) -> None:
-    """Trust what was trusted, and the file as it was written: not what has changed beside it meanwhile, which nobody has seen."""
+    """Trust what was trusted, and the file as it was written: not what has changed beside it meanwhile, which no person has seen."""
     directory = str(files.directory.resolve()) if files.directory is not None else ""
     digests = {**digests_of(files), PERMISSIONS_FILE.as_posix(): file_digest(text.encode())}
     write_trust(read_trust(environ).with_directory(directory, digests), environ)

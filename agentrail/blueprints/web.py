@@ -46,10 +46,10 @@ def read_web(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None])
         fault: Is told what is wrong with a value.
     """
     search = said.get("search")
-    return web_capability(read_rules(said, fault), None if search is None else _engine_of(search, fault))
+    return web_capability(read_web_rules(said, fault), None if search is None else _engine_of(search, fault))
 
 
-def read_rules(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> WebRules:
+def read_web_rules(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> WebRules:
     """Make rules of what files say; of a value that cannot be, what holds without it. As `read_web`."""
     values: dict[str, Any] = {}
     for name, one in said.items():

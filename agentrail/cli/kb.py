@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 from agentrail.abc.knowledge import EVERY_USER, MAX_FOUND_PASSAGES, KnowledgeDocument, KnowledgeStore
 from agentrail.abc.recall import MemoryOwner
 from agentrail.blueprints.configuration import read_configuration
-from agentrail.blueprints.web import read_rules
+from agentrail.blueprints.web import read_web_rules
 from agentrail.cli.exits import Exit
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.output import write_error
@@ -28,7 +28,7 @@ from agentrail.tools.printing import counted, printable
 from agentrail.web.client import WebClient
 from agentrail.web.exchange import FetchFailed
 from agentrail.web.page_helper import decoded
-from agentrail.web.reading import UnreadableDocument, kind_of
+from agentrail.web.reading import UnreadableDocument, document_kind_of
 
 app: Final = App(name="kb", result_action="return_value")
 
@@ -170,7 +170,7 @@ def fetcher_of_files(environ: Mapping[str, str]) -> Callable[[str], bytes]:
     """
     faults: list[str] = []
     settings = read_configuration(environ).check().settings
-    rules = read_rules(settings.web, lambda said, text: faults.append(f"{said.place}: {text}"))
+    rules = read_web_rules(settings.web, lambda said, text: faults.append(f"{said.place}: {text}"))
     if faults:
         raise OptionError(faults)
     return partial(fetch_document, WebClient(rules))
@@ -184,7 +184,7 @@ def fetch_document(client: WebClient, url: str) -> bytes:
         UnreadableDocument: It is neither text nor HTML nor PDF.
     """
     fetched = trio.run(client.fetch, url)
-    kind = kind_of(fetched.media_type, fetched.content)
+    kind = document_kind_of(fetched.media_type, fetched.content)
     if kind is None:
         message = f"it is {fetched.media_type!r:.80}, and text, HTML and PDF are read"
         raise UnreadableDocument(message)

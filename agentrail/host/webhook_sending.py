@@ -16,8 +16,8 @@ from agentrail.host.webhook_address import read_address
 from agentrail.host.webhook_schedule import TRY_SECONDS
 from agentrail.host.webhooks import SignedWebhook
 from agentrail.web.backend import (
-    CONNECT_SECONDS,
     NO_ROOTS,
+    WEB_CONNECT_SECONDS,
     GuardedBackend,
     context_of_system,
 )
@@ -62,7 +62,7 @@ class WebhookSender:
             content=signed.body,
             extensions={
                 "timeout": {
-                    "connect": CONNECT_SECONDS,
+                    "connect": WEB_CONNECT_SECONDS,
                     "read": TRY_SECONDS,
                     "write": TRY_SECONDS,
                     "pool": TRY_SECONDS,

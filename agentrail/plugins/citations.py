@@ -89,7 +89,7 @@ def unknown_citations(text: str, sources: tuple[str, ...]) -> tuple[str, ...]:
 def _places(sources: tuple[str, ...] | list[str]) -> Iterator[tuple[str, str, int, int]]:
     for source in sources:
         found = _PLACE.fullmatch(source)
-        if found is None:  # a tool of somebody else's has sources of another form
+        if found is None:  # a tool from elsewhere has sources of another form
             yield source, "", 0, 0
             continue
         first = int(found["first"])

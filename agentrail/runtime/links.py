@@ -1,7 +1,7 @@
 """Where a path leads by links: a call that was judged by the name of a file is judged by the file too, right before its tool runs.
 
 What decides is a plugin of the session; here it is only looked up what is there. A sandbox says it by `leads_to(path)`; in one that
-does not there are no links, or nobody knows of them.
+does not there are no links, or none is known.
 """
 
 from collections.abc import Awaitable, Callable

@@ -53,7 +53,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         context: What the tool is given.
         timeout_seconds: How long it may take.
         withheld: What may not be in what it says.
-        refusal: Says right before it runs why it does not, for what no step could know; None where nobody is to be asked.
+        refusal: Says right before it runs why it does not, for what no step could know; None where there is nothing to ask.
     """
 
     tool: Tool

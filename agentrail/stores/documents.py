@@ -7,7 +7,13 @@ from typing import Final
 from attrs import evolve, frozen
 
 from agentrail.stores.passages import CutPassage, passages_of
-from agentrail.web.reading import DocumentKind, ReadJob, UnreadableDocument, kind_of, read_document_blocking
+from agentrail.web.reading import (
+    ForeignDocumentKind,
+    ReadJob,
+    UnreadableDocument,
+    document_kind_of,
+    read_document_blocking,
+)
 
 MARKDOWN: Final = frozenset({".md", ".markdown"})
 PLAIN: Final = frozenset({".txt", ".text", ".rst", ".log", ".csv", ""})
@@ -38,7 +44,7 @@ class UnreadDocument(Exception):
     """A document cannot be read. The text says why and what to do, a clause without a full stop."""
 
 
-def read_document(path: str, content: bytes, max_bytes: int) -> DocumentText:
+def read_kb_document(path: str, content: bytes, max_bytes: int) -> DocumentText:
     """Give what a document says. This blocks, of HTML and PDF up to fifteen seconds.
 
     Args:
@@ -75,9 +81,9 @@ def read_document(path: str, content: bytes, max_bytes: int) -> DocumentText:
     return DocumentText(text=titled, is_markdown=True)
 
 
-def _kind_of(path: str, suffix: str, content: bytes) -> DocumentKind:
+def _kind_of(path: str, suffix: str, content: bytes) -> ForeignDocumentKind:
     if path.startswith(_WEB):
-        return kind_of("", content) or "text"
+        return document_kind_of("", content) or "text"
     for kind, suffixes in _KINDS:
         if suffix in suffixes:
             return kind
@@ -85,7 +91,7 @@ def _kind_of(path: str, suffix: str, content: bytes) -> DocumentKind:
     raise UnreadDocument(message)
 
 
-_KINDS: Final[tuple[tuple[DocumentKind, frozenset[str]], ...]] = (
+_KINDS: Final[tuple[tuple[ForeignDocumentKind, frozenset[str]], ...]] = (
     ("text", MARKDOWN | PLAIN),
     ("html", HTML),
     ("pdf", PDF),

@@ -27,7 +27,7 @@ from agentrail.abc.knowledge import (
 )
 from agentrail.abc.recall import MemoryOwner, check_limit
 from agentrail.errors import OptionError
-from agentrail.stores.documents import UnreadDocument, cut_document, read_document
+from agentrail.stores.documents import UnreadDocument, cut_document, read_kb_document
 from agentrail.stores.tenant_files import TenantFiles, TenantSchema
 from agentrail.stores.words import any_of, choose_words, cut_words, indexed, owner_key, query_words
 
@@ -120,7 +120,7 @@ class SqliteKnowledge:
         """Cut a document into passages; see `KnowledgeStore.add`."""
         digest = hashlib.sha256(content).hexdigest()
         try:
-            document = read_document(_checked_path(path), content, MAX_DOCUMENT_BYTES)
+            document = read_kb_document(_checked_path(path), content, MAX_DOCUMENT_BYTES)
         except UnreadDocument as error:
             failed = KnowledgeDocument(path=path, digest=digest, state="failed", reason=str(error))
             return self._fail(tenant, base, failed)

@@ -24,8 +24,8 @@ KnowledgeRule: TypeAlias = Callable[[KnowledgeTrial], None]
 
 KNOWLEDGE_RULES: Final[tuple[KnowledgeRule, ...]] = (
     knowledge_rules.passages_come_with_their_source,
-    knowledge_rules.any_word_of_a_query_finds,
-    knowledge_rules.queries_are_words_and_no_syntax,
+    knowledge_rules.any_word_finds_passages,
+    knowledge_rules.what_is_asked_is_words,
     knowledge_rules.a_base_is_open_to_its_readers_alone,
     knowledge_rules.readers_are_changed,
     knowledge_rules.what_has_changed_takes_the_place,
@@ -33,7 +33,7 @@ KNOWLEDGE_RULES: Final[tuple[KnowledgeRule, ...]] = (
     knowledge_rules.what_cannot_be_read_is_failed,
     knowledge_rules.a_passage_is_read_with_its_neighbours,
     knowledge_rules.removing_twice_is_fine,
-    knowledge_rules.limits_are_kept_to,
+    knowledge_rules.passages_are_limited,
     knowledge_rules.readers_see_whole_documents_while_one_is_written,
     knowledge_rules.knowledge_is_closed_twice,
     knowledge_rules.what_was_added_is_there_again,

@@ -14,9 +14,9 @@ from agentrail.errors import OptionError
 from agentrail.testing.memory_rules import HOSTILE_QUERIES
 
 TENANT: Final = "acme"
-ADA: Final = MemoryOwner(tenant=TENANT, user="ada")
-BOB: Final = MemoryOwner(tenant=TENANT, user="bob")
-NOBODY: Final = MemoryOwner(tenant=TENANT)
+READER_ADA: Final = MemoryOwner(tenant=TENANT, user="ada")
+READER_BOB: Final = MemoryOwner(tenant=TENANT, user="bob")
+UNNAMED: Final = MemoryOwner(tenant=TENANT)
 STRANGER: Final = MemoryOwner(tenant="zeta", user="ada")
 
 _TRAVEL: Final = "# Travel\n\n## Trains\n\nFirst class from four hours on.\n"
@@ -39,7 +39,9 @@ class KnowledgeTrial:
         self.store.open_base(TENANT, base, readers or ("ada",))
         return self.store.add(TENANT, base, path, text.encode())
 
-    def found(self, query: str, base: str = "", *, reader: MemoryOwner = ADA, limit: int = 50) -> list[str]:
+    def found(
+        self, query: str, base: str = "", *, reader: MemoryOwner = READER_ADA, limit: int = 50
+    ) -> list[str]:
         """Give the paths that a search finds, in order."""
         return [one.path for one in self.store.search(reader, query, base, limit=limit)]
 
@@ -75,7 +77,7 @@ def _refuses(what: str, call: Callable[[], object]) -> None:
 def passages_come_with_their_source(trial: KnowledgeTrial) -> None:
     """A passage has its base, path, headings and lines, and a source that names path and lines."""
     trial.add("travel.md", _TRAVEL)
-    (passage,) = trial.store.search(ADA, "class")
+    (passage,) = trial.store.search(READER_ADA, "class")
     _expect("base and path", (passage.base, passage.path), ("hers", "travel.md"))
     _expect("the headings", passage.trail, ("Travel", "Trains"))
     _expect("the source", passage.source, f"travel.md#L{passage.first_line}-L{passage.last_line}")
@@ -84,7 +86,7 @@ def passages_come_with_their_source(trial: KnowledgeTrial) -> None:
     _expect("the text", "First class from four hours on." in passage.text, wanted=True)
 
 
-def any_word_of_a_query_finds(trial: KnowledgeTrial) -> None:
+def any_word_finds_passages(trial: KnowledgeTrial) -> None:
     """A passage that has any of the words is found; what has more or rarer ones comes first; headings and path are words too."""
     for number in range(10):
         trial.add(f"{number}.md", "About the weather.")
@@ -98,13 +100,13 @@ def any_word_of_a_query_finds(trial: KnowledgeTrial) -> None:
     _expect("a word that there is not", trial.found("zebra"), [])
 
 
-def queries_are_words_and_no_syntax(trial: KnowledgeTrial) -> None:
+def what_is_asked_is_words(trial: KnowledgeTrial) -> None:
     """No query is an error, and none finds what its reader may not read."""
     trial.add("a.md", "coffee and tea")
     trial.add("b.md", "coffee and tea", "his", "bob")
     for query in HOSTILE_QUERIES:
         for base in ("", "hers"):
-            others = [one.path for one in trial.store.search(ADA, query, base) if one.base != "hers"]
+            others = [one.path for one in trial.store.search(READER_ADA, query, base) if one.base != "hers"]
             _expect(f"what is not hers under {query[:40]!r}", others, [])
 
 
@@ -114,8 +116,13 @@ def a_base_is_open_to_its_readers_alone(trial: KnowledgeTrial) -> None:
     trial.add("all.md", "trains", "all", "*")
     trial.store.open_base(TENANT, "none")
     trial.store.add(TENANT, "none", "none.md", b"trains")
-    (hers,) = trial.store.search(ADA, "trains", "hers")
-    for reader, wanted in ((ADA, ["all", "hers"]), (BOB, ["all"]), (NOBODY, ["all"]), (STRANGER, [])):
+    (hers,) = trial.store.search(READER_ADA, "trains", "hers")
+    for reader, wanted in (
+        (READER_ADA, ["all", "hers"]),
+        (READER_BOB, ["all"]),
+        (UNNAMED, ["all"]),
+        (STRANGER, []),
+    ):
         _expect(f"the bases of {reader!r}", [one.name for one in trial.store.bases(reader)], wanted)
         _expect(
             f"what {reader!r} finds",
@@ -129,22 +136,22 @@ def a_base_is_open_to_its_readers_alone(trial: KnowledgeTrial) -> None:
 
 
 def readers_are_changed(trial: KnowledgeTrial) -> None:
-    """Who is named may read from then on, and nobody else; where none is named it stays as it was."""
+    """Who is named may read from then on, and no other user; where none is named it stays as it was."""
     trial.add("a.md", "trains")
     trial.store.open_base(TENANT, "hers")
     _expect("with none named", trial.found("trains"), ["a.md"])
     trial.store.open_base(TENANT, "hers", ["bob"])
-    _expect("who was a reader", [one.name for one in trial.store.bases(ADA)], [])
-    _expect("who is one", trial.found("trains", reader=BOB), ["a.md"])
+    _expect("who was a reader", [one.name for one in trial.store.bases(READER_ADA)], [])
+    _expect("who is one", trial.found("trains", reader=READER_BOB), ["a.md"])
 
 
 def what_has_changed_takes_the_place(trial: KnowledgeTrial) -> None:
     """A document that is added again takes the place of the one of its path, with passages of other ids."""
     trial.add("a.md", "old trains")
-    (old,) = trial.store.search(ADA, "trains")
+    (old,) = trial.store.search(READER_ADA, "trains")
     trial.add("a.md", "new planes")
     _expect("the old words", trial.found("trains"), [])
-    _expect("the old id", trial.store.read(ADA, old.id), ())
+    _expect("the old id", trial.store.read(READER_ADA, old.id), ())
     _expect("the new words", trial.found("planes"), ["a.md"])
 
 
@@ -177,13 +184,13 @@ def a_passage_is_read_with_its_neighbours(trial: KnowledgeTrial) -> None:
     """As many in front of it and behind it as wanted, in order, and none of another document."""
     trial.add("long.md", "\n\n".join(f"# Part {number}\n\n{f'word{number} ' * 150}" for number in range(5)))
     trial.add("other.md", "word9")
-    (middle,) = trial.store.search(ADA, "word2")
-    near = [one.trail[-1] for one in trial.store.read(ADA, middle.id, around=1)]
+    (middle,) = trial.store.search(READER_ADA, "word2")
+    near = [one.trail[-1] for one in trial.store.read(READER_ADA, middle.id, around=1)]
     _expect("one on each side", near, ["Part 1", "Part 2", "Part 3"])
-    _expect("it alone", trial.store.read(ADA, middle.id), (middle,))
-    _expect("all there are", len(trial.store.read(ADA, middle.id, around=MAX_AROUND)), 5)
+    _expect("it alone", trial.store.read(READER_ADA, middle.id), (middle,))
+    _expect("all there are", len(trial.store.read(READER_ADA, middle.id, around=MAX_AROUND)), 5)
     for unknown in ("p-0", "", "\ud800", "' OR 1"):
-        _expect(f"the id {unknown!r}", trial.store.read(ADA, unknown), ())
+        _expect(f"the id {unknown!r}", trial.store.read(READER_ADA, unknown), ())
 
 
 def removing_twice_is_fine(trial: KnowledgeTrial) -> None:
@@ -196,19 +203,19 @@ def removing_twice_is_fine(trial: KnowledgeTrial) -> None:
     _expect("the documents", trial.states(), {"b.md": "indexed"})
 
 
-def limits_are_kept_to(trial: KnowledgeTrial) -> None:
+def passages_are_limited(trial: KnowledgeTrial) -> None:
     """What cannot be is refused as the caller's mistake: limits, names, bases and paths."""
     trial.add("a.md", "trains")
     store: Any = trial.store  # what is wrong here is wrong for type checkers too
     for limit in (0, -1, True, 2.0, "3", None, MAX_FOUND_PASSAGES + 1):
-        _refuses(f"a search with limit={limit!r}", partial(store.search, ADA, "x", limit=limit))
+        _refuses(f"a search with limit={limit!r}", partial(store.search, READER_ADA, "x", limit=limit))
     for around in (-1, True, 1.0, MAX_AROUND + 1):
-        _refuses(f"reading with around={around!r}", partial(store.read, ADA, "p", around=around))
+        _refuses(f"reading with around={around!r}", partial(store.read, READER_ADA, "p", around=around))
     for name in ("", "a b", "../x", "x" * 65, None):
         _refuses(f"a base named {name!r:.20}", partial(store.open_base, TENANT, name))
     _refuses("a reader that is no text", partial(store.open_base, TENANT, "hers", [7]))
     _refuses("a document for no base", lambda: trial.store.add(TENANT, "nothing", "a.md", b"x"))
-    _refuses("a search in no base", lambda: trial.store.search(ADA, "x", "nothing"))
+    _refuses("a search in no base", lambda: trial.store.search(READER_ADA, "x", "nothing"))
 
 
 def readers_see_whole_documents_while_one_is_written(trial: KnowledgeTrial) -> None:
@@ -219,7 +226,7 @@ def readers_see_whole_documents_while_one_is_written(trial: KnowledgeTrial) -> N
 
     def read() -> None:
         while not is_over.is_set():
-            found = trial.store.search(ADA, "trains")
+            found = trial.store.search(READER_ADA, "trains")
             numbers = {word for one in found for word in one.text.split() if word.isdecimal()}
             if len(numbers) != 1:
                 wrong.append(f"{numbers}")
@@ -252,5 +259,5 @@ def what_was_added_is_there_again(trial: KnowledgeTrial) -> None:
     trial.store.announce(TENANT, "hers", [("b.md", _digest("x"))])
     trial.store = trial.reopen(trial.store)
     _expect("the search", trial.found("trains"), ["a.md"])
-    _expect("what another finds", trial.found("trains", reader=BOB), [])
+    _expect("what another finds", trial.found("trains", reader=READER_BOB), [])
     _expect("the states", trial.states(), {"a.md": "indexed", "b.md": "pending"})

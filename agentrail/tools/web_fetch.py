@@ -15,7 +15,7 @@ from agentrail.tools.function import tool
 from agentrail.web.client import WebClient
 from agentrail.web.exchange import Fetched, FetchFailed
 from agentrail.web.places import AddressRefused
-from agentrail.web.reading import ReadJob, UnreadableDocument, kind_of, read_document
+from agentrail.web.reading import ReadJob, UnreadableDocument, document_kind_of, read_document
 from agentrail.web.rules import WebRules, is_below, read_web_url
 
 MAX_PAGE_CHARACTERS: Final = 50_000
@@ -137,7 +137,7 @@ async def _page(client: WebClient, cache: PageCache, session_id: str, url: str) 
 
 
 async def _read(fetched: Fetched, rules: WebRules) -> _Page:
-    kind = kind_of(fetched.media_type, fetched.content)
+    kind = document_kind_of(fetched.media_type, fetched.content)
     if kind is None:
         message = f"Not read: it is {fetched.media_type or 'of no known type'!s:.80}, and text, HTML and PDF are read."
         raise UnreadableDocument(message)

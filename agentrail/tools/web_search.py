@@ -14,7 +14,7 @@ from agentrail.tools.printing import printable
 from agentrail.web.client import WebClient
 from agentrail.web.exchange import FetchFailed
 from agentrail.web.searching import (
-    MAX_QUERY_CHARACTERS,
+    MAX_ENGINE_QUERY_CHARACTERS,
     MAX_SEARCH_RESULTS,
     SearchEngine,
     client_for,
@@ -41,7 +41,7 @@ def web_search_tool(open_engine: Callable[[], SearchEngine] | None, client: WebC
     @tool(name="web_search", effect_class="pure", timeout_seconds=60, label=_label)
     async def web_search(
         query: Annotated[
-            str, msgspec.Meta(min_length=1, max_length=MAX_QUERY_CHARACTERS), "What to look for."
+            str, msgspec.Meta(min_length=1, max_length=MAX_ENGINE_QUERY_CHARACTERS), "What to look for."
         ],
         max_results: Annotated[
             int, msgspec.Meta(ge=1, le=MAX_SEARCH_RESULTS), "How many pages to show at most."

@@ -17,7 +17,7 @@ from agentrail.web.names import LookUp
 JudgePlaces: TypeAlias = Callable[[str, int, Sequence[str]], Sequence[str]]
 """Gives of the addresses that a host and a port lead to those that may be connected to, or raises `AddressRefused`."""
 
-CONNECT_SECONDS: Final = 3.0
+WEB_CONNECT_SECONDS: Final = 3.0
 """For each address: of a name with several the first may lead nowhere from here."""
 
 _MAX_PLACES: Final = 4
@@ -56,7 +56,7 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         """
         found = [host] if _is_number(host) else await self._resolve(host, port)
         places = tuple(self._judge(host, port, found))[:_MAX_PLACES]
-        seconds = CONNECT_SECONDS if timeout is None else min(timeout, CONNECT_SECONDS)
+        seconds = WEB_CONNECT_SECONDS if timeout is None else min(timeout, WEB_CONNECT_SECONDS)
         for place in places[:-1]:
             try:
                 return await self._carrier.connect_tcp(place, port, timeout=seconds)

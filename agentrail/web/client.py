@@ -44,7 +44,7 @@ class WebClient:
         """Get what stands at an address.
 
         Args:
-            url: As somebody wrote it.
+            url: As it was written, by a model or a page.
             max_bytes: How much may come, inflated.
 
         Raises:

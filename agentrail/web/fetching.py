@@ -15,7 +15,7 @@ import trio
 from attrs import frozen
 
 from agentrail import outside
-from agentrail.web.backend import CONNECT_SECONDS, NO_ROOTS, GuardedBackend, context_of_system
+from agentrail.web.backend import NO_ROOTS, WEB_CONNECT_SECONDS, GuardedBackend, context_of_system
 from agentrail.web.exchange import Fetched, FetchFailed, WebRequest
 from agentrail.web.inflating import BodyRefused, BoundedBody
 from agentrail.web.names import LookUp
@@ -159,7 +159,7 @@ async def _exchange(
         address.url,
         headers=headers,
         stream=OnePiece(request.content),
-        extensions={"timeout": {"connect": CONNECT_SECONDS}},
+        extensions={"timeout": {"connect": WEB_CONNECT_SECONDS}},
     )
     response = await transport.handle_async_request(sent)
     async with _open_raw(response) as chunks:

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
-PIECE_BYTES: Final = 65_536
+INFLATED_PIECE_BYTES: Final = 65_536
 """How much is inflated at once."""
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
@@ -59,7 +59,7 @@ class BoundedBody:
         left = chunk
         while left and not self._inflater.eof:  # what stands behind the end is none of it
             try:
-                piece = self._inflater.decompress(left, PIECE_BYTES)
+                piece = self._inflater.decompress(left, INFLATED_PIECE_BYTES)
             except zlib.error as error:
                 message = f"it says that it is gzip and is not: {error}"
                 raise BodyRefused(message) from None

@@ -1,6 +1,6 @@
 """Runs in a process of its own: makes text of bytes that strangers wrote. One process for each document, gone with its call.
 
-Parsers of HTML and PDF need minutes and gigabytes for what somebody made on purpose, and no thread can be stopped. This file imports nothing
+Parsers of HTML and PDF need minutes and gigabytes for what was made on purpose, and no thread can be stopped. This file imports nothing
 of agentrail, so that it starts fast and alone. It reads one line of JSON, then the document to its end, and answers with one document of JSON:
 
     {"kind": "html" | "pdf" | "text", "charset": "", "url": "", "max_characters": 50000}
@@ -29,7 +29,7 @@ MAX_ADDRESS_SPACE = 768 << 20
 CPU_SECONDS = 10
 PATIENT_CPU_SECONDS = 5
 """After this time the good reader is given up for the plain one, where it can be interrupted at all."""
-MAX_OUTPUT_BYTES = 64 << 20
+MAX_HELPER_OUTPUT_BYTES = 64 << 20
 
 _CHARSETS = re.compile(
     r"utf-8|utf-16(-[lb]e)?|ascii|iso8859-\d+|cp\d+|koi8-[rtu]|mac-\w+|gb2312|gbk|gb18030|big5(hkscs)?|"
@@ -52,8 +52,8 @@ def main() -> None:
     content = sys.stdin.buffer.read()
     answer: dict[str, Any] = {"title": "", "pages": [], "left_out": 0, "reader": "", "fault": None}
     try:
-        answer |= READERS[job["kind"]](content, job)
-    except Unreadable as error:
+        answer |= KIND_READERS[job["kind"]](content, job)
+    except UnreadableBytes as error:
         answer["fault"] = str(error)
     except (MemoryError, RecursionError, OutOfTimeError):
         answer["fault"] = "it needs more memory or time than a document may take"
@@ -64,7 +64,7 @@ def main() -> None:
     os._exit(0)
 
 
-class Unreadable(Exception):
+class UnreadableBytes(Exception):
     """The document cannot be read; the text says why, in words of our own."""
 
 
@@ -83,7 +83,7 @@ def confine() -> None:
         limit(resource.RLIMIT_AS, MAX_ADDRESS_SPACE, MAX_ADDRESS_SPACE)
         limit(resource.RLIMIT_CPU, PATIENT_CPU_SECONDS, CPU_SECONDS)
         limit(resource.RLIMIT_CORE, 0, 0)
-        limit(resource.RLIMIT_FSIZE, MAX_OUTPUT_BYTES, MAX_OUTPUT_BYTES)
+        limit(resource.RLIMIT_FSIZE, MAX_HELPER_OUTPUT_BYTES, MAX_HELPER_OUTPUT_BYTES)
         signal.signal(signal.SIGXCPU, _give_up)
     sys.addaudithook(_refuse)
     if sys.platform == "linux":
@@ -180,7 +180,7 @@ def read_text(content: bytes, job: dict[str, str]) -> dict[str, object]:
     text = decoded(content, job["charset"])
     if "\0" in text:
         message = "it is no text: it has bytes of zero"
-        raise Unreadable(message)
+        raise UnreadableBytes(message)
     return {"pages": [text], "reader": "text"}
 
 
@@ -218,15 +218,15 @@ def read_pdf(content: bytes, _job: dict[str, str]) -> dict[str, object]:
     """Take the text of each page."""
     if importlib.util.find_spec("pypdf") is None:
         message = "PDF is not read here: pip install 'agentrail[kb]'"
-        raise Unreadable(message)
+        raise UnreadableBytes(message)
     try:
         title, pages = _pages_of(content)
     except Exception as error:  # noqa: BLE001 - whatever a parser says of a stranger's document
         message = f"it is no PDF that can be read ({type(error).__name__})"
-        raise Unreadable(message) from None
+        raise UnreadableBytes(message) from None
     if pages is None:
         message = "it is encrypted: save it without a password"
-        raise Unreadable(message)
+        raise UnreadableBytes(message)
     return {"title": title, "pages": pages, "reader": "pypdf"}
 
 
@@ -241,7 +241,7 @@ def _pages_of(content: bytes) -> tuple[str, list[str] | None]:
     return title, [page.extract_text() for page in document.pages]
 
 
-READERS: dict[str, Callable[[bytes, dict[str, str]], dict[str, object]]] = {
+KIND_READERS: dict[str, Callable[[bytes, dict[str, str]], dict[str, object]]] = {
     "html": read_html,
     "pdf": read_pdf,
     "text": read_text,

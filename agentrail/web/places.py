@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from agentrail.web.addresses import IpAddress, IpNetwork, carries_another, is_public, plain_ip
 
-MAX_URL_CHARACTERS: Final = 2_000
+MAX_WEB_URL_CHARACTERS: Final = 2_000
 
 USUAL_PORTS: Final = {"https": 443, "http": 80}
 _MAX_PORT: Final = 65_535
@@ -150,10 +150,10 @@ def split_url(url: str) -> WebAddress:
     Raises:
         AddressRefused: It is none in ASCII, or one that different readers would read in different ways.
     """
-    found = _URL.fullmatch(url) if len(url) <= MAX_URL_CHARACTERS else None
+    found = _URL.fullmatch(url) if len(url) <= MAX_WEB_URL_CHARACTERS else None
     if found is None:
         message = (
-            f"it is no address of at most {MAX_URL_CHARACTERS:,} characters: expected https://host/path in ASCII, "
+            f"it is no address of at most {MAX_WEB_URL_CHARACTERS:,} characters: expected https://host/path in ASCII, "
             "all else with %, and no #"
         )
         raise AddressRefused(message)

@@ -18,9 +18,9 @@ from agentrail import outside
 from agentrail.processes import note_started, note_stopped
 from agentrail.web import page_helper
 
-DocumentKind: TypeAlias = Literal["html", "pdf", "text"]
+ForeignDocumentKind: TypeAlias = Literal["html", "pdf", "text"]
 
-READ_SECONDS: Final = 15.0
+HELPER_SECONDS: Final = 15.0
 """For the whole of it, on the clock on the wall."""
 
 _COMMAND: Final = (sys.executable, "-I", str(Path(__file__).with_name("page_helper.py")))
@@ -43,10 +43,10 @@ class ReadJob(msgspec.Struct, frozen=True, kw_only=True):
         max_characters: How much text is kept, from the front.
     """
 
-    kind: DocumentKind
+    kind: ForeignDocumentKind
     charset: str = ""
     url: str = ""
-    max_characters: int = page_helper.MAX_OUTPUT_BYTES // 8
+    max_characters: int = page_helper.MAX_HELPER_OUTPUT_BYTES // 8
 
 
 class PageText(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class PageText(msgspec.Struct, frozen=True, kw_only=True):
     fault: str | None = None
 
 
-def kind_of(media_type: str, content: bytes) -> DocumentKind | None:
+def document_kind_of(media_type: str, content: bytes) -> ForeignDocumentKind | None:
     """Say what a document is, by what its server says and, where that says nothing, by how it begins. None: not to be read.
 
     Args:
@@ -122,7 +122,7 @@ async def read_document(content: bytes, job: ReadJob) -> PageText:
     Cancellation: The process is killed and reaped before the cancellation travels on.
     """
     answer = b""
-    with trio.move_on_after(READ_SECONDS):
+    with trio.move_on_after(HELPER_SECONDS):
         answer = await _ask_helper(content, job)
     if len(answer) <= _SMALL_BYTES:
         return _read_answer(answer)
@@ -162,7 +162,7 @@ async def _talk(process: trio.Process, content: bytes, job: ReadJob) -> bytes:
         nursery.start_soon(write)
         while piece := await answers.receive_some(_PIECE_BYTES):
             answer += piece
-            if len(answer) > page_helper.MAX_OUTPUT_BYTES:
+            if len(answer) > page_helper.MAX_HELPER_OUTPUT_BYTES:
                 nursery.cancel_scope.cancel()
                 answer.clear()
                 break
@@ -179,7 +179,7 @@ def read_document_blocking(content: bytes, job: ReadJob) -> PageText:
     Raises:
         UnreadableDocument: It is none of its kind, or takes more memory or time than a document may.
     """
-    # Files and not pipes: nobody has to write and read at once, and the kernel bounds what is written.
+    # Files and not pipes: no task has to write and read at once, and the kernel bounds what is written.
     with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as answers:
         asked.write(_line_of(job))
         asked.write(content)
@@ -187,7 +187,7 @@ def read_document_blocking(content: bytes, job: ReadJob) -> PageText:
         process = outside.processes().start(_COMMAND, stdout=answers, **_options(asked))
         try:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=READ_SECONDS)
+                process.wait(timeout=HELPER_SECONDS)
         finally:
             process.kill()
             process.wait()

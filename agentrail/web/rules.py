@@ -1,4 +1,4 @@
-"""What may be fetched: schemes, ports, domains. Pure: an address as somebody wrote it comes in, one with a single reading goes out."""
+"""What may be fetched: schemes, ports, domains. Pure: an address as it was written comes in, one with a single reading goes out."""
 
 import re
 from collections.abc import Iterable
@@ -110,7 +110,7 @@ def read_web_url(text: str, rules: WebRules) -> WebAddress:
     """Read an address, and judge it by what can be seen of it. Nothing is looked up.
 
     Args:
-        text: What somebody wrote: `https://…`; `http://…` is read as that, and what stands behind `#` is left out.
+        text: What was written: `https://…`; `http://…` is read as that, and what stands behind `#` is left out.
         rules: What may be fetched.
 
     Raises:

@@ -15,7 +15,7 @@ from agentrail.web.exchange import FetchFailed, WebRequest
 from agentrail.web.places import AddressRefused, split_url
 
 MAX_SEARCH_RESULTS: Final = 10
-MAX_QUERY_CHARACTERS: Final = 400
+MAX_ENGINE_QUERY_CHARACTERS: Final = 400
 
 _MAX_ANSWER_BYTES: Final = 2 << 20
 _MAX_TITLE: Final = 200

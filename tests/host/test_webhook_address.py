@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from agentrail.host.webhook_address import read_address
 from agentrail.web.addresses import is_public
 from agentrail.web.places import (
-    MAX_URL_CHARACTERS,
+    MAX_WEB_URL_CHARACTERS,
     AddressRefused,
     AllowedPlaces,
     judge_found,
@@ -83,7 +83,7 @@ def test_what_readers_of_addresses_read_in_different_ways_is_refused(host):
         "http://hooks.example/in", "ftp://hooks.example/", "file:///etc/passwd", "gopher://hooks.example", "//hooks.example/in", "hooks.example",
         "https:hooks.example", "https:///in", "https://", "", "https://hooks.example/#x", "https://hooks.example\\@127.0.0.1/", "https://hooks.example/a b",
         "https://hooks.example/\r\nHost: a", "https://hooks.example/\0", "https://hooks.example/é", " https://hooks.example/", "https://hooks.example/\n",
-        "https://hooks.example?\t", "https://hooks.example/" + "x" * MAX_URL_CHARACTERS,
+        "https://hooks.example?\t", "https://hooks.example/" + "x" * MAX_WEB_URL_CHARACTERS,
     ],
 )  # fmt: skip
 def test_what_is_no_address_over_tls_is_refused(url):

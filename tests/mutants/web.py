@@ -75,7 +75,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         name="a bomb is inflated in one go",
         breaks=_BOUNDS,
         file="web/inflating.py",
-        old="                piece = self._inflater.decompress(left, PIECE_BYTES)\n",
+        old="                piece = self._inflater.decompress(left, INFLATED_PIECE_BYTES)\n",
         new="                piece = self._inflater.decompress(left)\n",
         killed_by=f"{_CLIENT}::test_no_more_than_a_piece_is_inflated_at_once",
     ),

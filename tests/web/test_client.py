@@ -12,7 +12,7 @@ from agentrail.web.backend import NO_ROOTS
 from agentrail.web.client import MAX_BODY_BYTES, WebClient
 from agentrail.web.exchange import FetchFailed, WebRequest
 from agentrail.web.fetching import FETCH_SECONDS
-from agentrail.web.inflating import PIECE_BYTES, BodyRefused, BoundedBody
+from agentrail.web.inflating import INFLATED_PIECE_BYTES, BodyRefused, BoundedBody
 from agentrail.web.rules import WebRules, read_inside
 from agentrail.web.transport import GuardedTransport
 from tests.runtime.rig import on_bounded_time
@@ -202,7 +202,7 @@ def test_no_more_than_a_piece_is_inflated_at_once():
     body, before = BoundedBody("gzip", MAX_BODY_BYTES), 0
     with pytest.raises(BodyRefused, match="more than 10,485,760 bytes"):  # noqa: PT012 - it is raised in the middle
         for _ in body.take(BOMB):
-            assert len(body.content) - before <= PIECE_BYTES
+            assert len(body.content) - before <= INFLATED_PIECE_BYTES
             before = len(body.content)
     assert before == MAX_BODY_BYTES
 

@@ -13,7 +13,13 @@ from hypothesis import given, strategies as st
 
 from agentrail.processes import ProcessAccount, keep_account
 from agentrail.web import page_helper
-from agentrail.web.reading import ReadJob, UnreadableDocument, kind_of, read_document, read_document_blocking
+from agentrail.web.reading import (
+    ReadJob,
+    UnreadableDocument,
+    document_kind_of,
+    read_document,
+    read_document_blocking,
+)
 from tests.runtime.rig import on_bounded_time
 from tests.web.documents import HTML, assembled, pdf
 
@@ -85,7 +91,7 @@ def test_what_cannot_be_read_says_why(content, job, words):
 )  # fmt: skip
 def test_what_a_document_is_its_server_says_or_its_beginning(media_type, content, kind):
     """What is neither text nor HTML nor PDF is not read."""
-    assert kind_of(media_type, content) == kind
+    assert document_kind_of(media_type, content) == kind
 
 
 # --- inside
@@ -115,7 +121,7 @@ def test_without_the_extra_a_page_becomes_plain_text(monkeypatch):
     assert "Second class is for all others, which" in text
     assert "hidden" not in text
     assert "A & B" not in text
-    with pytest.raises(page_helper.Unreadable, match=r"agentrail\[kb\]"):
+    with pytest.raises(page_helper.UnreadableBytes, match=r"agentrail\[kb\]"):
         page_helper.read_pdf(b"", {})
 
 
@@ -223,7 +229,7 @@ async def test_one_that_ends_without_an_answer_is_an_error(monkeypatch):
 @on_bounded_time
 async def test_one_that_talks_without_end_is_killed(monkeypatch):
     """Its answer is bounded."""
-    monkeypatch.setattr("agentrail.web.page_helper.MAX_OUTPUT_BYTES", 1 << 20)
+    monkeypatch.setattr("agentrail.web.page_helper.MAX_HELPER_OUTPUT_BYTES", 1 << 20)
     babble = "import sys\nwhile True: sys.stdout.write('x' * 65536)"
     monkeypatch.setattr("agentrail.web.reading._COMMAND", (sys.executable, "-I", "-c", babble))
     with pytest.raises(UnreadableDocument):

@@ -57,7 +57,7 @@ DESK = Blueprint(
     system_prompt="You help customers. Answer from the handbook, and name the source. Remember what customers tell you of themselves.",
     tools=[find_order, *builtin("kb_search", "kb_read", "remember", "recall")],
     agents=[BILLING],
-    # What changes something and is not named here waits for a person; these rules hold for whoever took over, too.
+    # What changes something and is not named here waits for a person; these rules hold for the agent that took over, too.
     plugins=[
         (Permissions, {"pure_tools": ["find_order"], "allow": ["remember", "handoff_to"], "ask": ["refund"]})
     ],
