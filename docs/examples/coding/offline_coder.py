@@ -73,7 +73,7 @@ def _hand_in(title: str) -> Turn:
 
 def _review(results: list[ToolResult]) -> Turn:
     """Look at the commit, and try to better it, which is not for a reviewer."""
-    lines = ("git show --stat", "git commit -q --amend -m Better", "git push")
+    lines = ("git show --stat", "git commit -q --amend -m Better", "git push origin HEAD")
     if len(results) < len(lines):
         return calls(("shell", {"command": lines[len(results)]}))
     return says("The commit does one thing, and has a test.")

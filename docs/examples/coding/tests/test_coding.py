@@ -196,6 +196,19 @@ async def test_what_lies_outside_is_asked_about_and_stays_outside(session, shop)
 
 
 @needs_git
+async def test_what_a_rule_asks_about_waits_for_a_person(session, shop):
+    """`git reset` runs by a yes, and not by a no."""
+    await coding.work(session, "mend it", lambda asked: "yes")
+    asked = []
+    for answer, log in (("no", "Add all prices up\nAdd prices up\n"), ("yes", "Add prices up\n")):
+        await coding.work(
+            session, "run `git reset -q HEAD~1`", lambda one, say=answer: asked.append(one) or say
+        )
+        assert git(shop, "log", "--format=%s") == log
+    assert asked == ["  shell git reset -q HEAD~1? "] * 2
+
+
+@needs_git
 async def test_plan_mode_can_be_set_again(session, shop):
     """And then no edit runs, which ran before."""
     await coding.work(session, "mend it", lambda asked: "yes")
