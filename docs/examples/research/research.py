@@ -55,8 +55,8 @@ LEADER = Blueprint(
 )
 
 
-class MadeUp(Exception):
-    """The report cites what no document holds, and asking again did not help."""
+class NoReport(Exception):
+    """What was answered is no report: it cites what no passage holds, asked again too."""
 
 
 def read_papers(papers: Path, directory: str) -> list[str]:
@@ -95,7 +95,7 @@ async def research(session: Session, question: str, tell: Callable[[str], None])
     """The whole workflow is a function over a session: ask, look at the citations, and ask again.
 
     Raises:
-        MadeUp: What came then cites what no document holds, too.
+        NoReport: What came then cites what no passage holds, too.
     """
     report, made_up = await ask(session, question, tell)
     for _ in range(MAX_REPEATS):
@@ -109,7 +109,7 @@ async def research(session: Session, question: str, tell: Callable[[str], None])
         message = (
             f"no report is written: asked again, it still cites what no passage holds, {', '.join(made_up)}"
         )
-        raise MadeUp(message)
+        raise NoReport(message)
     return report
 
 
@@ -139,7 +139,7 @@ async def attempt(question: str, papers: Path, file: Path, model: str | None) ->
             nursery.start_soon(stop_on_first, signals, nursery.cancel_scope)
             try:
                 outcome = keep(await run(question, papers, print, model), file)
-            except (AgentrailError, MadeUp) as why:
+            except (AgentrailError, NoReport, OSError) as why:
                 outcome = f"research.py: {why}"
             nursery.cancel_scope.cancel()
     return outcome

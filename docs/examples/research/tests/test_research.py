@@ -153,16 +153,26 @@ async def test_a_citation_that_is_made_up_is_told_and_is_not_in_the_report(nurse
     assert len(CITED.findall(report)) == 1
 
 
-def test_what_stays_made_up_is_no_report(monkeypatch, capsys, tmp_path):
-    """A model that never reads, and cites all the same: no file, and what it cited."""
+STILL = "no report is written: asked again, it still cites what no passage holds, "
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("- [x] guess\n\nIt is so. [heat-pumps.md#L1-L3]", f"{STILL}heat-pumps.md#L1-L3"),
+        ("- [x] guess\n\nIt is so. [nowhere.md#p3]", f"{STILL}nowhere.md#p3"),
+        ("", "the cycle failed (protocol_error): the model sent an empty response"),
+    ],
+)
+def test_what_stays_made_up_or_empty_is_no_report(answer, why, monkeypatch, tmp_path):
+    """A model that never reads, and one that says nothing: asked again, and then there is no file, but a reason."""
     monkeypatch.chdir(tmp_path)
-    stubborn = FunctionModel(lambda request: says("- [x] guess\n\nIt is so. [heat-pumps.md#L1-L3]"))
+    stubborn = FunctionModel(lambda request: says(answer))
     monkeypatch.setattr(research, "Offline", lambda: stubborn)
     with pytest.raises(SystemExit) as ended:
         research.main([QUESTION])
-    assert str(ended.value.code).startswith("research.py: no report is written: ")
-    assert "heat-pumps.md#L1-L3" in ended.value.code
-    assert len(stubborn.requests) == 1 + research.MAX_REPEATS
+    assert str(ended.value.code).startswith(f"research.py: {why}")
+    assert len(stubborn.requests) == 2
     assert in_directory(tmp_path) == []
 
 
