@@ -21,7 +21,7 @@ FROM_DOCS_ALONE = ("structured_answer", "support_bot", "web_server")
 SHOWN = {"behind-fastapi": ("web_server/web_server", "web_server/on_starlette")}
 DOORS = ("agentrail", "agentrail.plugins", "agentrail.host", "agentrail.gateway")
 # Worked examples of agents have models that are played, and stores that they fill: those doors have how-tos of their own.
-WORKED = ("coding", "help_desk")
+WORKED = ("coding", "help_desk", "research")
 FURTHER_DOORS = (
     *(
         "agentrail.blueprints",
