@@ -543,11 +543,18 @@ async def _start(order: ChatOrder, nursery: trio.Nursery, interrupts: Interrupts
 
 
 def commands_for(order: ChatOrder) -> CommandRegistry:
-    """Read the commands of the project and the user."""
+    """Read the commands of the project and the user, and join those of the session's skills and of other programs' files."""
     # Imported here, as `configuring` does: what it needs takes a while, and `--help` needs it not.
     from agentrail.blueprints.command_files import read_commands
+    from agentrail.blueprints.joined_commands import join_commands
 
-    return read_commands(os.environ, cwd=order.choices.cwd, trust_project=order.trust_project)
+    found = read_commands(os.environ, cwd=order.choices.cwd, trust_project=order.trust_project)
+    if order.setup is None:
+        return found
+    use = order.setup.blueprint.skills
+    return join_commands(
+        found, skills=None if use is None else use.skills, imported=order.setup.configuration.commands
+    )
 
 
 async def _session_for(

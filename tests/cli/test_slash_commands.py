@@ -75,3 +75,22 @@ async def test_a_chat_runs_commands_of_files(place):
     assert "there is no command /gut:commit: did you mean /git:commit?" in ran.err
     assert "/etc/hosts is mine" in ran.out
     assert "never" not in ran.out
+
+
+async def test_skills_of_the_agent_and_files_of_other_programs_are_commands_of_a_chat(place):
+    """12.4, 12.15: by the files that the configuration names."""
+    project = place / "project"
+    for path, text in (
+        ("agentrail.toml", 'version = 1\n[import]\ncommands = ["claude"]\n[agents.helper]\ndescription = "x"\nskills = ["*"]\n'),
+        (".agentrail/skills/notes/SKILL.md", "---\nname: notes\ndescription: Keeps notes.\n---\nWrite them down."),
+        (".claude/commands/tidy.md", "---\ndescription: Tidies up.\n---\nTidy $ARGUMENTS."),
+    ):  # fmt: skip
+        (project / path).parent.mkdir(parents=True, exist_ok=True)
+        (project / path).write_text(text)
+    ran = await run_agentrail(
+        "chat", "--model", "demo:fast", "--agent", "helper", "--trust-project",
+        stdin=b"/help\n/skills\n/tidy the attic\n/quit\n", variables={"HOME": str(place / "home")}, cwd=project,
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    for said in ("/notes", "Keeps notes.", "/tidy", "Tidies up.", "/git:commit", "notes: Keeps notes."):
+        assert said in ran.out + ran.err, said

@@ -1,0 +1,107 @@
+"""Slash commands that others bring: a skill by its name, and what files of other programs hold. Joined to a registry as values."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from agentrail.commands import CommandAnswer, CommandCall, CommandRegistry, SlashCommand
+from agentrail.commands.built_in import built_in_commands
+from agentrail.commands.command import COMMAND_NAME
+from agentrail.commands.expanding import MAX_PROMPT_CHARACTERS
+from agentrail.config.imported_commands import ImportedCommand, expand_command
+from agentrail.config.skills import Skill, SkillSet
+from agentrail.errors import CommandError
+from agentrail.tools.skill import prompt_of_skill
+
+_BUILT_IN: Final = frozenset(one.name for one in built_in_commands())
+
+
+def commands_of_skills(skills: Iterable[Skill]) -> tuple[SlashCommand, ...]:
+    """Make a command of each skill that a user may open: `/name`, and what is typed behind it is what the skill is asked to do."""
+    return tuple(_of_skill(one) for one in skills if one.text.for_user)
+
+
+def commands_of_programs(found: Iterable[ImportedCommand]) -> tuple[SlashCommand, ...]:
+    """Make a command of each file of another program; nothing that such a file would run or open is run or opened."""
+    return tuple(_of_program(one) for one in found if COMMAND_NAME.fullmatch(one.name.lower()))
+
+
+def join_commands(
+    registry: CommandRegistry, *, skills: SkillSet | None = None, imported: Sequence[ImportedCommand] = ()
+) -> CommandRegistry:
+    """Join them to what is there, whose names win: a command of the project, then a skill, then a file of another program.
+
+    Args:
+        registry: What there is: built in, and of files of ours.
+        skills: Those that the session has; None for a session without any.
+        imported: Of other programs, the first of a name wins.
+
+    Returns:
+        One with all of them. What cannot have its name is left out, and `left_out` says so; `/skills` lists the skills.
+    """
+    of_skills = () if skills is None else commands_of_skills(skills.skills)
+    of_programs = commands_of_programs(reversed(imported))
+    unnamed = [one.name for one in imported if not COMMAND_NAME.fullmatch(one.name.lower())]
+    known = {one.name for one in registry.commands} - _BUILT_IN
+    joined = {one.name: one for one in (*of_programs, *of_skills)}
+    taken = sorted(joined.keys() & _BUILT_IN)
+    left_out = (
+        *(f"/{name} of {joined[name].source} is built in: give it another name" for name in taken),
+        *(f"/{name:.80} of another program has no name that can be typed: a-z 0-9 _ -" for name in unnamed),
+    )
+    new = [one for name, one in joined.items() if name not in known and name not in _BUILT_IN]
+    made = registry.with_commands(*new, left_out=left_out)
+    return made if skills is None else made.replacing(_list_skills(made, skills))
+
+
+def _of_skill(skill: Skill) -> SlashCommand:
+    async def run(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - a command's work, which is awaited
+        return CommandAnswer(prompt=prompt_of_skill(skill, call.text))
+
+    return SlashCommand(
+        name=skill.name,
+        description=skill.text.description,
+        arguments=skill.text.argument_hint or "[what to do]",
+        run=run,
+        in_history=True,
+        source="skill",
+    )
+
+
+def _of_program(command: ImportedCommand) -> SlashCommand:
+    places = command.prompt.count("$") + command.prompt.count("{{")
+
+    async def run(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - as above
+        # Before anything is joined, as for prompts of ours: what is typed may be put in ten thousand times.
+        length = len(command.prompt) + max(1, places) * len(call.text)
+        if length > MAX_PROMPT_CHARACTERS:
+            message = (
+                f"/{call.name} could become a prompt of {length:,} characters: at most {MAX_PROMPT_CHARACTERS:,}, "
+                f"type less behind it"
+            )
+            raise CommandError(message)
+        return CommandAnswer(prompt=expand_command(command, call.text))
+
+    return SlashCommand(
+        name=command.name.lower(),
+        description=command.description or f"a prompt of {command.origin}",
+        arguments=command.argument_hint,
+        run=run,
+        in_history=True,
+        source=command.origin,
+    )
+
+
+def _list_skills(registry: CommandRegistry, skills: SkillSet) -> SlashCommand:
+    lines = tuple(f"{one.name}: {one.text.description}" for one in skills.skills)
+
+    async def run(_: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - as above
+        return CommandAnswer(lines=lines or ("this session has no skills",))
+
+    built_in = registry.find("skills")
+    return SlashCommand(
+        name=built_in.name,
+        description=built_in.description,
+        run=run,
+        needs_session=built_in.needs_session,
+        source=built_in.source,
+    )

@@ -1,0 +1,98 @@
+"""Slash commands that skills and files of other programs bring."""
+
+from typing import Any
+
+import pytest
+
+from agentrail.blueprints import read_skills
+from agentrail.blueprints.joined_commands import join_commands
+from agentrail.commands import CommandDesk, CommandRegistry, SlashCommand
+from agentrail.config.imported_commands import read_gemini_command, read_markdown_command
+from agentrail.errors import CommandError
+from tests.blueprints.test_skills import put
+
+SESSION: Any = object()  # no command here asks it anything
+DESK = CommandDesk(session=SESSION, at_terminal=True)
+
+
+def of_claude(name, text):
+    """A command as Claude Code has it."""
+    return read_markdown_command("claude", f"{name}.md", text)
+
+
+async def answered(registry, line):
+    """What a line comes to."""
+    return await registry.run_line(line, DESK)
+
+
+async def test_a_skill_is_opened_by_its_name(tmp_path):
+    """12.4: what is typed behind it is what it is asked to do; `/skills` lists those of the session."""
+    put(tmp_path, "notes")
+    registry = join_commands(CommandRegistry(), skills=read_skills(tmp_path))
+    answer = await answered(registry, "/Notes the second week")
+    assert (
+        answer.prompt
+        == "Open the skill 'notes' with the tool `skill`, and do what it says.\n\nthe second week"
+    )
+    assert (await answered(registry, "/skills")).lines == ("notes: About notes.",)
+    (row,) = [one for one in registry.rows(DESK) if one.name == "notes"]
+    assert (row.source, row.available) == ("skill", True)
+
+
+async def test_without_skills_nothing_changes():
+    """A session that has none keeps the command that says so."""
+    assert join_commands(CommandRegistry()).commands == CommandRegistry().commands
+    none = join_commands(CommandRegistry(), skills=read_skills())
+    assert (await answered(none, "/skills")).lines == ("this session has no skills",)
+
+
+async def test_a_file_of_another_program_says_its_prompt():
+    """12.15: with its own places for arguments; what it would run or open stays text."""
+    found = [
+        of_claude("git/commit", "Commit $ARGUMENTS, as !`git status` says."),
+        read_gemini_command("plan.toml", 'prompt = "Plan {{args}}"'),
+    ]
+    registry = join_commands(CommandRegistry(), imported=found)
+    assert (
+        await answered(registry, "/git:commit all of it")
+    ).prompt == "Commit all of it, as !`git status` says."
+    assert registry.find("plan").source == "built in"
+    assert registry.left_out == ("/plan of gemini is built in: give it another name",)
+
+
+async def test_the_project_wins_over_a_skill_and_a_skill_over_other_programs(tmp_path):
+    """Of one name there is one command; of two files of other programs the first is the project's."""
+    put(tmp_path, "review")
+    put(tmp_path, "notes")
+
+    async def run(_call):
+        """Do nothing."""
+        raise AssertionError
+
+    own = SlashCommand(name="review", description="The project's.", run=run, source="project")
+    found = [
+        of_claude("review", "Theirs."),
+        of_claude("notes", "Theirs."),
+        of_claude("tidy", "First."),
+        of_claude("tidy", "Second."),
+    ]
+    joined = join_commands(CommandRegistry().with_commands(own), skills=read_skills(tmp_path), imported=found)
+    assert {one.name: joined.find(one.name).source for one in (own, *found)} == {
+        "review": "project", "notes": "skill", "tidy": "claude"
+    }  # fmt: skip
+    assert (await answered(joined, "/tidy")).prompt == "First."
+
+
+def test_a_name_that_cannot_be_typed_is_left_out_and_told():
+    """As all that is left out."""
+    registry = join_commands(CommandRegistry(), imported=[of_claude("Größe", "x"), of_claude("Big", "x")])
+    assert registry.left_out == ("/Größe of another program has no name that can be typed: a-z 0-9 _ -",)
+    assert registry.find("big").source == "claude"
+
+
+async def test_a_prompt_that_would_be_gigabytes_is_refused_before_it_is_made():
+    """What was typed is put in wherever the file says."""
+    registry = join_commands(CommandRegistry(), imported=[of_claude("bomb", "$ARGUMENTS" * 5_000)])
+    with pytest.raises(CommandError, match="could become a prompt of 5,050,000 characters"):
+        await answered(registry, "/bomb " + "a" * 1_000)
+    assert (await answered(registry, "/bomb a")).prompt == "a" * 5_000
