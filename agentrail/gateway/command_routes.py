@@ -2,9 +2,11 @@
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from agentrail.gateway import calls
 from agentrail.gateway.bodies import CommandBody
-from agentrail.gateway.queries import check_id
+from agentrail.gateway.queries import check_id, named_by_client
 from agentrail.gateway.routing import CallRoute, RouteCall, WholeAnswer
 from agentrail.gateway.session_routes import answer_of_call
 
@@ -19,9 +21,9 @@ async def _list(call: RouteCall) -> WholeAnswer:
 
 async def _run(call: RouteCall) -> WholeAnswer:
     """Run one."""
-    made = await calls.run_slash_command(
-        call.host, call.principal, call.params["name"], call.body, via=call.via
-    )
+    client_id = named_by_client(call.body.client_id, call.head.headers.get("idempotency-key"))
+    body = replace(call.body, client_id=client_id)
+    made = await calls.run_slash_command(call.host, call.principal, call.params["name"], body, via=call.via)
     return answer_of_call(made)
 
 

@@ -73,6 +73,14 @@ async def test_a_command_is_run_by_its_name(place):
             "/commands/git:commit", {"text": "it", "session_id": "main", "client_id": "c1"}
         )
         assert again.json()["request_id"] == done.json()["request_id"]
+        by_header = await web.client.post(
+            "/commands/git:commit",
+            json={"text": "it", "session_id": "main"},
+            headers={"Idempotency-Key": "c1"},
+        )
+        assert by_header.json()["request_id"] == done.json()["request_id"]
+        strange = await web.client.post("/commands/help", json={}, headers={"Idempotency-Key": ")p"})
+        error_of(strange, 422, "id_invalid")
         asked = await web.client.get(
             f"/sessions/main/requests/{done.json()['request_id']}", params={"wait": "5"}
         )

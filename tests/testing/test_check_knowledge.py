@@ -83,7 +83,7 @@ class FirstReaders(Sqlite):
 
     def open_base(self, tenant, base, readers=None):
         """As the first time."""
-        known = base in {one.name for one in self.bases(rules.ADA)}
+        known = base in {one.name for one in self.bases(rules.READER_ADA)}
         super().open_base(tenant, base, None if known else readers)
 
 
