@@ -133,8 +133,8 @@ def test_two_fast_drags_end_at_the_last_number(pages, journal):
     page = pages.open(journal.link())
     shows(page, "This is the end of the journal")
     until(page, SEEN, journal.last)
-    page.evaluate(SLIDE, [2, journal.last - 1])
-    page.evaluate(SLIDE, [journal.last - 1, 5])
+    # In one call: between two of them the page may have the time to ask for what is passed by.
+    page.evaluate(f"(drags) => drags.forEach({SLIDE})", [[2, journal.last - 1], [journal.last - 1, 5]])
     assert page.evaluate("() => document.querySelector('.slider-range').value") == "5"
     until(page, SEEN, 5)
     shows(page, "You are looking at the past")

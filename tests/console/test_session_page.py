@@ -335,6 +335,9 @@ def test_a_session_that_is_not_there_or_goes_away_says_so(pages, story):
     shows(page, "This session is not there")
     page.get_by_role("link", name="Go to the sessions").wait_for()
     page.evaluate("(path) => { location.hash = path; }", "/s/s-1")
+    until(
+        page, "() => document.querySelector('.feed, .conversation-state .state')"
+    )  # it reads: what is told now reaches it
     story.begins("Still readable")
     shows(page, "Still readable")
     subscribed = [one for one in story.server.received if one["type"] == "subscribe"][-1]
