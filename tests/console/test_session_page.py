@@ -322,6 +322,7 @@ def test_ten_thousand_calls_are_groups_of_which_few_rows_exist(pages, story):
     shows(page, "file-999")
     assert page.evaluate("() => document.querySelectorAll('.feed *').length") < 1_500
     page.keyboard.press("/")
+    until(page, "() => document.activeElement.matches('.session-search input')")
     page.keyboard.type("file-321")
     page.keyboard.press("Enter")
     until(page, "() => document.querySelector('.is-current')?.innerText.includes('file-321')")
