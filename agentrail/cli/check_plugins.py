@@ -15,7 +15,8 @@ from cyclopts import Parameter
 from agentrail import outside
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.logs import Debug, send_logs_to_stderr
-from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.output import write_all, write_error
+from agentrail.cli.printing import print_text
 from agentrail.errors import AgentrailError
 
 if TYPE_CHECKING:
@@ -122,14 +123,8 @@ def _check(machine: "type[StackMachine]", *, examples: int | None, seed: int | N
     except KeyboardInterrupt:
         code = Exit.INTERRUPTED
     _clear_progress()
-    try:
-        write_all(1, describe_tally(tally, is_whole=code is not Exit.INTERRUPTED).encode())
-    except OutputFailed as error:
-        write_error(f"{error}.")
-        return Exit.FAILED
-    except OutputClosed:
-        return Exit.FAILED
-    return code
+    printed = print_text(describe_tally(tally, is_whole=code is not Exit.INTERRUPTED).removesuffix("\n"))
+    return code if printed is Exit.DONE else printed
 
 
 def _check_for_a_while(

@@ -14,7 +14,8 @@ from agentrail.blueprints.trusting import digests_of, read_trust, write_trust
 from agentrail.cli.configuring import MODEL_VARIABLE, ConfigFiles, write_faults
 from agentrail.cli.exits import Exit
 from agentrail.cli.logs import Debug, send_logs_to_stderr
-from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.output import write_error
+from agentrail.cli.printing import print_text
 from agentrail.config.forms import BudgetForm, HeaderForm, PluginForm, PromptForm, SearchForm, SecretForm
 from agentrail.config.keys import HIDDEN, hide_keys, in_one_line, names_secret
 from agentrail.config.settings import PolicySettings, Settings, Sourced
@@ -98,7 +99,9 @@ def check_files(
     for note in read.notes:
         write_error(f"not read: {note}")
     return (
-        Exit.FAILED if faults else _print("\n".join(map(in_one_line, show_configuration(read, os.environ))))
+        Exit.FAILED
+        if faults
+        else print_text("\n".join(map(in_one_line, show_configuration(read, os.environ))))
     )
 
 
@@ -118,7 +121,7 @@ def init(
     except OSError as error:
         write_error(f"{path} cannot be written: {error.strerror}")
         return Exit.FAILED
-    return _print(f"{path} is written: look at it, then agentrail trust, and agentrail config check")
+    return print_text(f"{path} is written: look at it, then agentrail trust, and agentrail config check")
 
 
 def trust(
@@ -151,11 +154,11 @@ def trust(
         write_faults(error)
         return Exit.FAILED
     if forget:
-        return _print(f"{where} is not trusted any more ({path})")
+        return print_text(f"{where} is not trusted any more ({path})")
     granted = [f"  {one}" for one in read.not_granted]
     names = ", ".join([*(one.name for one in read.files.project), *skills])
     lines = [f"{where} is trusted, as these files are now: {names} ({path})"]
-    return _print("\n".join([*lines, *(["it grants:", *granted] if granted else [])]))
+    return print_text("\n".join([*lines, *(["it grants:", *granted] if granted else [])]))
 
 
 # --- what results, as text
@@ -259,14 +262,3 @@ def show_setting(name: str, value: Any, environ: Mapping[str, str] | None = None
             return ", ".join(f"{key} = {show_setting(key, one, environ)}" for key, one in value.items())
         case _:
             return HIDDEN if names_secret(name) else hide_keys(str(value))
-
-
-def _print(text: str) -> Exit:
-    try:
-        write_all(1, f"{hide_keys(text)}\n".encode("utf-8", "replace"))
-    except OutputFailed as error:
-        write_error(f"{error}.")
-        return Exit.FAILED
-    except OutputClosed:
-        return Exit.FAILED
-    return Exit.DONE

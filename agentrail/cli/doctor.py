@@ -33,7 +33,7 @@ from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.finding import CheckVerdict, Finding
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.options import BaseUrl, Model
-from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.printing import print_text
 from agentrail.cli.stored import DataDirectory
 from agentrail.errors import AgentrailError, ProviderError
 from agentrail.providers.failures import Vendor
@@ -65,14 +65,8 @@ def doctor(  # noqa: PLR0913 - an option each
         *look_at_store(os.environ, data_dir),
         *trio.run(look_at_model, model, base_url, setup),
     )
-    try:
-        write_all(1, "".join(f"{show_finding(finding)}\n" for finding in findings).encode())
-    except OutputFailed as error:
-        write_error(f"{error}.")
-        return Exit.FAILED
-    except OutputClosed:
-        return Exit.FAILED
-    return decide_health(findings)
+    printed = print_text("\n".join(map(show_finding, findings)))
+    return decide_health(findings) if printed is Exit.DONE else printed
 
 
 def decide_health(findings: tuple[Finding, ...]) -> Exit:

@@ -12,7 +12,8 @@ from cyclopts import App, Parameter
 
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.logs import Debug, send_logs_to_stderr
-from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.output import write_error
+from agentrail.cli.printing import print_text
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.messages import JsonObject
 from agentrail.plugins.permission_always import proposed_rules
@@ -63,7 +64,7 @@ def explain_permissions(
         write_error(describe_error(error))
         return Exit.USAGE
     verdict = explain_call(found, call)
-    return _print("\n".join(_tell(call, verdict)))
+    return print_text("\n".join(_tell(call, verdict)))
 
 
 @app.command(
@@ -90,7 +91,7 @@ def check_permissions(
     except AgentrailError as error:
         write_error(describe_error(error))
         return Exit.FAILED
-    return _print("\n".join(_told_of(file, policy)))
+    return print_text("\n".join(_told_of(file, policy)))
 
 
 def read_policy(path: Path) -> ScopedRules:
@@ -206,14 +207,3 @@ def _told_of(file: Path, policy: PermissionPolicy) -> Iterator[str]:
     counts = ", ".join(f"{len(getattr(policy, name))} {name}" for name in LISTS)
     yield f"{file}: mode {policy.mode}; rules: {counts}"
     yield from (f"warning: {warning}" for warning in warnings_of(policy))
-
-
-def _print(text: str) -> Exit:
-    try:
-        write_all(1, f"{text}\n".encode("utf-8", "replace"))
-    except OutputFailed as error:
-        write_error(f"{error}.")
-        return Exit.FAILED
-    except OutputClosed:
-        return Exit.FAILED
-    return Exit.DONE

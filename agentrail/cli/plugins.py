@@ -15,7 +15,8 @@ from cyclopts import App, Parameter
 import agentrail.plugins
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.logs import Debug, send_logs_to_stderr
-from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.output import write_error
+from agentrail.cli.printing import print_text
 from agentrail.core.protocol.hooks import HOOKS
 from agentrail.core.stack.loading import PluginEntry, load_stack
 from agentrail.core.stack.pipeline import explain_hook as explain_run
@@ -32,7 +33,7 @@ app: Final = App(name="plugins", result_action="return_value")
 def list_plugins(*, debug: Debug = False) -> Exit:
     """Say which plugins are built in; see `commands.py` for the help."""
     send_logs_to_stderr(debug=debug)
-    return _print("\n\n".join(map(show_plugin, built_ins())))
+    return print_text("\n\n".join(map(show_plugin, built_ins())))
 
 
 @app.command(
@@ -61,7 +62,7 @@ def explain(
         write_error(describe_error(error))
         return Exit.USAGE
     ctx = Context(session_id=SessionId("explained"), working_dir=str(Path.cwd()))
-    return _print(str(explain_run(compiled, asked, states, ctx)))
+    return print_text(str(explain_run(compiled, asked, states, ctx)))
 
 
 def built_ins() -> tuple[type[Plugin[Any]], ...]:
@@ -143,14 +144,3 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         message = f"{path} cannot be read: {error.strerror}"
         raise OptionError([message]) from error
-
-
-def _print(text: str) -> Exit:
-    try:
-        write_all(1, f"{text}\n".encode("utf-8", "replace"))
-    except OutputFailed as error:
-        write_error(f"{error}.")
-        return Exit.FAILED
-    except OutputClosed:
-        return Exit.FAILED
-    return Exit.DONE

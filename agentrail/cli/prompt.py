@@ -19,9 +19,8 @@ from agentrail.cli.configuring import (
 )
 from agentrail.cli.exits import Exit
 from agentrail.cli.logs import Debug, send_logs_to_stderr
-from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.printing import print_text
 from agentrail.cli.rendering import without_controls
-from agentrail.config.keys import hide_keys
 from agentrail.core.policy.estimates import fixed_tokens_of
 from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import AgentrailError
@@ -54,7 +53,7 @@ def show_prompt(
     except AgentrailError as error:
         write_faults(error)
         return Exit.FAILED
-    return _print("\n".join(tell_prompt(sections, source_of_own(setup))))
+    return print_text(without_controls("\n".join(tell_prompt(sections, source_of_own(setup)))))
 
 
 def source_of_own(setup: CommandSetup | None) -> str | None:
@@ -82,14 +81,3 @@ def tell_prompt(sections: Sequence[PromptSection], own: str | None) -> Iterator[
         yield ""
     total = fixed_tokens_of(join_prompt(sections), Toolbox())
     yield f"--- {len(sections)} sections, about {total} tokens"
-
-
-def _print(text: str) -> Exit:
-    try:
-        write_all(1, f"{without_controls(hide_keys(text))}\n".encode("utf-8", "replace"))
-    except OutputFailed as error:
-        write_error(f"{error}.")
-        return Exit.FAILED
-    except OutputClosed:
-        return Exit.FAILED
-    return Exit.DONE

@@ -12,8 +12,9 @@ from agentrail.blueprints.skills import SkillSource, no_such_skill, read_one
 from agentrail.cli.configuring import ConfigFiles, write_faults
 from agentrail.cli.exits import Exit
 from agentrail.cli.logs import Debug, send_logs_to_stderr
-from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
-from agentrail.config.keys import hide_keys, in_one_line
+from agentrail.cli.output import write_error
+from agentrail.cli.printing import print_text
+from agentrail.config.keys import in_one_line
 from agentrail.config.skill_reading import SkillDialect
 from agentrail.config.skills import LeftOutSkill, Skill, SkillSet
 from agentrail.errors import AgentrailError
@@ -38,7 +39,7 @@ def list_skills(*, files: ConfigFiles = _USUAL, debug: Debug = False) -> Exit:
     """List; see the help above."""
     send_logs_to_stderr(debug=debug)
     read = _read(files)
-    return Exit.USAGE if read is None else _print("\n".join(_listed(read[1])))
+    return Exit.USAGE if read is None else print_text("\n".join(_listed(read[1])))
 
 
 @app.command(
@@ -62,7 +63,7 @@ def show_skill(
     if skill is None:
         write_error(f"{no_such_skill(name, [one.name for one in read[1].skills])}.")
         return Exit.USAGE
-    return _print("\n".join(_shown(skill)))
+    return print_text("\n".join(_shown(skill)))
 
 
 @app.command(
@@ -126,7 +127,7 @@ def _judged(found: SkillSet) -> Exit:
         for fault in left_out.faults or (f"{left_out.source}/{left_out.name}: {left_out.why}",):
             write_error(in_one_line(str(fault)))
     done = (
-        _print("\n".join(f"{one.name}: well ({one.source})" for one in found.skills))
+        print_text("\n".join(f"{one.name}: well ({one.source})" for one in found.skills))
         if found.skills
         else Exit.DONE
     )
@@ -174,14 +175,3 @@ def _shown(skill: Skill) -> Iterator[str]:
         yield f"{'file':<14} {in_one_line(file.path)} ({file.size:,} bytes)"
     yield ""
     yield from map(printable, text.instructions.split("\n"))
-
-
-def _print(text: str) -> Exit:
-    try:
-        write_all(1, f"{hide_keys(text)}\n".encode("utf-8", "replace"))
-    except OutputFailed as error:
-        write_error(f"{error}.")
-        return Exit.FAILED
-    except OutputClosed:
-        return Exit.FAILED
-    return Exit.DONE

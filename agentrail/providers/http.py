@@ -31,6 +31,7 @@ from agentrail.logs import Logger
 from agentrail.providers.connecting import why_unreachable
 from agentrail.providers.failures import Answer, Vendor, failure_of, scrubbed
 from agentrail.providers.json_text import shown
+from agentrail.web.one_piece import OnePiece
 
 LOGGER: Final = Logger("agentrail.providers")
 
@@ -188,7 +189,7 @@ class HttpClients:
         try:
             headers = {**_PLAIN, **post.headers}
             request = client.build_request("POST", post.url, headers=headers, content=post.body)
-            request.stream = _Body(post.body)
+            request.stream = OnePiece(post.body)
             with _translated(post.vendor), _answered_by(deadline, post.vendor):
                 response = await client.send(request, stream=True)
             async with (
@@ -274,21 +275,6 @@ class HttpClients:
         if scheme == "http" and post.vendor.secrets and not self._has_warned and not _is_loopback(host):
             self._has_warned = True
             LOGGER.warning("a key travels unencrypted: use https:// or an address of this machine", host=host)
-
-
-class _Body(httpx.AsyncByteStream):
-    """A body that is no generator: the library's own would wait for the garbage collector after a cancelled write."""
-
-    def __init__(self, content: bytes) -> None:
-        self._left = [content]
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if not self._left:
-            raise StopAsyncIteration
-        return self._left.pop()
 
 
 def _keep_headers_out_of_logs() -> None:

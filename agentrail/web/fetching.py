@@ -19,10 +19,11 @@ from agentrail.web.backend import NO_ROOTS, WEB_CONNECT_SECONDS, GuardedBackend,
 from agentrail.web.exchange import Fetched, FetchFailed, WebRequest
 from agentrail.web.inflating import BodyRefused, BoundedBody
 from agentrail.web.names import LookUp
+from agentrail.web.one_piece import OnePiece
 from agentrail.web.places import AddressRefused, WebAddress, judge_found
 from agentrail.web.robots import RobotsTxt
 from agentrail.web.rules import WebRules, read_web_url
-from agentrail.web.transport import GuardedTransport, OnePiece
+from agentrail.web.transport import GuardedTransport
 
 MAX_REDIRECTS: Final = 5
 FETCH_SECONDS: Final = 30.0

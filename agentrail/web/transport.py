@@ -7,7 +7,7 @@ variable of the environment, no unix socket and no HTTP/2.
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, Self
+from typing import Final
 
 import httpcore
 import httpx
@@ -80,24 +80,6 @@ class GuardedTransport(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         """Close all connections; again if you like."""
         await self._connections.aclose()
-
-
-class OnePiece(httpx.AsyncByteStream):
-    """A body to send that is no generator: the library's own would wait for the garbage collector after a cancelled write."""
-
-    def __init__(self, content: bytes) -> None:
-        """Take it as a whole."""
-        self._left = [content] if content else []
-
-    def __aiter__(self) -> Self:
-        """Begin."""
-        return self
-
-    async def __anext__(self) -> bytes:
-        """Give it once."""
-        if not self._left:
-            raise StopAsyncIteration
-        return self._left.pop()
 
 
 class _Answered(httpx.AsyncByteStream):

@@ -1,0 +1,22 @@
+"""What a command that ends with a text does with it."""
+
+from agentrail.cli.exits import Exit
+from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.config.keys import hide_keys
+
+
+def print_text(text: str) -> Exit:
+    """Write a text and a line's end to stdout, without what looks like a key.
+
+    Returns:
+        How the command ends: with a failure, said on stderr, where it cannot be written; with one that is not said where the reader of
+        our output has read enough.
+    """
+    try:
+        write_all(1, f"{hide_keys(text)}\n".encode("utf-8", "replace"))
+    except OutputFailed as error:
+        write_error(f"{error}.")
+        return Exit.FAILED
+    except OutputClosed:
+        return Exit.FAILED
+    return Exit.DONE
