@@ -6,10 +6,8 @@ from typing import Final
 from agentrail.commands import CommandAnswer, CommandCall, CommandRegistry, SlashCommand
 from agentrail.commands.built_in import built_in_commands
 from agentrail.commands.command import COMMAND_NAME
-from agentrail.commands.expanding import MAX_PROMPT_CHARACTERS
 from agentrail.config.imported_commands import ImportedCommand, expand_command
 from agentrail.config.skills import Skill, SkillSet
-from agentrail.errors import CommandError
 from agentrail.tools.skill import prompt_of_skill
 
 _BUILT_IN: Final = frozenset(one.name for one in built_in_commands())
@@ -68,17 +66,7 @@ def _of_skill(skill: Skill) -> SlashCommand:
 
 
 def _of_program(command: ImportedCommand) -> SlashCommand:
-    places = command.prompt.count("$") + command.prompt.count("{{")
-
     async def run(call: CommandCall) -> CommandAnswer:  # noqa: ASYNC124 - as above
-        # Before anything is joined, as for prompts of ours: what is typed may be put in ten thousand times.
-        length = len(command.prompt) + max(1, places) * len(call.text)
-        if length > MAX_PROMPT_CHARACTERS:
-            message = (
-                f"/{call.name} could become a prompt of {length:,} characters: at most {MAX_PROMPT_CHARACTERS:,}, "
-                f"type less behind it"
-            )
-            raise CommandError(message)
         return CommandAnswer(prompt=expand_command(command, call.text))
 
     return SlashCommand(

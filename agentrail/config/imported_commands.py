@@ -16,8 +16,11 @@ from agentrail.config.front_matter import HeadFault
 from agentrail.config.keys import hide_keys
 from agentrail.config.structuring import show_value
 from agentrail.config.yaml_head import YamlHead, read_yaml_head
+from agentrail.errors import CommandError
 
 CommandOrigin: TypeAlias = Literal["claude", "codex", "gemini"]
+
+MAX_EXPANDED_CHARACTERS: Final = 1_000_000
 
 _PLACE: Final = re.compile(r"\$ARGUMENTS\[(\d{1,4})\]|\$ARGUMENTS|\$(\d{1,4})|\$\$|\{\{args\}\}")
 _READ: Final = frozenset({"description", "argument-hint", "argument_hint"})
@@ -125,28 +128,46 @@ def expand_command(command: ImportedCommand, arguments: str) -> str:
     Args:
         command: The command.
         arguments: As typed. Split as a shell would, and at blanks where that cannot be; a missing one is empty.
+
+    Raises:
+        CommandError: The caller's move: it would be more than `MAX_EXPANDED_CHARACTERS`.
     """
+    found = list(_PLACE.finditer(command.prompt))
+    words = _words_of(arguments) if any(one[1] or one[2] for one in found) else []
+    put_in = [_value(command, one, arguments, words) for one in found]
+    is_taken = any(_takes_arguments(command, one) for one in found)
+    behind = f"\n\n{arguments}" if arguments.strip() and not is_taken else ""
+    # Before anything is joined: a prompt that says $ARGUMENTS ten thousand times would be gigabytes.
+    grows = sum(len(value) - len(one[0]) for value, one in zip(put_in, found, strict=True))
+    length = len(command.prompt) + grows + len(behind)
+    if length > MAX_EXPANDED_CHARACTERS:
+        message = (
+            f"/{command.name} would become a prompt of {length:,} characters: "
+            f"at most {MAX_EXPANDED_CHARACTERS:,}, type less behind it"
+        )
+        raise CommandError(message)
+    values = iter(put_in)
+    return _PLACE.sub(lambda _: next(values), command.prompt) + behind
+
+
+def _takes_arguments(command: ImportedCommand, place: re.Match[str]) -> bool:
+    return place[0] == "{{args}}" if command.origin == "gemini" else place[0] not in {"{{args}}", "$$"}
+
+
+def _value(command: ImportedCommand, place: re.Match[str], arguments: str, words: list[str]) -> str:
+    if not _takes_arguments(command, place):
+        return "$" if place[0] == "$$" and command.origin == "codex" else place[0]
+    if place[0] in {"$ARGUMENTS", "{{args}}"}:
+        return arguments
+    at = int(place[1] or place[2]) - command.first
+    return words[at] if 0 <= at < len(words) else ""
+
+
+def _words_of(arguments: str) -> list[str]:
     try:
-        words = shlex.split(arguments)
+        return shlex.split(arguments)
     except ValueError:
-        words = arguments.split()
-    is_gemini = command.origin == "gemini"
-    has_place = False
-
-    def put(match: re.Match[str]) -> str:
-        nonlocal has_place
-        if is_gemini != (match[0] == "{{args}}"):
-            return match[0]
-        if match[0] == "$$":
-            return "$" if command.origin == "codex" else "$$"
-        has_place = True
-        if match[0] in {"$ARGUMENTS", "{{args}}"}:
-            return arguments
-        at = int(match[1] or match[2]) - command.first
-        return words[at] if 0 <= at < len(words) else ""
-
-    text = _PLACE.sub(put, command.prompt)
-    return f"{text}\n\n{arguments}" if arguments.strip() and not has_place else text
+        return arguments.split()
 
 
 def _name(path: str, ending: str) -> str:

@@ -93,6 +93,6 @@ def test_a_name_that_cannot_be_typed_is_left_out_and_told():
 async def test_a_prompt_that_would_be_gigabytes_is_refused_before_it_is_made():
     """What was typed is put in wherever the file says."""
     registry = join_commands(CommandRegistry(), imported=[of_claude("bomb", "$ARGUMENTS" * 5_000)])
-    with pytest.raises(CommandError, match="could become a prompt of 5,050,000 characters"):
+    with pytest.raises(CommandError, match="would become a prompt of 5,000,000 characters"):
         await answered(registry, "/bomb " + "a" * 1_000)
     assert (await answered(registry, "/bomb a")).prompt == "a" * 5_000
