@@ -3,7 +3,7 @@
 - `models`: `ScriptedModel`, `FunctionModel`, and what they say: `says`, `calls`, `fails`
 - `cassette`: `CassetteModel(path)`, which plays what a real model said once
 - `tools`: `RecordingTool`, `HangingTool`, `CrashingTool`, `StubbornTool`, `LedgerTool`, one behaviour each
-- `clock`: `FakeClock`, under which nothing takes time, and `set_date`
+- `clock`: `FakeClock`, under which nothing takes time, `threads_hold`, for which it waits, and `set_date`
 - `faults`: `FaultPlan(seed)`, under which models, tools and subscribers fail: the same seed, the same run
 - `seeded`: `SeededMachine(seed)`, ids, clocks, chance and threads from a seed; `schedule`: `seeded_order(seed)`, that of tasks
 - `digest`: `run_seeded(main, seed)`, a program on virtual time and the digest of all that it did: one seed, one digest
