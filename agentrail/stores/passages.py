@@ -17,6 +17,7 @@ MOST_BYTES: Final = 800 * 4
 
 MAX_TITLE_CHARACTERS: Final = 200
 
+_JOINED_BYTES: Final = 2  # an empty line between two parts of a passage
 _MAX_LEVEL: Final = 6
 _MAX_INDENT: Final = 3
 _FENCE: Final = 3
@@ -50,12 +51,12 @@ def passages_of(text: str, *, is_markdown: bool) -> tuple[CutPassage, ...]:
     """
     pieces: list[CutPassage] = []
     group: list[_Block] = []
-    size = 0
+    size = -_JOINED_BYTES  # the first of a group is joined to nothing
     for block in _blocks(text.split("\n"), is_markdown=is_markdown):
         is_full = size + block.size > MOST_BYTES
         if group and (is_full or (block.is_heading and size >= LEAST_BYTES)):
             pieces.append(_joined(group))
-            group, size = [], 0
+            group, size = [], -_JOINED_BYTES
         group.append(block)
         size += block.size
     if group:
@@ -81,7 +82,7 @@ class _Block:
     @property
     def size(self) -> int:
         """In bytes, with what joins it to the one before."""
-        return len(self.text.encode()) + 2
+        return len(self.text.encode()) + _JOINED_BYTES
 
 
 def _joined(group: Sequence[_Block]) -> CutPassage:
