@@ -388,6 +388,7 @@ print(session.ask("Hi").splitlines()[-1])
 """
 
 
+@pytest.mark.check
 def test_one_that_is_forgotten_does_not_hold_the_program():
     """It is closed when the interpreter ends, in order and in silence."""
     ran = subprocess.run(

@@ -67,6 +67,7 @@ async def fallen(client):
             await trio.sleep(0.1)
 
 
+@pytest.mark.check
 async def test_agents_are_at_work_and_things_wait_for_people_within_seconds(tmp_path):
     """Approvals, a question, a long text, sub-agents, a tool that fails, an abort; and Ctrl-C ends it, with all that it kept."""
     variables = {"TMPDIR": f"{tmp_path}", "HOME": f"{tmp_path}"}

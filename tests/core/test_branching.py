@@ -44,7 +44,7 @@ def holds(branch: SessionState) -> None:
     assert branch.phase is not Phase.IDLE
 
 
-@pytest.mark.parametrize("each", [pytest.param(1, marks=pytest.mark.check), 7])
+@pytest.mark.parametrize("each", [pytest.param(1, marks=pytest.mark.check), 41])
 def test_a_branch_begins_at_every_state_of_a_small_world(each):
     """Whatever was open: a stream, a batch, a question, a survivor, a teardown. Each time the next prompt begins at once."""
     states = [seen.before for seen in small_world()]

@@ -255,6 +255,7 @@ def test_a_session_that_cannot_be_is_refused(options, error, message):
     assert seen.after.data == seen.before.data
 
 
+@pytest.mark.check
 def test_sessions_of_tools_have_a_bound():
     """Those that work and those that wait together, as all that waits has; the tool that asks once more hears it."""
     state = run([wish(number=number) for number in range(MAX_ASKERS)], at_work())

@@ -113,6 +113,7 @@ def test_an_id_is_one_on_the_page_just_where_it_is_one_here(name: str):
         )  # `$` of Python's, not of the standard's
 
 
+@pytest.mark.check
 @on_bounded_time
 async def test_what_stands_in_a_query_is_read_as_the_page_says():
     """At both ends of each range, and with each word; what is beyond is refused."""

@@ -128,6 +128,7 @@ def _ours(call: ToolCall) -> tuple[str, str, object]:
     return call.call_id, call.name, call.arguments
 
 
+@pytest.mark.check
 @pytest.mark.parametrize(("wire", "path"), list(_cases()))
 def test_the_vendors_client_understands_what_we_understand(wire, path):
     """Text, calls, usage and the reason of the end agree, for every transcript that is as the vendor documents it."""

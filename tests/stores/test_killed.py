@@ -34,7 +34,7 @@ def run_loop(*options):
 
 
 @pytest.mark.parametrize(
-    ("rounds", "seconds"), [("20", "2"), pytest.param("200", "12", marks=pytest.mark.check)]
+    ("rounds", "seconds"), [("5", "0.5"), pytest.param("200", "12", marks=pytest.mark.check)]
 )
 def test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed(rounds, seconds):
     """So often, or as often as fits into so many seconds: each record is there, whole, once, and was attempted."""

@@ -151,6 +151,7 @@ def test_what_has_changed_takes_the_place(store):
     assert sources(store, ADA, "planes") == ["a.md#L1-L1"]
 
 
+@pytest.mark.check
 def test_html_has_headings_and_a_pdf_has_pages(store):
     """Lines of the Markdown that a page becomes; pages of a PDF, also over several of them."""
     assert store.add("acme", "hers", "page.html", HTML).state == "indexed"
@@ -171,6 +172,7 @@ def test_html_has_headings_and_a_pdf_has_pages(store):
     assert store.read(ADA, found.id) == (found,)
 
 
+@pytest.mark.check
 def test_what_comes_from_the_web_is_what_it_begins_with(store):
     """The end of an address says nothing."""
     assert store.add("acme", "hers", "https://a.example/x.php?y=1", HTML).state == "indexed"

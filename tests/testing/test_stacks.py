@@ -84,6 +84,7 @@ def test_an_invariant_that_raises_is_itself_at_fault():
     assert "an invariant asserts, and raises nothing else" in found.why
 
 
+@pytest.mark.check
 def test_an_invariant_sees_the_session():
     """Phase, turn, costs, messages, tools, events and plugin states are there for whoever asserts something about them."""
     seen = []
@@ -123,6 +124,7 @@ def test_a_stack_that_cannot_be_loaded_is_told_at_once():
         stacks.stack_machine([object()])
 
 
+@pytest.mark.check
 def test_tools_of_ones_own_are_called_with_arguments_that_fit():
     """The schema of a tool decides what the model sends, so calls get past the gates."""
 
