@@ -106,7 +106,7 @@ class Sampler:
         """End, and give the functions that had the most."""
         spent = self.spent
         self._stack.close()
-        collector = self._collected[0] / spent
+        collector = self._collected[0] / spent if spent else 0.0  # what fails at once spends none
         samples = self._samples
         # What ticks during a collection arrives once, in the callback that follows it: its own clock knows better.
         for code in [code for code in samples if code.co_filename == __file__]:

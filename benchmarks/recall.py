@@ -15,6 +15,7 @@ import apsw
 from agentrail.abc.recall import MemoryEntry, MemoryOwner
 from agentrail.stores.recall_sqlite import SqliteRecall
 from benchmarks.bars import target_of
+from benchmarks.explain import explain_in_a_folder
 from benchmarks.measure import Effort, Row, Sample, interleave, percentile
 from benchmarks.ours import expect
 
@@ -53,17 +54,16 @@ def recall(effort: Effort) -> list[Row]:
                 closing(_bare_table(Path(folder) / "bare.db", texts, owners)) as bare,
                 closing(SqliteRecall(Path(folder) / "ours")) as ours,
             ):
-                ours.put_all(
-                    "",
-                    (
-                        (f"u{n % owners}", MemoryEntry(id=f"m{n}", text=text, at_ms=n))
-                        for n, text in enumerate(texts)
-                    ),
-                )
+                _fill(ours, texts, owners)
                 taken = interleave(
                     partial(_timed, partial(_ask_bare, bare), asked),
                     partial(_timed, partial(_ask, ours), asked),
                     effort.rounds,
+                    explain=partial(
+                        explain_in_a_folder,
+                        partial(_fill_folder, texts=texts, owners=owners),
+                        partial(_ask_in, asked=asked),
+                    ),
                 )
         whose = "one owner" if owners == 1 else f"{owners:,} owners"
         rows.append(
@@ -82,6 +82,23 @@ def recall(effort: Effort) -> list[Row]:
 def _questions(texts: Sequence[str], owners: int) -> Asked:
     places = range(0, len(texts), max(1, len(texts) // _QUESTIONS))
     return [(place % owners, " ".join(texts[place].split()[:_ASKED]), texts[place]) for place in places]
+
+
+def _fill(store: SqliteRecall, texts: Sequence[str], owners: int) -> None:
+    entries = (
+        (f"u{n % owners}", MemoryEntry(id=f"m{n}", text=text, at_ms=n)) for n, text in enumerate(texts)
+    )
+    store.put_all("", entries)
+
+
+def _fill_folder(folder: str, *, texts: Sequence[str], owners: int) -> None:
+    with closing(SqliteRecall(Path(folder))) as store:
+        _fill(store, texts, owners)
+
+
+def _ask_in(folder: str, *, asked: Asked) -> Sample:
+    with closing(SqliteRecall(Path(folder))) as store:
+        return _timed(partial(_ask, store), asked)
 
 
 def _ask(store: SqliteRecall, owner: int, query: str) -> list[str]:

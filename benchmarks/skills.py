@@ -1,6 +1,8 @@
 """What reading skills takes at start: their heads are read, all files are hashed; beside a loop that only reads the bytes."""
 
 import os
+from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,6 +11,7 @@ from typing import Final
 
 from agentrail.blueprints.skills import read_skills
 from benchmarks.bars import target_of
+from benchmarks.explain import explain_in_a_folder
 from benchmarks.measure import Effort, Row, Sample, interleave
 from benchmarks.ours import expect
 
@@ -20,33 +23,47 @@ def skills(effort: Effort) -> list[Row]:
     """Two hundred skills, none of which this process has read since it changed."""
     number = effort.of(_SKILLS)
     times = count(1_700_000_000)
+    fill, read = partial(_put_all, number=number), partial(_read, number=number, times=times)
     with TemporaryDirectory() as folder:
-        place = Path(folder)
-        for at in range(number):
-            _put(place / f"skill-{at}", at)
-        files = sorted(one for one in place.rglob("*") if one.is_file())
-
-        def read() -> Sample:
-            now = next(times)
-            for file in files:  # so that nothing of before counts
-                os.utime(file, (now, now))
-            began_at = process_time()
-            found = read_skills(place)
-            took = process_time() - began_at
-            expect("skills that are read", len(found.skills), number)
-            return {"seconds": took}
-
-        def only_bytes() -> Sample:
-            began_at = process_time()
-            for file in files:
-                file.read_bytes()
-            return {"seconds": process_time() - began_at}
-
-        rounds = interleave(only_bytes, read, effort.rounds)
+        fill(folder)
+        rounds = interleave(
+            partial(_only_bytes, folder),
+            partial(read, folder),
+            effort.rounds,
+            explain=partial(explain_in_a_folder, fill, read),
+        )
     what = f"{number} skills are read; bare: the bytes of their files"
     return [
         rounds.row("skills", "seconds", what, unit="ms", factor=_MILLISECONDS, target=target_of("skills"))
     ]
+
+
+def _read(folder: str, *, number: int, times: Iterator[int]) -> Sample:
+    now = next(times)
+    for file in _files(folder):  # so that nothing of before counts
+        os.utime(file, (now, now))
+    began_at = process_time()
+    found = read_skills(Path(folder))
+    took = process_time() - began_at
+    expect("skills that are read", len(found.skills), number)
+    return {"seconds": took}
+
+
+def _only_bytes(folder: str) -> Sample:
+    files = _files(folder)
+    began_at = process_time()
+    for file in files:
+        file.read_bytes()
+    return {"seconds": process_time() - began_at}
+
+
+def _files(folder: str) -> list[Path]:
+    return sorted(one for one in Path(folder).rglob("*") if one.is_file())
+
+
+def _put_all(folder: str, *, number: int) -> None:
+    for at in range(number):
+        _put(Path(folder) / f"skill-{at}", at)
 
 
 def _put(directory: Path, at: int) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 import pytest
 
+from benchmarks import explain
 from benchmarks.__main__ import GROUPS, WORKLOADS, explain_missed
 from benchmarks.bars import TABLE, target_of
 from benchmarks.explain import Explanation, Place, largest_holders, place_of, slowest_functions
@@ -243,6 +244,19 @@ def test_a_profile_names_the_function_that_computes():
     )  # fmt: skip
     assert first.share > 0.5
     assert any("burn" in line for line in found.lines())
+
+
+@pytest.mark.check  # as above
+@pytest.mark.parametrize("workload", ["config", "recall", "skills"])
+def test_a_row_of_files_is_explained_when_its_folder_is_gone(monkeypatch, workload):
+    """All rows are explained behind the last workload, so each does its work again, in a folder of its own."""
+    again: list[object] = []
+    monkeypatch.setattr(explain, "slowest_functions", lambda side: again.append(side()))
+    for row in WORKLOADS[workload](Effort(rounds=1, scale=0.02)):
+        assert row.explain is not None
+        row.explain()
+    assert again
+    assert all(isinstance(sample, dict) for sample in again)
 
 
 async def test_of_memory_the_line_that_holds_it_is_named():
