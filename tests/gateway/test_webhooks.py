@@ -9,8 +9,9 @@ from standardwebhooks.webhooks import Webhook
 from agentrail.host import Webhooks
 from tests.gateway.web import error_of, serving
 from tests.host.hosting import answering
-from tests.host.receivers import Receiver, receiving
+from tests.host.receivers import Receiver
 from tests.runtime.rig import on_bounded_time
+from tests.web.sites import open_sites
 
 SECRET = "whsec_" + base64.b64encode(b"twenty-four bytes or more").decode()
 
@@ -20,7 +21,7 @@ SECRET = "whsec_" + base64.b64encode(b"twenty-four bytes or more").decode()
 async def test_the_end_of_each_kind_of_request_is_told_to_the_address_of_its_body():
     """By `/chat`, `/stream` and `/sessions/{id}/prompt`; each verified with a published library."""
     receiver = Receiver()
-    async with receiving(receiver):
+    async with open_sites(receiver):
         origin = f"http://127.0.0.1:{receiver.port}"
         webhooks = Webhooks(secret=SECRET, allow=[origin])
         async with serving(answering("One.", "Two.", "Three."), webhooks=webhooks) as web:
@@ -49,7 +50,7 @@ async def test_the_end_of_each_kind_of_request_is_told_to_the_address_of_its_bod
 async def test_an_address_of_this_machine_is_refused_at_the_door_and_behind_a_name():
     """422 with the name of the field where it can be seen; and where a name leads here, nothing is sent."""
     receiver = Receiver()
-    async with receiving(receiver), serving(answering("One."), webhooks=Webhooks(secret=SECRET)) as web:
+    async with open_sites(receiver), serving(answering("One."), webhooks=Webhooks(secret=SECRET)) as web:
         for url in (
             f"https://127.0.0.1:{receiver.port}/",
             f"https://localhost:{receiver.port}/",

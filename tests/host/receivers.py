@@ -1,7 +1,6 @@
-"""Receivers of webhooks on sockets of this machine, which count their connections."""
+"""Receivers of webhooks, which count their connections; `tests.web.sites` opens them on sockets of this machine."""
 
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+from contextlib import suppress
 
 import h11
 import trio
@@ -53,14 +52,3 @@ class Receiver:
                     break
             self.bodies.append(body)
             await stream.send_all(self._answer)
-
-
-@asynccontextmanager
-async def receiving(*receivers, at="127.0.0.1", port=0):
-    """Serve receivers, each on a port of its own, or on one port of several addresses of this machine."""
-    async with trio.open_nursery() as nursery:
-        for receiver in receivers:
-            listeners = await nursery.start(partial(trio.serve_tcp, receiver.serve, port, host=at))
-            receiver.port = listeners[0].socket.getsockname()[1]
-        yield
-        nursery.cancel_scope.cancel()

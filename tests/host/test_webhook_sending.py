@@ -11,8 +11,9 @@ import trio
 from agentrail.host.webhook_sending import WebhookSender, why_not
 from agentrail.host.webhooks import SignedWebhook
 from agentrail.web.places import AddressRefused, read_allowed
-from tests.host.receivers import Receiver, receiving
+from tests.host.receivers import Receiver
 from tests.runtime.rig import on_bounded_time
+from tests.web.sites import open_sites
 
 TLS = Path(__file__).parents[1] / "gateway" / "tls"
 
@@ -68,7 +69,7 @@ def certificate():
 async def test_it_is_sent_to_the_judged_address_under_its_name():
     """The name in `Host`, the path and the query as they were, the body whole; and the connection is closed."""
     receiver = Receiver(202)
-    async with receiving(receiver):
+    async with open_sites(receiver):
         origin = f"http://hooks.example:{receiver.port}"
         status = await sending(origin)(webhook(f"{origin}/in/a%20b?key=1&x"))
     assert status == 202
@@ -85,7 +86,7 @@ async def test_it_is_sent_to_the_judged_address_under_its_name():
 async def test_tls_is_asked_for_the_name_and_its_certificate_is_one_of_the_name():
     """Although the connection goes to a number."""
     receiver = Receiver(tls=certificate())
-    async with receiving(receiver):
+    async with open_sites(receiver):
         allow = ("localhost", "other.example")
         send = sending(*allow, tls=certified())
         assert await send(webhook(f"https://localhost:{receiver.port}/")) == 204
@@ -99,7 +100,7 @@ async def test_tls_is_asked_for_the_name_and_its_certificate_is_one_of_the_name(
 async def test_of_several_addresses_the_first_that_can_be_connected_gets_it_once():
     """An address that leads nowhere from here is no end."""
     receiver = Receiver()
-    async with receiving(receiver):
+    async with open_sites(receiver):
         origin = f"http://hooks.example:{receiver.port}"
         send = sending(origin, names=("127.0.0.9", "127.0.0.1", "127.0.0.1"))
         assert await send(webhook(f"{origin}/")) == 204
@@ -115,7 +116,7 @@ async def test_of_several_addresses_the_first_that_can_be_connected_gets_it_once
 async def test_nothing_is_sent_to_an_address_of_this_machine(host):
     """As a literal, or by a name that leads here; a server counts connections."""
     receiver = Receiver()
-    async with receiving(receiver):
+    async with open_sites(receiver):
         with pytest.raises(AddressRefused):
             await sending()(webhook(f"https://{host}:{receiver.port}/"))
     assert receiver.connections == 0
@@ -126,7 +127,7 @@ async def test_nothing_is_sent_to_an_address_of_this_machine(host):
 async def test_nothing_is_sent_where_one_of_two_answers_leads_here():
     """A stranger has chosen both, and which is taken is luck."""
     receiver = Receiver()
-    async with receiving(receiver):
+    async with open_sites(receiver):
         with pytest.raises(AddressRefused):
             await sending(names=("93.184.216.34", "127.0.0.1"))(
                 webhook(f"https://hooks.example:{receiver.port}/")
@@ -141,7 +142,7 @@ async def test_a_name_is_looked_up_once_and_what_was_judged_is_connected():
     allowed, inside = Receiver(tls=certificate()), Receiver(tls=certificate())
     names = Names(["127.0.0.2"], ["127.0.0.1"])
     # In this order: a port that is free here may be taken at the address that all connections of this machine come from.
-    async with receiving(inside, at="127.0.0.1"), receiving(allowed, at="127.0.0.2", port=inside.port):
+    async with open_sites(inside, at="127.0.0.1"), open_sites(allowed, at="127.0.0.2", port=inside.port):
         send = sending("127.0.0.2/32", names=names, tls=certified())
         assert await send(webhook(f"https://localhost:{allowed.port}/")) == 204
         assert (allowed.connections, inside.connections) == (1, 0)
@@ -157,9 +158,9 @@ async def test_a_name_is_looked_up_once_and_what_was_judged_is_connected():
 async def test_a_redirect_is_an_answer_and_not_a_way(status):
     """Where it leads nothing is sent."""
     inside = Receiver()
-    async with receiving(inside):
+    async with open_sites(inside):
         outside = Receiver(status, b"Location: http://127.0.0.1:%d/\r\n" % inside.port)
-        async with receiving(outside):
+        async with open_sites(outside):
             origin = f"http://hooks.example:{outside.port}"
             assert await sending(origin)(webhook(f"{origin}/")) == status
     assert (outside.connections, inside.connections) == (1, 0)
@@ -169,7 +170,7 @@ async def test_a_redirect_is_an_answer_and_not_a_way(status):
 async def test_no_proxy_of_the_environment_is_asked(monkeypatch):
     """It would look the name up itself, and nothing would judge that."""
     receiver, proxy = Receiver(), Receiver()
-    async with receiving(receiver, proxy):
+    async with open_sites(receiver, proxy):
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
         origin = f"http://hooks.example:{receiver.port}"
@@ -192,7 +193,7 @@ async def test_an_answer_without_end_is_not_read():
 
     receiver = Receiver()
     receiver.serve = babble
-    async with receiving(receiver):
+    async with open_sites(receiver):
         origin = f"http://hooks.example:{receiver.port}"
         assert await sending(origin)(webhook(f"{origin}/")) == 200
 

@@ -78,7 +78,7 @@ class Site:
 
 @asynccontextmanager
 async def open_sites(*sites, at="127.0.0.1", port=0):
-    """Serve sites, each on a port of its own."""
+    """Serve sites, each on a port of its own, or on one port of several addresses of this machine."""
     async with trio.open_nursery() as nursery:
         for site in sites:
             listeners = await nursery.start(partial(trio.serve_tcp, site.serve, port, host=at))
