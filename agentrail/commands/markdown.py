@@ -9,7 +9,7 @@ from attrs import frozen
 from agentrail.commands.built_in import built_in_commands
 from agentrail.commands.command import COMMAND_NAME, CommandAnswer, CommandCall, SlashCommand
 from agentrail.commands.expanding import expand_prompt
-from agentrail.config.front_matter import HeadFault, read_head
+from agentrail.config.yaml_head import HeadFault, read_yaml_head
 
 CommandSource: TypeAlias = Literal["project", "user"]
 
@@ -59,13 +59,14 @@ def read_command(file: CommandFile) -> SlashCommand | str:
     body = text.replace("\r\n", "\n")
     if body.split("\n", 1)[0].rstrip() == "---":
         try:
-            head, body, lines = read_head(text)
+            read = read_yaml_head(text)
         except HeadFault as fault:
             return f"{file.name}:{fault.line}: {fault.said}"
+        head, body = read.values, read.body
         for key, value in head.items():
             said = _fault_of(key, value)
             if said is not None:
-                return f"{file.name}:{lines.get((key,), 1)}: {said}"
+                return f"{file.name}:{read.lines.get((key,), 1)}: {said}"
     if not body.strip():
         return f"{file.name}: there is no prompt: write it below the front matter"
     return _command(file, name, {key: str(value) for key, value in head.items()}, body.strip("\n"))

@@ -10,13 +10,12 @@ from typing import Any, Final
 from attrs import define, field
 
 from agentrail.config.forms import AgentForm, FileForm, PermissionsForm, PromptForm
-from agentrail.config.front_matter import HeadFault
 from agentrail.config.keys import hide_keys
 from agentrail.config.places import ConfigFault, ConfigPath, ConfigPlace, TooDeeplyNested, find_lines
 from agentrail.config.reading import AGENT_NAME, ConfigFile, Scope
 from agentrail.config.structuring import show_value
 from agentrail.config.tool_names import ToolListFault, split_tools, translate_tools
-from agentrail.config.yaml_head import read_yaml_head
+from agentrail.config.yaml_head import HeadFault, read_yaml_head
 
 CLAUDE_MODES: Final[Mapping[str, Any]] = {
     "default": "default",

@@ -12,10 +12,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import frozen
 
-from agentrail.config.front_matter import HeadFault
 from agentrail.config.keys import hide_keys
 from agentrail.config.structuring import show_value
-from agentrail.config.yaml_head import YamlHead, read_yaml_head
+from agentrail.config.yaml_head import HeadFault, YamlHead, read_yaml_head
 from agentrail.errors import CommandError
 
 CommandOrigin: TypeAlias = Literal["claude", "codex", "gemini"]

@@ -8,7 +8,6 @@ from typing import Any, Final, Literal, TypeAlias
 from attrs import field, frozen
 
 from agentrail.config.forms import FORMAT_VERSION, FileForm
-from agentrail.config.front_matter import HeadFault, read_head
 from agentrail.config.keys import looks_like_key, names_secret
 from agentrail.config.places import (
     MAX_CONFIG_LEVELS,
@@ -19,6 +18,7 @@ from agentrail.config.places import (
     find_lines,
 )
 from agentrail.config.structuring import show_value, structure_file
+from agentrail.config.yaml_head import HeadFault, read_yaml_head
 
 Scope: TypeAlias = Literal["project", "user"]
 
@@ -158,11 +158,12 @@ def read_agent(name: str, agent: str, text: str, *, scope: Scope = "project", fo
     """
     made = ConfigFile(name=name, scope=scope, folder=folder)
     try:
-        values, body, head = read_head(text)
+        head = read_yaml_head(text)
     except HeadFault as fault:
         return _only(made, _fault(name, fault.line, fault.said))
-    lines: dict[ConfigPath, int] = {("agents", agent, *path): line for path, line in head.items()}
+    lines: dict[ConfigPath, int] = {("agents", agent, *path): line for path, line in head.lines.items()}
     lines["agents", agent] = 1
+    values, body = head.values, head.body
     twice = ConfigFault(
         place=ConfigPlace(file=name, path=("agents", agent, "prompt"), lines=lines), said=_TWO_PROMPTS
     )

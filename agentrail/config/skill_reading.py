@@ -11,11 +11,10 @@ from typing import Any, Final, Literal, TypeAlias
 
 from attrs import define, field, frozen
 
-from agentrail.config.front_matter import HeadFault
 from agentrail.config.places import ConfigFault, ConfigPath, ConfigPlace
 from agentrail.config.structuring import show_value
 from agentrail.config.tool_names import ToolListFault, ToolRules, split_tools, translate_tools
-from agentrail.config.yaml_head import read_yaml_head
+from agentrail.config.yaml_head import HeadFault, read_yaml_head
 from agentrail.frozen import EMPTY, frozen_json
 
 MAX_SKILL_BYTES: Final = 64 * 1024

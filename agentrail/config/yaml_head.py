@@ -1,7 +1,7 @@
-"""The head of a file in another tool's format, or of a skill: all of YAML's forms of text, list and table, read as texts alone.
+"""The head of a Markdown file, an agent's, a skill's or a command's: all of YAML's forms of text, list and table, read as texts alone.
 
-Events and not nodes: an alias is refused before anything could unfold it, each value knows its line, and no depth is too much. What
-`front_matter` reads is a smaller language, for files that are ours.
+`no` is a text and not false, `1:30` is not ninety. Events and not nodes: an alias is refused before anything could unfold it, each value
+knows its line, and no depth is too much.
 """
 
 import re
@@ -11,14 +11,48 @@ from typing import Any, Final, NoReturn
 import yaml
 from attrs import field, frozen
 
-from agentrail.config.front_matter import HeadFault, split_head
 from agentrail.config.places import ConfigPath
 
 _LOADER: Final[Any] = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _MAX_LEVELS: Final = 8
 _LINE: Final = re.compile(r"([A-Za-z0-9_-]+:[ \t]+)(\S.*)")
+_COMMENT: Final = re.compile(r"[ \t]+#.*$")
 _BEGINS_OTHERWISE: Final = frozenset("\"'{|>&*!%@`#")
+# What YAML says in words of its grammar: in C, and in Python.
+_WHAT_TO_DO: Final = tuple(
+    (re.compile(words), advice)
+    for words, advice in (
+        (
+            "cannot start any token",
+            "indent with blanks and not with tabs, and put a text that begins with @, ` or % in quotes",
+        ),
+        ("could not find expected ':'", "expected a line such as description: what it is for"),
+        ("mapping values are not allowed", "a value with a colon in it stands in quotes"),
+        ("expected ',' or ']'|node content", "end the list in brackets with ]"),
+        ("unexpected end of stream", "end what stands in quotes or brackets"),
+        (
+            "expected key|expected <block end>",
+            "indent the keys of a table alike, and put a value that goes on behind its quotes in others",
+        ),
+        ("unknown escape", 'known are \\n, \\t, \\" and \\\\: or put it in single quotes'),
+    )
+)
 _TWO_LISTS: Final = re.compile(r"\[[^\[\]]*\][ \t]*[^ \t#].*")
+
+
+class HeadFault(Exception):
+    """A head that cannot be read.
+
+    Attributes:
+        line: From 1, of the file.
+        said: What was expected.
+    """
+
+    def __init__(self, line: int, said: str) -> None:
+        """Keep both."""
+        super().__init__(f"line {line}: {said}")
+        self.line = line
+        self.said = said
 
 
 @frozen(kw_only=True)
@@ -62,15 +96,31 @@ def read_yaml_head(text: str) -> YamlHead:
     return YamlHead(values=values, body=body, lines=lines)
 
 
+def split_head(text: str) -> tuple[list[str], str]:
+    """Take the head off: its lines, from the first `---` and without the second, and what stands below it.
+
+    Raises:
+        HeadFault: There is no front matter, or it has no end.
+    """
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    if lines[0].rstrip() != "---":
+        said = "expected front matter: --- in the first line, keys, and a second ---"
+        raise HeadFault(1, said)
+    end = next((at for at, line in enumerate(lines[1:], start=1) if line.rstrip() == "---"), None)
+    if end is None:
+        said = "the front matter has no end: write --- below its last line"
+        raise HeadFault(1, said)
+    return lines[:end], "\n".join(lines[end + 1 :]).strip("\n")
+
+
 def _with_quotes(head: list[str]) -> tuple[list[str], tuple[int, ...]]:
     """Put values in quotes that YAML takes for a second key, or for two lists: `use: so`, `[a] [b]`."""
     found, quoted = [], []
     for number, line in enumerate(head, start=1):
         match = _LINE.fullmatch(line.rstrip())
-        value = "" if match is None else match[2]
-        is_refused = (": " in value and value[0] not in _BEGINS_OTHERWISE | {"["}) or _TWO_LISTS.fullmatch(
-            value
-        )
+        value = "" if match is None else _COMMENT.sub("", match[2])
+        has_colon = ": " in value or value.endswith(":")
+        is_refused = (has_colon and value[0] not in _BEGINS_OTHERWISE | {"["}) or _TWO_LISTS.fullmatch(value)
         if match is not None and is_refused:
             escaped = value.replace("\\", "\\\\").replace('"', '\\"')
             found.append(f'{match[1]}"{escaped}"')
@@ -104,9 +154,10 @@ class _Reader:
             self._next()  # the end of the document
             after = self._next()
         except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
+            mark = _where(error)
             said = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
-            raise HeadFault(1 if mark is None else mark.line + 1, f"this is no YAML: {said}") from None
+            line = 1 if mark is None else mark.line + 1
+            raise HeadFault(line, f"this is no YAML: {said}{_what_to_do(said)}") from None
         if not isinstance(after, yaml.StreamEndEvent):
             _refuse(after, "expected one document: leave out what stands behind ...")
         return dict(values)
@@ -146,6 +197,18 @@ class _Reader:
                 _refuse(key, f"{name} is there twice: leave one out")
             found[name] = self._value(self._next(), (*path, name))
         return found
+
+
+def _where(error: yaml.YAMLError) -> Any:
+    """Give the mark of what is wrong: of quotes, a list or a key without an end where it begins, and not where the head ends."""
+    context = getattr(error, "context", None) or ""
+    begins_there = context.startswith("while scanning") or "flow" in context
+    at_beginning = getattr(error, "context_mark", None) if begins_there else None
+    return at_beginning or getattr(error, "problem_mark", None)
+
+
+def _what_to_do(said: str) -> str:
+    return next((f": {advice}" for words, advice in _WHAT_TO_DO if words.search(said)), "")
 
 
 def _refuse(event: Any, said: str) -> NoReturn:

@@ -1,10 +1,9 @@
-"""The head of a skill, or of another program's file."""
+"""The head of an agent, a skill, a command, or of another program's file."""
 
 import pytest
 from hypothesis import given, strategies as st
 
-from agentrail.config.front_matter import HeadFault
-from agentrail.config.yaml_head import read_yaml_head
+from agentrail.config.yaml_head import HeadFault, read_yaml_head
 
 
 @pytest.mark.blueprint("G-028")
@@ -28,9 +27,9 @@ def test_a_head_is_read_as_texts():
 
 def test_what_yaml_refuses_is_read_once_more_in_quotes():
     """`description: use: so`, and two lists in one line, as other programs read them; the line is named."""
-    head = read_yaml_head('---\ndescription: use: "so"\nhint: [a] [b]\nplain: a\n---\n')
-    assert head.values == {"description": 'use: "so"', "hint": "[a] [b]", "plain": "a"}
-    assert head.quoted == (2, 3)
+    head = read_yaml_head('---\ndescription: use: "so" # said\nhint: [a] [b]\nplain: a\nmodel: demo:\n---\n')
+    assert head.values == {"description": 'use: "so"', "hint": "[a] [b]", "plain": "a", "model": "demo:"}
+    assert head.quoted == (2, 3, 5)
 
 
 @pytest.mark.parametrize(
@@ -44,10 +43,20 @@ def test_what_yaml_refuses_is_read_once_more_in_quotes():
         ("---\n- a\n---\n", 2, "expected keys"),
         ("---\nb: 1\na: 2\na: 3\n---\n", 4, "a is there twice"),
         ("---\n? [a]\n: b\n---\n", 2, "a name in front of the colon"),
-        ("---\na: '\n---\n", 3, "this is no YAML"),
+        ("---\na: '\n---\n", 2, "end what stands in quotes"),
         ("---\na: b: c\nd: '\n---\n", 2, "this is no YAML"),
         ("---\na: \x01\n---\n", 1, "this is no YAML: control characters"),
         ("---\na: b\n...\n---\n", 1, ""),
+        ("", 1, "expected front matter"),
+        ("---\na: b\n", 1, "has no end"),
+        ("---\nc: d\na b\n---\n", 3, "a line such as description:"),
+        ("---\na: b\n  c: d\n---\n", 3, "a value with a colon"),
+        ("---\na:\n\tb: c\n---\n", 3, "with blanks and not with tabs"),
+        ("---\na: @b\n---\n", 2, "that begins with @"),
+        ("---\na: [b,\n---\n", 3, "end the list in brackets"),
+        ("---\na: [b\nc: d\n---\n", 2, "end the list in brackets"),
+        ('---\na: "b" c\n---\n', 2, "indent the keys"),
+        ('---\na: "\\q"\n---\n', 2, "known are"),
         ("---\na: " + "[" * 9 + "]" * 9 + "\n---\n", 2, "at most 8 levels"),
         ("---\na: " + "[" * 30_000 + "\n---\n", 2, "at most 8 levels"),
     ],
