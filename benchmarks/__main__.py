@@ -38,6 +38,7 @@ from benchmarks.recall import recall
 from benchmarks.report import describe_run, render_missed, render_table, write_json
 from benchmarks.returns import idle_start, resume, weights
 from benchmarks.skills import skills
+from benchmarks.starts import starts
 from benchmarks.stores import appends
 from benchmarks.streams import deltas, streams
 from benchmarks.timers import timers
@@ -82,6 +83,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Effort], list[Row]]]] = {
     "lone": lone,
     "config": configuration,
     "skills": skills,
+    "starts": starts,
     "resume": resume,
     "weights": weights,
     "idle-start": idle_start,

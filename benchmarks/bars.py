@@ -94,6 +94,9 @@ TABLE: Final[Mapping[str, tuple[Of, Pair, Pair | None]]] = MappingProxyType(
         "abort of 8 gone":      ("ours",  (10, 3.7),    None),  # ms
         "configuration":        ("ours",  (300, 150),   None),  # ms
         "skills":               ("ours",  (60, 60),     None),  # ms
+        "start import":         ("ours",  (50, 30),     None),  # ms
+        "start version":        ("ours",  (250, 150),   None),  # ms
+        "start chat":           ("ours",  (600, 400),   None),  # ms
         "session opened":       ("ours",  (400, 400),   None),  # ms; from here on as the console's specification has them
         "page back":            ("ours",  (150, 150),   None),  # ms
         "late frames at the end": ("ours", (1, 1),      None),  # %
