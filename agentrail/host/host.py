@@ -57,6 +57,7 @@ from agentrail.host.webhook_delivery import WebhookStatistics
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
 from agentrail.runtime.content import Blocks
+from agentrail.runtime.forgetting import ForgottenUser
 from agentrail.runtime.handle import Session
 from agentrail.runtime.past_events import PageAsked, PageOfEvents
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -400,6 +401,30 @@ class Host:
             for feed in self._feeds:
                 if feed.tenant_id == owner.tenant_id:
                     feed.forget(session_id)
+
+    async def forget_user(self, principal: Principal) -> ForgottenUser:
+        """Forget a caller: end their sessions, erase what was said in them, and remove what is remembered of them. Again is fine.
+
+        Args:
+            principal: Who is calling, and is forgotten.
+
+        Returns:
+            What was erased, what could not be, and where more may be.
+
+        Raises:
+            StoreUnavailable: A store takes nothing for now: call again.
+
+        Cancellation: What is done stays done: call again.
+        """
+        owner = self._intake.owner_of(principal)
+        told = await self.supervisor.forget_user(owner.user_id, tenant_id=owner.tenant_id)
+        for scope, session_id in told.trees:
+            self._parts.sessions.list.forget(scope, session_id)
+            self._parts.book.forget_session(key_of_requests(owner, session_id))
+            for feed in self._feeds:
+                if feed.tenant_id == scope:
+                    feed.forget(session_id)
+        return told
 
     async def fork_session(
         self,

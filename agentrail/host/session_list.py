@@ -98,6 +98,11 @@ class SessionList:
             told.append(_with_status(await self._with_metadata(one, tenant_id)))
         return tuple(told)
 
+    def forget(self, tenant_id: str, session_id: str) -> None:
+        """Know no more whose a session was: it was erased, and is nobody's now."""
+        for key in [key for key in self._owners if key[:2] == (tenant_id, session_id)]:
+            del self._owners[key]
+
     async def everything(self, tenant_id: str) -> list[ListedSession]:
         """Give all sessions of a tenant, also those that have ended, in no order; not those that work for others. Metadata is left out.
 
