@@ -427,7 +427,8 @@ class Store(Protocol):
         """See to it that nothing of what was erased, deleted or trimmed stands in any file of the store. Again is fine.
 
         Returns:
-            Whether that is done. Else a reader stood in the way: call it again.
+            Whether that is done. Else a reader stood in the way, and it is to be called again; or this store never does it. Who forgets a
+            user is told of either.
         """
         ...
 
