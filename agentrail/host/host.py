@@ -24,6 +24,7 @@ from agentrail.host.carrying import HostParts, WhenBusy
 from agentrail.host.chains import PluginOrder
 from agentrail.host.closing import ClosingPlan, decide_closing
 from agentrail.host.day_budgets import DayBudgets
+from agentrail.host.forgetting import UsersOfHost
 from agentrail.host.hook_runner import HookRunner
 from agentrail.host.host_sessions import already_there, has_no_cycle, refuse_child
 from agentrail.host.identity import profile_of_session
@@ -57,7 +58,6 @@ from agentrail.host.webhook_delivery import WebhookStatistics
 from agentrail.host.workspace_files import WorkspaceEntry, WorkspaceFile, list_directory, read_workspace
 from agentrail.messages import JsonObject, Message, SessionId, TokenUsage
 from agentrail.runtime.content import Blocks
-from agentrail.runtime.forgetting import ForgottenUser
 from agentrail.runtime.handle import Session
 from agentrail.runtime.past_events import PageAsked, PageOfEvents
 from agentrail.runtime.supervisor import SessionSupervisor
@@ -81,6 +81,7 @@ class Host:
         self._intake = Intake(parts, options.limits, nursery, self.commands)
         self._readiness = Readiness(self._checks, options.check_timeout, nursery)
         self._feeds: list[SessionFeed] = []
+        self.users: UsersOfHost = UsersOfHost(parts, self._intake, lambda: self._feeds)
         self._is_leaving = False
         self._plan: ClosingPlan | None = None
         self._drains_by: float | None = None
@@ -401,30 +402,6 @@ class Host:
             for feed in self._feeds:
                 if feed.tenant_id == owner.tenant_id:
                     feed.forget(session_id)
-
-    async def forget_user(self, principal: Principal) -> ForgottenUser:
-        """Forget a caller: end their sessions, erase what was said in them, and remove what is remembered of them. Again is fine.
-
-        Args:
-            principal: Who is calling, and is forgotten.
-
-        Returns:
-            What was erased, what could not be, and where more may be.
-
-        Raises:
-            StoreUnavailable: A store takes nothing for now: call again.
-
-        Cancellation: What is done stays done: call again.
-        """
-        owner = self._intake.owner_of(principal)
-        told = await self.supervisor.forget_user(owner.user_id, tenant_id=owner.tenant_id)
-        for scope, session_id in told.trees:
-            self._parts.sessions.list.forget(scope, session_id)
-            self._parts.book.forget_session(key_of_requests(owner, session_id))
-            for feed in self._feeds:
-                if feed.tenant_id == scope:
-                    feed.forget(session_id)
-        return told
 
     async def fork_session(
         self,

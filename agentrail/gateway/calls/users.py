@@ -7,7 +7,7 @@ from agentrail.host import Host, Principal
 
 async def forget_user(host: Host, principal: Principal) -> CallAnswer:
     """DELETE /users/{user_id}/memory: what was erased, and what could not be."""
-    told = await host.forget_user(principal)
+    told = await host.users.forget(principal)
     return answer_with(
         UserForgotten(
             memories=told.memories,
