@@ -60,6 +60,7 @@ OF_THE_SHELL: Final = frozenset(
         "restore_files",
         "keeps_owed",
         "owed",
+        "memories_of",
         "change_owed",
     }
 )

@@ -8,6 +8,7 @@ from typing import Final
 import trio
 from attrs import evolve
 
+from agentrail.abc import Memories
 from agentrail.abc.recall import MemoryOwner
 from agentrail.abc.store import Erasure
 from agentrail.core.journal.erasing import USER_FORGOTTEN
@@ -81,6 +82,20 @@ class ForgettingDoor(ABC):
             told = evolve(told, memories=memories.entries, is_overwritten=memories.is_erased)
         is_overwritten = await self._overwrite()
         return evolve(told, is_overwritten=told.is_overwritten and is_overwritten)
+
+    def memories_of(self, user_id: str, *, tenant_id: str = "") -> Memories | None:
+        """Give what a user has remembered, for programs that write there besides sessions; None where nothing is remembered here.
+
+        Args:
+            user_id: The user; empty for what belongs to no user in particular.
+            tenant_id: As of `forget_user`.
+
+        Raises:
+            OptionError: Your move: one of them is no text.
+        """
+        refuse(fault_of_text("user_id", user_id), fault_of_text("tenant_id", tenant_id))
+        desks = self._dependencies.desks
+        return None if desks is None else desks.memories_of(MemoryOwner(tenant=tenant_id, user=user_id))
 
     async def _forget_sessions(self, owner: MemoryOwner) -> ForgottenUser:
         if self._keeping is None:

@@ -63,6 +63,10 @@ class StoreDesks:
         self._memories = None if shared.recall is None else MemoryDesk(shared.recall, outside)
         self._knowledge = None if shared.knowledge is None else KnowledgeShelf(shared.knowledge, outside)
 
+    def memories_of(self, owner: MemoryOwner) -> Memories | None:
+        """Give what an owner has remembered, in no session; None where nothing is remembered here."""
+        return None if self._memories is None else self._memories.of(owner)
+
     async def forget(self, owner: MemoryOwner) -> Forgotten:
         """Forget all that an owner has remembered; nothing where nothing is remembered here.
 
