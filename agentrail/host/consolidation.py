@@ -54,6 +54,8 @@ _AGAIN_MS: Final = 3_600_000
 _MAX_OUTPUT_TOKENS: Final = 4_096
 _ANSWER_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 5.0
+_LONGEST_WAIT_SECONDS: Final = 600.0
+"""How long requests go first: one that waits for a person may do so for days."""
 
 _USUAL_BUDGET: Final = Budget(max_total_tokens=60_000)
 
@@ -146,6 +148,7 @@ class Consolidation(HostPlugin):
         self._read: dict[SessionOwner, dict[str, int]] = {}
         self._made_at: dict[SessionOwner, int] = {}
         self._rests_until: dict[SessionOwner, int] = {}
+        self._have_profiles: dict[SessionOwner, None] = {}
 
     def connect(self, sessions: UserSessions) -> None:
         """Take what sessions are read through. For `open_host`."""
@@ -173,9 +176,8 @@ class Consolidation(HostPlugin):
         Cancellation: At once; a profile that is being made is not written.
         """
         await self._is_connected.wait()
-        async with (
-            open_supervisor() as asking
-        ):  # without a store: what users said is kept nowhere a second time
+        # Without a store: what users said is kept nowhere a second time.
+        async with open_supervisor() as asking:
             while True:
                 await self.look(asking)
                 await trio.sleep(self._every)
@@ -190,10 +192,13 @@ class Consolidation(HostPlugin):
         """
         assert self._sessions is not None  # noqa: S101 - it is connected
         try:
-            changes = await self._sessions.changes()
+            there = await self._sessions.changes()
         except AgentrailError as error:
             LOGGER.warning("profiles of users are not looked at now: %s", error)
             return
+        # With those who have a profile, and no session any more on which it could rest.
+        changes: dict[SessionOwner, Sequence[SessionChange]] = dict.fromkeys(self._have_profiles, ())
+        changes.update(there)
         for known in (self._read, self._made_at, self._rests_until):
             for owner in known.keys() - changes.keys():
                 del known[owner]
@@ -218,11 +223,14 @@ class Consolidation(HostPlugin):
             return
         entry = await memories.get(PROFILE_ID)
         before = () if entry is None else decode_profile(entry.text)
-        lines = await self._still_there(sessions, owner, before)
-        if len(lines) < len(
-            before
-        ):  # a source is gone, and what rests on it goes too, whether it is time or not
+        # A source is gone: what rests on it goes too, whether it is time or not.
+        lines = lines_without(before, {change.session: True for change in changes})
+        if len(lines) < len(before):
             await _write(memories, lines)
+        if lines:
+            self._have_profiles[owner] = None
+        else:
+            self._have_profiles.pop(owner, None)
         made_at_ms = max(0 if entry is None else entry.at_ms, self._made_at.get(owner, 0))
         read, now = self._read.setdefault(owner, {}), sessions.now_ms()
         found: list[ProfileLine] = []
@@ -233,7 +241,8 @@ class Consolidation(HostPlugin):
                 conversations[change.session] = messages
             else:
                 read[change.session] = change.changed_at_ms
-        due = decide_changed(changes, made_at_ms, now, read)  # without those that were too short
+        # Without those that were too short.
+        due = decide_changed(changes, made_at_ms, now, read)
         if not due or not self._may_call(now, len(due) + 1):
             return
         for change in due:
@@ -256,8 +265,10 @@ class Consolidation(HostPlugin):
     ) -> None:
         """Write a profile, without what rests on a session that went meanwhile: its user may have been forgotten."""
         lines = await self._still_there(sessions, owner, lines)
+        self._have_profiles[owner] = None
         await _write(memories, lines)
-        later = await self._still_there(sessions, owner, lines)  # also while it was written
+        # Also while it was written.
+        later = await self._still_there(sessions, owner, lines)
         if len(later) < len(lines):
             await _write(memories, later)
 
@@ -277,13 +288,14 @@ class Consolidation(HostPlugin):
         return True
 
     async def _ask(self, asking: SessionSupervisor, prompt: str, output: type[T]) -> T:
-        """Ask the model, when no request of the host is worked on.
+        """Ask the model, when no request of the host is worked on, or has been waited for long enough.
 
         Raises:
             AgentrailError: It does not answer, not in time, or not with that; or the budget does not last.
         """
-        while self._open_requests:
-            await self._is_quiet.wait()
+        with trio.move_on_after(_LONGEST_WAIT_SECONDS):
+            while self._open_requests:
+                await self._is_quiet.wait()
         session = await asking.start_session(
             model=self._model,
             budget=self._budget,

@@ -147,6 +147,20 @@ async def test_a_line_goes_with_its_source():
     assert sessions.profile_of() == []
 
 
+async def test_who_has_no_session_left_has_no_profile():
+    """There is nothing that it could rest on."""
+    sessions = Sessions(ada=["s1"])
+    plugin = Consolidation(ScriptedModel([found(), merged(("a", [1]))]))
+    plugin.connect(sessions)
+    async with agentrail.open_supervisor() as asking:
+        await plugin.look(asking)
+        assert sessions.profile_of()
+        sessions.there.clear()
+        await plugin.look(asking)
+        assert sessions.profile_of() == []
+        await plugin.look(asking)
+
+
 @pytest.mark.parametrize("place", [1, 2])
 async def test_who_is_forgotten_meanwhile_has_no_profile(place):
     """Between the answer and its being written, and while that is done."""
@@ -208,8 +222,9 @@ async def test_a_budget_bounds_each_call(caplog):
     assert "was not made" in caplog.text
 
 
-async def test_requests_go_first(autojump_clock):
-    """While one is worked on no call of a model is begun; behind it the profile is made."""
+@pytest.mark.parametrize("seconds", [60, 700])
+async def test_requests_go_first(autojump_clock, seconds):
+    """While one is worked on no call of a model is begun; one that waits for a person for ever holds up each call for ten minutes."""
     sessions = Sessions(ada=["s1"])
     plugin = Consolidation(ScriptedModel([found(), merged(("a", [1]))]), look_every=5)
     async with trio.open_nursery() as nursery:
@@ -218,8 +233,9 @@ async def test_requests_go_first(autojump_clock):
         plugin.connect(sessions)
         await trio.sleep(60)
         assert sessions.profile_of() == []
-        await plugin.on_request_end(None)
-        await trio.sleep(60)
+        if seconds == 60:
+            await plugin.on_request_end(None)
+        await trio.sleep(2 * seconds)
         assert sessions.profile_of() == [("a", ("s1", (1,)))]
         nursery.cancel_scope.cancel()
 
