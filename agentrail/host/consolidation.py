@@ -200,7 +200,7 @@ class Consolidation(HostPlugin):
         changes: dict[SessionOwner, Sequence[SessionChange]] = dict.fromkeys(self._have_profiles, ())
         changes.update(there)
         for known in (self._read, self._made_at, self._rests_until):
-            for owner in known.keys() - changes.keys():
+            for owner in [owner for owner in known if owner not in changes]:
                 del known[owner]
         for owner, sessions in changes.items():
             if self._rests_until.get(owner, 0) > self._sessions.now_ms():

@@ -7,12 +7,12 @@ messages that were shown, and where lines are merged it names the lines that it 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field as dataclass_field
+from types import MappingProxyType
 from typing import Final
 
 from attrs import frozen
 
 from agentrail.abc.recall import MAX_MEMORY_BYTES
-from agentrail.frozen import EMPTY
 from agentrail.messages import AssistantMessage, Message, Text, UserMessage
 
 KINDS: Final = ("preferences", "role", "focus", "avoid")
@@ -36,6 +36,8 @@ CHANGED_SESSIONS: Final = 5
 
 IDLE_MS: Final = 10 * 60 * 1000
 OLD_MS: Final = 24 * 3600 * 1000
+
+_NOTHING_READ: Final[Mapping[str, int]] = MappingProxyType({})
 
 MAX_SHOWN_CHARACTERS: Final = 40_000
 """Of one session, for one call of a model."""
@@ -90,7 +92,10 @@ class SessionChange:
 
 
 def decide_changed(
-    sessions: Sequence[SessionChange], profile_at_ms: int, now_ms: int, read: Mapping[str, int] = EMPTY
+    sessions: Sequence[SessionChange],
+    profile_at_ms: int,
+    now_ms: int,
+    read: Mapping[str, int] = _NOTHING_READ,
 ) -> tuple[SessionChange, ...]:
     """Say which sessions of a user are to be read because their profile is to be made anew; none while it is not.
 
@@ -202,12 +207,15 @@ def spoken(messages: Sequence[Message]) -> list[tuple[int, str, str]]:
     """
     found = []
     for number, one in enumerate(messages, 1):
-        is_users = isinstance(one, UserMessage) and one.origin in ("prompt", "steer")
-        if is_users or isinstance(one, AssistantMessage):
-            said = "".join(block.text for block in one.content if isinstance(block, Text))
-            text = " ".join(said.split())
-            if text:
-                found.append((number, "user" if is_users else "assistant", text))
+        if isinstance(one, UserMessage) and one.origin in ("prompt", "steer"):
+            who = "user"
+        elif isinstance(one, AssistantMessage):
+            who = "assistant"
+        else:
+            continue
+        text = " ".join("".join(block.text for block in one.content if isinstance(block, Text)).split())
+        if text:
+            found.append((number, who, text))
     return found
 
 
