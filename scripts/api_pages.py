@@ -41,7 +41,7 @@ SUPERVISOR: Final[Mapping[str, str]] = MappingProxyType(
         "Find": "session sessions",
         "Read": "subscribe_all subscribe_group",
         "End": "stop_session rest",
-        "Keep": "export_session import_session trim_session delete_session",
+        "Keep": "export_session import_session trim_session delete_session forget_user",
         "Know": "monitor facts_of stored_journal stored_state find_records plain_state_at explain_record events_page check_store last_words reports tree parked_sessions plugin_use fault_of_model budget_use spendings statistics",
     }
 )
@@ -60,6 +60,7 @@ OF_THE_SHELL: Final = frozenset(
         "restore_files",
         "keeps_owed",
         "owed",
+        "memories_of",
         "change_owed",
     }
 )

@@ -188,6 +188,31 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     written_before_ms: int | None = None
 
 
+class Erasure(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What was removed of journals whose content is not to be kept any more.
+
+    Attributes:
+        sessions: How many sessions that concerned.
+        records: How many records have `erased` in their place.
+        snapshots: How many snapshots were dropped.
+        blobs: How many large values were dropped: those that no other session has.
+    """
+
+    sessions: int = 0
+    records: int = 0
+    snapshots: int = 0
+    blobs: int = 0
+
+    def __add__(self, other: "Erasure") -> "Erasure":
+        """Add up what was removed of both."""
+        return Erasure(
+            sessions=self.sessions + other.sessions,
+            records=self.records + other.records,
+            snapshots=self.snapshots + other.snapshots,
+            blobs=self.blobs + other.blobs,
+        )
+
+
 class OwedRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a process owes to others beside its sessions, such as a message that no receiver has taken yet.
 
@@ -226,8 +251,8 @@ class OwedStore(Protocol):
 class Store(Protocol):
     """Keeps journals. Every call but `close` may raise `StoreUnavailable`; then nothing is known of what it did.
 
-    One thread at a time calls what writes: `create`, `take`, `release`, `append`, `put_snapshot`, `beat`, `delete`, `trim`. What reads
-    may be called from any thread beside it.
+    One thread at a time calls what writes: `create`, `take`, `release`, `append`, `put_snapshot`, `beat`, `delete`, `trim`, `erase`,
+    `overwrite_removed`. What reads may be called from any thread beside it.
     """
 
     @property
@@ -305,7 +330,7 @@ class Store(Protocol):
         ...
 
     def put_snapshot(self, snapshot: StoredSnapshot) -> None:
-        """Keep a snapshot. Of each session the last two are kept; one of a session that is not there is ignored."""
+        """Keep a snapshot. Of each session the last two are kept; one of a session that is not there, or was erased, is ignored."""
         ...
 
     def snapshots(
@@ -375,6 +400,35 @@ class Store(Protocol):
             SessionNotFound: Your move: there is none.
             OptionError: Your move: no sound snapshot stands at that number or behind it; or it is beyond the end.
             StillNeeded: Your move: a fork needs what would be dropped.
+        """
+        ...
+
+    def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
+        """Remove what was said in a tree, and keep that there was something: again is fine.
+
+        In place of each record stands what `erased_record` makes of it, so the chain of hashes goes on. Snapshots go, large values that no
+        other session has, and the title. Behind the last record stands a `closed` one of a higher epoch (`closing_record`): the session
+        has ended, has no owner, and whoever appends with an older epoch is refused. What stood there is overwritten; see
+        `overwrite_removed`. Forks are journals of their own, and stay.
+
+        Args:
+            scope: Of the tree.
+            session: Its root.
+            why: What the records say of it; no content.
+
+        Raises:
+            SessionNotFound: Your move: there is none.
+            OptionError: Your move: it is no root; the message names that.
+            StillNeeded: Your move: a node owns it that was heard of within the lease, and something of it has not ended.
+        """
+        ...
+
+    def overwrite_removed(self) -> bool:
+        """See to it that nothing of what was erased, deleted or trimmed stands in any file of the store. Again is fine.
+
+        Returns:
+            Whether that is done. Else a reader stood in the way, and it is to be called again; or this store never does it. Who forgets a
+            user is told of either.
         """
         ...
 

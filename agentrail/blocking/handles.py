@@ -269,6 +269,7 @@ class SupervisorFutures(Far):
     tree: Final = later(SessionSupervisor.tree)
     delete_session: Final = later(SessionSupervisor.delete_session)
     trim_session: Final = later(SessionSupervisor.trim_session)
+    forget_user: Final = later(SessionSupervisor.forget_user)
     export_session: Final = later(SessionSupervisor.export_session)
     import_session: Final = later(SessionSupervisor.import_session)
 
@@ -437,6 +438,7 @@ class Supervisor(Far):
     tree: Final = waits(SupervisorFutures.tree)
     delete_session: Final = waits(SupervisorFutures.delete_session)
     trim_session: Final = waits(SupervisorFutures.trim_session)
+    forget_user: Final = waits(SupervisorFutures.forget_user)
     export_session: Final = waits(SupervisorFutures.export_session)
     import_session: Final = waits(SupervisorFutures.import_session)
     statistics: Final = looks(SessionSupervisor.statistics, as_it_is)

@@ -12,9 +12,10 @@ from cyclopts import App, Parameter
 
 from agentrail.abc.recall import MAX_FOUND, MAX_LISTED, MemoryEntry, MemoryOwner, RecallStore, TagFilter
 from agentrail.cli.exits import Exit
+from agentrail.cli.forgetting import forget_everything
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.output import write_error
-from agentrail.cli.stored import DataDirectory, run_over_store, say
+from agentrail.cli.stored import DEFAULT_STORE, DataDirectory, StorePlace, run_over_store, say
 from agentrail.errors import OptionError
 from agentrail.stores.named_memories import directory_of_memories
 from agentrail.stores.recall_sqlite import SqliteRecall
@@ -107,19 +108,30 @@ def search_memories(
 
 @app.command(
     name="forget",
-    help="""Forget memories of a user for good: those that are named, or with --all all of them.
+    help="""Forget memories of a user for good: those that are named; or with --all the user, with all that was said in their sessions.
 
-    Rows and words are removed, and what stood there is overwritten. Journals of sessions, exports, backups and providers are not reached.
-    Exit codes: 0 forgotten, 1 forgotten but not yet overwritten, 2 wrong usage, or there is no such memory.""",
+    Rows and words are removed, records of journals are erased, and what stood there is overwritten. Sessions of a user who is forgotten
+    cannot be read or resumed any more. Exports, backups, files in workspaces and providers are not reached.
+    Exit codes: 0 forgotten, 1 something is left or not yet overwritten, 2 wrong usage, or there is no such memory.""",
 )
 def forget_memories(
     *ids: Annotated[str, Parameter(help="Of the memories, as memory list shows them.")],
     every: Annotated[
         bool,
         Parameter(
-            name="--all", help="Forget all that is remembered of the user.", negative="", show_default=False
+            name="--all",
+            help="Forget the user: all that is remembered of them, and what was said in all their sessions.",
+            negative="",
+            show_default=False,
         ),
     ] = False,
+    sessions: Annotated[
+        str,
+        Parameter(
+            name="--store",
+            help="With --all: where sessions are: sqlite:PATH, or sqlite: for the file in the data directory.",
+        ),
+    ] = DEFAULT_STORE,
     place: MemoryPlace = USUAL_MEMORIES,
 ) -> Exit:
     """Forget; see the help above."""
@@ -127,21 +139,11 @@ def forget_memories(
     def work(store: RecallStore) -> Exit:
         if bool(ids) is every:
             raise OptionError(["name the memories to forget, or say --all: one of the two"])
-        return _forget_all(store, place) if every else _forget_some(store, place, ids)
+        if every:
+            return forget_everything(store, place.owner, StorePlace(store=sessions, data_dir=place.data_dir))
+        return _forget_some(store, place, ids)
 
     return _over(place, work)
-
-
-def _forget_all(store: RecallStore, place: MemoryPlace) -> Exit:
-    forgotten = store.forget(place.owner)
-    say(f"{forgotten.entries:,} forgotten.")
-    if not forgotten.is_erased:
-        write_error("a process reads beside it, so its log could not be emptied: run the same command again.")
-        return Exit.FAILED
-    write_error(
-        "not reached: journals of sessions (agentrail sessions delete), exports, backups, and the provider."
-    )
-    return Exit.DONE
 
 
 def _forget_some(store: RecallStore, place: MemoryPlace, ids: Sequence[str]) -> Exit:

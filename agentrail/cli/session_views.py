@@ -11,7 +11,8 @@ from agentrail import events
 from agentrail.abc.store import StoredSession
 from agentrail.cli.notices import notice_of, show_decision, show_milliseconds
 from agentrail.cli.rendering import Piece, first_line, on_one_line, show_arguments
-from agentrail.core.journal.record import Record
+from agentrail.core.journal.bodies import decode_erased
+from agentrail.core.journal.record import ERASED, Record
 from agentrail.core.journal.replaying import ReplayStep
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.session.projection import Status
@@ -245,6 +246,9 @@ def show_record(record: Record) -> Iterator[str]:
     yield f"{record.seq:>6}  {moment(record.at_ms)}  epoch {record.epoch}  {record.kind}  events {record.events}"
     for line in record.does.split("\n") if record.does else ():
         yield f"        {line}"
+    if record.kind == ERASED:
+        was = decode_erased(record.body)
+        yield f"        was {was.kind or 'there'}, {was.length:,} bytes: {on_one_line(was.why)}"
 
 
 # --- parts of lines

@@ -361,6 +361,7 @@ def delete(
             found = find_one(opened, session, place.scope)
         with writing(place) as opened:
             size = opened.delete(found.scope, found.session)
+            opened.overwrite_removed()  # no session waits for it here
         say(f"deleted {session}: {size} bytes")
         return Exit.DONE
 

@@ -79,6 +79,7 @@ _PARAMETERS: Final[Mapping[str, Mapping[str, Any]]] = {
     "agent_id": _NAME,
     "request_id": _NAME,
     "rule_id": _NAME,
+    "user_id": _NAME,
     "approval": {"type": "string"},
     "path": {"type": "string"},
     "name": {"type": "string", "maxLength": 600},

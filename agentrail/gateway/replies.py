@@ -505,6 +505,30 @@ class ApprovalDecided(CallReply, frozen=True, kw_only=True):
     approval_id: str
 
 
+class UserForgotten(CallReply, frozen=True, kw_only=True):
+    """What became of all that was kept of a user.
+
+    Attributes:
+        memories: How many memories there were.
+        sessions: In how many sessions something was erased.
+        records: How many records of journals have `erased` in their place.
+        snapshots: How many snapshots were dropped.
+        blobs: How many large values were dropped.
+        is_overwritten: Whether what stood there is overwritten in all files; else a reader stood in the way: call again.
+        left: What was not erased, and why.
+        not_reached: Where more of the user may be, which this server does not reach.
+    """
+
+    memories: int
+    sessions: int
+    records: int
+    snapshots: int
+    blobs: int
+    is_overwritten: bool
+    left: tuple[str, ...] = ()
+    not_reached: tuple[str, ...] = ()
+
+
 class ShownApproval(CallReply, frozen=True, kw_only=True):
     """All that a person is shown of a call that waits for an approval.
 

@@ -46,6 +46,7 @@ from agentrail.gateway.replies import (
     SessionRewound,
     ShownApproval,
     SteerReply,
+    UserForgotten,
 )
 from agentrail.gateway.routing import CallRoute
 from agentrail.host.payloads import STATUSES
@@ -72,6 +73,7 @@ REPLIES: Final[Mapping[RouteKey, Mapping[int, RouteReply]]] = {
     ("GET", "/console/info"): {200: ConsoleInfo},
     ("GET", _OF_SESSION): {200: SnapshotForm},
     ("DELETE", _OF_SESSION): {},
+    ("DELETE", "/users/{user_id}/memory"): {200: UserForgotten},
     ("POST", f"{_OF_SESSION}/prompt"): {202: (AcceptedForm, SteerReply)},
     ("POST", f"{_OF_SESSION}/steer"): {202: SteerReply},
     ("GET", f"{_OF_SESSION}/messages"): {200: MessagePage},
@@ -177,6 +179,7 @@ _REFUSALS: Final[Mapping[RouteKey, str]] = {
     ("POST", "/sessions"): _CREATING,
     ("GET", "/sessions"): "cursor_invalid store_unavailable",
     ("DELETE", _OF_SESSION): f"{_ON_SESSION} session_is_child still_needed",
+    ("DELETE", "/users/{user_id}/memory"): "store_unavailable reply_timeout supervisor_closed",
     ("POST", f"{_OF_SESSION}/prompt"): _MESSAGE,
     ("POST", f"{_OF_SESSION}/steer"): _MESSAGE,
     ("GET", f"{_OF_SESSION}/events"): f"{_ON_SESSION} cursor_invalid request_unknown option_error",

@@ -8,6 +8,8 @@ from typing import Final
 from urllib.parse import quote
 
 from agentrail.gateway import calls
+from agentrail.gateway.access import name_user
+from agentrail.gateway.answers import CallRefused, ErrorAnswer
 from agentrail.gateway.bodies import (
     AbortBody,
     ApproveBody,
@@ -117,6 +119,14 @@ async def _rewind(call: RouteCall) -> WholeAnswer:
 async def _compact(call: RouteCall) -> WholeAnswer:
     """Summarise the beginning of a conversation."""
     return answer_of_call(await calls.compact_session(call.host, call.principal, _session(call), call.body))
+
+
+async def _forget_user(call: RouteCall) -> WholeAnswer:
+    """Forget a user."""
+    named = name_user(call.principal, user_id=call.params["user_id"])
+    if isinstance(named, ErrorAnswer):
+        raise CallRefused(named)
+    return answer_of_call(await calls.forget_user(call.host, named))
 
 
 # --- what runs
@@ -290,6 +300,7 @@ SESSION_ROUTES: Final = (
     CallRoute("GET", "/sessions", _list_own, does="lists sessions, the newest first", query=_LIST),
     CallRoute("GET", _ONE, _show, does="shows how a session stands, and its last messages"),
     CallRoute("DELETE", _ONE, _delete, does="ends a session", query=("purge",), success=204),
+    CallRoute("DELETE", "/users/{user_id}/memory", _forget_user, does="forgets a user: ends and erases their sessions, and removes what is remembered", needs_user=False),
     CallRoute("GET", f"{_ONE}/messages", _messages, does="shows a conversation", query=_PAGE),
     CallRoute("POST", f"{_ONE}/model", _model, does="asks another model from the next request on", body=ModelBody),
     CallRoute("POST", f"{_ONE}/fork", _fork, does="begins a session that goes on from this one", body=ForkBody, success=201),

@@ -24,6 +24,7 @@ from agentrail.host.carrying import HostParts, WhenBusy
 from agentrail.host.chains import PluginOrder
 from agentrail.host.closing import ClosingPlan, decide_closing
 from agentrail.host.day_budgets import DayBudgets
+from agentrail.host.forgetting import UsersOfHost
 from agentrail.host.hook_runner import HookRunner
 from agentrail.host.host_sessions import already_there, has_no_cycle, refuse_child
 from agentrail.host.identity import profile_of_session
@@ -80,6 +81,7 @@ class Host:
         self._intake = Intake(parts, options.limits, nursery, self.commands)
         self._readiness = Readiness(self._checks, options.check_timeout, nursery)
         self._feeds: list[SessionFeed] = []
+        self.users: UsersOfHost = UsersOfHost(parts, self._intake, lambda: self._feeds)
         self._is_leaving = False
         self._plan: ClosingPlan | None = None
         self._drains_by: float | None = None

@@ -16,6 +16,7 @@ from agentrail.host.attachments import Uploads
 from agentrail.host.carrying import HostParts
 from agentrail.host.chains import PluginOrder
 from agentrail.host.closing import LEAST_SECONDS
+from agentrail.host.consolidation import Consolidation
 from agentrail.host.context import providers_of
 from agentrail.host.day_budgets import DayBudgets
 from agentrail.host.hook_runner import HookRunner, open_hook_runner
@@ -26,6 +27,7 @@ from agentrail.host.payloads import SessionReader
 from agentrail.host.plugin_life import PluginLife, open_plugins
 from agentrail.host.requests import RequestBook, SessionReading
 from agentrail.host.tool_hooks import tool_hooks
+from agentrail.host.user_sessions import SessionsOfUsers
 from agentrail.host.webhook_delivery import WebhookDelivery
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
@@ -98,6 +100,9 @@ class _Keeper:
             )
             async with trio.open_nursery() as nursery:
                 self.host = Host(self._options, parts, life, nursery)
+                for plugin in self._options.checked_plugins:
+                    if isinstance(plugin, Consolidation):
+                        plugin.connect(SessionsOfUsers(sessions))
                 if delivery is not None:
                     nursery.start_soon(delivery.run, name="webhooks")
                     nursery.start_soon(self.host.follow_awaited, name="follow requests for webhooks")

@@ -98,6 +98,11 @@ class SessionList:
             told.append(_with_status(await self._with_metadata(one, tenant_id)))
         return tuple(told)
 
+    def forget(self, tenant_id: str, session_id: str) -> None:
+        """Know no more whose a session was: it was erased, and is nobody's now."""
+        for key in [key for key in self._owners if key[:2] == (tenant_id, session_id)]:
+            del self._owners[key]
+
     async def everything(self, tenant_id: str) -> list[ListedSession]:
         """Give all sessions of a tenant, also those that have ended, in no order; not those that work for others. Metadata is left out.
 
@@ -112,7 +117,7 @@ class SessionList:
         found = {one.session_id: one for one in awake if one is not None}
         if self._has_store:
             for row in await self._rows(tenant_id):
-                known = await self._listed(row)
+                known = await self.listed(row)
                 here = found.get(row.session)
                 if known is not None and here is not None:
                     known = evolve(known, phase=here.phase, session=here.session)
@@ -129,7 +134,12 @@ class SessionList:
             after = (page[-1].scope, page[-1].session)
         return rows
 
-    async def _listed(self, row: StoredSession) -> ListedSession | None:
+    async def listed(self, row: StoredSession) -> ListedSession | None:
+        """Say whose a stored session is, and what else is listed of it; None where no host has started it, or it is gone.
+
+        Raises:
+            StoreUnavailable: It cannot be read now.
+        """
         # With the moment of its beginning: when one was deleted another user's may have its id.
         key = (row.scope, row.session, row.opened_at_ms)
         if key not in self._owners:

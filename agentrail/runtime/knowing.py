@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from agentrail.core.policy.response_format import document_in
 from agentrail.core.session.tags import visible_text
-from agentrail.errors import SessionNotFound
+from agentrail.errors import Erased, SessionNotFound
 from agentrail.messages import AssistantMessage, JsonObject, Message, SessionId
 from agentrail.runtime.arguments import fault_of_text, refuse
 from agentrail.runtime.keeping import Keeping
@@ -57,7 +57,7 @@ class KnowingDoor(ABC):
             scope: The one that it was started in.
 
         Returns:
-            None: there is none, as far as is known here.
+            None: there is none, as far as is known here; or all that was known of it was erased.
 
         Raises:
             OptionError: Your move: an id that is no text, or a scope that can be none.
@@ -90,9 +90,9 @@ def _stored_facts(keeping: Keeping, scope: str, session_id: SessionId) -> Sessio
     """Read them from the first record of a journal. This blocks."""
     try:
         stored = stored_of(keeping.store, scope, session_id)
-    except SessionNotFound:
+        opening: StoredOpening = opening_of(keeping.store, stored)
+    except (SessionNotFound, Erased):
         return None
-    opening: StoredOpening = opening_of(keeping.store, stored)
     return SessionFacts(
         session_id=session_id,
         root_id=stored.root,

@@ -114,6 +114,14 @@ class EndedSessions:
             else evolve(words, session=Session(cell), rested=cell.rested)
         )
 
+    def drop_tree(self, scope: str, root: str) -> None:
+        """Forget a tree that ended, and let go of its handles: what its sessions published is to be read no more."""
+        handles = [*self._handles.items()]
+        of_tree = [key for key, one in handles if (one.ports.scope, one.bus.path[0]) == (scope, root)]
+        for key in (*of_tree, key_of(scope, root)):
+            self._words.pop(key, None)
+            self._handles.pop(key, None)
+
     def error_for(self, scope: str, session_id: str, down: str | None) -> SessionDown:
         """Say why there is no live session of this id: it may be at rest, and then that is no end.
 

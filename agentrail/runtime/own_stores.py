@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+import trio
 from attrs import frozen
 
 from agentrail.abc import FindInstructions, Knowledge, KnowledgeStore, Memories, RecallStore
+from agentrail.abc.recall import Forgotten, MemoryOwner
 from agentrail.messages import SessionId
 from agentrail.outside import Outside
 from agentrail.runtime.knowledge import KnowledgeShelf
@@ -60,6 +62,20 @@ class StoreDesks:
         """
         self._memories = None if shared.recall is None else MemoryDesk(shared.recall, outside)
         self._knowledge = None if shared.knowledge is None else KnowledgeShelf(shared.knowledge, outside)
+
+    def memories_of(self, owner: MemoryOwner) -> Memories | None:
+        """Give what an owner has remembered, in no session; None where nothing is remembered here."""
+        return None if self._memories is None else self._memories.of(owner)
+
+    async def forget(self, owner: MemoryOwner) -> Forgotten:
+        """Forget all that an owner has remembered; nothing where nothing is remembered here.
+
+        Cancellation: What has begun is done all the same, and only its answer is lost.
+        """
+        if self._memories is None:
+            await trio.lowlevel.checkpoint()
+            return Forgotten(entries=0, is_erased=True)
+        return await self._memories.of(owner).forget()
 
     def of(self, session_id: SessionId, scope: str, user_data: Mapping[str, Any]) -> OwnStores:
         """Give a session what its owner has.

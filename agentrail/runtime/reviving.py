@@ -15,7 +15,7 @@ from attrs import field, frozen
 from agentrail.abc.store import Store, StoredSession
 from agentrail.core.journal.bodies import decode_opened, decode_rewound, join_blobs
 from agentrail.core.journal.folding import Drift, Folded, Sources, first_state, fold, walk
-from agentrail.core.journal.record import DRIFTED, REWOUND, TAKEN, Record, Tail
+from agentrail.core.journal.record import DRIFTED, ERASED, REWOUND, TAKEN, Record, Tail
 from agentrail.core.protocol.effects import Publish
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.request import EffectId
@@ -23,7 +23,7 @@ from agentrail.core.session.state import SessionConfig, SessionState
 from agentrail.core.session.state_codec import decode_config, decode_session
 from agentrail.core.stack.loading import Ask
 from agentrail.core.stack.plugin import Plugin
-from agentrail.errors import CodecError, PluginError, StillNeeded, Trimmed, Unrevivable
+from agentrail.errors import CodecError, Erased, PluginError, StillNeeded, Trimmed, Unrevivable
 from agentrail.events import Event
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
@@ -145,6 +145,7 @@ def opening_of(store: Store, stored: StoredSession) -> StoredOpening:
 
     Raises:
         SessionNotFound, Trimmed, StoreUnavailable: As of `Store.read`.
+        Erased: What stood there was removed.
         CodecError: It is of a newer version.
     """
     state, origin = _beginning_of(store, stored)
@@ -174,7 +175,11 @@ def _beginning_of(store: Store, stored: StoredSession) -> tuple[bytes, str]:
         for snapshot in store.snapshots(stored.scope, stored.session, stored.tail.seq):
             if is_sound(snapshot):
                 return snapshot.state, ""
-    (first,) = store.read(stored.scope, stored.session, 0, 1)
+    (first,) = store.read(stored.scope, stored.session, stored.first_seq - 1, 1)
+    if first.kind == ERASED:
+        raise Erased(stored.session, first.seq)
+    if first.seq > 1:
+        raise Trimmed(stored.session, first=first.seq)
     opened = decode_opened(join_blobs(first.body, store.blob))
     return bytes(opened.state), opened.origin
 

@@ -22,7 +22,7 @@ from agentrail.core.journal.spending import (
 from agentrail.core.session.projection import model_of
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.loading import Ask
-from agentrail.errors import AgentrailError, SessionNotFound
+from agentrail.errors import AgentrailError, Erased, SessionNotFound
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.runtime.plugin_watch import QuietWatch
@@ -134,6 +134,11 @@ class SpendingBook:
         told = _described(self._store, stored) if known is None else known.told
         try:
             spendings = self._fold(stored, known)
+        except Erased:
+            # What it used went with what was said. As long as this process lives it is known all the same, for budgets of the day.
+            self._states.pop(key, None)
+            self._known[key] = _Known(tail=stored.tail, told=evolve(told, fault=None))
+            return self._known[key].told
         except (AgentrailError, msgspec.MsgspecError) as error:
             # One that is damaged, or whose plugin is gone, is told of, and takes no other session along.
             LOGGER.warning("what session %s has used cannot be read: %s", stored.session, error)

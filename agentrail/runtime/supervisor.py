@@ -59,6 +59,7 @@ from agentrail.runtime.deps import DepsFor
 from agentrail.runtime.ending import stop_quietly
 from agentrail.runtime.exporting_door import ExportingDoor
 from agentrail.runtime.fan_in import EVERY, FanIn, ManySubscription
+from agentrail.runtime.forgetting_door import ForgettingDoor
 from agentrail.runtime.handle import Session
 from agentrail.runtime.inspecting_door import InspectingDoor
 from agentrail.runtime.keeping import STORE_PATIENCE_SECONDS, Keeping
@@ -120,6 +121,7 @@ class SessionSupervisor(
     StartingDoor,
     SleepingDoor,
     BranchingDoor,
+    ForgettingDoor,
     ExportingDoor,
     ReadingDoor,
     InspectingDoor,
@@ -494,6 +496,10 @@ class SessionSupervisor(
         if entry is not None:
             return entry.cell
         return None if self._down is not None else self._hollow_of(key)
+
+    def _let_go(self, scope: str, root: SessionId) -> None:
+        """Keep nothing any more of a tree that ended here."""
+        self._gone.drop_tree(scope, root)
 
     def _seen(self, key: str) -> SessionCell | None:
         """Give the cell of a session that is here, or was until not long ago; None where there is none."""

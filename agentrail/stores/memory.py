@@ -17,6 +17,7 @@ from agentrail import outside
 from agentrail.abc.store import (
     Append,
     Cause,
+    Erasure,
     Filters,
     Node,
     Opening,
@@ -176,7 +177,7 @@ class MemoryStore:
         """Keep a snapshot; the last two of each session are kept."""
         with self._lock:
             journal = self._journals.get((snapshot.scope, snapshot.session))
-            if journal is None:
+            if journal is None or journal.was_erased(snapshot.seq):
                 return
             journal.snapshots[snapshot.seq] = snapshot
             while len(journal.snapshots) > _KEPT_SNAPSHOTS:
@@ -205,9 +206,7 @@ class MemoryStore:
             forks = {fork for key in keys for fork in self._forks.get(key, ())} - set(keys)
             if forks:
                 raise StillNeeded(session, by=sorted(fork for _, fork in forks))
-            works_on = any(not self._journals[key].standing.has_ended for key in keys)
-            if works_on and self._is_alive(top.node, self.now_ms()):
-                raise StillNeeded(session, by=[f"node {top.node}"])
+            self._check_left(top, keys)
             written_at_ms = max(self._journals[key].written_at_ms for key in keys)
             if written_before_ms is not None and written_at_ms >= written_before_ms:
                 raise StillNeeded(session, by=[f"its own records: the last was written at {written_at_ms}"])
@@ -223,13 +222,38 @@ class MemoryStore:
         self._working.pop(key, None)
         self._timed.pop(key, None)
         self._own(journal, "")
-        size = journal.size_bytes()
+        return journal.size_bytes() + sum(map(len, self._let_go(journal)))
+
+    def _let_go(self, journal: MemoryJournal) -> list[bytes]:
+        """Drop the large values that no session but this one has, and give them."""
+        dropped: list[bytes] = []
         for digest in journal.blobs:
             self._holders[digest] -= 1
             if not self._holders[digest]:
                 del self._holders[digest]
-                size += len(self._blobs.pop(digest))
-        return size
+                dropped.append(self._blobs.pop(digest))
+        journal.blobs = {}
+        return dropped
+
+    def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
+        """Remove what was said in a tree; see `Store.erase`."""
+        with self._lock:
+            top = self._root(scope, session)
+            keys = self._tree(scope, session)
+            self._check_left(top, keys)
+            return sum((self._erase(key, why) for key in keys), Erasure())
+
+    def _erase(self, key: _Key, why: str) -> Erasure:
+        journal = self._journals[key]
+        records, snapshots = journal.erase(why, self.now_ms())
+        self._own(journal, "")
+        self._stand(key, journal, journal.standing)
+        blobs = len(self._let_go(journal))
+        return Erasure(sessions=bool(records), records=records, snapshots=snapshots, blobs=blobs)
+
+    def overwrite_removed(self) -> bool:
+        """Say that it is done: what is removed here is nowhere else."""
+        return True
 
     def trim(self, scope: str, session: SessionId, before: int) -> int:
         """Drop records before a number, of which there must be a snapshot; see `Store.trim`."""
@@ -406,6 +430,12 @@ class MemoryStore:
     def _tree(self, scope: str, root: SessionId) -> list[_Key]:
         """Give the sessions of a tree, the root first."""
         return sorted(self._trees[scope, root], key=lambda key: (key[1] != root, key))
+
+    def _check_left(self, top: MemoryJournal, keys: Iterable[_Key]) -> None:
+        """Refuse to remove what a living node works on."""
+        works_on = any(not self._journals[key].standing.has_ended for key in keys)
+        if works_on and self._is_alive(top.node, self.now_ms()):
+            raise StillNeeded(top.session, by=[f"node {top.node}"])
 
     def _is_alive(self, node: str, now: int) -> bool:
         seen = self._nodes.get(node)

@@ -5,7 +5,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from agentrail.abc.store import Filters, Opening, Standing, StoredSession, StoredSnapshot
-from agentrail.core.journal.record import Record, Tail, tail_of
+from agentrail.core.journal.erasing import closing_record, erased_record, is_erased
+from agentrail.core.journal.record import ERASED, Record, Tail, tail_of
 from agentrail.errors import AlreadyExists, Fenced
 from agentrail.messages import SessionId
 
@@ -89,6 +90,27 @@ class MemoryJournal:
         del self.records[:dropped]
         self.first_seq = before
         return dropped
+
+    def was_erased(self, seq: int) -> bool:
+        """Whether the content of a record was removed."""
+        place = seq - self.first_seq
+        return 0 <= place < len(self.records) and self.records[place].kind == ERASED
+
+    def erase(self, why: str, now: int) -> tuple[int, int]:
+        """Remove the content of all records, drop the snapshots, and end it.
+
+        Returns:
+            How many records and snapshots that were.
+        """
+        snapshots, self.snapshots = len(self.snapshots), {}
+        self.standing = Standing(has_ended=True)
+        if is_erased(self.records[-2:], why):
+            return 0, snapshots
+        count = sum(record.kind != ERASED for record in self.records)
+        end = closing_record(self.records[-1], why, now)
+        self.records = [*(erased_record(record, why) for record in self.records), end]
+        self.written_at_ms = now
+        return count, snapshots
 
     def size_bytes(self) -> int:
         """How many bytes its records and snapshots are, without blobs."""

@@ -19,6 +19,7 @@ from agentrail import outside
 from agentrail.abc.store import (
     Append,
     Cause,
+    Erasure,
     Filters,
     Node,
     Opening,
@@ -54,7 +55,7 @@ from agentrail.stores.sqlite_reading import (
     read_records,
     size_of,
 )
-from agentrail.stores.sqlite_removing import delete_tree, trim_journal
+from agentrail.stores.sqlite_removing import delete_tree, erase_tree, trim_journal, write_anew
 from agentrail.stores.sqlite_rows import fetch_session
 from agentrail.stores.sqlite_salvage import SalvageReport
 from agentrail.stores.sqlite_schema import SCHEMA, StoreSchema
@@ -131,6 +132,7 @@ class SqliteStore:
         self._log_pages = 0
         self._is_suspect = False
         self._must_empty_log = False
+        self._may_have_remains = True  # of an earlier process nothing is known
         self._is_closed = False
         self._salvaged: SalvageReport | None = None
         if read_only:
@@ -346,7 +348,7 @@ class SqliteStore:
                 lease=self._lease_ms,
                 written_before_ms=written_before_ms,
             )
-        self._must_empty_log = True
+        self._must_empty_log = self._may_have_remains = True
         self._sweep_after_commit()
         return removed
 
@@ -354,9 +356,31 @@ class SqliteStore:
         """Drop records before a number; see `Store.trim`. What stood there is overwritten, as in `delete`."""
         with self._transaction() as connection:
             dropped = trim_journal(connection, scope, session, before)
-        self._must_empty_log = True
+        self._must_empty_log = self._may_have_remains = True
         self._sweep_after_commit()
         return dropped
+
+    def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
+        """Remove what was said in a tree; see `Store.erase`. What stood there is overwritten, as in `delete`."""
+        with self._transaction() as connection:
+            self._standings.clear()
+            erased = erase_tree(connection, scope, session, why, now=self.now_ms(), lease=self._lease_ms)
+        self._must_empty_log = self._may_have_remains = True
+        return erased
+
+    def overwrite_removed(self) -> bool:
+        """Write the file anew where something was removed, and empty its log; see `Store.overwrite_removed`.
+
+        Sessions wait for it, as long as the whole file takes to be copied; what they do meanwhile is kept behind it.
+        """
+        with self._trouble():
+            connection = self._connected()
+            if self._may_have_remains:
+                write_anew(connection)
+                self._may_have_remains = False
+        self._must_empty_log = True
+        self.checkpoint()
+        return not self._must_empty_log
 
     def close(self) -> None:
         """Let go of the file, and of its lock; again if you like. Readers that are at work have their answer first."""

@@ -1,17 +1,28 @@
-"""What `SqliteStore` removes: trees, and records before a number. Within a transaction that its caller has begun.
+"""What `SqliteStore` removes: trees, records before a number, and what was said. Within a transaction that its caller has begun.
 
 What is removed is overwritten in the file (`secure_delete`), and the log is emptied behind it. Copies that were made of the file
 before, by a migration or for a salvage, hold it still; an operator removes those.
 """
 
 import hashlib
+from typing import Final
 
 import apsw
 
+from agentrail.abc.store import Erasure, Standing, StoredSession
+from agentrail.core.journal.erasing import closing_record, erased_record, is_erased
+from agentrail.core.journal.record import ERASED, Record
 from agentrail.errors import HeldBy, OptionError, StillNeeded
 from agentrail.messages import SessionId
 from agentrail.stores.sqlite_reading import kept_snapshots, known, known_root
-from agentrail.stores.sqlite_rows import fetch_records
+from agentrail.stores.sqlite_rows import (
+    PUT_RECORD,
+    SqliteRow,
+    check_witness,
+    fetch_records,
+    row_of,
+    standing_row,
+)
 from agentrail.stores.sqlite_writing import check_not_held, tree_of
 
 _BYTES_OF: tuple[str, ...] = (
@@ -48,11 +59,7 @@ def delete_tree(  # noqa: PLR0913 - what the port says, and the clock
     if by := [row[0] for row in forks]:
         raise StillNeeded(root, by=by)
     tree = tree_of(connection, scope, root)
-    if any(not one.standing.has_ended for one in tree):
-        try:
-            check_not_held(connection, root, top.node, now=now, lease=lease)
-        except HeldBy as error:
-            raise StillNeeded(root, by=[f"node {top.node}"]) from error
+    _check_left(connection, top, tree, now=now, lease=lease)
     written_at_ms = max(one.written_at_ms for one in tree)
     if written_before_ms is not None and written_at_ms >= written_before_ms:
         raise StillNeeded(root, by=[f"its own records: the last was written at {written_at_ms}"])
@@ -60,21 +67,132 @@ def delete_tree(  # noqa: PLR0913 - what the port says, and the clock
     for one in tree:
         for statement in _BYTES_OF:
             removed += connection.execute(statement, (scope, one.session)).get or 0
-        digests = connection.execute(
-            "SELECT digest FROM blob_use WHERE scope = ? AND session = ?", (scope, one.session)
-        ).fetchall()
+        digests = _digests_of(connection, scope, one.session)
         connection.execute("DELETE FROM session WHERE scope = ? AND session = ?", (scope, one.session))
-        for (digest,) in digests:
-            removed += _drop_blob(connection, str(digest))
+        for digest in digests:
+            removed += _drop_blob(connection, digest) or 0
     return removed
 
 
-def _drop_blob(connection: apsw.Connection, digest: str) -> int:
-    """Remove a large value that no session has any more, and say how large it was; 0 when one has it."""
+def _check_left(
+    connection: apsw.Connection, top: StoredSession, tree: list[StoredSession], *, now: int, lease: int
+) -> None:
+    """Refuse to remove what a living node works on.
+
+    Raises:
+        StillNeeded: One does.
+    """
+    if any(not one.standing.has_ended for one in tree):
+        try:
+            check_not_held(connection, top.session, top.node, now=now, lease=lease)
+        except HeldBy as error:
+            raise StillNeeded(top.session, by=[f"node {top.node}"]) from error
+
+
+def _digests_of(connection: apsw.Connection, scope: str, session: str) -> list[str]:
+    found = connection.execute(
+        "SELECT digest FROM blob_use WHERE scope = ? AND session = ?", (scope, session)
+    )
+    return [str(row[0]) for row in found]
+
+
+def _drop_blob(connection: apsw.Connection, digest: str) -> int | None:
+    """Remove a large value that no session has any more, and say how large it was; None when one has it."""
     statement = """DELETE FROM blob WHERE digest = ?1 AND NOT EXISTS (SELECT 1 FROM blob_use WHERE digest = ?1)
         RETURNING length(content)"""
     row = connection.execute(statement, (digest,)).fetchone()
-    return 0 if row is None else int(row[0])
+    return None if row is None else int(row[0])
+
+
+# --- what was said
+
+_PAGE: Final = 500
+"""How many records are read, and written again, at a time."""
+
+_ERASE_RECORD: Final = (
+    "UPDATE record SET kind = ?, does = ?, body = ? WHERE scope = ? AND session = ? AND seq = ?"
+)
+
+_END_SESSION: Final = """
+UPDATE session SET node = '', last_seq = ?, epoch = ?, hash = ?, written_at_ms = ?,
+    is_working = ?, has_ended = ?, waits_for = ?, due_at_ms = ?, title = ?
+WHERE scope = ? AND session = ?
+"""
+
+
+def erase_tree(  # noqa: PLR0913 - what the port says, and the clock
+    connection: apsw.Connection, scope: str, root: SessionId, why: str, *, now: int, lease: int
+) -> Erasure:
+    """Remove what was said in a tree; see `Store.erase`.
+
+    Raises:
+        SessionNotFound: There is none.
+        OptionError: It is no root.
+        StillNeeded: A living node works on it.
+        DamagedStoreError: Of one session in it the end is not what its row says.
+    """
+    top = known_root(connection, scope, root)
+    tree = tree_of(connection, scope, root)
+    _check_left(connection, top, tree, now=now, lease=lease)
+    return sum((_erase_session(connection, one, why, now) for one in tree), Erasure())
+
+
+def _erase_session(connection: apsw.Connection, one: StoredSession, why: str, now: int) -> Erasure:
+    key = (one.scope, one.session)
+    check_witness(connection, *key, one)
+    end = fetch_records(connection, *key, one.tail.seq - 2, 2)
+    records = 0
+    if not is_erased(end, why):
+        records = _erase_records(connection, one, why)
+        last = closing_record(end[-1], why, now)
+        connection.execute(PUT_RECORD, row_of(last))
+        row = (last.seq, last.epoch, last.hash, now, *standing_row(Standing(has_ended=True)))
+        connection.execute(_END_SESSION, (*row, *key))
+    connection.execute("DELETE FROM snapshot WHERE scope = ? AND session = ?", key)
+    snapshots = connection.changes()
+    digests = _digests_of(connection, *key)
+    connection.execute("DELETE FROM blob_use WHERE scope = ? AND session = ?", key)
+    blobs = sum(_drop_blob(connection, digest) is not None for digest in digests)
+    return Erasure(sessions=bool(records), records=records, snapshots=snapshots, blobs=blobs)
+
+
+def _erase_records(connection: apsw.Connection, one: StoredSession, why: str) -> int:
+    after, count = one.first_seq - 1, 0
+    while page := fetch_records(connection, one.scope, one.session, after, _PAGE):
+        changed = [erased_record(record, why) for record in page if record.kind != ERASED]
+        connection.executemany(_ERASE_RECORD, map(_erased_row, changed))
+        count += len(changed)
+        after = page[-1].seq
+    return count
+
+
+def _erased_row(record: Record) -> SqliteRow:
+    return (record.kind, record.does, record.body, record.scope, record.session, record.seq)
+
+
+_MOST_IN_MEMORY: Final = 64 * 1024 * 1024
+"""Of a larger file the copy is made in a file without a name, and not in memory."""
+
+
+def write_anew(connection: apsw.Connection) -> None:
+    """Copy what is in a file over the file, so that nothing else is left in it. Outside of any transaction; readers may be at work.
+
+    What is deleted is overwritten where it stood (`secure_delete`). But a page that was split or joined keeps copies of cells that went to
+    its neighbours, in the gap between its own, and those no transaction overwrites: in a file of 12 MB with 1,000 records of four
+    sessions that were erased, up to six copies of a canary were found there.
+    """
+    size = connection.pragma("page_count") * connection.pragma("page_size")
+    is_large = size > _MOST_IN_MEMORY
+    if is_large:
+        connection.pragma("temp_store", "file")
+    try:
+        connection.execute("VACUUM")
+    finally:
+        if is_large:
+            connection.pragma("temp_store", "memory")
+
+
+# --- records before a number
 
 
 def trim_journal(connection: apsw.Connection, scope: str, session: SessionId, before: int) -> int:

@@ -20,7 +20,7 @@ from agentrail.abc.store import (
     StoredSnapshot,
     Taken,
 )
-from agentrail.core.journal.record import Record, sealed, tail_of, taken_draft
+from agentrail.core.journal.record import ERASED, Record, sealed, tail_of, taken_draft
 from agentrail.errors import AlreadyExists, Fenced, HeldBy
 from agentrail.messages import SessionId
 from agentrail.stores.sqlite_reading import known, known_root
@@ -344,9 +344,12 @@ def forget_earlier_nodes(connection: apsw.Connection) -> None:
 
 
 def keep_snapshot(connection: apsw.Connection, snapshot: StoredSnapshot) -> None:
-    """Keep a snapshot; the last two of each session are kept."""
+    """Keep a snapshot; the last two of each session are kept. Not one of a session that is gone, or was erased meanwhile."""
     key = (snapshot.scope, snapshot.session)
     if fetch_session(connection, *key) is None:
+        return
+    kind = "SELECT kind FROM record WHERE scope = ? AND session = ? AND seq = ?"
+    if connection.execute(kind, (*key, snapshot.seq)).get == ERASED:
         return
     connection.execute(PUT_SNAPSHOT, row_of(snapshot))
     connection.execute(

@@ -26,6 +26,7 @@ from agentrail.abc.store import Store
 from agentrail.testing.cut_store import CutStore
 from agentrail.testing.store_rules import (
     of_cuts,
+    of_erasing,
     of_finding,
     of_journals,
     of_keeping,
@@ -83,6 +84,11 @@ STORE_RULES: Final[tuple[StoreRule, ...]] = (
     of_keeping.what_is_given_stays_what_is_kept,
     of_keeping.a_store_is_closed_twice,
     of_keeping.what_was_kept_is_there_again,
+    of_erasing.what_was_said_is_erased,
+    of_erasing.erasing_again_changes_nothing,
+    of_erasing.nothing_comes_to_what_was_erased,
+    of_erasing.what_is_at_work_is_not_erased,
+    of_erasing.what_was_erased_is_so_again,
     of_owing.what_is_owed_is_kept_by_kind_and_id,
     of_owing.what_is_owed_changes_as_a_whole,
     of_owing.what_is_owed_outlives_its_session,

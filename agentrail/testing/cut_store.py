@@ -6,6 +6,7 @@ from typing import Literal, TypeAlias, TypeVar
 from agentrail.abc.store import (
     Append,
     Cause,
+    Erasure,
     Filters,
     Node,
     Opening,
@@ -137,6 +138,14 @@ class CutStore:
     def trim(self, scope: str, session: SessionId, before: int) -> int:
         """As `Store.trim`."""
         return self._cut("trim", lambda: self._store.trim(scope, session, before))
+
+    def erase(self, scope: str, session: SessionId, why: str) -> Erasure:
+        """As `Store.erase`."""
+        return self._cut("erase", lambda: self._store.erase(scope, session, why))
+
+    def overwrite_removed(self) -> bool:
+        """As `Store.overwrite_removed`."""
+        return self._cut("overwrite_removed", self._store.overwrite_removed)
 
     def change_owed(self, put: Sequence[OwedRow], drop: Sequence[tuple[str, str]] = ()) -> None:
         """As `OwedStore.change_owed`."""

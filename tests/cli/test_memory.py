@@ -1,14 +1,23 @@
 """`agentrail memory`: what is shown, what is forgotten, and wrong input first."""
 
 import json
+import re
+from contextlib import closing
 
+import apsw
 import pytest
+import trio
 
+import agentrail
 from agentrail.abc.recall import MemoryEntry, MemoryOwner
 from agentrail.cli import memory
 from agentrail.cli.exits import Exit
 from agentrail.cli.memory import MemoryPlace, forget_memories, list_memories, search_memories
+from agentrail.cli.sessions import check, list_sessions, replay_journal, show_session, trace
+from agentrail.cli.stored import StorePlace
 from agentrail.stores.recall_sqlite import SqliteRecall
+from agentrail.stores.sqlite import SqliteStore
+from agentrail.testing.models import ScriptedModel, says
 from tests.cli.rig import run_agentrail
 
 ADA = MemoryOwner(tenant="acme", user="ada")
@@ -27,7 +36,9 @@ def place(tmp_path):
     store.put(ADA, MemoryEntry(id="m2", text="Has a dog", at_ms=1 << 52))
     store.put(MemoryOwner(), MemoryEntry(id="m1", text="Nobody's tea", at_ms=1))
     store.close()
-    return MemoryPlace(user="ada", tenant="acme", memories=f"sqlite:{tmp_path / 'm'}")
+    return MemoryPlace(
+        user="ada", tenant="acme", memories=f"sqlite:{tmp_path / 'm'}", data_dir=tmp_path / "data"
+    )
 
 
 def left(place):
@@ -110,10 +121,96 @@ def test_one_is_forgotten_or_all(place, capfd):
     assert left(place) == ["m2"]
     assert forget_memories(every=True, place=place) is Exit.DONE
     out, err = capfd.readouterr()
-    assert out == "1 forgotten.\n"
-    assert err.startswith("agentrail: not reached: journals of sessions")
+    assert out == ("1 memories forgotten.\n0 sessions erased: 0 records, 0 snapshots, 0 large values.\n")
+    assert err.startswith("agentrail: not reached: exports, backups")
     assert left(place) == []
     assert left(MemoryPlace(memories=place.memories)) == ["m1"]
+    assert not place.data_dir.exists(), "a store was made to find that there is none"
+
+
+@pytest.fixture
+def journals(place):
+    """The store of the data directory, with a session of Ada and one of Bob."""
+    place.data_dir.mkdir()
+    store = SqliteStore(place.data_dir / "sessions.db")
+
+    async def live():
+        async with agentrail.open_supervisor(store=store) as supervisor:
+            for session, user in (("a1", "ada"), ("b1", "bob")):
+                options = {"user_data": {"tenant_id": "acme", "user_id": user}, "scope": "acme"}
+                model = ScriptedModel([says("A kingfisher!")])
+                started = await supervisor.start_session(session_id=session, model=model, **options)
+                await started.ask(f"What did {user} see?")
+
+    trio.run(live)
+    store.close()
+    return place.data_dir / "sessions.db"
+
+
+def test_a_user_is_forgotten_with_what_was_said(place, journals, capfd):
+    """The journals of their sessions are erased, are sound, and say so where they are looked at; again is fine."""
+    where = StorePlace(data_dir=place.data_dir, scope="acme")
+    assert forget_memories(every=True, place=place) is Exit.DONE
+    out, err = capfd.readouterr()
+    assert re.fullmatch(
+        r"2 memories forgotten\.\n1 sessions erased: \d+ records, \d snapshots, 0 large values\.\n", out
+    )
+    assert "backups" in err
+    for one in journals.parent.iterdir():
+        assert b"What did ada see?" not in one.read_bytes(), one
+    assert check(place=where) is Exit.DONE
+    assert trace("a1", place=where) is Exit.DONE
+    shown = capfd.readouterr().out
+    assert "2 sessions are as they were written" in shown
+    assert re.search(r"erased  events 0\n +was opened, [\d,]+ bytes: user forgotten", shown)
+    assert list_sessions(every=True, place=where) is Exit.DONE
+    for look in (show_session, replay_journal):
+        assert look("a1", place=where) is Exit.FAILED
+        assert "the content of record 1 was removed" in capfd.readouterr().err
+    assert replay_journal("b1", place=where) is Exit.DONE
+    assert forget_memories(every=True, place=place) is Exit.DONE
+    assert "0 sessions erased" in capfd.readouterr().out
+
+
+def test_nobody_in_particular_has_no_journals(place, journals, capfd):
+    """Sessions without a user may be anybody's; that they stay is said."""
+    nobody = MemoryPlace(memories=place.memories, data_dir=place.data_dir)
+    before = journals.read_bytes()
+    assert forget_memories(every=True, place=nobody) is Exit.DONE
+    out, err = capfd.readouterr()
+    assert out == "1 memories forgotten.\n"
+    assert "journals were not erased: they are for a user that is named (say --user)" in err
+    assert journals.read_bytes() == before
+
+
+def test_beside_a_server_the_journals_are_the_servers_to_erase(place, journals, capfd):
+    """What is remembered goes; how to go on is said, and the exit code is 1."""
+    server = SqliteStore(journals)
+    try:
+        assert forget_memories(every=True, place=place) is Exit.FAILED
+        out, err = capfd.readouterr()
+        assert out == "2 memories forgotten.\n"
+        assert "journals were not erased: the store" in err
+        assert "Or ask that process: DELETE /users/ada/memory" in err
+        assert left(place) == []
+        assert {one.kind for one in server.read("acme", "a1")} > {"opened", "prompt"}
+    finally:
+        server.close()
+
+
+def test_what_is_left_is_said(place, journals, capfd, monkeypatch):
+    """A session of which cannot be said whose it is, and a reader in the way of its file: exit code 1."""
+    with closing(apsw.Connection(str(journals))) as connection:
+        connection.execute(
+            "UPDATE record SET body = ? WHERE session = 'b1' AND seq = 1", (b'{"version":99}',)
+        )
+    monkeypatch.setattr("agentrail.cli.forgetting._PAUSE_SECONDS", 0)
+    monkeypatch.setattr(SqliteStore, "overwrite_removed", lambda self: False)
+    assert forget_memories(every=True, place=place) is Exit.FAILED
+    out, err = capfd.readouterr()
+    assert "1 sessions erased" in out
+    assert "left: session 'b1': it cannot be said whose it is" in err
+    assert "run the same command again" in err
 
 
 def test_a_reader_in_the_way_is_said(place, capfd, monkeypatch):

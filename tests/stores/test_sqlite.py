@@ -2,6 +2,7 @@
 
 import threading
 from contextlib import closing
+from random import Random
 
 import apsw
 import pytest
@@ -10,7 +11,7 @@ from agentrail import outside
 from agentrail.abc.store import Filters, Node, Standing
 from agentrail.core.journal.record import first_broken
 from agentrail.errors import AlreadyExists, Fenced, HeldBy, OptionError, StoreUnavailable
-from agentrail.stores import sqlite, sqlite_writing
+from agentrail.stores import sqlite, sqlite_removing, sqlite_writing
 from agentrail.stores.sqlite import SqliteStore
 from agentrail.stores.sqlite_writing import append_batch
 from agentrail.testing.seeded import SeededMachine
@@ -338,6 +339,64 @@ def test_what_is_deleted_while_a_reader_reads_is_swept_when_it_has_read(store, p
         reader.execute("COMMIT")
     store.checkpoint()
     assert not [one.name for one in path.parent.iterdir() if CANARY.encode() in one.read_bytes()]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_what_is_erased_is_nowhere_in_the_files(store, path, seed):
+    """Not even where SQLite left a copy of it, when it split or joined a page of the records of several sessions."""
+    random = Random(seed)  # noqa: S311 - a life, and no secret
+    sessions = ["s0", "s1", "s2", "s3"]
+    for session in sessions:
+        store.create(opening(session))
+    for _ in range(200):
+        session = random.choice(sessions)
+        said = (CANARY if session in {"s0", "s3"} else "kingfisher") * random.choice([1, 3, 12, 30, 60])
+        (one, _) = following(tail(store, session), said, session=session, standing=Standing(title=said))
+        assert store.append([one]) == (None,)
+    store.checkpoint()
+    assert CANARY.encode() in path.read_bytes()
+    erased = [store.erase("", session, "user forgotten") for session in ("s0", "s3")]
+    assert [one.sessions for one in erased] == [1, 1]
+    assert store.overwrite_removed()
+    assert not [one.name for one in path.parent.iterdir() if CANARY.encode() in one.read_bytes()]
+    store.check_file()
+
+
+def test_a_reader_in_the_way_of_what_is_erased_is_told_and_the_next_call_overwrites(store, path):
+    """What it sees stays as long as it looks; nobody else sees it."""
+    store.create(opening(more=[CANARY]))
+    with closing(apsw.Connection(f"file:{path}?mode=ro", flags=0x41)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM record WHERE kind = 'prompt'").get == 1
+        assert store.erase("", "s", "user forgotten").records == 2
+        assert not store.overwrite_removed()
+        assert reader.execute("SELECT count(*) FROM record WHERE kind = 'prompt'").get == 1
+        assert {one.kind for one in store.read("", "s")} == {"erased", "closed"}
+        reader.execute("COMMIT")
+    assert store.overwrite_removed()
+    assert not [one.name for one in path.parent.iterdir() if CANARY.encode() in one.read_bytes()]
+
+
+def test_what_is_damaged_is_not_erased(store, path):
+    """Where its last record is not the one that the session says, nothing of it is known; the next call salvages the file."""
+    store.create(opening(more=["a"]))
+    with closing(apsw.Connection(str(path))) as other:
+        other.execute("UPDATE session SET last_seq = 9")
+    with pytest.raises(StoreUnavailable, match="damaged"):
+        store.erase("", "s", "user forgotten")
+
+
+def test_of_a_large_file_the_copy_is_made_in_a_file(store, path, monkeypatch):
+    """And what is deleted later lies in memory again, and in no file that nothing knows of."""
+    monkeypatch.setattr(sqlite_removing, "_MOST_IN_MEMORY", 1)
+    said = []
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.pragma("temp_store", "memory")
+        connection.exec_trace = lambda _, statement, __: said.append(statement) or True
+        sqlite_removing.write_anew(connection)
+        assert connection.pragma("temp_store") == 2
+    assert [one for one in said if "VACUUM" in one]
+    assert any("temp_store" in one and "file" in one for one in said)
 
 
 def test_a_large_value_goes_with_the_last_session_that_names_it(store):

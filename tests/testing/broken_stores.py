@@ -11,7 +11,15 @@ from agentrail.abc.store import Filters
 from agentrail.core.journal.record import Tail, sealed
 from agentrail.errors import AlreadyExists, Fenced, HeldBy, OptionError, SessionNotFound, StillNeeded, Trimmed
 from agentrail.stores.memory import MemoryStore
-from agentrail.testing.store_rules import of_cuts, of_finding, of_journals, of_keeping, of_owing, of_owners
+from agentrail.testing.store_rules import (
+    of_cuts,
+    of_erasing,
+    of_finding,
+    of_journals,
+    of_keeping,
+    of_owing,
+    of_owners,
+)
 
 replace = msgspec.structs.replace
 
@@ -896,6 +904,106 @@ class ForgetsWhatIsOwed(MemoryStore):
         return self
 
 
+# --- erasing
+
+
+class ErasesRootsOnly(MemoryStore):
+    def erase(self, scope, session, why):
+        tree, self._trees[scope, session] = self._trees[scope, session], [(scope, session)]
+        try:
+            return super().erase(scope, session, why)
+        finally:
+            self._trees[scope, session] = tree
+
+
+class _ChangesWhatItErased(MemoryStore):
+    """Erases, and does something to the journals."""
+
+    def changed(self, journal, before):
+        raise NotImplementedError
+
+    def erase(self, scope, session, why):
+        before = {key: list(one.records) for key, one in self._journals.items()}
+        shots = {key: dict(one.snapshots) for key, one in self._journals.items()}
+        values, erased = dict(self._blobs), super().erase(scope, session, why)
+        for key in self._tree(scope, session):
+            self.changed(self._journals[key], (before[key], shots[key], values))
+        return erased
+
+
+class LeavesOutlines(_ChangesWhatItErased):
+    def changed(self, journal, before):
+        old = before[0]
+        journal.records = [
+            replace(one, does=was.does) for one, was in zip(journal.records, old, strict=False)
+        ] + journal.records[len(old) :]
+
+
+class LeavesTitles(_ChangesWhatItErased):
+    def changed(self, journal, before):
+        journal.standing = replace(journal.standing, title="what-ada-has-said")
+
+
+class LeavesSnapshots(_ChangesWhatItErased):
+    def changed(self, journal, before):
+        journal.snapshots = before[1]
+
+
+class LeavesErasedValues(_ChangesWhatItErased):
+    def changed(self, journal, before):
+        self._blobs.update(before[2])
+
+
+class EndsNothing(_ChangesWhatItErased):
+    """Old owners go on."""
+
+    def changed(self, journal, before):
+        journal.records = journal.records[: len(before[0])]
+
+
+class ErasesAnew(_ChangesWhatItErased):
+    """Says each time why, and ends it again."""
+
+    def changed(self, journal, before):
+        journal.records = [
+            replace(one, body=one.body.replace(b"retention", b"user forgotten")) for one in journal.records
+        ]
+
+
+class LosesErasures(MemoryStore):
+    def erase(self, scope, session, why):
+        self.kept = {
+            key: (one.records, one.standing, one.snapshots, one.blobs) for key, one in self._journals.items()
+        }
+        return super().erase(scope, session, why)
+
+    def reopened(self):
+        for key, kept in self.kept.items():
+            one = self._journals[key]
+            one.records, one.standing, one.snapshots, one.blobs = kept
+        return self
+
+
+class TakesLateSnapshots(MemoryStore):
+    def put_snapshot(self, snapshot):
+        journal = self._journals.get((snapshot.scope, snapshot.session))
+        if journal is not None:
+            journal.snapshots[snapshot.seq] = snapshot
+
+
+class ErasesWhatIsAtWork(MemoryStore):
+    def _check_left(self, top, keys):
+        pass
+
+
+class ErasesNothingOfTheLiving(MemoryStore):
+    def erase(self, scope, session, why):
+        top = self._journals.get((scope, session))
+        if top is not None and self._is_alive(top.node, self.now_ms()):
+            raise StillNeeded(session, by=[f"node {top.node}"])
+        return super().erase(scope, session, why)
+
+
 BROKEN = {
     of_journals.records_come_back_as_they_were_written: (DropsOutlines, MixesScopes),
     of_journals.any_text_is_kept: (EndsAtNul, ReadsAsLatin, TellsNoCaseApart),
@@ -956,6 +1064,18 @@ BROKEN = {
     of_keeping.nothing_is_trimmed_without_a_snapshot: (TrimsAnything, TrimsWithAnySnapshot, ForksNeedNothing),
     of_keeping.what_is_unknown_is_said_to_be: (TellsOfOtherScopes, RaisesWhereItIsUnknown, DeletesNothing),
     of_keeping.what_is_given_stays_what_is_kept: (KeepsWhatWasGiven,),
+    of_erasing.what_was_said_is_erased: (
+        ErasesRootsOnly,
+        LeavesOutlines,
+        LeavesTitles,
+        LeavesSnapshots,
+        LeavesErasedValues,
+        EndsNothing,
+    ),
+    of_erasing.erasing_again_changes_nothing: (ErasesAnew,),
+    of_erasing.nothing_comes_to_what_was_erased: (EndsNothing, TakesLateSnapshots),
+    of_erasing.what_is_at_work_is_not_erased: (ErasesWhatIsAtWork, ErasesNothingOfTheLiving),
+    of_erasing.what_was_erased_is_so_again: (LosesErasures,),
     of_keeping.a_store_is_closed_twice: (ClosesOnce,),
     of_keeping.what_was_kept_is_there_again: (Forgets, ForgetsEpochs),
     of_owing.what_is_owed_is_kept_by_kind_and_id: (OwesByIdAlone, OwesTheLatestFirst),

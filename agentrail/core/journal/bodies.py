@@ -119,12 +119,16 @@ class ErasedBody(Value, frozen=True, kw_only=True):
         number: Of the record, which this one has too.
         hash: Of what stood there, hexadecimal: the record has it as its own, so that the chain goes on over it.
         why: Such as `user forgotten`, or `retention`.
+        kind: Of what stood there; empty where it was not noted.
+        length: Of what stood there, body and outline, in bytes; 0 where it was not noted.
         version: Of this form.
     """
 
     number: int
     hash: str
     why: str
+    kind: str = ""
+    length: int = 0
     version: int = RECORD_VERSION
 
 

@@ -50,6 +50,7 @@ from agentrail.gateway.calls.sessions import (
     rewind_session as rewind_session,
     switch_session_model as switch_session_model,
 )
+from agentrail.gateway.calls.users import forget_user as forget_user
 from agentrail.gateway.calls.workspace import (
     FileAnswer as FileAnswer,
     list_workspace as list_workspace,

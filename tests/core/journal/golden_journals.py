@@ -8,16 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from agentrail.core.journal.bodies import (
     ClosedBody,
     DriftedBody,
-    ErasedBody,
     RewoundBody,
     changed_body,
     encode_body,
 )
+from agentrail.core.journal.erasing import USER_FORGOTTEN, closing_record, erased_record
 from agentrail.core.journal.folding import Sources
 from agentrail.core.journal.lines import encode_journal
 from agentrail.core.journal.record import Draft, Record, taken_draft
@@ -91,10 +89,15 @@ def taken_over() -> list[Record]:
 def erased() -> list[Record]:
     """A journal of which a person had one record removed."""
     records = list(plain_life().life.records)
-    gone = records[6]
-    body = encode_body(ErasedBody(number=gone.seq, hash=gone.hash.hex(), why="user forgotten"))
-    records[6] = msgspec.structs.replace(gone, kind="erased", body=body, does="")
+    records[6] = erased_record(records[6], USER_FORGOTTEN)
     return records
+
+
+def forgotten() -> list[Record]:
+    """A journal whose user was forgotten."""
+    records = plain_life().life.records
+    end = closing_record(records[-1], USER_FORGOTTEN, at_ms=200)
+    return [*(erased_record(one, USER_FORGOTTEN) for one in records), end]
 
 
 JOURNALS: Final[Mapping[str, Callable[[], Sequence[Record]]]] = {
@@ -102,6 +105,7 @@ JOURNALS: Final[Mapping[str, Callable[[], Sequence[Record]]]] = {
     "guarded": lambda: guarded().life.records,
     "taken_over": taken_over,
     "erased": erased,
+    "forgotten": forgotten,
 }
 
 

@@ -45,7 +45,7 @@ BODIES = {
     "drifted": DriftedBody(first=7, what="publish 3 became publish 3-4", events=12, engine="1.3"),
     "rewound": RewoundBody(number=10),
     "closed": ClosedBody(reason="stopped"),
-    "erased": ErasedBody(number=3, hash="ab" * 16, why="user forgotten"),
+    "erased": ErasedBody(number=3, hash="ab" * 16, why="user forgotten", kind="prompt", length=70),
     "taken": TakenBody(node="n1", cause="gone", engine="1.2"),
 }
 READERS = {name: getattr(bodies, f"decode_{name}") for name in BODIES}
@@ -127,12 +127,18 @@ def test_forms_are_those_of_their_version():
         "drifted": b'{"first":7,"what":"publish 3 became publish 3-4","events":12,"engine":"1.3","version":2}',
         "rewound": b'{"number":10,"version":2}',
         "closed": b'{"reason":"stopped","version":2}',
-        "erased": b'{"number":3,"hash":"abababababababababababababababab","why":"user forgotten","version":2}',
+        "erased": b'{"number":3,"hash":"abababababababababababababababab","why":"user forgotten","kind":"prompt","length":70,"version":2}',
         "taken": b'{"node":"n1","cause":"gone","engine":"1.2","version":2}',
     }
     opened = json.loads(encode_body(BODIES["opened"]))
     assert list(opened) == ["state", "engine", "origin", "parent", "forked_from", "version"]
     assert list(json.loads(encode_body(BODIES["changed"]))) == ["tools", "plugins", "engine", "version"]
+
+
+def test_a_record_that_was_erased_earlier_says_less():
+    """Before users were forgotten it did not say what had stood there."""
+    body = bodies.decode_erased(b'{"number":3,"hash":"ab","why":"retention","version":2}')
+    assert (body.why, body.kind, body.length) == ("retention", "", 0)
 
 
 # --- large values

@@ -19,7 +19,7 @@ from tests.core.journal.golden_journals import FOLDER, SOURCES
 from tests.core.journal.recorded import Told, behind, call, plain_life
 from tests.core.worlds import new_session
 
-GOLDEN = [file for file in sorted(FOLDER.rglob("*.jsonl")) if file.stem != "erased"]
+GOLDEN = [file for file in sorted(FOLDER.rglob("*.jsonl")) if file.stem not in {"erased", "forgotten"}]
 OBJECT = {"type": "object"}
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from agentrail.core.journal.bodies import decode_erased
 from agentrail.core.journal.folding import fold, fold_journal
 from agentrail.core.journal.lines import encode_journal, read_journal
 from agentrail.core.journal.record import OWN_KINDS, first_broken, tail_of
@@ -14,7 +15,8 @@ from tests.core.journal.golden_journals import FOLDER, JOURNALS, SOURCES
 from tests.core.journal.recorded import Life
 
 STORED = sorted(FOLDER.rglob("*.jsonl"))
-WHOLE = [file for file in STORED if file.stem != "erased"]
+WITHOUT = {"erased", "forgotten"}
+WHOLE = [file for file in STORED if file.stem not in WITHOUT]
 
 
 @pytest.mark.parametrize("name", JOURNALS)
@@ -53,7 +55,7 @@ def test_the_state_at_a_number_goes_on_to_the_same_end(file):
         assert rest.state.data.seq == folded.state.data.seq
 
 
-@pytest.mark.parametrize("name", [name for name in JOURNALS if name != "erased"])
+@pytest.mark.parametrize("name", [name for name in JOURNALS if name not in WITHOUT])
 def test_a_journal_of_version_1_says_the_same(name):
     """Its bodies are longer, and so its hashes are others: a record for a record it comes to what today's comes to."""
     old, new = (
@@ -76,10 +78,13 @@ def test_a_session_of_version_1_goes_on_in_version_2():
     assert fold_journal(again.records, SOURCES).state == life.state
 
 
-def test_what_was_removed_is_told():
+@pytest.mark.parametrize("name", ["erased", "forgotten", "v1/erased"])
+def test_what_was_removed_is_told(name):
     """Its journal is sound, and cannot be folded from its beginning."""
-    read = read_journal((FOLDER / "erased.jsonl").read_bytes())
+    read = read_journal((FOLDER / f"{name}.jsonl").read_bytes())
     assert read.damaged is None
+    assert first_broken(read.records) is None
+    assert [decode_erased(one.body).number for one in read.records if one.kind == "erased"]
     with pytest.raises(Erased):
         fold_journal(read.records, SOURCES)
 
