@@ -525,6 +525,26 @@ class ToolEmitted(EffectOutcome, frozen=True, kw_only=True):
         force_setattr(self, "payload", frozen_value(self.payload))
 
 
+class ToolDetached(EffectOutcome, frozen=True, kw_only=True):
+    """A running tool answers its call, and goes on in the background: its `ToolFinished` comes when that ends, or is stopped.
+
+    Attributes:
+        text: What the model reads as the result of the call.
+        details: JSON for people.
+        started_at_ms: When the attempt began.
+        ran_ms: How long it ran until now.
+    """
+
+    text: str
+    details: JsonValue = None
+    started_at_ms: int
+    ran_ms: int
+
+    def __post_init__(self) -> None:
+        """Freeze the details."""
+        force_setattr(self, "details", frozen_value(self.details))
+
+
 def _no_changes() -> tuple[Change, ...]:
     return ()
 
@@ -677,6 +697,7 @@ Signal: TypeAlias = (
     | ChildStarted
     | ChildPublished
     | ToolEmitted
+    | ToolDetached
     | ToolFinished
     | HostJudged
     | HostTold
