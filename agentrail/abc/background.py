@@ -73,17 +73,18 @@ class BackgroundCommand:
 
     def read(self) -> str:
         """Give what it printed since the last time, and how it stands. Of more than is kept a first line says how much is missing."""
-        unread = bytes(self._unread)
+        unread, dropped = bytes(self._unread), self._dropped_bytes
         self._unread.clear()
-        if len(unread) > MAX_UNREAD_BYTES:
-            surplus = len(unread) - MAX_UNREAD_BYTES
-            begin = unread.find(b"\n", surplus) + 1 or surplus  # a whole line, where there is one
-            self._dropped_bytes, unread = self._dropped_bytes + begin, unread[begin:]
+        self._dropped_bytes = 0
+        surplus = max(len(unread) - MAX_UNREAD_BYTES, 0)
         parts: list[str] = []
-        if self._dropped_bytes:
+        if dropped or surplus:
+            begin = unread.find(b"\n", surplus) + 1
+            if not 0 < begin < len(unread):  # no whole line begins there
+                begin = surplus
+            dropped, unread = dropped + begin, unread[begin:]
             kept = f"only the last {MAX_UNREAD_BYTES:,} are kept until they are read"
-            parts.append(f"[… {self._dropped_bytes:,} bytes left out: {kept} …]")
-            self._dropped_bytes = 0
+            parts.append(f"[… {dropped:,} bytes left out: {kept} …]")
         text = unread.decode(errors="ignore").rstrip("\n")  # of a character that was cut in two half is left
         parts += [text] if text else []
         return "\n".join([*parts, self._standing(has_new=bool(parts))])

@@ -31,6 +31,8 @@ async def run_in_background(command: str, workdir: str, ctx: ToolContext) -> Ok 
 
     Cancellation: It is stopped with all that it started, by what runs the call.
     """
+    if ctx.tools and "shell_output" not in ctx.tools:
+        return Error(text="Not started: nothing runs in the background here, because there is no shell_output to read it with.")
     fault = _fault_of(command)
     if fault is not None:
         return Error(text=fault)
