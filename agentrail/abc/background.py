@@ -53,9 +53,9 @@ class BackgroundCommand:
         """Whether it has not ended."""
         return self.how is None
 
-    def take(self, piece: bytes) -> None:
+    def take(self, piece: bytes | bytearray) -> None:
         """Take what it printed."""
-        self._keep(self._text.read(piece))
+        self._keep(self._text.read(bytes(piece)))
 
     def close(self, how: str) -> None:
         """Note that nothing of it is left, and how it ended; the first word counts."""

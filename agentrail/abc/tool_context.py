@@ -268,7 +268,7 @@ class ToolContext(Generic[D]):
         """
         self.detached(text, details)
 
-    async def open_process(  # noqa: PLR0913 - all but the first are options, by name
+    async def open_process(
         self,
         argv: Sequence[str],
         *,

@@ -32,7 +32,9 @@ async def run_in_background(command: str, workdir: str, ctx: ToolContext) -> Ok 
     Cancellation: It is stopped with all that it started, by what runs the call.
     """
     if ctx.tools and "shell_output" not in ctx.tools:
-        return Error(text="Not started: nothing runs in the background here, because there is no shell_output to read it with.")
+        return Error(
+            text="Not started: nothing runs in the background here, because there is no shell_output to read it with."
+        )
     fault = _fault_of(command)
     if fault is not None:
         return Error(text=fault)
@@ -57,7 +59,9 @@ async def run_in_background(command: str, workdir: str, ctx: ToolContext) -> Ok 
         return Error(text=str(refused))
     finally:
         begun.close(how)
-    return Ok(text=f"{begun.id} has ended ({how}). shell_output gives what it printed since it was read last.")
+    return Ok(
+        text=f"{begun.id} has ended ({how}). shell_output gives what it printed since it was read last."
+    )
 
 
 def _begun_text(begun: BackgroundCommand) -> str:

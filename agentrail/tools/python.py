@@ -111,7 +111,9 @@ def _label(arguments: JsonObject) -> str:
 async def python(
     code: Annotated[
         str,
-        msgspec.Meta(min_length=1, max_length=MAX_CODE_BYTES, description="A whole program, or an expression."),
+        msgspec.Meta(
+            min_length=1, max_length=MAX_CODE_BYTES, description="A whole program, or an expression."
+        ),
     ],
     timeout_seconds: Annotated[
         float,
@@ -142,7 +144,9 @@ def _fault_of(code: str) -> str | None:
     try:
         data = code.encode()
     except UnicodeEncodeError:
-        return "The code has a lone surrogate in it, which no file can have: write it as an escape, '\\ud800'."
+        return (
+            "The code has a lone surrogate in it, which no file can have: write it as an escape, '\\ud800'."
+        )
     if b"\0" in data:
         return "The code has a NUL in it: write it as an escape, '\\0'."
     if len(shlex.quote(code).encode()) > MAX_CODE_BYTES:
@@ -204,15 +208,11 @@ def decide_pictures(output: str, mark: str) -> tuple[str, tuple[NewPicture, ...]
     )
 
 
-async def _load(
-    sandbox: Sandbox, made: tuple[NewPicture, ...]
-) -> tuple[tuple[Image, ...], tuple[str, ...]]:
+async def _load(sandbox: Sandbox, made: tuple[NewPicture, ...]) -> tuple[tuple[Image, ...], tuple[str, ...]]:
     """Read the pictures, and say of those that are not shown why."""
     shown = [one for one in made if one.size_bytes <= MAX_IMAGE_BYTES][:MAX_RESULT_IMAGES]
     images: list[Image] = []
-    notes = [
-        f"[{PICTURES}/{one.name} is not shown: {_why_not(one)}]" for one in made if one not in shown
-    ]
+    notes = [f"[{PICTURES}/{one.name} is not shown: {_why_not(one)}]" for one in made if one not in shown]
     for transfer in await sandbox.download([f"{PICTURES}/{one.name}" for one in shown]):
         data = transfer.content
         media_type = None if data is None else media_type_of(data)

@@ -41,10 +41,10 @@ async def shell(
         "After this time it is stopped, with all it started.",
     ] = 30,
     workdir: Annotated[str, "Where to run it, relative to the working directory."] = ".",
-    background: Annotated[
+    background: Annotated[  # noqa: FBT002 - what the model writes
         bool,
         "For a server or a long job: answer at once with an id and let it run on, without a time limit, until it ends or is stopped.",
-    ] = False,  # noqa: FBT002 - what the model writes
+    ] = False,
     *,
     ctx: ToolContext,
 ) -> Ok | Error:
@@ -89,4 +89,3 @@ def render_result(result: ExecuteResult, *, within_seconds: float) -> Ok | Error
         return Ok(text="\n".join(parts))
     parts.append(f"[stopped · {seconds}]")
     return Error(text="\n".join(parts))
-

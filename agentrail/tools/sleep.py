@@ -44,5 +44,7 @@ class SleepTool:
         Raises:
             ToolContractError: Always.
         """
-        message = f"sleep is answered by the session {ctx.session_id!r}, and not by code; got {dict(arguments)!r}"
+        message = (
+            f"sleep is answered by the session {ctx.session_id!r}, and not by code; got {dict(arguments)!r}"
+        )
         raise ToolContractError(message)

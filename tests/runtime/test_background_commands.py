@@ -137,7 +137,9 @@ async def test_a_command_is_begun_read_and_its_end_is_told(supervisor):
     assert first == "ready on 8000\n[still running · 20.0 s]"
     assert second == "[nothing new · exit code 3 · 620.0 s]" == third
     (note,) = notes_in(await session.messages())
-    assert re.fullmatch(r"\[shell, call \S+, is over in the background: sh-\w+ has ended \(exit code 3\)\. .*\]", note)
+    assert re.fullmatch(
+        r"\[shell, call \S+, is over in the background: sh-\w+ has ended \(exit code 3\)\. .*\]", note
+    )
     assert workshop.options[0][1].timeout_seconds > 3_600
     await supervisor.stop_session(session.session_id)
 
@@ -195,7 +197,9 @@ async def test_only_an_abort_of_all_ends_it(supervisor, kill):
 async def test_a_crash_of_the_session_ends_it_and_says_so(supervisor):
     """The model reads that it is gone, and `shell_output` says why there is none of that id; nothing begins it again."""
     workshop = Workshop()
-    model = acting(calls(BACKGROUND), says("It runs."), lambda request: calls(("shell_output", {"id": id_in(request)})))
+    model = acting(
+        calls(BACKGROUND), says("It runs."), lambda request: calls(("shell_output", {"id": id_in(request)}))
+    )
     session = await start(supervisor, model, workshop)
     await session.ask("Serve.")
     async with only(session, SessionRestarted) as restarted:
@@ -235,7 +239,9 @@ async def test_the_ninth_is_not_begun(supervisor):
     model = acting(calls(*begin), says("Eight."), calls(begin[8]))
     session = await start(supervisor, model, workshop, max_parallel_tools=9)
     await session.ask("Serve.")
-    refused = [one for one in results_in_history(await session.messages()) if "runs in the background." not in one]
+    refused = [
+        one for one in results_in_history(await session.messages()) if "runs in the background." not in one
+    ]
     assert len(refused) == 1  # whichever came last
     assert refused[0].startswith("Not started: 8 commands run in the background already")
     assert refused[0].count("(serve ") == 8
@@ -286,7 +292,7 @@ async def test_any_tool_may_go_on_in_the_background(supervisor):
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
 @pytest.mark.parametrize("mode", ["unconfined", pytest.param("confined", marks=pytest.mark.check)])
 async def test_a_real_command_prints_and_leaves_nothing(supervisor, tmp_path, monkeypatch, mode):
-    """bash runs it, what it starts is ended with it, and behind the session there is no process, task or descriptor."""
+    """A shell runs it, what it starts is ended with it, and behind the session there is no process, task or descriptor."""
     sandbox = make_sandbox(mode, tmp_path, monkeypatch)
     deaf = "trap '' TERM; " if mode == "confined" else ""
     line = f"{deaf}sleep 600 & echo one; echo two >&2; touch begun; wait"

@@ -26,7 +26,11 @@ def in_trio(test):
     trio.run(main)
 
 
-@given(pieces=st.lists(st.tuples(st.sampled_from((1, 7, 9_000, 120_000)), st.booleans(), st.sampled_from("aé\n")), max_size=6))
+@given(
+    pieces=st.lists(
+        st.tuples(st.sampled_from((1, 7, 9_000, 120_000)), st.booleans(), st.sampled_from("aé\n")), max_size=6
+    )
+)
 def test_all_that_was_printed_is_read_or_counted(pieces):
     """In whatever pieces it comes: each byte is in one reading or in the number of those that are left out, and none is in two."""
 
@@ -34,7 +38,7 @@ def test_all_that_was_printed_is_read_or_counted(pieces):
         command = BackgroundCommand("sh-1", "serve")
         came = read = 0
         for size, looks, char in pieces:
-            command.take(f"{char}" .encode() * size)
+            command.take(f"{char}".encode() * size)
             came += len(char.encode()) * size
             if looks:
                 read += counted(command.read())
@@ -93,7 +97,9 @@ def test_those_that_have_ended_are_remembered_for_a_while():
             assert commands.begin("the same operation", f"runs {number}") is not None
         assert commands.begin("one more", "runs") is None
         assert ended[0] == "sh-00000000"
-        assert [commands.find(one) is not None for one in ended[-MAX_ENDED_COMMANDS:]] == [True] * MAX_ENDED_COMMANDS
+        assert [commands.find(one) is not None for one in ended[-MAX_ENDED_COMMANDS:]] == [
+            True
+        ] * MAX_ENDED_COMMANDS
         assert commands.find(ended[0]) is None
         assert len({one.id for one in commands.running}) == MAX_COMMANDS
         assert "sh-the same-8 (runs 7)" in commands.explain_unknown(ended[0])

@@ -16,7 +16,17 @@ NAMES = (
 )
 # fmt: on
 BY_NAME = (
-    "forget", "kb_list", "kb_read", "kb_search", "python", "recall", "remember", "shell_output", "shell_stop", "sleep", "web_fetch",
+    "forget",
+    "kb_list",
+    "kb_read",
+    "kb_search",
+    "python",
+    "recall",
+    "remember",
+    "shell_output",
+    "shell_stop",
+    "sleep",
+    "web_fetch",
     "web_search",
 )  # fmt: skip
 """Those that need memories or knowledge, go with a shell, run code or reach the web, and are given by their names alone."""

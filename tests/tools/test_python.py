@@ -17,7 +17,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(9)
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap and /proc")
 
-CODE = f'''
+CODE = f"""
 from __future__ import annotations
 import os, own, pathlib
 print("one", own.NUMBER, pathlib.Path("data.txt").read_text(), __name__)
@@ -29,7 +29,7 @@ out.joinpath("text.png").write_bytes(b"no picture")
 out.joinpath("notes.txt").write_text("none")
 1 + \\
     1
-'''
+"""
 
 
 @linux_only
@@ -147,7 +147,8 @@ async def test_pictures_are_bounded(sizes, shown, note):
 
 @given(
     said=st.text(max_size=20),
-    listed=st.recursive(st.none() | st.integers() | st.text(max_size=5), st.lists, max_leaves=6) | st.just([["a.png", 1]]),
+    listed=st.recursive(st.none() | st.integers() | st.text(max_size=5), st.lists, max_leaves=6)
+    | st.just([["a.png", 1]]),
     tail=st.sampled_from(("", "\n", "\nlast words")),
 )
 def test_whatever_a_program_prints_in_its_place_names_nothing_outside(said, listed, tail):
@@ -162,6 +163,11 @@ def test_whatever_a_program_prints_in_its_place_names_nothing_outside(said, list
 
 def test_pictures_are_known_by_how_they_begin():
     """And by nothing else."""
-    kinds = {PNG: "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF89a": "image/gif", b"RIFF0000WEBP": "image/webp"}
+    kinds = {
+        PNG: "image/png",
+        b"\xff\xd8\xff": "image/jpeg",
+        b"GIF89a": "image/gif",
+        b"RIFF0000WEBP": "image/webp",
+    }
     assert {data: media_type_of(data) for data in kinds} == kinds
     assert media_type_of(b"<svg") is None

@@ -20,6 +20,7 @@ from agentrail.core.protocol.agent_signals import (
 )
 from agentrail.core.protocol.changes import Change
 from agentrail.core.protocol.decision_signals import Decline as Decline, RevokeRule as RevokeRule
+from agentrail.core.protocol.detached_signals import ToolDetached as ToolDetached
 from agentrail.core.protocol.hooks import RequestResult
 from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.prompt_signals import (
@@ -523,26 +524,6 @@ class ToolEmitted(EffectOutcome, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Freeze the payload."""
         force_setattr(self, "payload", frozen_value(self.payload))
-
-
-class ToolDetached(EffectOutcome, frozen=True, kw_only=True):
-    """A running tool answers its call, and goes on in the background: its `ToolFinished` comes when that ends, or is stopped.
-
-    Attributes:
-        text: What the model reads as the result of the call.
-        details: JSON for people.
-        started_at_ms: When the attempt began.
-        ran_ms: How long it ran until now.
-    """
-
-    text: str
-    details: JsonValue = None
-    started_at_ms: int
-    ran_ms: int
-
-    def __post_init__(self) -> None:
-        """Freeze the details."""
-        force_setattr(self, "details", frozen_value(self.details))
 
 
 def _no_changes() -> tuple[Change, ...]:

@@ -149,7 +149,7 @@ def call_finished(step: StepContext, phase: Phase, signal: ToolFinished, call_id
     return continue_batch(step) if abort is None else BreakOff(abort)
 
 
-def call_detached(step: StepContext, phase: Phase, signal: ToolDetached) -> Next:
+def call_detached(step: StepContext, signal: ToolDetached) -> Next:
     """Take the answer of a call whose tool goes on in the background; what that comes to is a note."""
     owner = step.data.open.get(signal.effect_id)
     assert isinstance(owner, OfCall)  # noqa: S101 - `verdict` dropped the signal otherwise

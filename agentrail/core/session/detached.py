@@ -19,9 +19,7 @@ MAX_DETACHED: Final = 8
 
 GONE_WITH_ITS_PROCESS: Final = "[Gone: the session was restarted, which nothing in the background outlives]"
 
-TOO_MANY: Final = (
-    f"[Stopped: {MAX_DETACHED} calls go on in the background already, and no more may. Stop one of them first.]"
-)
+TOO_MANY: Final = f"[Stopped: {MAX_DETACHED} calls go on in the background already, and no more may. Stop one of them first.]"
 
 
 def is_room(step: StepContext) -> bool:
