@@ -189,7 +189,7 @@ def stopped_call_ended(step: StepContext, phase: Phase, signal: ToolFinished, ca
     _settle(step, signal)
     state = calls.find_call(step, call_id)
     # One that is detached may be of the batch still, where it is answered.
-    if state is None or state.effect_id != signal.effect_id:
+    if state is None or signal.effect_id != state.effect_id:
         survivor_left(step, call_id)
         return _fill_freed_slots(step, phase)
     calls.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))

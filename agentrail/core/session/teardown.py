@@ -294,9 +294,10 @@ def _break_off(
     Returns:
         The calls of its batch that had ended before; and those that were stopped and may have taken effect.
     """
-    going_on = {state.call.call_id for state in step.data.survivors}  # answered, and not at their end
-    ended = tuple(state for state in step.data.batch if state.stage in {"reporting", "done"})
-    committed = tuple(call_id for call_id in _ids_of(ended) if call_id not in going_on)
+    committed = _ids_of(tuple(state for state in step.data.batch if state.stage in {"reporting", "done"}))
+    # What is detached is answered, and has not ended.
+    going_on = {state.call.call_id for state in step.data.survivors}
+    committed = tuple(call_id for call_id in committed if call_id not in going_on)
     stopped: tuple[EffectId, ...] = ()
     unknown: tuple[CallId, ...] = ()
     if step.data.compaction is not None:
