@@ -76,7 +76,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         file="runtime/tool_calls.py",
         old="        self._scope.deadline = math.inf\n",
         new="",
-        killed_by=f"{_COMMANDS}::test_any_tool_may_go_on_in_the_background",
+        killed_by=f"{_COMMANDS}::test_a_command_is_begun_read_and_its_end_is_told",
     ),
     Mutant(
         name="the processes of a detached call keep its timeout",

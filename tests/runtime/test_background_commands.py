@@ -37,10 +37,11 @@ class PretendedProcess:
         self._ended = trio.Event()
 
     def end(self, code):
-        """End by itself."""
-        self.code = code
-        self._ended.set()
-        self.prints.close()
+        """End by itself; once."""
+        if self.code is None:
+            self.code = code
+            self._ended.set()
+            self.prints.close()
 
     async def wait(self):
         """Wait for that."""
@@ -75,6 +76,7 @@ class Workshop(MemorySandbox):
             yield process
         finally:
             process.is_stopped = True
+            process.end(-15)
 
 
 def results_in(request):

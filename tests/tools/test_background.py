@@ -3,7 +3,7 @@
 import pytest
 import trio
 from attrs import evolve
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from agentrail.abc import MAX_COMMANDS, BackgroundCommand, BackgroundCommands
 from agentrail.abc.background import MAX_ENDED_COMMANDS, MAX_UNREAD_BYTES
@@ -31,6 +31,7 @@ def in_trio(test):
         st.tuples(st.sampled_from((1, 7, 9_000, 120_000)), st.booleans(), st.sampled_from("aé\n")), max_size=6
     )
 )
+@example(pieces=[(120_000, True, "a")])
 def test_all_that_was_printed_is_read_or_counted(pieces):
     """In whatever pieces it comes: each byte is in one reading or in the number of those that are left out, and none is in two."""
 

@@ -17,6 +17,8 @@ from agentrail.messages import ToolResult
 MAX_DETACHED: Final = 8
 """How many calls of a session may go on in the background."""
 
+NOT_IN_A_BRANCH: Final = "[Gone: what went on in the background at this point does not go on from here]"
+
 GONE_WITH_ITS_PROCESS: Final = "[Gone: the session was restarted, which nothing in the background outlives]"
 
 TOO_MANY: Final = f"[Stopped: {MAX_DETACHED} calls go on in the background already, and no more may. Stop one of them first.]"
@@ -44,9 +46,16 @@ def ended(step: StepContext, state: CallState, result: ToolResult) -> None:
     agents.add_note(step, f"[{call.name}, call {call.call_id}, is over in the background: {words}]")
 
 
-def gone(step: StepContext, state: CallState) -> None:
-    """Note that a call in the background is over without an end: the session was restarted."""
-    ended(step, state, calls.result_of(state, GONE_WITH_ITS_PROCESS))
+def gone(step: StepContext, state: CallState, why: str = GONE_WITH_ITS_PROCESS) -> None:
+    """Note that a call in the background is over without an end."""
+    ended(step, state, calls.result_of(state, why))
+
+
+def gone_in_a_branch(step: StepContext) -> None:
+    """Note that nothing in the background goes along into a branch."""
+    for state in step.data.survivors:
+        if state.detached and state.result is None:
+            gone(step, state, NOT_IN_A_BRANCH)
 
 
 def stopping(step: StepContext, state: CallState, text: str) -> CallState:
