@@ -119,6 +119,26 @@ async def test_sleep_is_for_sessions():
     assert spec.faults({"seconds": 0})
 
 
+async def test_what_cannot_be_begun_or_ended_is_said(autojump_clock):
+    """A command that is none, a session that could not read it, an id of nothing, and one that does not go."""
+    shell, output, stop = builtin("shell", "shell_output", "shell_stop")
+    for command, ctx, said in (
+        ("\ud800", CTX, "lone surrogate"),
+        ("ls", evolve(CTX, tools=("shell",)), "there is no shell_output"),
+        ("ls", CTX, "made by hand"),
+    ):
+        refused = await shell.execute({"command": command, "background": True}, ctx)
+        assert said in refused.text
+        assert not CTX.commands.running
+    stuck = evolve(CTX, commands=BackgroundCommands())
+    begun = stuck.commands.begin("stuck", "serve")
+    late = await stop.execute({"id": begun.id}, stuck)
+    assert late.text.startswith("sh-stuck was told to stop and is there still")
+    assert begun.scope.cancel_called
+    for tool in (output, stop):
+        assert "Running: sh-stuck (serve)." in (await tool.execute({"id": "x"}, stuck)).text
+
+
 def test_signals_have_names():
     """Those of the system, and a number for the others."""
     assert (signal_name(9), signal_name(45)) == ("SIGKILL", "signal 45")
