@@ -186,7 +186,7 @@ class RunningCall:
         self._in_trio(self._detach, text, plain)
 
     def _detach(self, text: str, details: JsonValue) -> None:
-        self._scope.deadline = math.inf
+        self._scope.deadline = self.deadline = math.inf
         self._processes.lift_deadlines()
         at_ms = now_ms()
         tool = self.ports.tools[self.effect.name, self.effect.generation]
