@@ -4,6 +4,11 @@ A provider turns a request into a stream of chunks. A tool turns arguments into 
 read and commands run. Each port has a `check_…` in `agentrail.testing` that any implementation can be held against.
 """
 
+from agentrail.abc.background import (
+    MAX_COMMANDS as MAX_COMMANDS,
+    BackgroundCommand as BackgroundCommand,
+    BackgroundCommands as BackgroundCommands,
+)
 from agentrail.abc.context import (
     MAX_CONTEXT_BYTES as MAX_CONTEXT_BYTES,
     AtEnd as AtEnd,

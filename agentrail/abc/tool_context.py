@@ -10,6 +10,7 @@ import trio
 from attrs import field, frozen
 
 from agentrail import outside
+from agentrail.abc.background import BackgroundCommands
 from agentrail.abc.knowledge import Knowledge
 from agentrail.abc.process import ProcessOptions, ToolProcess
 from agentrail.abc.recall import Memories
@@ -37,6 +38,10 @@ MAX_CLEANUP_SECONDS: Final = 2.0
 
 def _publish_nothing(name: str, payload: JsonValue) -> None:
     """Drop an event, in a context that was made by hand."""
+
+
+def _detach_nothing(text: str, details: JsonValue) -> None:
+    """Drop an answer, in a context that was made by hand."""
 
 
 class RunInThread(Protocol):
@@ -164,6 +169,8 @@ class ToolContext(Generic[D]):
         deadline: When the timeout strikes, on Trio's clock; infinite without one.
         progress: Where `report_progress` goes; publishes `ToolProgress`.
         event: Where `emit` goes; publishes `PluginEvent`.
+        detached: Where `detach` goes.
+        commands: What runs in the background of the session, begun by `shell`.
         run_in_thread: Runs a plain function in one of the threads for tools.
         process: Where `open_process` goes.
         question: Where `ask_user` goes; in a context that was made by hand there is no answer.
@@ -196,6 +203,8 @@ class ToolContext(Generic[D]):
     deadline: float
     progress: Callable[[str], None]
     event: Callable[[str, JsonValue], None] = _publish_nothing
+    detached: Callable[[str, JsonValue], None] = _detach_nothing
+    commands: BackgroundCommands = field(factory=BackgroundCommands, repr=False, eq=False)
     run_in_thread: RunInThread = _run_in_any_thread
     process: OpenProcess = _open_nothing
     question: AskQuestion = _answer_nothing
@@ -239,6 +248,26 @@ class ToolContext(Generic[D]):
             raise ToolContractError(message)
         self.event(name, json.loads(text))
 
+    def detach(self, text: str, details: JsonValue = None) -> None:
+        """Answer the call now, and go on in the background. Callable from a worker thread.
+
+        The model reads the answer, and the session goes on without the call: it takes no slot and has no timeout any more, no steer
+        and no ordinary abort stops it. It ends when the tool returns, of which the model reads the text as a note in front of its next
+        turn; or when it is stopped: by `abort(kill_tools="all")`, by `abort_tool`, with the session, and by a restart of that. Nothing
+        runs it again. At most eight calls of a session may go on so; the ninth is stopped.
+
+        Processes that it has opened, and opens from now on, end with it. No question of its own reaches the user any more, and it has
+        no sessions of its own.
+
+        Args:
+            text: What the model reads as the result of the call.
+            details: JSON for events and user interfaces.
+
+        Raises:
+            ToolContractError: Your move: it is answered already, sessions work for it, or the text or the details are none.
+        """
+        self.detached(text, details)
+
     async def open_process(
         self,
         argv: Sequence[str],
@@ -246,6 +275,7 @@ class ToolContext(Generic[D]):
         workdir: str = ".",
         env: Mapping[str, str] | None = None,
         errors: Literal["merged", "dropped"] = "merged",
+        timeout_seconds: float | None = None,
     ) -> ToolProcess:
         """Open a process in the sandbox, confined as its commands are. It ends with the call, whatever ends that.
 
@@ -257,6 +287,7 @@ class ToolContext(Generic[D]):
             workdir: Where it begins, below the root.
             env: Variables that it sees besides those that every command sees.
             errors: Where its standard error goes: `merged` into its output, or `dropped`.
+            timeout_seconds: How much time it may need, of which its limit of processor time is made; None: as long as the call has.
 
         Raises:
             ToolContractError: Your move: no program, or an argument with a NUL.
@@ -268,7 +299,7 @@ class ToolContext(Generic[D]):
         if not words or not words[0] or any("\0" in word for word in words):
             message = f"open_process takes a program and its arguments, without a NUL; got {words!r}"
             raise ToolContractError(message)
-        left = self.seconds_left()
+        left = self.seconds_left() if timeout_seconds is None else timeout_seconds
         options = ProcessOptions(
             workdir=workdir,
             env=dict(env or {}),

@@ -22,7 +22,7 @@ CAPABILITIES: Final[Mapping[str, Capability]] = MappingProxyType(
             ),
             Capability(
                 name="shell",
-                tools=builtin("shell"),
+                tools=builtin("shell", "shell_output", "shell_stop", "sleep"),
                 plugins=(SecurityGuard,),
                 sections={"shell": texts.SHELL},
             ),

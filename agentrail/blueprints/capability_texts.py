@@ -21,7 +21,9 @@ tests, builds, version control, programs of the project. To list, find, read or 
 are quicker, and their results are shorter.
 Say one thing in one command. Quote paths that have blanks. Choose what prints little: a quiet option, one test instead of all of them while \
 you look for a fault, the first lines of what may be long. A command that waits for input never ends here, so give it what it needs in its \
-options, and keep from editors, pagers and prompts. What goes on for ever, such as a server, is not for a call that waits for it.
+options, and keep from editors, pagers and prompts. What goes on for long, such as a server or a large build, \
+begins with background=true: the call gives an id at once, shell_output reads what was printed since, shell_stop ends it. Do something else \
+meanwhile, or sleep; do not ask every second.
 Read what came back before you go on, the exit code too. Where a command fails, find out why; do not repeat it unchanged, and do not get \
 around a guard that refused it. What deletes, publishes, or leaves the directory of the session needs the word of a person."""
 

@@ -15,11 +15,13 @@ TRANSLATED_TOOLS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "Agent": ("task",),
         "AskUserQuestion": ("ask_user",),
         "Bash": ("shell",),
+        "BashOutput": ("shell_output",),
         # Rules of both mean every tool that changes files.
         "Edit": ("edit_file", "write_file"),
         "ExitPlanMode": ("exit_plan",),
         "Glob": ("glob",),
         "Grep": ("grep",),
+        "KillShell": ("shell_stop",),
         "LS": ("list_dir",),
         "MultiEdit": ("edit_file", "write_file"),
         "Read": ("read_file",),
@@ -37,8 +39,8 @@ OUR_TOOLS: Final = frozenset(
     {
         *(name for names in TRANSLATED_TOOLS.values() for name in names),
         *("ask_user", "close_agent", "compact_conversation", "forget", "handoff_to", "kb_list", "kb_read"),
-        *("kb_search", "list_dir", "recall", "remember", "send_input", "skill_search", "spawn_agent"),
-        "wait_agents",
+        *("kb_search", "list_dir", "python", "recall", "remember", "send_input", "skill_search", "sleep"),
+        *("spawn_agent", "wait_agents"),
     }
 )
 """Names that are built in."""

@@ -14,6 +14,7 @@ from agentrail.plugins.permission_matching import must_be, must_mean
 from agentrail.plugins.permission_paths import path_place
 from agentrail.plugins.permission_policy import PermissionPolicy, WrittenRule
 from agentrail.plugins.permission_rules import (
+    CODE_TOOLS,
     PATH_TOOLS,
     SHELL_TOOLS,
     CommandPattern,
@@ -43,6 +44,8 @@ def proposed_rules(call: PermissionCall, verdict: PermissionVerdict) -> tuple[st
         denies, and for what no star covers.
     """
     if verdict.decision != "ask" or verdict.name in {"deny", "ask"} or call.tool == EXIT_PLAN:
+        return ()
+    if call.tool in CODE_TOOLS:  # code is read once and not again: there is no narrow rule of it
         return ()
     if call.tool in SHELL_TOOLS:
         return _of_line(verdict)

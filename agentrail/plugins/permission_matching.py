@@ -54,7 +54,7 @@ def must_mean(pattern: Pattern, arguments: JsonObject, place: PathPlace | None) 
             url = arguments.get("url")
             return isinstance(url, str) and _must_be_below(url, pattern.host)
         case Argument():
-            return _has_argument(pattern, arguments, ignore_case=False)
+            return pattern.can_allow and _has_argument(pattern, arguments, ignore_case=False)
         case _:  # a command, and of no other tool than the shell
             return False
 

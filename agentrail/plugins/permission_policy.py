@@ -29,7 +29,9 @@ MODES: Final[tuple[PolicyMode, ...]] = get_args(PolicyMode)
 
 LISTS: Final[tuple[ListName, ...]] = ("deny", "ask", "allow")
 RULE_SCOPES: Final[tuple[RuleScope, ...]] = ("managed", "user", "project", "session")
-PURE_TOOLS: Final = ("glob", "grep", "kb_list", "kb_read", "kb_search", "list_dir", "read_file", "recall")
+PURE_TOOLS: Final = (
+    "glob", "grep", "kb_list", "kb_read", "kb_search", "list_dir", "read_file", "recall", "shell_output", "sleep",
+)  # fmt: skip
 """The built-in tools that change nothing."""
 
 _DEFAULT: Final = MODES.index("default")

@@ -7,13 +7,16 @@
     task(reviewer), skill(pdf)   the agent, the skill
     mcp__github, mcp__github__*  the tools of a server
     deploy(stage=test*)          an argument, by name or JSON pointer
+    python(code=1+1)             that very code; with a star it denies and asks, and allows nothing
 
 What a rule is stands here; whether it matches a call stands in `permission_matching`.
 """
 
 import re
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from attrs import frozen
@@ -34,6 +37,9 @@ PATTERN_READERS: Final = frozenset({"read_file", "list_dir", "glob", "grep"})
 WRITERS: Final = frozenset({"write_file", "edit_file"})
 PATH_TOOLS: Final = PATTERN_READERS | WRITERS
 SEARCHERS: Final = frozenset({"glob", "grep", "list_dir"})
+CODE_TOOLS: Final = MappingProxyType({"python": "code"})
+"""The tools that run code, each with the argument that the code is: whatever a star stands for there, it may be anything."""
+
 _NAMED_BY: Final = {"task": "subagent_type", "skill": "name"}
 
 _TOOL: Final = re.compile(r"[A-Za-z0-9_.*:/-]+")
@@ -87,10 +93,12 @@ class Argument:
     Attributes:
         pointer: The names that lead to it.
         glob: What its canonical text is like; `*` stands for any text.
+        can_allow: Whether it allows anything: of a tool that runs code no rule does but one with the whole code.
     """
 
     pointer: tuple[str, ...]
     glob: str
+    can_allow: bool = True
 
 
 Pattern: TypeAlias = AnyCall | CommandPattern | PathGlob | Domain | Argument
@@ -222,7 +230,7 @@ def _pattern(tool: str, text: str, begun: int) -> Pattern:
         return Domain(host=host.lower().rstrip("."))
     named = _NAMED_BY.get(tool)
     if named is not None and "=" not in text:
-        return Argument(pointer=(named,), glob=text)
+        return _argument(tool, (named,), text)
     name, equals, glob = text.partition("=")
     if not equals:
         wanted = "'domain:HOST' or 'name=value'" if tool == "web_fetch" else "'name=value'"
@@ -233,7 +241,13 @@ def _pattern(tool: str, text: str, begun: int) -> Pattern:
             "expected the name of an argument, or a JSON pointer such as '/options/mode', in front of '='",
         )
     pointer = tuple(part.replace("~1", "/").replace("~0", "~") for part in name.lstrip("/").split("/"))
-    return Argument(pointer=pointer if name.startswith("/") else (name,), glob=glob)
+    return _argument(tool, pointer if name.startswith("/") else (name,), glob)
+
+
+def _argument(tool: str, pointer: tuple[str, ...], glob: str) -> Argument:
+    runs = [code for name, code in CODE_TOOLS.items() if fnmatchcase(name, tool)]
+    can_allow = all(pointer == (code,) and "*" not in glob for code in runs)
+    return Argument(pointer=pointer, glob=glob, can_allow=can_allow)
 
 
 def _read_command(text: str, begun: int) -> CommandPattern:

@@ -6,6 +6,7 @@ from agentrail.plugins.permission_index import is_named
 from agentrail.plugins.permission_policy import LISTS, PermissionPolicy, WrittenRule
 from agentrail.plugins.permission_rules import (
     AnyCall,
+    Argument,
     CommandPattern,
     ListName,
     ReadRule,
@@ -56,6 +57,11 @@ def _faults(name: ListName, rule: ReadRule, tools: Collection[str] | None) -> It
     if tools is not None and not any(is_named(rule.tool, tool) for tool in tools):
         yield f"never matches: there is no tool {rule.tool!r}; there are {', '.join(sorted(tools)) or 'none'}"
     command = rule.pattern
+    if name == "allow" and isinstance(command, Argument) and not command.can_allow:
+        yield (
+            "holds nothing: a part of the code, or another argument, says nothing of what the code does; "
+            "write all of the code, or leave it to a person"
+        )
     if not isinstance(command, CommandPattern):
         return
     if command.not_read is not None:

@@ -4,6 +4,7 @@ Each has a task of its own, beside that of the tool: a tool that does not hear i
 alive. What tools call `ctx.open_process` ends up here.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -100,6 +101,11 @@ class Processes:
         """Begin to end all of them: the call is stopped."""
         for opened in self._opened:
             opened.scope.cancel(reason="the call was stopped")
+
+    def lift_deadlines(self) -> None:
+        """Let none of them end by time any more: the call goes on in the background."""
+        for opened in self._opened:
+            opened.scope.deadline = math.inf
 
     @property
     def has_any(self) -> bool:

@@ -1,6 +1,7 @@
 """The calls of one incarnation that run: what each is given, what it says on its way, and the signal that it ends with."""
 
 import contextlib
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from operator import attrgetter
@@ -11,6 +12,8 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import (
+    MAX_RESULT_BYTES,
+    BackgroundCommands,
     ChildRequest,
     Error,
     ProcessOptions,
@@ -26,13 +29,14 @@ from agentrail.core.journal.files import FILES_EVENT
 from agentrail.core.protocol.effects import RunTool, SpawnChild
 from agentrail.core.protocol.signals import (
     ToolAsked,
+    ToolDetached,
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
     ToolWantsChild,
 )
 from agentrail.core.session.state import SessionData
-from agentrail.errors import AgentrailError, CycleAborted, ErrorInfo, ToolContractError
+from agentrail.errors import AgentrailError, ChildRefused, CycleAborted, ErrorInfo, ToolContractError
 from agentrail.frozen import frozen_json, frozen_value, thawed
 from agentrail.messages import JsonObject, JsonValue
 from agentrail.otp.leaving import describe_bug
@@ -47,7 +51,7 @@ from agentrail.runtime.ports import ChildUsage, ChildWork, Ports
 from agentrail.runtime.processes import Processes
 from agentrail.runtime.progress import Progress
 from agentrail.runtime.task_group import TaskGroup
-from agentrail.runtime.tool_runner import Attempt, AttemptEnd, clean_text, run_tool
+from agentrail.runtime.tool_runner import Attempt, AttemptEnd, clean_text, plain_details, run_tool
 from agentrail.runtime.tool_threads import TOO_MANY
 
 T = TypeVar("T")
@@ -85,9 +89,11 @@ class RunningCall:
     """
 
     __slots__ = (
+        "_began_at_ms",
         "_calls",
         "_child_usages",
         "_flushing",
+        "_is_detached",
         "_is_over",
         "_processes",
         "_progress",
@@ -120,6 +126,8 @@ class RunningCall:
         self._way_back = way_back()
         self._progress: Progress | None = None  # made for the first word: most calls say none
         self._flushing: trio.CancelScope | None = None
+        self._began_at_ms = now_ms()
+        self._is_detached = False
         self._is_over = False
         self._sandbox: Sandbox | None = None
         self._sessions: dict[trio.CancelScope, trio.Event] = {}
@@ -157,6 +165,47 @@ class RunningCall:
             )
             raise ToolContractError(message)
         self._in_trio(self._emit, name, payload)
+
+    def detach(self, text: object, details: JsonValue) -> None:
+        """Take what `ctx.detach` is given, from any thread.
+
+        Raises:
+            ToolContractError: The tool author's move: as of `ToolContext.detach`.
+        """
+        if not isinstance(text, str):
+            message = f"detach takes text, got {type(text).__name__}"
+            raise ToolContractError(message)
+        if self._is_detached:
+            message = "detach was called before: the call is answered, and what comes now is its end"
+            raise ToolContractError(message)
+        if self._sessions:
+            message = "detach cannot be called while sessions work for the call: let them end first"
+            raise ToolContractError(message)
+        plain = plain_details(self.effect.name, details)
+        self._is_detached = True
+        self._in_trio(self._detach, text, plain)
+
+    def _detach(self, text: str, details: JsonValue) -> None:
+        self._scope.deadline = self.deadline = math.inf
+        self._processes.lift_deadlines()
+        at_ms = now_ms()
+        tool = self.ports.tools[self.effect.name, self.effect.generation]
+        max_bytes = int(getattr(tool, "max_result_bytes", MAX_RESULT_BYTES))
+        self._calls.task_group.deliver(
+            ToolDetached(
+                at_ms=at_ms,
+                effect_id=self.effect.effect_id,
+                text=clean_text(self.ports.withheld.replaced(text), max_bytes=max_bytes) or "[no output]",
+                details=details,
+                started_at_ms=self._began_at_ms,
+                ran_ms=max(at_ms - self._began_at_ms, 0),
+            )
+        )
+
+    @property
+    def commands(self) -> BackgroundCommands:
+        """What runs in the background of the session."""
+        return self._calls.commands
 
     async def run_in_thread(self, function: Callable[[], T], *, abandonable: bool) -> T:
         """Run a plain function in one of the threads for tools."""
@@ -201,6 +250,9 @@ class RunningCall:
         wanted = decide_child(request)
         if self._is_over:
             raise CycleAborted(_CALL_IS_OVER)
+        if self._is_detached:
+            message = "the call is answered, and what goes on in the background has no sessions of its own"
+            raise ChildRefused(message)
         with trio.CancelScope() as scope:  # entered first: it ends also what waits for its share still
             gone = self._sessions[scope] = trio.Event()
             try:
@@ -359,6 +411,8 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
             for name in ("deadline", "progress", "event", "run_in_thread", "open_sandbox")
         },
         "process": attrgetter("open_process"),
+        "detached": attrgetter("detach"),
+        "commands": attrgetter("commands"),
         "question": attrgetter("ask_user"),
         "child": attrgetter("run_session"),
     }
@@ -374,9 +428,10 @@ class ToolCallRunner:
         pending_calls: Where callers wait; a tool that calls its own session would wait for itself.
         task_group: For what outlasts a step of a call; delivers what calls say on their way.
         files: Where it is noted what calls write; None of a session without a store.
+        commands: What runs in the background; those of an incarnation before are gone with it.
     """
 
-    __slots__ = ("_children", "files", "pending_calls", "ports", "task_group")
+    __slots__ = ("_children", "commands", "files", "pending_calls", "ports", "task_group")
 
     def __init__(
         self,
@@ -390,6 +445,7 @@ class ToolCallRunner:
         self.ports: Ports = ports
         self.pending_calls: PendingCalls = pending_calls
         self.task_group: TaskGroup = task_group
+        self.commands: BackgroundCommands = BackgroundCommands()
         self._children = 0
 
     def number_child(self) -> int:

@@ -192,7 +192,7 @@ def decide_outcome(attempt: Attempt, returned: object) -> AttemptEnd:
         text=clean_text(attempt.withheld.replaced(returned.text), max_bytes=max_bytes)
         or _without_words(images),
         is_error=isinstance(returned, Error),
-        details=_plain(tool, returned.details),
+        details=plain_details(tool.name, returned.details),
         changes=returned.changes if isinstance(returned, ToolUpdate) else (),
         images=images,
     )
@@ -205,21 +205,25 @@ def _without_words(images: tuple[Image, ...]) -> str:
     return "[1 image]" if len(images) == 1 else f"[{len(images)} images]"
 
 
-def _plain(tool: Tool, details: object) -> JsonValue:
-    """Copy details, so that what was published cannot change any more."""
+def plain_details(name: str, details: object) -> JsonValue:
+    """Copy details, so that what was published cannot change any more.
+
+    Raises:
+        ToolContractError: The author's move, of the tool of this name: they are no JSON, or too large.
+    """
     if details is None:
         return None
     size = too_large(details)
     if size is not None:
         message = (
-            f"tool {tool.name!r} returned details of {size}: "
+            f"tool {name!r} returned details of {size}: "
             "write them to a file, and give its path in the details"
         )
         raise ToolContractError(message)
     try:
         plain: JsonValue = json.loads(json.dumps(details, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        message = f"tool {tool.name!r} returned details that are not JSON: {error}"
+        message = f"tool {name!r} returned details that are not JSON: {error}"
         raise ToolContractError(message) from None
     return plain
 

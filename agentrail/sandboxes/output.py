@@ -3,10 +3,9 @@
 Bytes in, text out; nothing is read or awaited here.
 """
 
-import codecs
-import io
-import re
 from typing import Final
+
+from agentrail.core.values.printed import PrintedText
 
 MAX_SHOWN_LINES: Final = 2_000
 MAX_SHOWN_BYTES: Final = 50_000
@@ -20,25 +19,12 @@ _TAIL_LINES: Final = MAX_SHOWN_LINES - _HEAD_LINES
 _TAIL_BYTES: Final = MAX_SHOWN_BYTES - _HEAD_BYTES
 _KEPT_BYTES: Final = 4 * MAX_SHOWN_BYTES
 
-# ECMA-48: control sequences, strings with their terminator (titles, links), and the short escapes. The strings come
-# before the short ones, which would otherwise take their first two characters and leave the rest as text.
-_ESCAPE: Final = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"
-    r"|\x1b[ -/]*[0-OQ-WYZ\\`-~]"
-)
-_MAX_ESCAPE_CHARACTERS: Final = 4_096
-_CONTROLS: Final = dict.fromkeys(sorted(set(range(0x20)) - {0x09, 0x0A} | set(range(0x7F, 0xA0))))
-
 
 class OutputWindow:
     """Takes what a command prints, in pieces; holds a few hundred kilobytes, whatever comes."""
 
     def __init__(self) -> None:
-        # Undecodable bytes become U+FFFD; "\r\n" and the "\r" of progress bars become "\n", also across two pieces.
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._decoder = io.IncrementalNewlineDecoder(decoder, translate=True)
-        self._unfinished = ""  # begins with an escape whose end has not come yet
+        self._text = PrintedText()
         self._head = b""
         self._tail = bytearray()
         self._dropped_lines = 0
@@ -60,7 +46,7 @@ class OutputWindow:
         if self._is_closed:
             return b""
         self.received_bytes += len(piece)
-        return self._keep(self._clean(self._decoder.decode(piece), final=False))
+        return self._keep(self._text.read(piece))
 
     def close(self) -> None:
         """Take no more: what still comes is read, so that no process blocks on a full pipe, and thrown away."""
@@ -75,7 +61,7 @@ class OutputWindow:
         Returns:
             What to show, with a note where the middle was left out; and how many bytes of clean text were left out.
         """
-        self._keep(self._clean(self._decoder.decode(b"", final=True), final=True))
+        self._keep(self._text.finish())
         kept = self._head + self._tail
         if not self._dropped_bytes and len(kept) <= MAX_SHOWN_BYTES and _count_lines(kept) <= MAX_SHOWN_LINES:
             return kept.decode(), 0
@@ -90,17 +76,6 @@ class OutputWindow:
         seam = "" if before.endswith("\n") else "\n"
         where = f"; full output in {path}, read it with read_file" if path else ""
         return f"{before}{seam}[… {left_out} left out{where} …]\n{after}", left_out_bytes
-
-    def _clean(self, text: str, *, final: bool) -> str:
-        # U+009B is the same as the two characters; written as these, one expression finds both.
-        text = self._unfinished + text.replace("\x9b", "\x1b[")
-        self._unfinished = ""
-        if "\x1b" in text:
-            text = _ESCAPE.sub("", text)
-            start = text.find("\x1b")
-            if start >= 0 and not final and len(text) - start <= _MAX_ESCAPE_CHARACTERS:
-                text, self._unfinished = text[:start], text[start:]
-        return text.translate(_CONTROLS)
 
     def _keep(self, text: str) -> bytes:
         data = text.encode()

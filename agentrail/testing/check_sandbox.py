@@ -20,6 +20,7 @@ from agentrail.abc import (
     Sandbox,
     SnapshotSandbox,
 )
+from agentrail.testing.process_rules import opens_processes
 from agentrail.testing.versions_rules import notes_what_it_writes, puts_files_back
 
 SandboxFactory: TypeAlias = Callable[[], Sandbox]
@@ -414,6 +415,7 @@ SANDBOX_RULES: Final[tuple[Callable[[Sandbox], Awaitable[None]], ...]] = (
     _passes_over_what_is_no_source,
     _refuses_bad_searches,
     _runs_or_says_so,
+    opens_processes,
     _brings_snapshots_back,
     notes_what_it_writes,
     puts_files_back,

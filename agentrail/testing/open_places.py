@@ -20,7 +20,14 @@ def id_at(outcome: s.EffectOutcome | s.ToolAsked | s.ToolWantsChild, state: Sess
     ids = open_ids(outcome, state)
     if outcome.effect_id == "late" or not ids:
         match outcome:
-            case s.ToolFinished() | s.ToolProgressed() | s.ToolEmitted() | s.ToolAsked() | s.ToolWantsChild():
+            case (
+                s.ToolFinished()
+                | s.ToolProgressed()
+                | s.ToolEmitted()
+                | s.ToolDetached()
+                | s.ToolAsked()
+                | s.ToolWantsChild()
+            ):
                 prefix = "t"
             case s.AgentIdled() | s.AgentEnded() | s.ChildStarted() | s.ChildPublished():
                 prefix = "a"
@@ -46,7 +53,14 @@ def open_ids(
     """Give the open effects that such an outcome may be of."""
     data = state.data
     match outcome:
-        case s.ToolFinished() | s.ToolProgressed() | s.ToolEmitted() | s.ToolAsked() | s.ToolWantsChild():
+        case (
+            s.ToolFinished()
+            | s.ToolProgressed()
+            | s.ToolEmitted()
+            | s.ToolDetached()
+            | s.ToolAsked()
+            | s.ToolWantsChild()
+        ):
             ends_some_time = {"running", "stopping"}
             running = ids_of(call for call in (*data.batch, *data.survivors) if call.stage in ends_some_time)
             of_tools = [effect_id for effect_id, _ in owned_by(data.open, OfChild)]

@@ -31,10 +31,14 @@ from agentrail.tools import (
     kb_read,
     kb_search,
     list_dir,
+    python,
     read_file,
     recall,
     remember,
     shell,
+    shell_output,
+    shell_stop,
+    sleep,
     task,
     web_fetch,
     web_search,
@@ -57,6 +61,7 @@ _BUILTIN: Final[dict[str, Tool]] = {made.name: made for made in _ALL}
 _WEB: Final = WebClient(WebRules())
 _BY_NAME: Final[tuple[Tool, ...]] = (
     forget.forget_memory, kb_list.kb_list, kb_read.kb_read, kb_search.kb_search, recall.recall_memories, remember.remember_text,
+    python.python, shell_output.shell_output, shell_stop.shell_stop, sleep.SleepTool(),
     web_fetch.web_fetch_tool(_WEB), web_search.web_search_tool(None, _WEB),
 )  # fmt: skip
 _NAMED: Final[dict[str, Tool]] = _BUILTIN | {made.name: made for made in _BY_NAME}
@@ -67,7 +72,8 @@ def builtin(*names: str) -> tuple[Tool, ...]:
 
     `remember`, `recall` and `forget` are given by their names alone: they need a supervisor that was given `memories`. So are
     `kb_list`, `kb_search` and `kb_read`, which need `knowledge`, and `web_fetch` and `web_search`, which reach the web; with rules and a
-    search engine of your own they are made by `web_fetch_tool` and `web_search_tool`.
+    search engine of your own they are made by `web_fetch_tool` and `web_search_tool`. So are `shell_output` and `shell_stop`, which go with a
+    `shell` that may run commands in the background, `sleep`, which goes with them, and `python`.
 
     Raises:
         ToolDefinitionError: Your move: there is no built-in tool of that name; the message has the nearest.

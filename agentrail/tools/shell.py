@@ -1,12 +1,12 @@
 """The tool `shell`: a command in the workspace, with what it printed and how it ended."""
 
-import signal
 from typing import Annotated, Final
 
 import msgspec
 
 from agentrail.abc import Error, ExecuteOptions, ExecuteResult, Ok, ToolContext, ToolListing
 from agentrail.messages import JsonObject
+from agentrail.tools.background import run_in_background, signal_name
 from agentrail.tools.function import tool
 
 MAX_COMMAND_SECONDS: Final = 600
@@ -41,10 +41,16 @@ async def shell(
         "After this time it is stopped, with all it started.",
     ] = 30,
     workdir: Annotated[str, "Where to run it, relative to the working directory."] = ".",
+    background: Annotated[  # noqa: FBT002 - what the model writes
+        bool,
+        "For a server or a long job: answer at once with an id and let it run on, without a time limit, until it ends or is stopped.",
+    ] = False,
     *,
     ctx: ToolContext,
 ) -> Ok | Error:
     """Run a shell command and return its output and exit code."""
+    if background:
+        return await run_in_background(command, workdir, ctx)
     options = ExecuteOptions(workdir=workdir, timeout_seconds=timeout_seconds, output_name=ctx.call_id)
     result = await ctx.sandbox.execute(command, options)
     if result.error is not None:
@@ -79,14 +85,7 @@ def render_result(result: ExecuteResult, *, within_seconds: float) -> Ok | Error
         parts.append(f"[exit code {result.exit_code} · {seconds}]")
         return Ok(text="\n".join(parts))
     if result.signal is not None:
-        parts.append(f"[ended by {_signal_name(result.signal)} · {seconds}]")
+        parts.append(f"[ended by {signal_name(result.signal)} · {seconds}]")
         return Ok(text="\n".join(parts))
     parts.append(f"[stopped · {seconds}]")
     return Error(text="\n".join(parts))
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal has no name of its own
-        return f"signal {number}"

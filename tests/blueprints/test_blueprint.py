@@ -172,8 +172,8 @@ def test_the_base_for_coding_has_its_guards():
     """Files, shell, a list of what is to do, sub-agents, compaction; commands wait for a person."""
     coding = Blueprint.coding()
     assert names(coding) == [
-        *("list_dir", "read_file", "glob", "grep", "edit_file", "write_file", "shell", "write_todos", "task"),
-        "compact_conversation",
+        *("list_dir", "read_file", "glob", "grep", "edit_file", "write_file", "shell", "shell_output"),
+        *("shell_stop", "sleep", "write_todos", "task", "compact_conversation"),
     ]
     assert coding.options()["plugins"] == (
         SecurityGuard,

@@ -299,7 +299,7 @@ def test_what_an_agent_does_not_say_the_defaults_do(home):
     built = {name: build_blueprint(settings, name) for name in (None, "a", "b", "c")}
     tools = {name: [one.name for one in made.options()["tools"]] for name, made in built.items()}
     assert (tools[None], tools["a"], tools["b"]) == (["glob"], ["glob"], ["ask_user"])
-    assert (len(tools["c"]), tools["c"][-1]) == (11, "ask_user")
+    assert (len(tools["c"]), tools["c"][-1]) == (14, "ask_user")
     assert [one.__name__ for one in built["a"].options()["plugins"]] == ["SecurityGuard", "MemoryLoader"]
     (agent,) = built["c"].options()["agents"]
     assert (agent.name, agent.max_turns, agent.tools, agent.background) == ("d", 2, None, True)

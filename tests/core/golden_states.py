@@ -253,6 +253,7 @@ def everything() -> SessionState:
         stage="stopping",
         result=_RESULT,
         effect_id=EffectId("t1"),
+        detached=True,
     )
     approval = Approval(
         id=ApprovalId("a1"),

@@ -15,6 +15,7 @@ from agentrail.core.session.branching import (
     forked_state,
     without_what_was_open,
 )
+from agentrail.core.session.detached import NOT_IN_A_BRANCH
 from agentrail.core.session.machine import step
 from agentrail.core.session.state import Phase, SessionState
 from agentrail.messages import PromptRef, SessionId, Text, ToolMessage
@@ -52,6 +53,18 @@ def test_a_branch_begins_at_every_state_of_a_small_world(each):
     assert len(begun) > 1_000
     for state in begun[::each]:
         holds(without_what_was_open(state, 8))
+
+
+def test_what_goes_on_in_the_background_stays_behind():
+    """The model reads in front of its next turn that it is gone."""
+    gone = 0
+    for seen in small_world():
+        going_on = [one for one in seen.before.data.survivors if one.detached and one.stage == "running"]
+        branch = without_what_was_open(seen.before, 8) if going_on and not gone else None
+        if branch is not None:
+            gone += len(going_on)
+            assert sum(NOT_IN_A_BRANCH[1:-1] in note for note in branch.data.agents.notes) == len(going_on)
+    assert gone
 
 
 @pytest.mark.check

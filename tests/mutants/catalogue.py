@@ -10,6 +10,7 @@ from typing import Final
 from tests.mutants import (
     actors,
     agents,
+    background,
     builds,
     children,
     contexts,
@@ -53,6 +54,7 @@ from tests.mutants.mutant import Mutant
 MUTANTS: Final[tuple[Mutant, ...]] = (
     *actors.MUTANTS,
     *agents.MUTANTS,
+    *background.MUTANTS,
     *builds.MUTANTS,
     *children.MUTANTS,
     *contexts.MUTANTS,

@@ -56,6 +56,7 @@ def test_only_what_asked_is_proposed():
         ("write_file", {"path": 7}, ()), ("edit_file", {"path": "."}, ()), ("web_fetch", {"url": "https://a.b.org/x"}, ("web_fetch(domain:a.b.org)",)), ("web_fetch", {"url": "https://[::1"}, ()), ("web_fetch", {"url": 7}, ()), ("web_fetch", {"url": "ftp://x.org"}, ()),
         ("task", {"subagent_type": "reviewer", "description": "x"}, ("task(reviewer)",)), ("skill", {"name": "a*"}, ()), ("skill", {}, ()), ("deploy", {}, ("deploy",)), ("deploy", {"stage": "test"}, ("deploy(stage=test)",)), ("deploy", {"stage": "t*"}, ("deploy",)),
         ("deploy", {"stage": "x", "n": 1}, ("deploy",)), ("deploy", {"n": 1}, ("deploy",)), ("deploy", {"a b": "x"}, ()), ("deploy now", {}, ()),
+        ("python", {"code": "1"}, ()), ("python", {"code": "1", "timeout_seconds": 60}, ()),
     ],
 )  # fmt: skip
 def test_the_narrowest_rule_of_another_call(tool, arguments, texts):

@@ -547,6 +547,23 @@ def test_rules_that_can_never_match_are_told(lists, said):
     assert said in found
 
 
+@given(code=st.text(max_size=20), seen=st.text(max_size=20), tail=st.sampled_from(("", "*")))
+def test_no_part_of_code_allows_all_of_it(code, seen, tail):
+    """A rule of `allow` for `python` is about the very code; with a star, or about another argument, it denies and asks, and warns of itself (12.9)."""
+    text = f"python(code={seen}{tail})"
+    if check_rules("allow", [text]):
+        return
+    call = PermissionCall(tool="python", arguments={"code": code, "timeout_seconds": 60}, working_dir="/srv")
+    very = "*" not in text and code == seen
+    assert (judge(policy_of(allow=[text]), call).decision == "allow") is very
+    assert bool(warnings_of(policy_of(allow=[text]), ["python"])) is ("*" in text)
+    for other in ("python(timeout_seconds=60)", "py*(code=*)", "*(/code=*)", "python(/timeout_seconds=*)"):
+        assert judge(policy_of(allow=[other]), call).decision == "ask"
+        assert judge(policy_of(deny=[other]), call).decision == "deny"
+        assert "holds nothing" in warnings_of(policy_of(allow=[other]), ["python"])[0]
+    assert judge(policy_of(allow=["python"]), call).decision == "allow"
+
+
 def test_rules_that_can_match_are_not_told():
     """Neither what is more special than a rule of another tool, nor a pattern of names that shadows only some."""
     policy = policy_of(

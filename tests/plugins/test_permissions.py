@@ -44,6 +44,7 @@ def test_it_keeps_the_contract_of_plugins():
 def test_it_knows_the_built_in_tools_that_change_nothing():
     """Else each look into the memories, or into a knowledge base, would ask a person."""
     known = [*builtin(), *builtin("remember", "recall", "forget", "kb_list", "kb_search", "kb_read")]
+    known += builtin("shell_output", "shell_stop", "sleep", "python")
     assert set(PURE_TOOLS) == {one.name for one in known if one.effect_class == "pure"}
 
 

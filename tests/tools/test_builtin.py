@@ -15,8 +15,21 @@ NAMES = (
     "write_todos",
 )
 # fmt: on
-BY_NAME = ("forget", "kb_list", "kb_read", "kb_search", "recall", "remember", "web_fetch", "web_search")
-"""Those that need memories or knowledge, or reach the web, and are given by their names alone."""
+BY_NAME = (
+    "forget",
+    "kb_list",
+    "kb_read",
+    "kb_search",
+    "python",
+    "recall",
+    "remember",
+    "shell_output",
+    "shell_stop",
+    "sleep",
+    "web_fetch",
+    "web_search",
+)  # fmt: skip
+"""Those that need memories or knowledge, go with a shell, run code or reach the web, and are given by their names alone."""
 
 
 def test_without_names_all_are_given():
@@ -63,10 +76,14 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, words):
         ("kb_read", "pure", True, 30, ["id"]),
         ("kb_search", "pure", True, 30, ["query"]),
         ("list_dir", "pure", True, 30, []),
+        ("python", "once", True, 605, ["code"]),
         ("read_file", "pure", True, 30, ["path"]),
         ("recall", "pure", True, 30, []),
         ("remember", "idempotent", True, 30, ["text"]),
         ("shell", "once", True, 605, ["command"]),
+        ("shell_output", "pure", True, 30, ["id"]),
+        ("shell_stop", "idempotent", True, 30, ["id"]),
+        ("sleep", "pure", True, None, ["seconds"]),
         ("task", "once", True, 120, ["description"]),
         ("web_fetch", "pure", True, 180, ["url"]),
         ("web_search", "pure", True, 60, ["query"]),

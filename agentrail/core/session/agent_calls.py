@@ -1,4 +1,4 @@
-"""The calls that the session answers itself: start an agent, tell it more, wait for it, close it, hand the session over.
+"""The calls that the session answers itself: start an agent, tell it more, wait for it, close it, hand the session over, sleep.
 
 Each function takes a call that has passed all gates, and gives it back answered, or `awaiting`.
 """
@@ -23,6 +23,9 @@ MAX_INPUTS: Final = 100
 
 DEFAULT_WAIT_SECONDS: Final = 600.0
 
+MAX_SLEEP_SECONDS: Final = 300
+"""How long a call of `sleep` may wait."""
+
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -40,6 +43,8 @@ def take_call(step: StepContext, state: CallState) -> CallState:
             return _close(step, state)
         case agent_state.HANDOFF_TOOL:
             return take_handoff(step, state)
+        case agent_state.SLEEP_TOOL:
+            return _sleep(step, state)
         case name:
             return _refused(step, state, f"No session answers a call of {name!r}.")
 
@@ -191,6 +196,16 @@ def _wait(step: StepContext, state: CallState) -> CallState:
             expires_at_ms=step.at_ms + round(seconds * 1000),
         ),
     )
+
+
+def _sleep(step: StepContext, state: CallState) -> CallState:
+    seconds = state.arguments.get("seconds")
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not 0 < seconds <= MAX_SLEEP_SECONDS:  # type: ignore[operator]  # it is one
+        return _refused(step, state, f"seconds must be above 0 and at most {MAX_SLEEP_SECONDS}.")
+    expires_at_ms = step.at_ms + round(seconds * 1000)  # type: ignore[operator, arg-type]  # as above
+    wait = AgentWait(call_id=state.call.call_id, names=(), until="time", expires_at_ms=expires_at_ms)
+    return _await(step, state, wait)
 
 
 def _close(step: StepContext, state: CallState) -> CallState:

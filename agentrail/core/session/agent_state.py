@@ -21,8 +21,11 @@ GENERAL_PURPOSE: Final = "general-purpose"
 HANDOFF_TOOL: Final = "handoff_to"
 """The tool by which a session goes on as another agent."""
 
+SLEEP_TOOL: Final = "sleep"
+"""The tool by which a session waits for a time."""
+
 ANSWERED_BY_SESSIONS: Final = frozenset(
-    {"spawn_agent", "send_input", "wait_agents", "close_agent", HANDOFF_TOOL}
+    {"spawn_agent", "send_input", "wait_agents", "close_agent", HANDOFF_TOOL, SLEEP_TOOL}
 )
 """The tools whose calls a session answers itself."""
 
@@ -136,13 +139,13 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class AgentWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A call that waits for agents: no slot, no task; decided when one of them is idle or has ended.
+    """A call that waits for agents, or for a time: no slot, no task; decided when one of them is idle or has ended, or by its timer.
 
     Attributes:
         call_id: The call, which is `awaiting`.
-        names: Whom it waits for.
+        names: Whom it waits for; nobody, where it waits for a time.
         match: Whether for all of them, or for the first.
-        until: Whether until they are idle, or until they have ended.
+        until: Whether until they are idle, or until they have ended; or for nothing but its time.
         timer: What ends the wait when that does not come; None: nothing does.
         expires_at_ms: When; None: never.
     """
@@ -150,7 +153,7 @@ class AgentWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     call_id: CallId
     names: tuple[str, ...]
     match: Literal["all", "any"] = "all"
-    until: Literal["idle", "closed"] = "idle"
+    until: Literal["idle", "closed", "time"] = "idle"
     timer: EffectId | None = None
     expires_at_ms: int | None = None
 
@@ -160,7 +163,7 @@ class Agents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     Attributes:
         states: Those that are alive, and the last ones that have ended, in the order in which they were started.
-        waits: The calls that wait for them, oldest first.
+        waits: The calls that wait for them, or for a time, oldest first.
         names: All that were ever given; none is given twice.
         cycle: The cycle in which `started` were counted.
         started: How many were started in that cycle.
@@ -180,6 +183,11 @@ class Agents(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             if state.name == name:
                 return state
         return None
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is an agent, or a call that waits."""
+        return bool(self.states or self.waits)
 
     @property
     def alive(self) -> tuple[AgentState, ...]:

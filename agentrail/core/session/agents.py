@@ -4,7 +4,7 @@ They outlive the cycle that starts them, never the session. Each is lent its bud
 what it has not used when that cycle ends. A call that waits for one holds no task and no slot: it is an `AgentWait`, and
 neither a person nor a prompt decides it, only what becomes of the agents, its time, a steer, which says how they stand, or an abort.
 
-The calls themselves are answered in `agent_calls`.
+A call of `sleep` waits in the same way, for nothing but its time. The calls themselves are answered in `agent_calls`.
 """
 
 from typing import Final
@@ -171,6 +171,8 @@ def withdraw_wait(step: StepContext, call_id: CallId) -> None:
 def decide_waits(step: StepContext) -> None:
     """Answer the calls whose agents are as far as they wait for."""
     for wait in step.data.agents.waits:
+        if wait.until == "time":
+            continue
         states = [step.data.agents.find(name) for name in wait.names]
         met = [_is_met(wait, state) for state in states]
         if any(met) if wait.match == "any" else all(met):
@@ -183,6 +185,9 @@ def expire_wait(step: StepContext, call_id: CallId) -> None:
     wait = next(one for one in step.data.agents.waits if one.call_id == call_id)
     team = step.data.agents
     step.data.agents = replace(team, waits=tuple([one for one in team.waits if one is not wait]))
+    if wait.until == "time":
+        _answer(step, wait, f"[Slept {_seconds(step, wait):g} s]")
+        return
     late = _late(step, wait)
     _answer(
         step, wait, f"[The time is up. Still at work: {', '.join(late)}]\n\n{report_of(step, wait.names)}"
@@ -190,8 +195,11 @@ def expire_wait(step: StepContext, call_id: CallId) -> None:
 
 
 def wake_waits(step: StepContext) -> None:
-    """Answer all `wait_agents` calls with how the agents stand: the user has something to say to the model. Who closes one waits on."""
+    """Answer all that wait, with how the agents stand: the user has something to say to the model. Who closes one waits on."""
     for wait in step.data.agents.waits:
+        if wait.until == "time":
+            _wake_sleeper(step, wait)
+            continue
         if calls.one_of_batch(step, wait.call_id).call.name != "wait_agents":
             continue
         late = _late(step, wait)
@@ -251,7 +259,7 @@ def _drain(step: StepContext, state: AgentState) -> None:
     refused = prompt_agent(step, state, "\n\n".join(state.inputs))
     if refused is not None:
         put_agent(step, replace(state, inputs=()))
-        _add_note(step, f"[What was sent to agent {state.name} was dropped: {refused.message}]")
+        add_note(step, f"[What was sent to agent {state.name} was dropped: {refused.message}]")
 
 
 def _settle(step: StepContext, state: AgentState, spent: Spent | None) -> None:
@@ -267,6 +275,19 @@ def _of(step: StepContext, name: str) -> AgentState:
 def _is_met(wait: AgentWait, state: AgentState | None) -> bool:
     # One that is forgotten has ended long ago.
     return state is None or state.status == "ended" or (wait.until == "idle" and state.status in _DONE)
+
+
+def _wake_sleeper(step: StepContext, wait: AgentWait) -> None:
+    seconds, left_ms = _seconds(step, wait), max((wait.expires_at_ms or 0) - step.at_ms, 0)
+    slept = max(round(seconds - left_ms / 1000), 0)
+    _close_wait(step, wait)
+    _answer(step, wait, f"[Woken after {slept} of {seconds:g} s: the user has something to say]")
+
+
+def _seconds(step: StepContext, wait: AgentWait) -> float:
+    """Say for how long a call of `sleep` was to wait; no other call waits for a time alone."""
+    seconds: float = calls.one_of_batch(step, wait.call_id).arguments["seconds"]  # type: ignore[assignment]  # as its schema says
+    return seconds
 
 
 def _late(step: StepContext, wait: AgentWait) -> list[str]:
@@ -320,7 +341,7 @@ def _tell(step: StepContext, state: AgentState) -> None:
         agent_spec_of(step, state).wake and data.cycle is None and data.stopping is None and not data.queue
     )
     if not wakes:
-        _add_note(step, text)
+        add_note(step, text)
         return
     ref = PromptRef(f"wake/{state.name}/{data.seq}")
     content = (Text(text=text),)
@@ -328,7 +349,8 @@ def _tell(step: StepContext, state: AgentState) -> None:
     step.publish(PromptQueued(ref=ref, content=content, position=0))
 
 
-def _add_note(step: StepContext, note: str) -> None:
+def add_note(step: StepContext, note: str) -> None:
+    """Let the model read a note in front of its next turn."""
     team = step.data.agents
     step.data.agents = replace(team, notes=(*team.notes, note)[-MAX_NOTES:])
 

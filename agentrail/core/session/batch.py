@@ -21,18 +21,19 @@ from agentrail.core.protocol.signals import (
     HostJudged,
     HostTold,
     ToolAsked,
+    ToolDetached,
     ToolEmitted,
     ToolFinished,
     ToolProgressed,
 )
-from agentrail.core.session import agent_calls, agents, call_gates, calls, children, interactions
+from agentrail.core.session import agent_calls, agents, call_gates, calls, children, detached, interactions
 from agentrail.core.session.applying import apply_changes
 from agentrail.core.session.budget import lend_to_child, settle_loan
 from agentrail.core.session.cycle import MAX_ASKERS, begin_turn, finish, is_last_turn, stops_after_calls
 from agentrail.core.session.hooking import ask_plugins, has_listeners
 from agentrail.core.session.loops import look_for_loops, tell
 from agentrail.core.session.open_calls import NO_CALLS, CallState, OpenCalls, Stage
-from agentrail.core.session.owners import OfCall, OfDrain, OfRetry, OfStoppedCall, owned_by
+from agentrail.core.session.owners import OfCall, OfDrain, OfRetry, OfStoppedCall, OfSurvivor, owned_by
 from agentrail.core.session.state import BreakOff, Next, Phase
 from agentrail.core.session.step_context import StepContext
 from agentrail.core.stack.plugin_events import plugin_event
@@ -148,6 +149,25 @@ def call_finished(step: StepContext, phase: Phase, signal: ToolFinished, call_id
     return continue_batch(step) if abort is None else BreakOff(abort)
 
 
+def call_detached(step: StepContext, signal: ToolDetached) -> Next:
+    """Take the answer of a call whose tool goes on in the background; what that comes to is a note."""
+    owner = step.data.open.get(signal.effect_id)
+    assert isinstance(owner, OfCall)  # noqa: S101 - `verdict` dropped the signal otherwise
+    state = calls.one_of_batch(step, owner.call_id)
+    if not detached.is_room(step):
+        killed = ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=detached.TOO_MANY[1:-1])
+        calls.drain(step, stop_call(step, state, detached.TOO_MANY, killed))
+        return continue_batch(step)
+    interactions.withdraw(step, state.call.call_id)
+    step.hand_over(signal.effect_id, OfSurvivor(state.call.call_id))
+    step.data.survivors = (*step.data.survivors, msgspec.structs.replace(state, detached=True))
+    result, abort = after_tool(step, calls.detached_result(state, signal))
+    calls.publish_answer(step, result)
+    calls.publish_metrics(step, state, signal)
+    calls.put(step, call_gates.report_call(step, state, result, signal))
+    return continue_batch(step) if abort is None else BreakOff(abort)
+
+
 def host_judged(step: StepContext, signal: HostJudged, call_id: CallId) -> Next:
     """Go on with a call of which the host has said whether it may run."""
     judged, abort = call_gates.take_verdict(step, calls.one_of_batch(step, call_id), signal)
@@ -168,7 +188,8 @@ def stopped_call_ended(step: StepContext, phase: Phase, signal: ToolFinished, ca
     """Note that a call is gone that was answered when it was stopped; what it gives after that is of no use to anybody."""
     _settle(step, signal)
     state = calls.find_call(step, call_id)
-    if state is None:
+    # One that is detached may be of the batch still, where it is answered.
+    if state is None or signal.effect_id != state.effect_id:
         survivor_left(step, call_id)
         return _fill_freed_slots(step, phase)
     calls.put(step, msgspec.structs.replace(state, stage="done", effect_id=None))
@@ -181,6 +202,10 @@ def survivor_finished(step: StepContext, phase: Phase, signal: ToolFinished, cal
     state = next(call for call in step.data.survivors if call.call.call_id == call_id)
     apply_changes(step, signal.changes)
     result = calls.finished_result(state, signal)
+    if state.detached:
+        detached.ended(step, state, result)
+        survivor_left(step, call_id)
+        return _fill_freed_slots(step, phase)
     calls.publish_end(step, state, result)
     calls.publish_metrics(step, state, signal)
     call_gates.report_call(step, state, result, signal)
@@ -444,7 +469,7 @@ def _fill_freed_slots(step: StepContext, phase: Phase) -> Next:
 
 def _fill_slots(step: StepContext) -> None:
     running = step.data.batch.count("running", "stopping")
-    free = step.data.config.max_parallel_tools - running - len(step.data.survivors)
+    free = step.data.config.max_parallel_tools - running - detached.count_slots(step)
     if running == 0:
         # Survivors take slots, but may not starve a batch: an immune tool can run for hours.
         free = max(free, 1)
@@ -580,11 +605,17 @@ def _wait_to_retry(step: StepContext, state: CallState) -> None:
 
 def _stop_survivor(step: StepContext, state: CallState, text: str, reason: str) -> None:
     """Answer a survivor, and stop it; its slot is free when it has really ended."""
+    if state.detached:
+        _stop_at_work(step, state, detached.stopping(step, state, text))
+        return
     step.publish(ToolKilled(name=state.call.name, call_id=state.call.call_id, reason=reason))
     result = calls.result_of(state, text)
     calls.publish_end(step, state, result)
     _take_note(step, f"[The call of {state.call.name} that was still running at the abort: {text[1:-1]}]")
-    stopping = msgspec.structs.replace(state, stage="stopping", result=result)
+    _stop_at_work(step, state, msgspec.structs.replace(state, stage="stopping", result=result))
+
+
+def _stop_at_work(step: StepContext, state: CallState, stopping: CallState) -> None:
     step.data.survivors = tuple(stopping if one is state else one for one in step.data.survivors)
     assert state.effect_id is not None  # noqa: S101 - a survivor runs
     step.hand_over(state.effect_id, OfStoppedCall(state.call.call_id))

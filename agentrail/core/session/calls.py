@@ -8,7 +8,7 @@ import msgspec
 
 from agentrail.core.protocol.effects import KillTools, Teardown
 from agentrail.core.protocol.request import EffectId
-from agentrail.core.protocol.signals import AnswerCall, ToolFinished
+from agentrail.core.protocol.signals import AnswerCall, ToolDetached, ToolFinished
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.owners import OfDrain, OfStoppedCall
 from agentrail.core.session.step_context import StepContext
@@ -36,6 +36,11 @@ def finished_result(state: CallState, signal: ToolFinished | AnswerCall) -> Tool
     )
 
 
+def detached_result(state: CallState, signal: ToolDetached) -> ToolResult:
+    """Make the result of a call whose tool goes on in the background."""
+    return result_of(state, _with_edit(state, signal.text), is_error=False, details=signal.details)
+
+
 def _with_edit(state: CallState, text: str) -> str:
     if not state.edited:
         return text
@@ -53,13 +58,19 @@ def publish_start(step: StepContext, state: CallState) -> CallState:
 
 
 def publish_end(step: StepContext, state: CallState, result: ToolResult) -> None:
-    """Publish the end of a call, and of the sessions that worked for it."""
+    """Publish the end of a call, and of the sessions that worked for it; of one that is detached that of the sessions alone."""
     for child_id in state.child_ids:
         step.publish(SubagentEnd(child_id=child_id, call_id=result.call_id, result=result))
+    if not state.detached:
+        publish_answer(step, result)
+
+
+def publish_answer(step: StepContext, result: ToolResult) -> None:
+    """Publish that a call is answered."""
     step.publish(ToolExecutionEnd(name=result.name, call_id=result.call_id, result=result))
 
 
-def publish_metrics(step: StepContext, state: CallState, signal: ToolFinished) -> None:
+def publish_metrics(step: StepContext, state: CallState, signal: ToolFinished | ToolDetached) -> None:
     """Publish how long the last attempt of a call took."""
     step.publish(
         ToolExecutionMetrics(
@@ -126,7 +137,7 @@ def is_immune(step: StepContext, state: CallState) -> bool:
 
 
 def survivors_of(step: StepContext) -> tuple[CallId, ...]:
-    """Name the calls that an abort spared and that have not been stopped since."""
+    """Name the calls that run on without a cycle and have not been stopped since: what aborts spared, and what is detached."""
     return tuple(state.call.call_id for state in step.data.survivors if state.stage == "running")
 
 

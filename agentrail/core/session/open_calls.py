@@ -21,7 +21,7 @@ from agentrail.otp.tables import Table
 Stage: TypeAlias = Literal[
     "checking", "asking", "awaiting", "waiting", "pausing", "running", "stopping", "reporting", "done"
 ]
-"""Where a call stands: `checking`, while the host is asked; `asking` a person; `awaiting` agents; `waiting` for a slot;
+"""Where a call stands: `checking`, while the host is asked; `asking` a person; `awaiting` agents, or a time; `waiting` for a slot;
 `pausing` before another attempt; `running`; `stopping`, when it is answered already but its task has not ended yet; `reporting`, when it is answered and
 the host is told; `done`."""
 
@@ -85,6 +85,7 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         result: Set exactly when it is stopping, reporting or done.
         check: Set while it is checking; kept where a person is shown again what the host made of an edit.
         due_at_ms: Of a pause: when it is over; 0 elsewhere.
+        detached: Of a survivor: whether its tool has answered it and goes on in the background, and no abort had to spare it.
     """
 
     call: ToolCall
@@ -104,6 +105,7 @@ class CallState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     result: ToolResult | None = None
     check: HostCheck | None = None
     due_at_ms: int = 0
+    detached: bool = False
 
     @property
     def wants_child(self) -> bool:

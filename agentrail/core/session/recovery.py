@@ -22,6 +22,7 @@ from agentrail.core.session import (
     calls,
     compaction,
     cycle,
+    detached,
     holding,
     interactions,
     owners,
@@ -140,9 +141,12 @@ def _decision(
             by = waiting.plugin_request.by if waiting is not None else ""
             return RecoveryDecision(open="plugin_request", id=effect_id, name=by, decision="run_again")
         case owners.OfCall(call_id):
-            return _of_call(_state_of(data, call_id), has_begun=has_begun)
+            state = data.batch.find(call_id)
+            assert state is not None  # noqa: S101 - an owner of an open effect is in its place
+            return _of_call(state, has_begun=has_begun)
         case owners.OfSurvivor(call_id):
-            return _of_survivor(data, _state_of(data, call_id), has_begun=has_begun)
+            survivor = next(one for one in data.survivors if one.call.call_id == call_id)
+            return _of_survivor(data, survivor, has_begun=has_begun)
         case owners.OfStoppedCall(call_id):
             name = _name_of(data, call_id)
             return RecoveryDecision(open="tool", id=call_id, name=name, decision="given_up")
@@ -169,8 +173,11 @@ def _decision(
 
 
 def _of_survivor(data: Known, state: CallState, *, has_begun: bool) -> RecoveryDecision:
-    """Decide about a call that an abort had spared: as of any other, unless the session ends; no session begins for one."""
-    if data.stopping is not None or (state.wants_child and not has_begun):
+    """Decide about a call that an abort had spared: as of any other, unless the session ends; no session begins for one.
+
+    What went on in the background is gone, whatever its tool promises.
+    """
+    if data.stopping is not None or state.detached or (state.wants_child and not has_begun):
         call = state.call
         return RecoveryDecision(open="tool", id=call.call_id, name=call.name, decision="given_up")
     return _of_call(state, has_begun=has_begun)
@@ -234,6 +241,10 @@ def _recover_survivor(step: StepContext, state: CallState, begun: frozenset[Effe
         return
     step.ended(state.effect_id)
     settle_loan(step, state.effect_id, None if has_begun else NOTHING_SPENT)
+    if state.detached:
+        detached.gone(step, state)
+        batch.survivor_left(step, call_id)
+        return
     if decision in {"unknown", "given_up"}:
         text = OUTCOME_UNKNOWN if has_begun else NEVER_BEGAN
         batch.survivor_ended(step, state, calls.result_of(state, text))
@@ -323,13 +334,6 @@ def _compact(step: StepContext) -> Next:
 def _is_expired(interaction: Interaction, at_ms: int) -> bool:
     until = interaction.asked.expires_at_ms
     return until is not None and until <= at_ms and interaction.asker is None
-
-
-def _state_of(data: Known, call_id: CallId) -> CallState:
-    found = data.batch.find(call_id)
-    if found is not None:
-        return found
-    return next(one for one in data.survivors if one.call.call_id == call_id)
 
 
 def _name_of(data: Known, call_id: CallId) -> str:

@@ -521,6 +521,7 @@ LATER_FIELDS: Final = frozenset(
         ("AgentSpec", "permissions"),
         ("AgentSpec", "plugins"),
         ("CallState", "check"),
+        ("CallState", "detached"),
         ("CallState", "due_at_ms"),
         ("Cycle", "goes_on"),
         ("Cycle", "request_id"),

@@ -20,7 +20,7 @@ from agentrail.core.protocol.signals import (
     SignalId,
     StopSession,
 )
-from agentrail.core.session import agents, calls, compaction, holding, hooking, interactions
+from agentrail.core.session import agents, calls, compaction, detached, holding, hooking, interactions
 from agentrail.core.session.batch import STOPPED, continue_batch, into_history, open_batch, stop_call
 from agentrail.core.session.budget import spend_on_abort, spend_what_is_out
 from agentrail.core.session.context import cancel_gathering, is_gathering
@@ -180,7 +180,7 @@ def finish_session(step: StepContext) -> None:
     data = step.data
     reason = data.stopping or ""
     spend_what_is_out(step)
-    if data.agents.states:
+    if data.agents.has_any:
         agents.forget_all(step, reason)
     step.give_up_all()
     step.publish(SessionEnd(reason=reason))
@@ -201,7 +201,7 @@ def restarted(step: StepContext, signal: Restarted) -> Next:
     lost = [asked for _, asked in owned_by(step.data.open, OfPluginRequest)]
     step.give_up_all()
     interactions.rearm(step)
-    if step.data.agents.states:
+    if step.data.agents.has_any:
         agents.restart_all(step)
     error = ErrorInfo(
         code="session_restarted", message=f"the session crashed: {signal.reason}", retryable=True
@@ -240,7 +240,7 @@ def _end(step: StepContext, reason: str, error: ErrorInfo) -> Phase:
     """Let nothing wait any more in a session that is not to go on."""
     for interaction in step.data.interactions:
         interactions.close_interaction(step, interaction, "aborted", "abort")
-    if step.data.agents.states:
+    if step.data.agents.has_any:
         agents.forget_all(step, reason)
     _fail_cycle(step, error)
     drop_queue(step, SessionDown(step.data.config.session_id, reason))
@@ -254,7 +254,9 @@ def _forget_what_ran(step: StepContext, *, agents_go_on: bool = False) -> None:
     spend_what_is_out(step, keep=[state.loan for state in kept if state.loan is not None])
     compaction.forget_compaction(step)
     for state in step.data.survivors:
-        if state.result is None:
+        if state.result is None and state.detached:
+            detached.gone(step, state)
+        elif state.result is None:
             calls.publish_end(step, state, calls.result_of(state, _CRASHED_WHILE_IT_RAN))
     step.data.survivors = ()
     if step.data.teardown is not None:
@@ -293,6 +295,9 @@ def _break_off(
         The calls of its batch that had ended before; and those that were stopped and may have taken effect.
     """
     committed = _ids_of(tuple(state for state in step.data.batch if state.stage in {"reporting", "done"}))
+    # What is detached is answered, and has not ended.
+    going_on = {state.call.call_id for state in step.data.survivors}
+    committed = tuple(call_id for call_id in committed if call_id not in going_on)
     stopped: tuple[EffectId, ...] = ()
     unknown: tuple[CallId, ...] = ()
     if step.data.compaction is not None:
@@ -317,6 +322,9 @@ def _break_off(
         step.refuse(asker, CycleAborted(reason))
     if children:
         stopped += agents.stop_all(step)
+    if kill == "all":
+        of_detached, doubtful = _stop_detached(step, reason)
+        stopped, unknown = stopped + of_detached, unknown + doubtful
     if stopped:
         _begin_teardown(step, stopped, committed, unknown)
     return committed, unknown
@@ -392,6 +400,20 @@ def _stop_batch(step: StepContext, reason: str | None, kill: KillPolicy) -> Stop
     return (*ids, *(one for one in ended if one not in ids)), (*unknown, *_ids_of(at_client))
 
 
+def _stop_detached(step: StepContext, reason: str | None) -> Stopped:
+    """Stop what goes on in the background. One that was told to stop before has a teardown that waits for it."""
+    states = tuple(state for state in step.data.survivors if state.detached and state.result is None)
+    if not states:
+        return (), ()
+    text = f"[Stopped: {reason}]" if reason else STOPPED
+    for state in states:
+        detached.stopping(step, state, text)
+    step.data.survivors = tuple(state for state in step.data.survivors if state not in states)
+    ids, unknown = _left_to_teardown(step, states)
+    step.ask(KillTools(effect_ids=ids))
+    return ids, unknown
+
+
 def _left_to_teardown(step: StepContext, states: tuple[CallState, ...]) -> Stopped:
     """Wait for no call by itself any more: the teardown waits for all of them."""
     ids = tuple(state.effect_id for state in states if state.effect_id is not None)
@@ -416,7 +438,9 @@ def _stop_rest(step: StepContext) -> None:
         if state.result is not None:
             continue
         call = state.call
-        step.publish(ToolKilled(name=call.name, call_id=call.call_id, reason=step.data.stopping or "stopped"))
+        if not state.detached:
+            reason = step.data.stopping or "stopped"
+            step.publish(ToolKilled(name=call.name, call_id=call.call_id, reason=reason))
         calls.publish_end(step, state, calls.result_of(state, "[Stopped: the session ended]"))
     step.data.survivors = ()
     if ids:

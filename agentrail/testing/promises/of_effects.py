@@ -187,7 +187,8 @@ def an_abort_leaves_nothing_open(seen: Seen) -> None:
             assert begun.ref in waited
         else:
             assert seen.after.phase is Phase.IDLE
-        if not seen.before.data.survivors and seen.signal.kill_tools == "all":
+        spared = [call for call in seen.before.data.survivors if not call.detached or call.stage != "running"]
+        if not spared and seen.signal.kill_tools == "all":
             assert not seen.after.data.survivors
 
 

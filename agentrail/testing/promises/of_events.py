@@ -133,6 +133,6 @@ def event_numbers_are_dense(seen: Seen) -> None:
 
 
 def _running_calls(state: SessionState) -> set[CallId]:
-    """The calls whose start is out and whose end is not."""
+    """The calls whose start is out and whose end is not; one that is detached has its end behind it."""
     calls = (*state.data.batch, *state.data.survivors)
-    return {call.call.call_id for call in calls if call.started and call.result is None}
+    return {call.call.call_id for call in calls if call.started and call.result is None and not call.detached}

@@ -9,6 +9,7 @@ from agentrail.core.protocol.signals import RevokeRule, StepCrashed
 from agentrail.core.session import owners
 from agentrail.core.session.batch import GOES_ON_BY_ITSELF
 from agentrail.core.session.context import is_gathering
+from agentrail.core.session.detached import MAX_DETACHED
 from agentrail.core.session.interactions import MAX_RESOLVED
 from agentrail.core.session.receipts import MAX_REMEMBERED
 from agentrail.core.session.state import Phase, SessionState
@@ -157,9 +158,13 @@ def calls_are_as_written(seen: Seen) -> None:
     elif data.batch:
         assert any(call.stage in GOES_ON_BY_ITSELF for call in data.batch)
     assert all(call.stage in {"running", "stopping"} for call in data.survivors)
-    assert {call.call.call_id for call in data.survivors} <= set(_answered_calls(seen.after))
+    answered = {call.call.call_id for call in data.batch if call.stage in {"reporting", "done"}}
+    answered |= set(_answered_calls(seen.after))
+    assert {call.call.call_id for call in data.survivors} <= answered
+    assert not any(call.detached for call in data.batch)
+    assert sum(call.detached and call.stage == "running" for call in data.survivors) <= MAX_DETACHED
     running = sum(call.stage in {"running", "stopping"} for call in data.batch)
-    taken = running + len(data.survivors)
+    taken = running + sum(not call.detached for call in data.survivors)
     limit = data.config.max_parallel_tools
     assert taken <= limit or running <= 1 or not seen.of(RunTool)
     if any(call.stage == "waiting" for call in data.batch):
@@ -197,6 +202,10 @@ def agents_are_as_written(seen: Seen) -> None:
     assert not state.ended or not team.waits
     # A wait that is met is answered in the step that meets it.
     for wait in team.waits:
+        assert (wait.until == "time") == (not wait.names)
+        if wait.until == "time":
+            assert wait.timer is not None
+            continue
         states = [team.find(name) for name in wait.names]
         done = {"ended"} if wait.until == "closed" else {"ended", "idle"}
         met = [agent is None or agent.status in done for agent in states]

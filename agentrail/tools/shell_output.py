@@ -1,0 +1,18 @@
+"""The tool `shell_output`: what a command in the background has printed since it was read last, and whether it runs still."""
+
+from typing import Annotated
+
+from agentrail.abc import Error, Ok, ToolContext
+from agentrail.tools.function import tool
+
+
+# `pure`: what is read is forgotten here, and nothing outside changes. A model that looks again and again is no loop.
+@tool(effect_class="pure", timeout_seconds=30, polling=True)
+async def shell_output(  # noqa: ASYNC124 - in the loop: a plain function would have a thread
+    id: Annotated[str, "As the call of shell gave it."],  # noqa: A002 - what the model writes
+    *,
+    ctx: ToolContext,
+) -> Ok | Error:
+    """Read what a command in the background has printed since the last time, and whether it is still running."""
+    begun = ctx.commands.find(id)
+    return Error(text=ctx.commands.explain_unknown(id)) if begun is None else Ok(text=begun.read())

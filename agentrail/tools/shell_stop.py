@@ -1,0 +1,29 @@
+"""The tool `shell_stop`: end a command in the background, with all that it started."""
+
+from typing import Annotated, Final
+
+import trio
+
+from agentrail.abc import Error, Ok, ToolContext
+from agentrail.tools.function import tool
+
+_STOPPED_WITHIN_SECONDS: Final = 8.0
+"""More than a sandbox takes to end a process: asked, two seconds, killed."""
+
+
+@tool(effect_class="idempotent", timeout_seconds=30)
+async def shell_stop(
+    id: Annotated[str, "As the call of shell gave it."],  # noqa: A002 - what the model writes
+    *,
+    ctx: ToolContext,
+) -> Ok | Error:
+    """Stop a command in the background, with all that it started, and read what it printed last."""
+    begun = ctx.commands.find(id)
+    if begun is None:
+        return Error(text=ctx.commands.explain_unknown(id))
+    begun.scope.cancel(reason="shell_stop")
+    with trio.move_on_after(_STOPPED_WITHIN_SECONDS):
+        await begun.wait_gone()
+    if begun.is_running:
+        return Error(text=f"{id} was told to stop and is there still: look again with shell_output.")
+    return Ok(text=begun.read())
