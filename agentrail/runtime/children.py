@@ -236,7 +236,7 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         system_prompt=request.system_prompt
         or agent.spec.system_prompt
         or decide_inherited(own_prompt_of(data)),
-        max_turns=request.max_turns or agent.max_turns or data.config.max_turns,
+        max_turns=min(filter(None, (request.max_turns, agent.max_turns)), default=data.config.max_turns),
         budget=task.effect.budget,
         prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,
         gathers_context=False,  # as little around its task as its system prompt has

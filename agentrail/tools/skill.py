@@ -98,23 +98,30 @@ class SkillTool:
                 text=f"The skill {skill.name!r} is worked by a sub-agent, which knows nothing else: say in `task` what to do."
             )
         instructions = "\n\n".join(filter(None, (skill.text.instructions, _listed_files(skill))))
+        wanted, known = skill.text.agent, dict(ctx.agents)
+        agent = wanted if wanted in known else None
+        # An agent keeps the system prompt that makes it one, so it reads the instructions in front of its task.
+        prompt = task if agent is None else f"{instructions or skill.description}\n\nThe task: {task}"
         try:
             answer = await ctx.run_session(
-                task,
-                system_prompt=instructions or skill.description,
-                tools=_tools_of_child(skill, self.tools, ctx),
+                prompt,
+                system_prompt=(instructions or skill.description) if agent is None else None,
+                tools=_tools_of_child(skill, self.tools, ctx, agent),
                 max_turns=MAX_DELEGATED_TURNS,
+                agent=agent,
             )
         except ChildRefused as error:
             return Error(text=f"The skill {skill.name!r} was not worked by: {error}")
         return Ok(
             text=answer or "[It ended without words.]",
-            details={"delegated": skill.name, "digest": skill.digest},
+            details={"delegated": skill.name, "digest": skill.digest} | ({"agent": agent} if agent else {}),
         )
 
 
-def _tools_of_child(skill: Skill, mode: ToolsMode, ctx: ToolContext) -> tuple[str, ...] | None:
-    """Give the tools that a sub-agent has; None for all. A rule with a pattern gives it none: nothing would hold it to the pattern."""
+def _tools_of_child(
+    skill: Skill, mode: ToolsMode, ctx: ToolContext, agent: str | None = None
+) -> tuple[str, ...] | None:
+    """Give the tools that a sub-agent has; None for all of its agent, or of the session. A rule with a pattern gives it none: nothing would hold it to the pattern."""
     text = skill.text
     refused = {rule for rule in text.disallowed if "(" not in rule}
     is_held = text.allowed is not None and (
@@ -122,9 +129,10 @@ def _tools_of_child(skill: Skill, mode: ToolsMode, ctx: ToolContext) -> tuple[st
     )
     if not is_held and not text.disallowed:
         return None
-    allowed = set(text.allowed or ()) | {"read_file"} if is_held else set(ctx.tools)
+    known = ctx.tools if agent is None else ctx.agent_tools.get(agent, ctx.tools)
+    allowed = set(text.allowed or ()) | {"read_file"} if is_held else set(known)
     narrowed = {rule.partition("(")[0] for rule in text.disallowed}
-    return tuple(name for name in ctx.tools if name in allowed and name not in refused | narrowed)
+    return tuple(name for name in known if name in allowed and name not in refused | narrowed)
 
 
 @frozen(kw_only=True, eq=False)

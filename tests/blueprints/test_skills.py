@@ -24,6 +24,7 @@ from agentrail.config.skills import SkillSet
 from agentrail.errors import OptionError
 from agentrail.events import SkillClosed, SkillOpened, ToolBlocked
 from agentrail.plugins import HumanApproval, Permissions, SkillGuard
+from agentrail.runtime.agent import Agent
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
@@ -393,6 +394,30 @@ async def test_with_approve_its_tools_run_unasked_and_a_denied_one_does_not(tmp_
             session = await supervisor.start_session(blueprint)
             assert await session.ask("Go") == "done"
     assert (len(write.calls), len(edit.calls)) == (1, 0)
+
+
+async def test_a_skill_that_names_an_agent_is_worked_by_that_one(tmp_path, autojump_clock):
+    """12.15, 12.4: with its system prompt and its tools, no more turns than it has, and its answer is the result."""
+    put(tmp_path, "sums", "metadata:\n  mode: delegate\n  agent: adder\n", "Add twice.")
+    add = RecordingTool(name="add", answer="five")
+
+    def answer(request):
+        if request.system == "You are exact.":
+            assert "add" in request.tools.names
+            if len(request.messages) == 1:
+                return calls(("add", {}))
+            assert not request.tools  # the last of its two turns
+            return says(f"It says {request.messages[2].results[0].text}.")
+        if len(request.messages) == 1:
+            return calls(("skill", {"name": "sums", "task": "2 + 3"}))
+        return says(request.messages[-1].results[0].text)
+
+    adder = Agent(name="adder", description="Adds.", system_prompt="You are exact.", tools=[add], max_turns=2)
+    blueprint = Blueprint("x", model=FunctionModel(answer), agents=[adder]).with_skills(read_skills(tmp_path))
+    async with agentrail.open_supervisor() as supervisor:
+        session = await supervisor.start_session(blueprint)
+        assert await session.ask("Add") == "It says five."
+    assert len(add.calls) == 1
 
 
 async def test_a_skill_that_delegates_runs_a_sub_agent(tmp_path, autojump_clock):

@@ -13,7 +13,7 @@ from agentrail.core.protocol.effects import SpawnChild
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChildPublished, ChildStarted, ToolWantsChild
 from agentrail.core.session import agents, calls, rules
-from agentrail.core.session.agent_state import GENERAL_PURPOSE, kinds_of
+from agentrail.core.session.agent_state import GENERAL_PURPOSE, find_agent, kinds_of
 from agentrail.core.session.budget import lend_to_child
 from agentrail.core.session.cycle import MAX_ASKERS
 from agentrail.core.session.open_calls import CallState
@@ -162,7 +162,7 @@ def _spawn(step: StepContext, wish: ToolWantsChild) -> ErrorInfo | None:
             effect_id=effect_id,
             call_id=state.call.call_id,
             name=state.call.name,
-            agent=GENERAL_PURPOSE,
+            agent=wish.agent or GENERAL_PURPOSE,
             arguments=frozen_json({"description": wish.prompt}),
             budget=budget,
             wish=wish,
@@ -184,10 +184,13 @@ def _refusal(step: StepContext, signal: ToolWantsChild) -> AgentrailError | None
     if at_work + len(data.wishes) >= MAX_ASKERS:
         message = f"{MAX_ASKERS} sessions work for tools of session {data.config.session_id!r}, or wait for it: let some end first"
         return ChildRefused(message)
-    unknown = [name for name in signal.tools or () if name not in data.tools.names]
-    faults = (
-        [f"tools has {unknown}: expected names of {', '.join(data.tools.names) or 'none'}"] if unknown else []
-    )
+    agent = None if signal.agent is None else find_agent(data.config.agents, signal.agent)
+    known = (data.tools if agent is None or agent.tools is None else agent.tools).names
+    unknown = [name for name in signal.tools or () if name not in known]
+    faults = [f"tools has {unknown}: expected names of {', '.join(known) or 'none'}"] if unknown else []
+    if signal.agent is not None and agent is None:
+        names = ", ".join(kinds_of(data.config.agents))
+        faults = [f"agent is {signal.agent!r:.80}: expected one of {names}"]
     if signal.max_turns is not None and signal.max_turns < 1:
         faults.append(f"max_turns is {signal.max_turns}: expected 1 or more")
     return OptionError(faults) if faults else None
