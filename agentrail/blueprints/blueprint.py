@@ -28,7 +28,7 @@ from agentrail.blueprints.prompt import (
     join_prompt,
     values_for_prompt,
 )
-from agentrail.blueprints.skills import SkillUse, with_skill_plugins
+from agentrail.blueprints.skills import SkillUse, with_skill_plugins, with_skill_tools
 from agentrail.config.settings import PolicySettings
 from agentrail.config.skills import SkillSet, ToolsMode
 from agentrail.core.stack.loading import PluginEntry
@@ -40,10 +40,12 @@ from agentrail.runtime.base_prompt import BASE_PROMPT
 from agentrail.runtime.keywords import OwnKeywords
 from agentrail.runtime.options import faults_of_value
 from agentrail.tools.exit_plan import exit_plan
-from agentrail.tools.skill import SkillSearch, SkillTool, mount_skills
 
 OF_AN_AGENT: Final = frozenset(
-    {"model", "system_prompt", "tools", "max_turns", "budget", "plugins", "response_format"}
+    {
+        *("model", "system_prompt", "tools", "max_turns", "budget", "plugins", "response_format"),
+        *("user_data", "deps"),
+    }
 )
 """Which options an agent may have of its own where it works for another one; what else there is comes from that one."""
 
@@ -74,7 +76,7 @@ class Blueprint:
         prompt: What it says of its prompt beside `system_prompt`: more sections, and texts in place of others.
         permissions: What files say of permissions, one value for each file, the nearest first; the plugin `Permissions` holds it.
         may_bypass: Whether who starts the session said that the mode `bypass` of its permissions is wanted.
-        skills: Which skills it has, and how; None for none.
+        skills: Which skills it has, and how; None for none, and for those of the other where it works for one.
         given: The options that were given, by name; checked, and frozen.
     """
 
@@ -232,12 +234,10 @@ class Blueprint:
         tools = self._tools()
         plugins = with_policies(self._plugins(), self.permissions, may_bypass=self.may_bypass)
         if self.skills is not None and self.skills.skills.skills:
-            own = (
-                SkillTool(skills=self.skills.skills, tools=self.skills.tools),
-                SkillSearch(skills=self.skills.skills),
-            )
-            tools = mount_skills(placed((*tools, *own), name_of), self.skills.skills)
+            tools = self.skills.with_tools(tools)
             plugins = with_skill_plugins(plugins, self.skills)
+        elif any(one.skills is not None for one in given.get("agents", ())):
+            plugins = with_skill_tools(plugins)
         if tools:
             given["tools"] = tools
         if plugins:
@@ -285,17 +285,14 @@ class Blueprint:
             for option in self.given
             if option not in OF_AN_AGENT
         ]
-        if self.skills is not None:
-            faults.append(
-                "skills are of its own: an agent that works for another one has that one's, leave them out"
-            )
         if faults:
             raise OptionError([f"agent {self.name!r}: {fault}" for fault in faults])
         tools = placed(self._bundled_tools(), name_of)
+        own = {"user_data": self.given["user_data"]} if "user_data" in self.given else {}
         return Agent(
             name=self.name,
             description=self.description,
-            system_prompt=self._prompt({**self.given, **_of_a_leader(leader, besides)}),
+            system_prompt=self._prompt({**self.given, **_of_a_leader(leader, besides), **own}),
             model=self.given.get("model"),
             tools=tools or None,
             plugins=self._plugins_beside(() if leader is None else leader._plugins()),  # noqa: SLF001 - one of us
@@ -306,6 +303,9 @@ class Blueprint:
             wake=self.wake,
             handoff=self.handoff,
             budget=self.given.get("budget"),
+            skills=self.skills,
+            user_data=self.given.get("user_data"),
+            deps=self.given.get("deps"),
         )
 
     def _tools(self) -> tuple[Tool, ...]:

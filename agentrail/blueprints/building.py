@@ -315,7 +315,7 @@ class Builder:
         for one in () if said is None else said.value:
             if one.value != "*" and self._skill(name, one) is None:
                 return None
-        if not names:
+        if said is None and not names:
             return None
         how = self._settings.skills.get("tools")
         return SkillUse(skills=self._all_skills().only(names), tools="restrict" if how is None else how.value)

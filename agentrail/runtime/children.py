@@ -1,8 +1,8 @@
 """A call that a session of its own works for: started, listened to, and stopped with the call, whatever ends it first.
 
 The child is a session like any other, under the same supervisor, with its own mailbox and history. It inherits the working
-directory, sandbox, model, tools, plugins and user data of its parent as they are at that moment, unless its agent has a model, tools
-or plugins of its own; and never more rights.
+directory, sandbox, model, tools, plugins, user data and what its tools work with of its parent as they are at that moment, unless its
+agent has some of these of its own; and never more rights.
 """
 
 import os
@@ -35,6 +35,7 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.ports import GENERAL, AgentWork, ChildWork, ReadyAgent
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_runner import clean_text
+from agentrail.runtime.withheld import handles_in
 
 MAX_SESSION_ID_CHARACTERS: Final = 128
 
@@ -242,6 +243,7 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         gathers_context=False,  # as little around its task as its system prompt has
         rules=data.rules,
         response_format=agent.result,  # not that of its session, which is for who asked that one
+        user_data=handles_in(agent.data_below(ports.user_data)),
     )
     change = _stack_of(parent, agent)
     # What its agent says of itself, and its tools, came with the options and by no signal.
@@ -256,6 +258,8 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         providers=first_provider(model.model, ports.providers),
         provider_opts=dict(ports.provider_opts),
         context_providers=(),
+        user_data=agent.data_below(ports.user_data),
+        deps=agent.deps_below(ports.deps),
     )
     return SessionCell(state, own_ports)
 

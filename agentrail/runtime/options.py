@@ -22,7 +22,7 @@ from agentrail.frozen import EMPTY, MAX_LEVELS, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import JsonValue, Message
 from agentrail.otp.child_specs import Restart
 from agentrail.otp.edges import call_guarded
-from agentrail.runtime.agent import Agent
+from agentrail.runtime.agent import Agent, equip_agent
 from agentrail.runtime.other_words import OTHER_WORDS
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope
 
@@ -143,6 +143,9 @@ class SessionOptions:
         faults = faults_of(self)
         if faults:
             raise OptionError(faults)
+        if self.agents:
+            ready = tuple([equip_agent(one, self.tools, self.plugins) for one in self.agents])
+            object.__setattr__(self, "agents", ready)
 
 
 MAX_AGENT_DEPTHS: Final = (1, 2, 3, 4)

@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -286,6 +287,16 @@ def _read(skill: Skill, file: SkillFile) -> bytes:
         message = f"{file.path} has changed since the skill was read: a new session reads it as it is now"
         raise SkillFileFault(message)
     return data
+
+
+def without_skills(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    """Give tools as they were before there were skills: those that open and find them go, and `read_file` reads no file of one."""
+    kept: list[Tool] = []
+    for tool in tools:
+        plain = tool.inner if isinstance(tool, MountedReadFile) else tool
+        if plain is not None and not isinstance(plain, SkillTool | SkillSearch):
+            kept.append(plain)
+    return tuple(kept)
 
 
 def mount_skills(tools: tuple[Tool, ...], skills: SkillSet) -> tuple[Tool, ...]:
