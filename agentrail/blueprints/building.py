@@ -318,7 +318,8 @@ class Builder:
         if said is None and not names:
             return None
         how = self._settings.skills.get("tools")
-        return SkillUse(skills=self._all_skills().only(names), tools="restrict" if how is None else how.value)
+        found = self._all_skills().only(names) if names else NO_SKILLS  # of another one's agent: it has none
+        return SkillUse(skills=found, tools="restrict" if how is None else how.value)
 
     def _skill(self, agent: str, said: Sourced) -> Skill | None:
         found = self._all_skills().find(said.value)

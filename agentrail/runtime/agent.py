@@ -12,7 +12,6 @@ from agentrail.core.policy.response_format import fault_of_format
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import TooDeep, frozen_json, not_json
-from agentrail.messages import JsonObject
 from agentrail.plugins.permission_policy import read_scope
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")

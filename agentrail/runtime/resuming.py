@@ -463,8 +463,8 @@ def ports_of(
     """
     data = state.data
     by_name: dict[str, Tool] = {}
-    for agent in above.agents.values():
-        by_name.update(agent.tools or {})
+    for known in above.agents.values():
+        by_name.update(known.tools or {})
     by_name.update({name: tool for (name, generation), tool in above.tools.items() if generation == 0})
     # Its own come first: they may be named like tools of the session above, and be others.
     tools = dict(above.tools) | {(name, 0): tool for name, tool in (agent.tools or {}).items()}

@@ -260,13 +260,22 @@ def test_a_session_that_cannot_be_is_refused(options, error, message):
 def test_a_tool_may_want_one_of_the_agents_of_its_session():
     """12.2.1: the one that it names works; of one with tools of its own those can be chosen, and the session's cannot."""
     specs = (
-        AgentSpec(name="scout", description="Looks.", tools=Toolbox([ToolSpec(name="look", description="", parameters={})])),
+        AgentSpec(
+            name="scout",
+            description="Looks.",
+            tools=Toolbox([ToolSpec(name="look", description="", parameters={})]),
+        ),
         AgentSpec(name="clerk", description="Writes."),
     )
     state = at_work(agents=specs)
     spawned = [
         last(state, wish(**options)).of(SpawnChild)[0].agent
-        for options in ({"agent": "scout", "tools": ("look",)}, {"agent": "clerk", "tools": ("read",)}, {"agent": "general-purpose"}, {})
+        for options in (
+            {"agent": "scout", "tools": ("look",)},
+            {"agent": "clerk", "tools": ("read",)},
+            {"agent": "general-purpose"},
+            {},
+        )
     ]
     assert spawned == ["scout", "clerk", "general-purpose", "general-purpose"]
     assert "expected names of look" in str(refused(last(state, wish(agent="scout", tools=("read",)))))
