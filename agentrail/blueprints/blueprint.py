@@ -9,7 +9,13 @@ from attrs import field, frozen
 
 from agentrail.abc import Provider, Tool, name_of
 from agentrail.blueprints.capabilities import CAPABILITIES, CODING_CAPABILITIES, CODING_PLUGINS, CODING_TOOLS
-from agentrail.blueprints.capability import Capability, faults_of_plugin_entries, name_of_plugin, placed
+from agentrail.blueprints.capability import (
+    Capability,
+    faults_of_plugin_entries,
+    keys_of_sections,
+    name_of_plugin,
+    placed,
+)
 from agentrail.blueprints.permissions import (
     faults_of_policies,
     is_planning,
@@ -24,6 +30,7 @@ from agentrail.blueprints.prompt import (
     PromptPart,
     PromptSection,
     capability_parts,
+    decide_replaced,
     decide_sections,
     join_prompt,
     values_for_prompt,
@@ -34,7 +41,7 @@ from agentrail.config.skills import SkillSet, ToolsMode
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json
-from agentrail.plugins.skill_listing import SkillSelector
+from agentrail.plugins.skill_listing import AgentSkillListing, SkillSelector
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.base_prompt import BASE_PROMPT
 from agentrail.runtime.keywords import OwnKeywords
@@ -44,7 +51,7 @@ from agentrail.tools.exit_plan import exit_plan
 OF_AN_AGENT: Final = frozenset(
     {
         *("model", "system_prompt", "tools", "max_turns", "budget", "plugins", "response_format"),
-        *("user_data", "deps"),
+        *("user_data", "deps", "replace_sections"),
     }
 )
 """Which options an agent may have of its own where it works for another one; what else there is comes from that one."""
@@ -231,24 +238,22 @@ class Blueprint:
             OptionError: Your move: as of `options`.
         """
         given = dict(self.given)
-        tools = self._tools()
-        plugins = with_policies(self._plugins(), self.permissions, may_bypass=self.may_bypass)
-        if self.skills is not None and self.skills.skills.skills:
-            tools = self.skills.with_tools(tools)
-            plugins = with_skill_plugins(plugins, self.skills)
-        elif any(one.skills is not None for one in given.get("agents", ())):
-            plugins = with_skill_tools(plugins)
+        tools, plugins = self._equipped()
         if tools:
             given["tools"] = tools
         if plugins:
             given["plugins"] = plugins
         faults: list[str] = []
+        text: str | None = None
         try:
             text = None if "system_prompt" in besides else self._prompt({**given, **besides})
+            replaced = self.replaced_sections(besides)
         except OptionError as error:
-            text, faults = None, [*error.faults]
+            replaced, faults = EMPTY, [*error.faults]
         if text is not None:
             given["system_prompt"] = text
+        if replaced:
+            given["replace_sections"] = replaced
         agents = []
         for one in given.get("agents", ()):
             try:
@@ -270,6 +275,23 @@ class Blueprint:
         """
         return self._sections({**self.given, **besides})
 
+    def replaced_sections(self, besides: Mapping[str, Any] = EMPTY) -> Mapping[str, str]:
+        """Give the texts in place of what plugins and the mode add behind those sections while a session runs, by key.
+
+        Args:
+            besides: What the session is given besides; as of `options_with`.
+
+        Returns:
+            What `prompt.replace` says of them, and in front of that the option `replace_sections`. An empty text removes a section.
+
+        Raises:
+            OptionError: Your move: a text that cannot be written; all faults at once.
+        """
+        given = {**self.given, **besides}
+        written = {one.key for one in self._parts(given)}
+        replaced = decide_replaced(self.prompt.replace, written, self._context(given))
+        return {**replaced, **self.given.get("replace_sections", EMPTY)}
+
     def as_agent(self, leader: "Blueprint | None" = None, *, besides: Mapping[str, Any] = EMPTY) -> Agent:
         """Give this as an agent that may work for another one.
 
@@ -288,11 +310,14 @@ class Blueprint:
         if faults:
             raise OptionError([f"agent {self.name!r}: {fault}" for fault in faults])
         tools = placed(self._bundled_tools(), name_of)
-        own = {"user_data": self.given["user_data"]} if "user_data" in self.given else {}
+        around = _of_a_leader(leader, besides)
+        if "user_data" in self.given:
+            around = {**around, "user_data": self.given["user_data"]}
+        shared = () if leader is None else leader._equipped()[1]  # noqa: SLF001 - one of us
         return Agent(
             name=self.name,
             description=self.description,
-            system_prompt=self._prompt({**self.given, **_of_a_leader(leader, besides), **own}),
+            system_prompt=self._prompt({**self.given, **around}, shared),
             model=self.given.get("model"),
             tools=tools or None,
             plugins=self._plugins_beside(() if leader is None else leader._plugins()),  # noqa: SLF001 - one of us
@@ -306,7 +331,17 @@ class Blueprint:
             skills=self.skills,
             user_data=self.given.get("user_data"),
             deps=self.given.get("deps"),
+            replace_sections=self.replaced_sections(around) or None,
         )
+
+    def _equipped(self) -> tuple[tuple[Tool, ...], tuple[PluginEntry, ...]]:
+        """Give all tools and plugins of a session of it."""
+        tools = self._tools()
+        plugins = with_policies(self._plugins(), self.permissions, may_bypass=self.may_bypass)
+        if self.skills is not None and self.skills.skills.skills:
+            return self.skills.with_tools(tools), with_skill_plugins(plugins, self.skills)
+        has_skills_below = any(one.skills is not None for one in self.given.get("agents", ()))
+        return tools, with_skill_tools(plugins) if has_skills_below else plugins
 
     def _tools(self) -> tuple[Tool, ...]:
         ending = (exit_plan,) if is_planning(self.permissions) else ()
@@ -328,15 +363,22 @@ class Blueprint:
         bundled = [plugin for one in self.capabilities for plugin in one.plugins]
         return placed((*bundled, *self.given.get("plugins", ())), name_of_plugin)
 
-    def _prompt(self, given: Mapping[str, Any]) -> str | None:
+    def _prompt(self, given: Mapping[str, Any], shared: Sequence[PluginEntry] = ()) -> str | None:
         """Write the prompt. Where there is no more than its own text, that is taken alone, and None where there is none."""
-        sections = self._sections(given)
+        sections = self._sections(given, shared)
         if any(one.sections for one in self.capabilities) or self.prompt != PromptLayers():
             return join_prompt(sections)
         own = self.given.get("system_prompt")
         return own and join_prompt([one for one in sections if one.key == OWN_KEY])
 
-    def _sections(self, given: Mapping[str, Any]) -> tuple[PromptSection, ...]:
+    def _sections(
+        self, given: Mapping[str, Any], shared: Sequence[PluginEntry] = ()
+    ) -> tuple[PromptSection, ...]:
+        watching = (*given.get("plugins", ()), *self._equipped()[1], *shared) if self.prompt.replace else ()
+        later = keys_of_sections((*watching, *([] if self.skills is None else [AgentSkillListing])))
+        return decide_sections(self._parts(given), self._context(given), self.prompt.replace, later)
+
+    def _parts(self, given: Mapping[str, Any]) -> list[PromptPart]:
         own: str | None = self.given.get("system_prompt")
         parts = [PromptPart(key=BASE_KEY, source="built in", section=BASE_PROMPT, is_filled=False)]
         is_layered = any(one.sections for one in self.capabilities) or self.prompt != PromptLayers()
@@ -351,7 +393,7 @@ class Blueprint:
             PromptPart(key=key, source=source, section=section)
             for key, section in self.prompt.sections.items()
         ]
-        return decide_sections(parts, self._context(given), self.prompt.replace)
+        return parts
 
     def _context(self, given: Mapping[str, Any]) -> PromptContext:
         model = given.get("model")

@@ -51,6 +51,7 @@ class EpisodicMemory(Plugin[Memory]):
     """Remembers what each user asked and what came of it, and shows in later sessions what is about the same thing."""
 
     priority = 610
+    sections = ("memory",)
 
     def init(
         self,

@@ -56,7 +56,7 @@ class SkillListing(Plugin[Listing]):
     """Names the skills in the system prompt."""
 
     priority = 116
-    section = SKILLS_SECTION
+    sections = (SKILLS_SECTION,)
 
     def __init__(
         self, *, selector: SkillSelector | None = None, name: str | None = None, priority: int | None = None
@@ -94,13 +94,13 @@ class SkillListing(Plugin[Listing]):
         has_tool = "skill" in ctx.tools
         listed = [one for one in listing.skills if has_tool and (names is None or one.name in names)]
         most = ctx.context_window * BYTES_PER_TOKEN // SHARE_OF_WINDOW
-        return Continue(listing, context={self.section: write_listing(listed, most) or None})
+        return Continue(listing, context={self.sections[0]: write_listing(listed, most) or None})
 
 
 class AgentSkillListing(SkillListing):
     """The same for an agent that has skills of its own: they are part of what it is, so it is told of them beside its task too."""
 
-    section = "skills_of_agent"
+    sections = ("skills_of_agent",)
 
 
 def write_listing(skills: Sequence[ListedSkill], most: int) -> str:

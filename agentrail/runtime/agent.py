@@ -57,6 +57,7 @@ class Agent:
             session is (`tenant_id`, `user_id`, `agent_id`, `metadata`) is not said here: that stays.
         deps: What its tools work with, as of `SessionOptions`, where it works for the session and not in its place; None for what
             those of the session do.
+        replace_sections: As of `SessionOptions`, where it works for the session and not in its place; None for that of the session.
         blueprint: A `Blueprint` that says what the others do not; its name and description do not count.
 
     Raises:
@@ -79,6 +80,7 @@ class Agent:
     skills: Equipment | None = None
     user_data: Mapping[str, Any] | None = None
     deps: object = field(default=None, repr=False, eq=False)
+    replace_sections: Mapping[str, str] | None = None
     blueprint: object = None
 
     def __attrs_post_init__(self) -> None:
@@ -88,7 +90,7 @@ class Agent:
         faults = [f"agent {self.name!r:.80}: {fault}" for fault in _faults_of(self)]
         if faults:
             raise OptionError(faults)
-        for name in ("permissions", "result", "user_data"):
+        for name in ("permissions", "result", "user_data", "replace_sections"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, frozen_json(value))
@@ -136,6 +138,14 @@ def _faults_of(agent: Any) -> list[str]:
             faults.append(f"{name} is {value!r:.80}: expected text or None")
     faults += [*_faults_of_rules(agent.permissions), *_faults_of_result(agent.result)]
     faults += _faults_of_data(agent.user_data)
+    sections = agent.replace_sections
+    if sections is not None and not (
+        isinstance(sections, Mapping)
+        and all(isinstance(text, str) for pair in sections.items() for text in pair)
+    ):
+        faults.append(
+            f"replace_sections is {sections!r:.80}: expected texts by the keys of sections, or None"
+        )
     if agent.skills is not None and not callable(getattr(agent.skills, "equip", None)):
         faults.append(f"skills is {agent.skills!r:.80}: expected SkillUse(skills=read_skills(…)), or None")
     if isinstance(agent.plugins, str) or not isinstance(agent.plugins, Sequence | None):

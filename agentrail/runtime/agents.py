@@ -64,6 +64,7 @@ def make_ready(
             result=None if agent.result is None else ResponseFormat(agent.result),
             user_data=agent.user_data,
             deps=agent.deps,
+            replace_sections=agent.replace_sections,
         )
     return ready
 

@@ -354,6 +354,7 @@ def _config_of(
         budget=options.budget,
         response_format=None if wanted is None else ResponseFormat(wanted),
         prompt_mode=options.prompt_mode,
+        replaced_sections=options.replace_sections,
         working_dir=working_dir,
         user_data=handles_in(options.user_data),
         group_id=options.group_id,

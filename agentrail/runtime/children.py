@@ -244,6 +244,9 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         rules=data.rules,
         response_format=agent.result,  # not that of its session, which is for who asked that one
         user_data=handles_in(agent.data_below(ports.user_data)),
+        replaced_sections=data.config.replaced_sections
+        if agent.replace_sections is None
+        else agent.replace_sections,
     )
     change = _stack_of(parent, agent)
     # What its agent says of itself, and its tools, came with the options and by no signal.

@@ -54,6 +54,7 @@ class ReadyAgent:
         result: What its answer to a call has to be; None: any text.
         user_data: What its tools see; None for that of the session.
         deps: What its tools work with; None for what those of the session do.
+        replace_sections: Texts in place of sections of its prompt; None for those of the session.
     """
 
     spec: AgentSpec
@@ -63,6 +64,7 @@ class ReadyAgent:
     result: ResponseFormat | None = None
     user_data: JsonObject | None = None
     deps: object = field(default=None, repr=False, eq=False)
+    replace_sections: JsonObject | None = None
 
     def data_below(self, above: JsonObject) -> JsonObject:
         """Give what its tools see below a session with this data: whose that is, its own does not say."""

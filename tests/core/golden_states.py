@@ -219,6 +219,7 @@ def everything() -> SessionState:
         host_hooks=frozenset({"before_tool", "after_tool"}),
         gathers_context=True,
         rules=frozenset({Rule(tool="deploy", family=None, at_ms=7)}),
+        replaced_sections={"mode": "Only read."},
         agent_limits=AgentLimits(max_depth=2, max_agents=3, max_agents_total=4),
     )
     history = History.of((UserMessage(content=_ASKED, ref=_P), _SAID))

@@ -145,6 +145,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         gathers_context: Whether something is asked for what to add, before the first request of each turn.
         agent_limits: How many of them may work in the background.
         rules: What people always allow, as the session above knew it when this one began.
+        replaced_sections: Texts in place of what plugins, tools and the mode add to the system prompt, by key; an empty one removes it.
     """
 
     session_id: SessionId
@@ -177,10 +178,13 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gathers_context: bool = False
     agent_limits: AgentLimits = AgentLimits()
     rules: frozenset[Rule] = frozenset()
+    replaced_sections: JsonObject = EMPTY
 
     def __post_init__(self) -> None:
         """Freeze the application's own data: it is shown to plugins and tools, and handed on to children."""
         force_setattr(self, "user_data", frozen_json(self.user_data))
+        if self.replaced_sections:
+            force_setattr(self, "replaced_sections", frozen_json(self.replaced_sections))
 
 
 class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):

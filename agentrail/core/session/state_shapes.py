@@ -538,6 +538,7 @@ LATER_FIELDS: Final = frozenset(
         ("Resolved", "at_ms"),
         ("Rule", "at_ms"),
         ("SessionConfig", "host_hooks"),
+        ("SessionConfig", "replaced_sections"),
         ("SessionConfig", "rules"),
         ("SessionConfig", "scope"),
         ("SessionData", "context_tokens"),
