@@ -487,6 +487,7 @@ def everything() -> SessionState:
                     loan=EffectId("g8"),
                     inputs=("And here.",),
                     seen=9,
+                    sources=("travel.md#L3-L9",),
                 ),
                 AgentState(
                     name="anna",

@@ -19,8 +19,9 @@ from agentrail.core.session.cycle import MAX_ASKERS
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.owners import OfAgent, OfCall, OfChild, OfSurvivor
 from agentrail.core.session.step_context import StepContext
+from agentrail.core.values.sources import more_sources, sources_in
 from agentrail.errors import AgentrailError, ChildRefused, CycleAborted, ErrorInfo, OptionError
-from agentrail.events import SubagentEvent, SubagentStart
+from agentrail.events import Event, SubagentEvent, SubagentStart, ToolExecutionEnd
 from agentrail.frozen import frozen_json
 
 MAX_SESSION_DEPTH: Final = 8
@@ -141,9 +142,19 @@ def _agent_published(step: StepContext, name: str, signal: ChildPublished) -> No
     rules.hear_of_child(step, inner)
     # What goes on after a crash of this session goes on behind this.
     if inner.meta is not None and inner.meta.seq > state.seen:
-        agents.put_agent(step, msgspec.structs.replace(state, seen=inner.meta.seq))
+        sources = more_sources(state.sources, sources_said_by(inner))
+        agents.put_agent(step, msgspec.structs.replace(state, seen=inner.meta.seq, sources=sources))
     depth = inner.depth + 1 if isinstance(inner, SubagentEvent) else 1
     step.publish(SubagentEvent(call_id=state.call_id, child_id=state.child_id, depth=depth, event=inner))
+
+
+def sources_said_by(event: Event) -> tuple[str, ...]:
+    """Give the sources of a result that a session has published, or passed on."""
+    while isinstance(event, SubagentEvent):
+        event = event.event
+    if not isinstance(event, ToolExecutionEnd) or event.result.is_error:
+        return ()
+    return sources_in(event.result.details)
 
 
 def _spawn(step: StepContext, wish: ToolWantsChild) -> ErrorInfo | None:

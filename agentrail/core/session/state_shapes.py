@@ -520,6 +520,7 @@ LATER_FIELDS: Final = frozenset(
     {
         ("AgentSpec", "permissions"),
         ("AgentSpec", "plugins"),
+        ("AgentState", "sources"),
         ("CallState", "check"),
         ("CallState", "due_at_ms"),
         ("Cycle", "goes_on"),
