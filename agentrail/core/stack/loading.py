@@ -25,7 +25,7 @@ from agentrail.core.protocol.actions import (
 from agentrail.core.protocol.hooks import HOOKS, Hook, HookEvent
 from agentrail.core.stack.plugin import SAFETY_BELOW, Context, OnError, Plugin
 from agentrail.core.stack.plugin_state import StateType, classes_of, loses
-from agentrail.core.values.foreign import Raised, attempt
+from agentrail.core.values.foreign import WRONG_OPTIONS, Raised, attempt, refusing
 from agentrail.errors import PluginError
 from agentrail.frozen import frozen_json, not_json
 from agentrail.messages import JsonObject
@@ -224,8 +224,10 @@ def sound_plugin(given: type[Plugin] | Plugin, options: JsonObject, ask: Ask) ->
 
 
 def _first_state(plugin: Plugin, options: JsonObject, ask: Ask) -> Any:
-    state = attempt_as(ask, functools.partial(plugin.init, **options))
+    state = attempt_as(ask, refusing, functools.partial(plugin.init, **options))
     if isinstance(state, Raised):
+        if state.error.code == WRONG_OPTIONS:
+            raise PluginError([f"plugin {plugin.name!r}: {state.error.message}"])
         raise PluginError([f"plugin {plugin.name!r}: init({_shown(options)}) raised {state.error.message}"])
     return state
 

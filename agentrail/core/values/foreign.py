@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from agentrail.errors import ErrorInfo
+from agentrail.errors import ErrorInfo, OptionError
 from agentrail.otp.edges import call_guarded
 from agentrail.otp.leaving import describe_bug
 
@@ -17,11 +17,16 @@ MAX_FOREIGN_MESSAGE: Final = 2_000
 """The longest message of an error that is made of an exception, in characters: it goes into events and journals."""
 
 
+WRONG_OPTIONS: Final = OptionError.code
+"""The code of what foreign code says of the options that it was given."""
+
+
 class Raised(msgspec.Struct, frozen=True, gc=False):
     """What remains of an exception.
 
     Attributes:
-        error: `plugin_raised`, with the class and the text of the exception, and the place where it was raised.
+        error: `plugin_raised`, with the class and the text of the exception, and the place where it was raised; `option_error`, with what is
+            wrong with them, where it is the caller's move.
     """
 
     error: ErrorInfo
@@ -34,6 +39,18 @@ def attempt(function: Callable[..., Any], *args: Any) -> Any:
         What it returned, or `Raised`.
     """
     return call_guarded(_as_data, function, *args)
+
+
+def refusing(function: Callable[..., Any], *args: Any) -> Any:
+    """Call foreign code that takes options of a caller. What is wrong with those is no crash of it: nothing is to be logged of that.
+
+    Returns:
+        What it returned; or `Raised`, `option_error`, where it said with an `OptionError` what is wrong with them.
+    """
+    try:
+        return function(*args)
+    except OptionError as error:
+        return Raised(ErrorInfo(code=WRONG_OPTIONS, message=str(error)[:MAX_FOREIGN_MESSAGE]))
 
 
 def _as_data(error: BaseException) -> Raised:
