@@ -418,7 +418,9 @@ def _imported(module: str) -> Any:
         raise ImportError(message) from leaving
 
 
-_BUILT_IN_TOOLS: Final[Mapping[str, Tool]] = {name_of(tool): tool for tool in builtin()}
+_BUILT_IN_TOOLS: Final[Mapping[str, Tool]] = {
+    name_of(tool): tool for tool in (*builtin(), *builtin("exit_plan"))
+}
 
 
 def built_in_plugins() -> Mapping[str, type[Plugin[Any]]]:

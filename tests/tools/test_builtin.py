@@ -15,8 +15,18 @@ NAMES = (
     "write_todos",
 )
 # fmt: on
-BY_NAME = ("forget", "kb_list", "kb_read", "kb_search", "recall", "remember", "web_fetch", "web_search")
-"""Those that need memories or knowledge, or reach the web, and are given by their names alone."""
+BY_NAME = (
+    "exit_plan",
+    "forget",
+    "kb_list",
+    "kb_read",
+    "kb_search",
+    "recall",
+    "remember",
+    "web_fetch",
+    "web_search",
+)
+"""Those that need memories, knowledge or the mode `plan`, or reach the web, and are given by their names alone."""
 
 
 def test_without_names_all_are_given():
