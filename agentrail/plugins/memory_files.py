@@ -1,7 +1,7 @@
 """What `MemoryLoader` knows of its files, and the words in which the model reads them. Pure; the hooks stand beside, in `memory_loader`."""
 
 import html
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -17,7 +17,7 @@ from agentrail.core.values.instructions import (
     names_in_order,
     touched_directories,
 )
-from agentrail.messages import JsonObject, Message, Text, UserMessage
+from agentrail.messages import CallId, JsonObject, Message, Text, UserMessage
 
 SECTION: Final = "agent_memory"
 """The key of the section: the prompt mode `task` leaves out what stands under this name."""
@@ -47,6 +47,19 @@ class JoinedFile:
 
 
 @attrs.frozen(kw_only=True)
+class ReachedDirectories:
+    """What a call is about to touch.
+
+    Attributes:
+        call_id: The call.
+        paths: Of directories below, as of `MemoryFiles.touched`.
+    """
+
+    call_id: CallId
+    paths: tuple[str, ...]
+
+
+@attrs.frozen
 class MemoryFiles:
     """Files and what is in them.
 
@@ -62,6 +75,7 @@ class MemoryFiles:
         joining: Files of those, as they will be shown before the next request.
         joining_left_out: Those that will only be named there.
         joined: Files of those that were shown, and stand in the conversation still.
+        reached: Which directories below calls are about to touch that have not ended.
     """
 
     files: tuple[str, ...]
@@ -75,6 +89,7 @@ class MemoryFiles:
     joining: tuple[InstructionFile, ...] = ()
     joining_left_out: tuple[str, ...] = ()
     joined: tuple[JoinedFile, ...] = ()
+    reached: tuple[ReachedDirectories, ...] = ()
 
 
 def first_memory(wanted: Sequence[str], *, auto_reload: bool) -> MemoryFiles:
@@ -122,6 +137,19 @@ def new_directories(
     reached = touched_directories(tool, arguments, working_dir) if memory.names else ()
     room = MAX_TOUCHED_DIRECTORIES - len(memory.touched)
     return tuple(one for one in reached if one not in memory.touched)[:room]
+
+
+def newly_touched(memory: MemoryFiles, done: Collection[CallId]) -> tuple[tuple[str, ...], MemoryFiles]:
+    """Say which directories the calls of a batch have touched for the first time; from then on they were looked at.
+
+    Args:
+        memory: With what they were about to touch.
+        done: Those that came to something; what the others would have touched they have not.
+    """
+    reached = dict.fromkeys(path for one in memory.reached if one.call_id in done for path in one.paths)
+    room = MAX_TOUCHED_DIRECTORIES - len(memory.touched)
+    new = tuple(path for path in reached if path not in memory.touched)[:room]
+    return new, attrs.evolve(memory, touched=(*memory.touched, *new), reached=())
 
 
 def say_joining(memory: MemoryFiles) -> tuple[str, MemoryFiles]:

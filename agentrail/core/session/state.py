@@ -382,14 +382,15 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SuspendedHook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A hook that waits for what a plugin asked for: before a prompt starts, or before a cycle finishes.
+    """A hook that waits for what a plugin asked for: before a prompt starts, behind a batch of calls, or before a cycle finishes.
 
     Attributes:
         effect_id: Of the request.
         timer: What ends the wait when nothing comes.
         outcome: What the plugins said so far, with `waiting` set.
-        prompt: The prompt that is judged; None: it is the end of the cycle.
-        stop_reason: What the cycle ends with, if it does; None for a prompt.
+        prompt: The prompt that is judged; None where it is something else.
+        stop_reason: What the cycle ends with, if it does; None where it is something else.
+        notes: What the model is told behind a batch of calls; None where it is something else.
     """
 
     effect_id: EffectId
@@ -397,6 +398,7 @@ class SuspendedHook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outcome: Outcome
     prompt: QueuedPrompt | None = None
     stop_reason: EndReason | None = None
+    notes: tuple[str, ...] | None = None
 
 
 class OptsUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False):

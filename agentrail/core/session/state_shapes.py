@@ -545,6 +545,7 @@ LATER_FIELDS: Final = frozenset(
         ("SessionData", "context_tokens"),
         ("SessionData", "title"),
         ("SteerReceipt", "request_id"),
+        ("SuspendedHook", "notes"),
         ("Stream", "due_at_ms"),
         ("ToolSpec", "origin"),
         ("WantedApproval", "by"),
