@@ -368,6 +368,7 @@ def everything() -> SessionState:
             outcome=outcome,
             prompt=prompt,
             stop_reason="max_turns",
+            notes=("You repeat yourself.",),
         ),
         interventions=(Injected(prompt="and", by="notes"),),
         stack=stack,

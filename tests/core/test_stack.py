@@ -278,7 +278,7 @@ def test_an_ask_with_a_call_calls_the_rest_of_a_plugin_too():
             return 0
 
     stack, states = load_stack([Guard], ask=Watching())
-    assert called == ["Guard", "_look_at", "refusing"]
+    assert called == ["Guard", "_look_at", "partial"]
     end(stack, states, CTX)
     assert called[-1] == "on_session_end"
 

@@ -41,16 +41,19 @@ def attempt(function: Callable[..., Any], *args: Any) -> Any:
     return call_guarded(_as_data, function, *args)
 
 
-def refusing(function: Callable[..., Any], *args: Any) -> Any:
-    """Call foreign code that takes options of a caller. What is wrong with those is no crash of it: nothing is to be logged of that.
+def attempt_with_options(function: Callable[..., Any], *args: Any) -> Any:
+    """Call foreign code that takes options of a caller: an `OptionError` says what is wrong with those, and is no crash of it.
 
     Returns:
-        What it returned; or `Raised`, `option_error`, where it said with an `OptionError` what is wrong with them.
+        What it returned, or `Raised`.
     """
-    try:
-        return function(*args)
-    except OptionError as error:
-        return Raised(ErrorInfo(code=WRONG_OPTIONS, message=str(error)[:MAX_FOREIGN_MESSAGE]))
+    return call_guarded(_as_refusal, function, *args)
+
+
+def _as_refusal(error: BaseException) -> Raised:
+    if not isinstance(error, OptionError):
+        return _as_data(error)
+    return Raised(ErrorInfo(code=WRONG_OPTIONS, message=str(error)[:MAX_FOREIGN_MESSAGE]))
 
 
 def _as_data(error: BaseException) -> Raised:
