@@ -186,7 +186,7 @@ class ToolContext(Generic[D]):
     turn: int
     tools: tuple[str, ...] = ()
     agents: tuple[tuple[str, str], ...] = ()
-    agent_tools: Mapping[str, tuple[str, ...]] = EMPTY
+    agent_tools: Mapping[str, tuple[str, ...]] = field(factory=dict)
     prompt_mode: Literal["full", "task", "minimal", "none"] = "full"
     last_reply: str = ""
     total_tokens: int = 0

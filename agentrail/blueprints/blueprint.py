@@ -245,11 +245,12 @@ class Blueprint:
             given["plugins"] = plugins
         faults: list[str] = []
         text: str | None = None
+        replaced: Mapping[str, str] = {}
         try:
             text = None if "system_prompt" in besides else self._prompt({**given, **besides})
             replaced = self.replaced_sections(besides)
         except OptionError as error:
-            replaced, faults = EMPTY, [*error.faults]
+            text, faults = None, [*error.faults]
         if text is not None:
             given["system_prompt"] = text
         if replaced:

@@ -13,7 +13,7 @@ from agentrail.abc import MAX_RESULT_BYTES, Error, Ok, ReadResult, Tool, ToolCon
 from agentrail.config.skills import Skill, SkillFile, SkillSet, ToolsMode, search_skills
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ChildRefused
-from agentrail.messages import JsonObject
+from agentrail.messages import JsonObject, JsonValue
 from agentrail.tools.read_file import read_file, render_page
 from agentrail.tools.skill_files import SkillFileFault, read_skill_file
 
@@ -113,10 +113,10 @@ class SkillTool:
             )
         except ChildRefused as error:
             return Error(text=f"The skill {skill.name!r} was not worked by: {error}")
-        return Ok(
-            text=answer or "[It ended without words.]",
-            details={"delegated": skill.name, "digest": skill.digest} | ({"agent": agent} if agent else {}),
-        )
+        details: dict[str, JsonValue] = {"delegated": skill.name, "digest": skill.digest}
+        if agent is not None:
+            details["agent"] = agent
+        return Ok(text=answer or "[It ended without words.]", details=details)
 
 
 def _tools_of_child(

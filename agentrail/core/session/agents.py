@@ -31,7 +31,7 @@ from agentrail.core.session.step_context import StepContext
 from agentrail.core.values.sources import more_sources
 from agentrail.errors import ErrorInfo
 from agentrail.events import PromptQueued, SubagentEnd
-from agentrail.messages import CallId, PromptRef, Text, ToolResult
+from agentrail.messages import CallId, JsonValue, PromptRef, Text, ToolResult
 
 MAX_NOTE_CHARACTERS: Final = 2_000
 """How much of what an agent said is told without being asked for; `wait_agents` gives the rest."""
@@ -295,7 +295,7 @@ def _answer(step: StepContext, wait: AgentWait, text: str) -> None:
     for name in wait.names:
         agent = step.data.agents.find(name)
         read = more_sources(read, () if agent is None else agent.sources)
-    details = {"sources": list(read)} if read else None
+    details: JsonValue = {"sources": list(read)} if read else None
     calls.put(step, calls.answer(step, state, text, is_error=False, details=details)[0])
 
 

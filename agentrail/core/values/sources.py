@@ -15,6 +15,10 @@ MAX_SOURCE_CHARACTERS: Final = 1_000
 """A longer one is none: no citation is as long."""
 
 
+NO_SOURCES: Final[tuple[str, ...]] = ()
+"""Of one that has read nothing."""
+
+
 def sources_in(details: JsonValue) -> tuple[str, ...]:
     """Give the sources that the details of a result name, in order; none where they name none."""
     listed = details.get("sources") if isinstance(details, Mapping) else None
