@@ -41,7 +41,8 @@ from agentrail.config.skills import SkillSet, ToolsMode
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json
-from agentrail.plugins.skill_listing import AgentSkillListing, SkillSelector
+from agentrail.plugins.skill_listing import SkillSelector
+from agentrail.plugins.skills_of_agent import AgentSkillListing
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.base_prompt import BASE_PROMPT
 from agentrail.runtime.keywords import OwnKeywords

@@ -7,7 +7,7 @@ from typing import Final
 import attrs
 
 from agentrail.core.protocol.actions import INSTRUCTION_NAMES, Emitted
-from agentrail.core.protocol.hooks import InstructionsFound
+from agentrail.core.protocol.hooks import BeforeTool, InstructionsFound
 from agentrail.core.values.instructions import (
     MAX_INSTRUCTION_BYTES,
     FittedInstructions,
@@ -17,7 +17,7 @@ from agentrail.core.values.instructions import (
     names_in_order,
     touched_directories,
 )
-from agentrail.messages import CallId, JsonObject, Message, Text, UserMessage
+from agentrail.messages import CallId, Message, Text, UserMessage
 
 SECTION: Final = "agent_memory"
 """The key of the section: the prompt mode `task` leaves out what stands under this name."""
@@ -130,13 +130,15 @@ def with_below(memory: MemoryFiles, found: InstructionsFound) -> tuple[MemoryFil
     return after, tuple(_said_of(found, fitted))
 
 
-def new_directories(
-    memory: MemoryFiles, tool: str, arguments: JsonObject, working_dir: str
-) -> tuple[str, ...]:
-    """Say which directories below a call touches that were not looked at before."""
-    reached = touched_directories(tool, arguments, working_dir) if memory.names else ()
-    room = MAX_TOUCHED_DIRECTORIES - len(memory.touched)
-    return tuple(one for one in reached if one not in memory.touched)[:room]
+def with_reached(memory: MemoryFiles, call: BeforeTool, working_dir: str) -> MemoryFiles:
+    """Note which directories below a call is about to touch that were not looked at before."""
+    reached = touched_directories(call.name, call.arguments, working_dir) if memory.names else ()
+    paths = tuple(one for one in reached if one not in memory.touched)
+    if not paths:
+        return memory
+    return attrs.evolve(
+        memory, reached=(*memory.reached, ReachedDirectories(call_id=call.call_id, paths=paths))
+    )
 
 
 def newly_touched(memory: MemoryFiles, done: Collection[CallId]) -> tuple[tuple[str, ...], MemoryFiles]:

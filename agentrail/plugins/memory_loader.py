@@ -38,14 +38,13 @@ from agentrail.plugins.memory_files import (
     BELOW,
     SECTION,
     MemoryFiles,
-    ReachedDirectories,
     first_memory,
     named_in,
-    new_directories,
     newly_touched,
     say_joining,
     show_memory,
     with_below,
+    with_reached,
     with_text,
     with_upward,
     without,
@@ -100,11 +99,7 @@ class MemoryLoader(Plugin[MemoryFiles]):
     def note_reached(self, event: BeforeTool, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
         """Note which directories below a call is about to touch for the first time, with the arguments that it runs with."""
         is_shown = ctx.prompt_mode == "full"
-        new = new_directories(memory, event.name, event.arguments, ctx.working_dir) if is_shown else ()
-        reached = (
-            (*memory.reached, ReachedDirectories(call_id=event.call_id, paths=new)) if new else memory.reached
-        )
-        return Continue(attrs.evolve(memory, reached=reached))
+        return Continue(with_reached(memory, event, ctx.working_dir) if is_shown else memory)
 
     @on(AfterToolBatch)
     def look_below(self, event: AfterToolBatch, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:

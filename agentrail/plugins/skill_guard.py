@@ -123,10 +123,6 @@ class SkillGuard(Plugin[Skills]):
         return Continue(attrs.evolve(skills, opened=None), emits=_closing(skills))
 
 
-class AgentSkillGuard(SkillGuard):
-    """The same for the skills of an agent, beside the guard of its session, which stays: of a skill that both have, both rules hold."""
-
-
 def _looks_at_skills(event: BeforeTool, skills: Skills) -> bool:
     """Say whether a call only looks at skills, which none of them forbids: it opens, it searches, or it reads a file of one."""
     if event.name in SKILL_TOOLS:

@@ -97,12 +97,6 @@ class SkillListing(Plugin[Listing]):
         return Continue(listing, context={self.sections[0]: write_listing(listed, most) or None})
 
 
-class AgentSkillListing(SkillListing):
-    """The same for an agent that has skills of its own: they are part of what it is, so it is told of them beside its task too."""
-
-    sections = ("skills_of_agent",)
-
-
 def write_listing(skills: Sequence[ListedSkill], most: int) -> str:
     """Write the list: descriptions are shortened first, all to the same length, and then skills are left to `skill_search`.
 
