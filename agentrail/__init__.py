@@ -20,6 +20,10 @@ if TYPE_CHECKING:
         open_session as open_session,
         open_supervisor as open_supervisor,
     )
+    from agentrail.blueprints import (
+        Blueprint as Blueprint,
+        Capability as Capability,
+    )
     from agentrail.core.policy.budget import Budget as Budget
     from agentrail.core.policy.prompt_settings import PromptSettings as PromptSettings
     from agentrail.core.session.projection import Status as Status
@@ -96,6 +100,10 @@ _HOMES: Final = {
     "agentrail.app": (
         "open_session",
         "open_supervisor",
+    ),
+    "agentrail.blueprints": (
+        "Blueprint",
+        "Capability",
     ),
     "agentrail.core.policy.budget": ("Budget",),
     "agentrail.core.policy.prompt_settings": ("PromptSettings",),
@@ -180,7 +188,9 @@ __all__ = [
     "ApprovalResolved",
     "AskUser",
     "AssistantMessage",
+    "Blueprint",
     "Budget",
+    "Capability",
     "CycleAborted",
     "CycleFailed",
     "CycleReply",

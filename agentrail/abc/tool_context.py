@@ -61,12 +61,14 @@ class ChildRequest:
         system_prompt: Instead of that of the session above; None for the same.
         tools: The names of those tools of the session above that it has; None for all.
         max_turns: How many turns it has; None for as many as the session above.
+        agent: Which of the agents of the session above works; None for one that has what that session has.
     """
 
     prompt: str
     system_prompt: str | None = None
     tools: Iterable[str] | None = None
     max_turns: int | None = None
+    agent: str | None = None
 
 
 class OpenProcess(Protocol):
@@ -154,6 +156,7 @@ class ToolContext(Generic[D]):
         turn: Which turn of the cycle, from 1.
         tools: The names of the tools that the session has, sorted; those of the agent that it was handed over to.
         agents: The agents that may work for the session: of each its name, and its description.
+        agent_tools: By the name of an agent that has tools of its own, the names of these, sorted.
         prompt_mode: Which sections the system prompt has: `full`, `task`, `minimal` or `none`.
         last_reply: What the cycle before this one answered; empty where there was none, or where it ended without an answer.
         total_tokens: What the session used so far.
@@ -190,6 +193,7 @@ class ToolContext(Generic[D]):
     turn: int
     tools: tuple[str, ...] = ()
     agents: tuple[tuple[str, str], ...] = ()
+    agent_tools: Mapping[str, tuple[str, ...]] = field(factory=dict)
     prompt_mode: Literal["full", "task", "minimal", "none"] = "full"
     last_reply: str = ""
     total_tokens: int = 0
@@ -315,30 +319,34 @@ class ToolContext(Generic[D]):
         system_prompt: str | None = None,
         tools: Iterable[str] | None = None,
         max_turns: int | None = None,
+        agent: str | None = None,
     ) -> str:
         """Let a session below this one work, and give its last text. It ends with the call.
 
-        It inherits as a child of `task` does: working directory, sandbox, model, tools, plugins and user data; not the
-        conversation. What it publishes appears on this session as `SubagentEvent`. Under a budget it is lent all that is left,
+        It inherits as a child of `task` does: working directory, sandbox, model, tools, plugins and user data, where its agent has
+        none of its own; not the conversation. What it publishes appears on this session as `SubagentEvent`. Under a budget it is lent all that is left,
         or waits until another child gives something back.
 
         Args:
             prompt: What it is to do; it knows nothing else.
-            system_prompt: Instead of that of this session.
-            tools: Names, of the tools that this session has; None for all of them.
-            max_turns: How many turns it has; None for as many as this session.
+            system_prompt: Instead of that of this session, or of the agent.
+            tools: Names, of the tools that this session has, or the agent, where that has its own; None for all of them.
+            max_turns: How many turns it has; None for as many as this session. Of an agent with a number of its own the smaller one counts.
+            agent: The name of the agent that works, as in `ctx.agents`; None for one that has what this session has.
 
         Raises:
             ChildRefused: Your move: nothing of the budget is left for it; sessions stand too deep above one another already; or too
                 many work for tools of this session.
-            OptionError: Your move: a tool that this session has not, a number of turns that is none, or an argument of another type.
+            OptionError: Your move: an agent or a tool that this session has not, a number of turns that is none, or an argument of another type.
             CycleFailed, CycleAborted: How it ended, without an answer; aborted too when the call that asks is over.
             PromptError: Your move: an empty prompt, or one that is too long.
 
         Cancellation: The session is aborted with all that it runs, and stopped, before the cancellation travels on.
         """
         return await self.child(
-            ChildRequest(prompt=prompt, system_prompt=system_prompt, tools=tools, max_turns=max_turns)
+            ChildRequest(
+                prompt=prompt, system_prompt=system_prompt, tools=tools, max_turns=max_turns, agent=agent
+            )
         )
 
     @overload

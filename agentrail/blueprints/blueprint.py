@@ -9,7 +9,13 @@ from attrs import field, frozen
 
 from agentrail.abc import Provider, Tool, name_of
 from agentrail.blueprints.capabilities import CAPABILITIES, CODING_CAPABILITIES, CODING_PLUGINS, CODING_TOOLS
-from agentrail.blueprints.capability import Capability, faults_of_plugin_entries, name_of_plugin, placed
+from agentrail.blueprints.capability import (
+    Capability,
+    faults_of_plugin_entries,
+    keys_of_sections,
+    name_of_plugin,
+    placed,
+)
 from agentrail.blueprints.permissions import (
     faults_of_policies,
     is_planning,
@@ -24,26 +30,30 @@ from agentrail.blueprints.prompt import (
     PromptPart,
     PromptSection,
     capability_parts,
+    decide_replaced,
     decide_sections,
     join_prompt,
     values_for_prompt,
 )
-from agentrail.blueprints.skills import SkillUse, with_skill_plugins
+from agentrail.blueprints.skills import SkillUse, with_skill_plugins, with_skill_tools
 from agentrail.config.settings import PolicySettings
 from agentrail.config.skills import SkillSet, ToolsMode
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
 from agentrail.frozen import EMPTY, frozen_json
 from agentrail.plugins.skill_listing import SkillSelector
+from agentrail.plugins.skills_of_agent import AgentSkillListing
 from agentrail.runtime.agent import Agent
 from agentrail.runtime.base_prompt import BASE_PROMPT
 from agentrail.runtime.keywords import OwnKeywords
 from agentrail.runtime.options import faults_of_value
 from agentrail.tools.exit_plan import exit_plan
-from agentrail.tools.skill import SkillSearch, SkillTool, mount_skills
 
 OF_AN_AGENT: Final = frozenset(
-    {"model", "system_prompt", "tools", "max_turns", "budget", "plugins", "response_format"}
+    {
+        *("model", "system_prompt", "tools", "max_turns", "budget", "plugins", "response_format"),
+        *("user_data", "deps", "replace_sections"),
+    }
 )
 """Which options an agent may have of its own where it works for another one; what else there is comes from that one."""
 
@@ -74,7 +84,7 @@ class Blueprint:
         prompt: What it says of its prompt beside `system_prompt`: more sections, and texts in place of others.
         permissions: What files say of permissions, one value for each file, the nearest first; the plugin `Permissions` holds it.
         may_bypass: Whether who starts the session said that the mode `bypass` of its permissions is wanted.
-        skills: Which skills it has, and how; None for none.
+        skills: Which skills it has, and how; None for none, and for those of the other where it works for one.
         given: The options that were given, by name; checked, and frozen.
     """
 
@@ -229,26 +239,23 @@ class Blueprint:
             OptionError: Your move: as of `options`.
         """
         given = dict(self.given)
-        tools = self._tools()
-        plugins = with_policies(self._plugins(), self.permissions, may_bypass=self.may_bypass)
-        if self.skills is not None and self.skills.skills.skills:
-            own = (
-                SkillTool(skills=self.skills.skills, tools=self.skills.tools),
-                SkillSearch(skills=self.skills.skills),
-            )
-            tools = mount_skills(placed((*tools, *own), name_of), self.skills.skills)
-            plugins = with_skill_plugins(plugins, self.skills)
+        tools, plugins = self._equipped()
         if tools:
             given["tools"] = tools
         if plugins:
             given["plugins"] = plugins
         faults: list[str] = []
+        text: str | None = None
+        replaced: Mapping[str, str] = {}
         try:
             text = None if "system_prompt" in besides else self._prompt({**given, **besides})
+            replaced = self.replaced_sections(besides)
         except OptionError as error:
             text, faults = None, [*error.faults]
         if text is not None:
             given["system_prompt"] = text
+        if replaced:
+            given["replace_sections"] = replaced
         agents = []
         for one in given.get("agents", ()):
             try:
@@ -270,6 +277,23 @@ class Blueprint:
         """
         return self._sections({**self.given, **besides})
 
+    def replaced_sections(self, besides: Mapping[str, Any] = EMPTY) -> Mapping[str, str]:
+        """Give the texts in place of what plugins and the mode add behind those sections while a session runs, by key.
+
+        Args:
+            besides: What the session is given besides; as of `options_with`.
+
+        Returns:
+            What `prompt.replace` says of them, and in front of that the option `replace_sections`. An empty text removes a section.
+
+        Raises:
+            OptionError: Your move: a text that cannot be written; all faults at once.
+        """
+        given = {**self.given, **besides}
+        written = {one.key for one in self._parts(given)}
+        replaced = decide_replaced(self.prompt.replace, written, self._context(given))
+        return {**replaced, **self.given.get("replace_sections", EMPTY)}
+
     def as_agent(self, leader: "Blueprint | None" = None, *, besides: Mapping[str, Any] = EMPTY) -> Agent:
         """Give this as an agent that may work for another one.
 
@@ -285,17 +309,17 @@ class Blueprint:
             for option in self.given
             if option not in OF_AN_AGENT
         ]
-        if self.skills is not None:
-            faults.append(
-                "skills are of its own: an agent that works for another one has that one's, leave them out"
-            )
         if faults:
             raise OptionError([f"agent {self.name!r}: {fault}" for fault in faults])
         tools = placed(self._bundled_tools(), name_of)
+        around = _of_a_leader(leader, besides)
+        if "user_data" in self.given:
+            around = {**around, "user_data": self.given["user_data"]}
+        shared = () if leader is None else leader._equipped()[1]  # noqa: SLF001 - one of us
         return Agent(
             name=self.name,
             description=self.description,
-            system_prompt=self._prompt({**self.given, **_of_a_leader(leader, besides)}),
+            system_prompt=self._prompt({**self.given, **around}, shared),
             model=self.given.get("model"),
             tools=tools or None,
             plugins=self._plugins_beside(() if leader is None else leader._plugins()),  # noqa: SLF001 - one of us
@@ -306,7 +330,20 @@ class Blueprint:
             wake=self.wake,
             handoff=self.handoff,
             budget=self.given.get("budget"),
+            skills=self.skills,
+            user_data=self.given.get("user_data"),
+            deps=self.given.get("deps"),
+            replace_sections=self.replaced_sections(around) or None,
         )
+
+    def _equipped(self) -> tuple[tuple[Tool, ...], tuple[PluginEntry, ...]]:
+        """Give all tools and plugins of a session of it."""
+        tools = self._tools()
+        plugins = with_policies(self._plugins(), self.permissions, may_bypass=self.may_bypass)
+        if self.skills is not None and self.skills.skills.skills:
+            return self.skills.with_tools(tools), with_skill_plugins(plugins, self.skills)
+        has_skills_below = any(one.skills is not None for one in self.given.get("agents", ()))
+        return tools, with_skill_tools(plugins) if has_skills_below else plugins
 
     def _tools(self) -> tuple[Tool, ...]:
         ending = (exit_plan,) if is_planning(self.permissions) else ()
@@ -328,15 +365,22 @@ class Blueprint:
         bundled = [plugin for one in self.capabilities for plugin in one.plugins]
         return placed((*bundled, *self.given.get("plugins", ())), name_of_plugin)
 
-    def _prompt(self, given: Mapping[str, Any]) -> str | None:
+    def _prompt(self, given: Mapping[str, Any], shared: Sequence[PluginEntry] = ()) -> str | None:
         """Write the prompt. Where there is no more than its own text, that is taken alone, and None where there is none."""
-        sections = self._sections(given)
+        sections = self._sections(given, shared)
         if any(one.sections for one in self.capabilities) or self.prompt != PromptLayers():
             return join_prompt(sections)
         own = self.given.get("system_prompt")
         return own and join_prompt([one for one in sections if one.key == OWN_KEY])
 
-    def _sections(self, given: Mapping[str, Any]) -> tuple[PromptSection, ...]:
+    def _sections(
+        self, given: Mapping[str, Any], shared: Sequence[PluginEntry] = ()
+    ) -> tuple[PromptSection, ...]:
+        watching = (*given.get("plugins", ()), *self._equipped()[1], *shared) if self.prompt.replace else ()
+        later = keys_of_sections((*watching, *([] if self.skills is None else [AgentSkillListing])))
+        return decide_sections(self._parts(given), self._context(given), self.prompt.replace, later)
+
+    def _parts(self, given: Mapping[str, Any]) -> list[PromptPart]:
         own: str | None = self.given.get("system_prompt")
         parts = [PromptPart(key=BASE_KEY, source="built in", section=BASE_PROMPT, is_filled=False)]
         is_layered = any(one.sections for one in self.capabilities) or self.prompt != PromptLayers()
@@ -351,7 +395,7 @@ class Blueprint:
             PromptPart(key=key, source=source, section=section)
             for key, section in self.prompt.sections.items()
         ]
-        return decide_sections(parts, self._context(given), self.prompt.replace)
+        return parts
 
     def _context(self, given: Mapping[str, Any]) -> PromptContext:
         model = given.get("model")

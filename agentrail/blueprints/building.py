@@ -315,10 +315,11 @@ class Builder:
         for one in () if said is None else said.value:
             if one.value != "*" and self._skill(name, one) is None:
                 return None
-        if not names:
+        if said is None and not names:
             return None
         how = self._settings.skills.get("tools")
-        return SkillUse(skills=self._all_skills().only(names), tools="restrict" if how is None else how.value)
+        found = self._all_skills().only(names) if names else NO_SKILLS  # of another one's agent: it has none
+        return SkillUse(skills=found, tools="restrict" if how is None else how.value)
 
     def _skill(self, agent: str, said: Sourced) -> Skill | None:
         found = self._all_skills().find(said.value)
@@ -417,7 +418,9 @@ def _imported(module: str) -> Any:
         raise ImportError(message) from leaving
 
 
-_BUILT_IN_TOOLS: Final[Mapping[str, Tool]] = {name_of(tool): tool for tool in builtin()}
+_BUILT_IN_TOOLS: Final[Mapping[str, Tool]] = {
+    name_of(tool): tool for tool in (*builtin(), *builtin("exit_plan"))
+}
 
 
 def built_in_plugins() -> Mapping[str, type[Plugin[Any]]]:

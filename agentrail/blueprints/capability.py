@@ -34,6 +34,13 @@ def name_of_plugin(entry: PluginEntry) -> str:
     return sound_plugin(given, options, call_handler).name
 
 
+def keys_of_sections(entries: Iterable[PluginEntry]) -> tuple[str, ...]:
+    """Give the keys of what plugins add to the system prompt while a session runs, as far as they say them: in their member `sections`."""
+    said = [getattr(entry[0] if isinstance(entry, tuple) else entry, "sections", ()) for entry in entries]
+    keys = [key for one in said if isinstance(one, tuple) for key in one if isinstance(key, str)]
+    return tuple(dict.fromkeys(keys))
+
+
 def _all_tools(tools: Iterable[Tool]) -> tuple[Tool, ...]:
     return tuple(tools)
 

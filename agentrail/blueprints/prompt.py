@@ -6,7 +6,7 @@ of them: it goes behind the conversation, so that a vendor's cache of what stand
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias
 
@@ -142,7 +142,10 @@ def faults_of_sections(sections: Mapping[Any, Any]) -> list[str]:
 
 
 def decide_sections(
-    parts: Sequence[PromptPart], context: PromptContext, replace: Mapping[str, str]
+    parts: Sequence[PromptPart],
+    context: PromptContext,
+    replace: Mapping[str, str],
+    later: Collection[str] = (),
 ) -> tuple[PromptSection, ...]:
     """Write all sections.
 
@@ -150,6 +153,7 @@ def decide_sections(
         parts: All that there are, in order; of one key the later one stands in the place of the first.
         context: What functions see, what `${name}` stands for, and which layers are wanted.
         replace: Other texts, by key.
+        later: Keys of what plugins add while a session runs; their texts are decided by `decide_replaced`.
 
     Returns:
         Those that say something.
@@ -160,7 +164,8 @@ def decide_sections(
     placed: dict[str, PromptPart] = {}
     for part in parts:
         placed[part.key] = part
-    faults = [_no_such_section(key, placed) for key in replace if key not in placed]
+    known = dict.fromkeys([*placed, *later])
+    faults = [_no_such_section(key, known) for key in replace if key not in known]
     written = []
     for part in placed.values():
         if not _is_wanted(part.key, placed, context.prompt_mode):
@@ -178,6 +183,33 @@ def decide_sections(
     if faults:
         raise OptionError(faults)
     return tuple(written)
+
+
+def decide_replaced(
+    replace: Mapping[str, str], written: Collection[str], context: PromptContext
+) -> Mapping[str, str]:
+    """Write the texts that stand in place of what plugins add while a session runs, by key; an empty one removes a section.
+
+    Args:
+        replace: Other texts, by key.
+        written: Keys of the sections that stand in front of those, where texts are replaced before the session begins.
+        context: What `${name}` stands for.
+
+    Raises:
+        OptionError: Your move: `${name}` without a value; all faults at once.
+    """
+    found: dict[str, str] = {}
+    faults: list[str] = []
+    for key in replace:
+        if key not in written:
+            part = PromptPart(key=key, source="prompt.replace", section=replace[key])
+            try:
+                found[key] = _written(part, context)
+            except OptionError as error:
+                faults += error.faults
+    if faults:
+        raise OptionError(faults)
+    return found
 
 
 def join_prompt(sections: Sequence[PromptSection]) -> str:
@@ -254,8 +286,8 @@ def _no_such_section(key: str, known: Mapping[str, object]) -> str:
     near = difflib.get_close_matches(key, known, n=1)
     guess = f"did you mean {near[0]!r}" if near else f"there are {', '.join(known)}"
     return (
-        f"prompt.replace has {key!r:.80}, and there is no such section: {guess}; those that plugins add while a session runs are replaced "
-        f"by the options of those plugins"
+        f"prompt.replace has {key!r:.80}, and there is no such section: {guess}; a plugin of yours that adds one while a session runs says its "
+        f"key in its member `sections`"
     )
 
 

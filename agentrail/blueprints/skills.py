@@ -12,7 +12,8 @@ from typing import Any, Final
 import attrs
 from attrs import frozen
 
-from agentrail.blueprints.capability import name_of_plugin
+from agentrail.abc import Tool, name_of
+from agentrail.blueprints.capability import name_of_plugin, placed
 from agentrail.blueprints.finding import show_path
 from agentrail.config.skill_reading import MAX_SKILL_BYTES, SkillDialect, SkillReading, faulty, read_skill
 from agentrail.config.skills import (
@@ -29,7 +30,8 @@ from agentrail.plugins import SkillGuard, SkillListing
 from agentrail.plugins.permission_rules import RuleFault, read_permission_rule
 from agentrail.plugins.skill_guard import SKILL_TOOLS
 from agentrail.plugins.skill_listing import SkillSelector
-from agentrail.tools.skill import SKILL_FILE
+from agentrail.plugins.skills_of_agent import AgentSkillGuard, AgentSkillListing
+from agentrail.tools.skill import SKILL_FILE, SkillSearch, SkillTool, mount_skills, without_skills
 from agentrail.tools.skill_files import (
     FoundSkillFile,
     SkillFileFault,
@@ -86,6 +88,27 @@ class SkillUse:
     skills: SkillSet
     tools: ToolsMode = "restrict"
     selector: SkillSelector | None = None
+
+    def equip(
+        self, tools: Sequence[Tool], plugins: Sequence[PluginEntry]
+    ) -> tuple[tuple[Tool, ...], tuple[PluginEntry, ...]]:
+        """Give the tools and plugins of an agent with these skills, made of those that it has else.
+
+        Its skills stand in place of those that came with them. Rules of theirs narrow what it may, and nothing more: of an agent's
+        skills `approve` approves nothing.
+
+        Args:
+            tools: Its own, or those of its session.
+            plugins: As of the tools.
+        """
+        return self.with_tools(without_skills(tools)), with_skills_of_agent(plugins, self)
+
+    def with_tools(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        """Give tools that open and find these skills and read their files, beside others; without any skill these others."""
+        if not self.skills.skills:
+            return tools
+        own = (SkillTool(skills=self.skills, tools=self.tools), SkillSearch(skills=self.skills))
+        return mount_skills(placed((*tools, *own), name_of), self.skills)
 
 
 def read_skills(*directories: str | Path) -> SkillSet:
@@ -297,10 +320,7 @@ def rules_while_open(skill: Skill, mode: ToolsMode) -> tuple[str, ...] | None:
 def with_skill_plugins(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[PluginEntry, ...]:
     """Give a stack that guards skills and lists them; what it has of `SkillGuard` and `Permissions` keeps its options."""
     skills = use.skills.skills
-    guard = {
-        "skills": {one.name: rules_while_open(one, use.tools) for one in skills},
-        "denied": {one.name: one.text.disallowed for one in skills if one.text.disallowed},
-    }
+    guard = _rules_of(use)
     found = [*_with_options(plugins, "SkillGuard", lambda own: _joined(guard, own))]
     if not any(name_of_plugin(one) == "SkillGuard" for one in plugins):
         found.append((SkillGuard, guard))
@@ -311,10 +331,37 @@ def with_skill_plugins(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[P
     }
     pure = {"pure_tools": sorted(SKILL_TOOLS)} | ({"skills": approved} if approved else {})
     found = [*_with_options(found, "Permissions", lambda own: _joined(pure, own))]
-    listed = {one.name: one.description for one in skills if one.text.for_model}
     # A class where it can be one: what is stored of a session names it by that.
     listing = SkillListing if use.selector is None else SkillListing(selector=use.selector)
-    return (*found, (listing, {"skills": listed}))
+    return (*found, (listing, {"skills": _listed(use)}))
+
+
+def with_skills_of_agent(plugins: Sequence[PluginEntry], use: SkillUse) -> tuple[PluginEntry, ...]:
+    """Give the plugins of an agent with skills of its own: those of its session are not listed to it, and what guards them stays."""
+    gone = {"SkillListing", "AgentSkillListing", "AgentSkillGuard"}
+    kept = tuple(one for one in plugins if name_of_plugin(one) not in gone)
+    if not use.skills.skills:
+        return kept
+    listing = AgentSkillListing if use.selector is None else AgentSkillListing(selector=use.selector)
+    return (*kept, (AgentSkillGuard, _rules_of(use)), (listing, {"skills": _listed(use)}))
+
+
+def with_skill_tools(plugins: Sequence[PluginEntry]) -> tuple[PluginEntry, ...]:
+    """Give the stack of a session that has no skills, and an agent that has: to open one asks nobody there either."""
+    pure = {"pure_tools": sorted(SKILL_TOOLS)}
+    return tuple(_with_options(plugins, "Permissions", lambda own: _joined(pure, own)))
+
+
+def _rules_of(use: SkillUse) -> dict[str, Any]:
+    skills = use.skills.skills
+    return {
+        "skills": {one.name: rules_while_open(one, use.tools) for one in skills},
+        "denied": {one.name: one.text.disallowed for one in skills if one.text.disallowed},
+    }
+
+
+def _listed(use: SkillUse) -> dict[str, str]:
+    return {one.name: one.description for one in use.skills.skills if one.text.for_model}
 
 
 def _with_options(

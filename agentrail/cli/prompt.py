@@ -1,7 +1,7 @@
 """`agentrail prompt show`: the system prompt that an agent begins with, section by section. No model is asked, and nothing is started."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from cyclopts import App
@@ -32,7 +32,8 @@ app: Final = App(name="prompt", result_action="return_value")
     name="show",
     help="""Print the system prompt of an agent: each section with where it comes from and how many tokens it has, about.
 
-    Behind it stand the mode and what plugins add while a session runs; the panel of the context shows those too. Exit codes: 0 printed,
+    Behind it stand the mode and what plugins add while a session runs: of those what `prompt.replace` puts in their place is shown, and the panel of the
+    context shows all. Exit codes: 0 printed,
     1 a file is wrong, or a value is missing.""",
 )
 def show_prompt(
@@ -50,10 +51,12 @@ def show_prompt(
         chosen = model_of_files(setup, os.environ)
         given = {} if chosen is None else {"model": chosen.model}
         sections = blueprint.prompt_sections(given)
+        replaced = blueprint.replaced_sections(given)
     except AgentrailError as error:
         write_faults(error)
         return Exit.FAILED
-    return print_text(without_controls("\n".join(tell_prompt(sections, source_of_own(setup)))))
+    lines = [*tell_prompt(sections, source_of_own(setup)), *tell_replaced(replaced)]
+    return print_text(without_controls("\n".join(lines)))
 
 
 def source_of_own(setup: CommandSetup | None) -> str | None:
@@ -81,3 +84,15 @@ def tell_prompt(sections: Sequence[PromptSection], own: str | None) -> Iterator[
         yield ""
     total = fixed_tokens_of(join_prompt(sections), Toolbox())
     yield f"--- {len(sections)} sections, about {total} tokens"
+
+
+def tell_replaced(replaced: Mapping[str, str]) -> Iterator[str]:
+    """Give the lines that show what stands in place of what plugins add while a session runs, by key."""
+    for key, text in replaced.items():
+        tokens = fixed_tokens_of(text, Toolbox())
+        yield ""
+        if text:
+            yield f"--- {key} (prompt.replace, in place of what a plugin adds while a session runs), about {tokens} tokens"
+            yield text
+        else:
+            yield f"--- {key} (prompt.replace): what a plugin adds while a session runs is left out"

@@ -20,6 +20,7 @@ from agentrail.events import (
     MessageDelta,
     PlanCompleted,
     PlanGenerated,
+    PlanStep,
     PlanStepCompleted,
     ResponseComplete,
     StreamError,
@@ -83,6 +84,12 @@ class _RunningCall:
     at_ms: int | None
 
 
+def _told_of(step: PlanStep) -> str:
+    """Say what is to be done, and what came of it."""
+    came = step.result if step.error is None else step.error
+    return step.content if came is None else f"{step.content}: {came}"
+
+
 class Transcript:
     """Turns events into pieces; remembers which calls run, and whether a line is open on a stream."""
 
@@ -105,9 +112,10 @@ class Transcript:
             case ToolExecutionEnd():
                 return self._outcome(event)
             case PlanGenerated(plan=plan):
-                return self._list("plan", [(STEP_MARKS[step.status], step.content) for step in plan.steps])
+                return self._list("plan", [(STEP_MARKS[step.status], _told_of(step)) for step in plan.steps])
             case PlanStepCompleted(step=step):
-                return self.note(f"{step.id} is done: {_shortened(step.content, MAX_OUTCOME)}")
+                came = "" if step.result is None else f" ({step.result})"
+                return self.note(f"{step.id} is done: {_shortened(step.content + came, MAX_OUTCOME)}")
             case PlanCompleted(plan=plan):
                 return self.note(f"the plan is done, {len(plan.steps)} steps")
             case TodoChange(todos=todos):

@@ -91,7 +91,18 @@ _TODO_MARKS = {"pending": " ", "in_progress": "~", "completed": "x", "cancelled"
 
 def show_plan_lines(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> tuple[str, ...]:
     """Draw a plan, and the list of what is to do."""
-    lines = ["plan:", *(f"  [{STEP_MARKS[step.status]}] {step.content}" for step in steps)] if steps else []
+    lines = ["plan:", *(line for step in steps for line in _lines_of(step))] if steps else []
     if todos:
         lines += ["todos:", *(f"  [{_TODO_MARKS[todo.status]}] {todo.content}" for todo in todos)]
     return tuple(lines) or ("there is no plan, and nothing to do",)
+
+
+def _lines_of(step: PlanStep) -> Iterator[str]:
+    yield f"  [{STEP_MARKS[step.status]}] {step.content}"
+    for name, said in (
+        ("result", step.result),
+        ("error", step.error),
+        *(("note", note) for note in step.notes),
+    ):
+        if said is not None:
+            yield f"      {name}: {said}"

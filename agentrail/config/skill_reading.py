@@ -65,7 +65,7 @@ class SkillText:
         allowed: The tools that it names, as rules in our names; None where it names none.
         disallowed: The tools that may not be used with it, as rules.
         delegates: Whether a sub-agent works by it, and not the session itself.
-        agent: The agent that its author wants for that; the general one works by it.
+        agent: The agent that its author wants for that; where the session has none of that name, the general one works by it.
         argument_hint: What to write behind its name in a chat.
         for_model: Whether the model may open it.
         for_user: Whether the user may, by its name.
@@ -162,7 +162,7 @@ class _SkillReader:
             allowed=self._allowed(),
             disallowed=self._tools("disallowed-tools").rules if is_claude else (),
             delegates=metadata.get("mode") == "delegate" or (is_claude and self._forks()),
-            agent=self._agent() if is_claude else "",
+            agent=self._agent() if is_claude else metadata.get("agent", "").strip(),
             argument_hint=self._hint() if is_claude else "",
             for_model=not (is_claude and self._flag("disable-model-invocation", usual=False)),
             for_user=not is_claude or self._flag("user-invocable", usual=True),
@@ -250,7 +250,9 @@ class _SkillReader:
     def _agent(self) -> str:
         name = self._text("agent")
         if name:
-            self._warn(f"{name!r:.80} does not work by it: the general sub-agent does", "agent")
+            self._warn(
+                f"where a session has no agent {name!r:.80}, the general sub-agent works by it", "agent"
+            )
         return name
 
     def _hint(self) -> str:

@@ -42,6 +42,7 @@ from agentrail.events.plans import (
     PlanStatus as PlanStatus,
     PlanStep as PlanStep,
     may_move as may_move,
+    refusal_of_move as refusal_of_move,
 )
 from agentrail.events.plugins import (
     ActionIgnored as ActionIgnored,

@@ -10,7 +10,7 @@ A line says one thing. What would break it (line breaks, blanks at its ends, not
 """
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from agentrail.errors import PlanError
 from agentrail.events.plans import Plan, PlanStatus, PlanStep
@@ -31,6 +31,11 @@ CHECKBOX: Final = re.compile(
     r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[([ xX~!-])\][ \t]+(\S[^\n]*)$", re.MULTILINE
 )
 _DETAIL: Final = re.compile(r"  - (result|error|note): (.+)")
+_SAID: Final = re.compile(r"[ \t]+[-*+][ \t]+(result|error|note):[ \t]+(\S.*)")
+MAX_SAID: Final = 2_000
+"""How much of what came of a step is read of a text, in characters."""
+MAX_NOTES: Final = 20
+"""How many notes of a step are read of a text."""
 _APPROVED: Final = re.compile(r"<!-- approved_at_ms: (-?\d{1,18}) -->")
 _ESCAPED: Final = re.compile(r"&#(\d{0,7});")
 _LAST_CHARACTER: Final = 0x10FFFF
@@ -79,12 +84,33 @@ def decode_plan(text: str) -> Plan:
 
 
 def read_steps(text: str) -> tuple[PlanStep, ...]:
-    """Read the checkboxes of any text, in their order, as a model writes them among other words."""
-    found = CHECKBOX.findall(text)
+    """Read the checkboxes of any text, in their order, as a model writes them among other words; and what came of a step, right below it."""
+    found = list(CHECKBOX.finditer(text))
+    ends = [*[one.start() for one in found], len(text)][1:]
     return tuple(
-        PlanStep(index=index, content=_plain(content.rstrip()), status=_STATUSES[mark])
-        for index, (mark, content) in enumerate(found)
+        PlanStep(
+            index=index,
+            content=_plain(one[2].rstrip()),
+            status=_STATUSES[one[1]],
+            **_said_below(text[one.end() + 1 : end]),
+        )
+        for index, (one, end) in enumerate(zip(found, ends, strict=True))
     )
+
+
+def _said_below(text: str) -> dict[str, Any]:
+    """Read the lines right below a step that say what came of it, up to the first other one; of two that say the same the later counts."""
+    said: dict[str, Any] = {}
+    notes: list[str] = []
+    start = 0
+    while (found := _SAID.match(text, start)) is not None:
+        told = _plain(found[2].rstrip())[:MAX_SAID]
+        if found[1] != "note":
+            said[found[1]] = told
+        elif len(notes) < MAX_NOTES:
+            notes.append(told)
+        start = found.end() + 1
+    return said | ({"notes": tuple(notes)} if notes else {})
 
 
 def _lines_of(step: PlanStep) -> list[str]:

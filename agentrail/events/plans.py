@@ -151,9 +151,7 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
             message = f"there is no step {step_id!r:.40}: there are {known}"
             raise PlanError(message)
         if status is not None and not may_move(step.status, status):
-            on = ", ".join(MOVES[step.status]) or "nowhere: it has ended"
-            message = f"{step.id} is {step.status} and cannot become {status}; from there it may go {on}"
-            raise PlanError(message)
+            raise PlanError(refusal_of_move(step, status))
         moved = msgspec.structs.replace(
             step,
             status=step.status if status is None else status,
@@ -164,6 +162,12 @@ class Plan(Value, frozen=True, kw_only=True, omit_defaults=True):
         )
         steps = (*self.steps[: step.index], moved, *self.steps[step.index + 1 :])
         return msgspec.structs.replace(self, steps=steps)
+
+
+def refusal_of_move(step: PlanStep, after: PlanStatus) -> str:
+    """Say that a step cannot go there from where it is, and where it can."""
+    on = ", ".join(MOVES[step.status]) or "nowhere: it has ended"
+    return f"{step.id} is {step.status} and cannot become {after}; from there it may go {on}"
 
 
 def may_move(before: PlanStatus, after: PlanStatus) -> bool:

@@ -1,19 +1,17 @@
 """`Citations`: says which citations of an answer no result of its cycle held."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 import attrs
 
 from agentrail.core.protocol.actions import Action, Continue
-from agentrail.core.protocol.hooks import AfterResponse, AfterTool
+from agentrail.core.protocol.hooks import AfterResponse, AfterToolBatch
 from agentrail.core.stack.plugin import Context
+from agentrail.core.values.sources import more_sources, sources_in
 from agentrail.events import CitationUnknown
 from agentrail.plugins.base import Plugin, on
-
-MAX_SOURCES: Final = 2_000
-"""How many sources of a cycle are kept; of more the first ones are forgotten."""
 
 MAX_CITED: Final = 500
 """How many citations of a response are looked at."""
@@ -44,16 +42,12 @@ class Citations(Plugin[HeldSources]):
         """Begin with none."""
         return HeldSources()
 
-    @on(AfterTool)
-    def keep(self, event: AfterTool, state: HeldSources, ctx: Context) -> Action[HeldSources]:
-        """Keep the sources that a result names in its details, as `kb_search` and `kb_read` do, and tools of yours may."""
-        details = event.result.details
-        listed = details.get("sources") if isinstance(details, Mapping) else None
-        if event.result.is_error or not isinstance(listed, tuple | list):
-            return Continue(state)
-        found = [one for one in listed if isinstance(one, str)]
-        kept = tuple(dict.fromkeys((*state.sources, *found)))[-MAX_SOURCES:]
-        return Continue(attrs.evolve(state, sources=kept))
+    # Behind the batch, and not behind each call: what the session answers itself, such as `wait_agents`, is heard of there alone.
+    @on(AfterToolBatch)
+    def keep(self, event: AfterToolBatch, state: HeldSources, ctx: Context) -> Action[HeldSources]:
+        """Keep the sources that results name in their details: those of `kb_search`, `kb_read`, tools of yours, and agents that read for the session."""
+        found = [one for result in event.results if not result.is_error for one in sources_in(result.details)]
+        return Continue(attrs.evolve(state, sources=more_sources(state.sources, tuple(found))))
 
     @on(AfterResponse)
     def look(self, event: AfterResponse, state: HeldSources, ctx: Context) -> Action[HeldSources]:

@@ -51,6 +51,7 @@ class EpisodicMemory(Plugin[Memory]):
     """Remembers what each user asked and what came of it, and shows in later sessions what is about the same thing."""
 
     priority = 610
+    sections = ("memory",)
 
     def init(
         self,
@@ -94,9 +95,8 @@ class EpisodicMemory(Plugin[Memory]):
                 after = attrs.evolve(memory, episodes=others)
                 if len(told) <= 2 * memory.max_episodes_per_user:
                     return Continue(after)
-                return Request(
-                    WriteFile(path=path, text="".join(map(encode_episode, newest))), "shorten", after
-                )
+                shorter = "".join(map(encode_episode, newest))
+                return Request(WriteFile(path=path, text=shorter), "shorten", after)
             case RequestFailed(error=error):
                 failed = {"step": event.tag, "reason": error.message}
                 return Continue(memory, emits=(("episodic_memory_failed", failed),))

@@ -1,13 +1,13 @@
 """What `MemoryLoader` knows of its files, and the words in which the model reads them. Pure; the hooks stand beside, in `memory_loader`."""
 
 import html
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
 
 from agentrail.core.protocol.actions import INSTRUCTION_NAMES, Emitted
-from agentrail.core.protocol.hooks import InstructionsFound
+from agentrail.core.protocol.hooks import BeforeTool, InstructionsFound
 from agentrail.core.values.instructions import (
     MAX_INSTRUCTION_BYTES,
     FittedInstructions,
@@ -17,7 +17,7 @@ from agentrail.core.values.instructions import (
     names_in_order,
     touched_directories,
 )
-from agentrail.messages import JsonObject, Message, Text, UserMessage
+from agentrail.messages import CallId, Message, Text, UserMessage
 
 SECTION: Final = "agent_memory"
 """The key of the section: the prompt mode `task` leaves out what stands under this name."""
@@ -47,6 +47,19 @@ class JoinedFile:
 
 
 @attrs.frozen(kw_only=True)
+class ReachedDirectories:
+    """What a call is about to touch.
+
+    Attributes:
+        call_id: The call.
+        paths: Of directories below, as of `MemoryFiles.touched`.
+    """
+
+    call_id: CallId
+    paths: tuple[str, ...]
+
+
+@attrs.frozen
 class MemoryFiles:
     """Files and what is in them.
 
@@ -62,6 +75,7 @@ class MemoryFiles:
         joining: Files of those, as they will be shown before the next request.
         joining_left_out: Those that will only be named there.
         joined: Files of those that were shown, and stand in the conversation still.
+        reached: Which directories below calls are about to touch that have not ended.
     """
 
     files: tuple[str, ...]
@@ -75,6 +89,7 @@ class MemoryFiles:
     joining: tuple[InstructionFile, ...] = ()
     joining_left_out: tuple[str, ...] = ()
     joined: tuple[JoinedFile, ...] = ()
+    reached: tuple[ReachedDirectories, ...] = ()
 
 
 def first_memory(wanted: Sequence[str], *, auto_reload: bool) -> MemoryFiles:
@@ -115,13 +130,28 @@ def with_below(memory: MemoryFiles, found: InstructionsFound) -> tuple[MemoryFil
     return after, tuple(_said_of(found, fitted))
 
 
-def new_directories(
-    memory: MemoryFiles, tool: str, arguments: JsonObject, working_dir: str
-) -> tuple[str, ...]:
-    """Say which directories below a call touches that were not looked at before."""
-    reached = touched_directories(tool, arguments, working_dir) if memory.names else ()
+def with_reached(memory: MemoryFiles, call: BeforeTool, working_dir: str) -> MemoryFiles:
+    """Note which directories below a call is about to touch that were not looked at before."""
+    reached = touched_directories(call.name, call.arguments, working_dir) if memory.names else ()
+    paths = tuple(one for one in reached if one not in memory.touched)
+    if not paths:
+        return memory
+    return attrs.evolve(
+        memory, reached=(*memory.reached, ReachedDirectories(call_id=call.call_id, paths=paths))
+    )
+
+
+def newly_touched(memory: MemoryFiles, done: Collection[CallId]) -> tuple[tuple[str, ...], MemoryFiles]:
+    """Say which directories the calls of a batch have touched for the first time; from then on they were looked at.
+
+    Args:
+        memory: With what they were about to touch.
+        done: Those that came to something; what the others would have touched they have not.
+    """
+    reached = dict.fromkeys(path for one in memory.reached if one.call_id in done for path in one.paths)
     room = MAX_TOUCHED_DIRECTORIES - len(memory.touched)
-    return tuple(one for one in reached if one not in memory.touched)[:room]
+    new = tuple(path for path in reached if path not in memory.touched)[:room]
+    return new, attrs.evolve(memory, touched=(*memory.touched, *new), reached=())
 
 
 def say_joining(memory: MemoryFiles) -> tuple[str, MemoryFiles]:

@@ -21,6 +21,7 @@ from agentrail.core.protocol.actions import (
 )
 from agentrail.core.protocol.hooks import (
     AfterTool,
+    AfterToolBatch,
     BeforeCompact,
     BeforeRequest,
     BeforeTool,
@@ -39,10 +40,11 @@ from agentrail.plugins.memory_files import (
     MemoryFiles,
     first_memory,
     named_in,
-    new_directories,
+    newly_touched,
     say_joining,
     show_memory,
     with_below,
+    with_reached,
     with_text,
     with_upward,
     without,
@@ -53,6 +55,7 @@ class MemoryLoader(Plugin[MemoryFiles]):
     """Puts memory files such as `AGENTS.md` into the system prompt, and keeps up with changes to them."""
 
     priority = 115
+    sections = (SECTION,)
 
     def init(self, *, memory_files: Sequence[str] = ("AGENTS.md",), auto_reload: bool = True) -> MemoryFiles:
         """Take the files, relative to the working directory.
@@ -93,14 +96,18 @@ class MemoryLoader(Plugin[MemoryFiles]):
                 return Continue(memory)
 
     @on(BeforeTool)
-    def look_below(self, event: BeforeTool, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
-        """Look for files for agents in directories below that a call is about to touch for the first time."""
+    def note_reached(self, event: BeforeTool, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
+        """Note which directories below a call is about to touch for the first time, with the arguments that it runs with."""
         is_shown = ctx.prompt_mode == "full"
-        new = new_directories(memory, event.name, event.arguments, ctx.working_dir) if is_shown else ()
+        return Continue(with_reached(memory, event, ctx.working_dir) if is_shown else memory)
+
+    @on(AfterToolBatch)
+    def look_below(self, event: AfterToolBatch, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:
+        """Look for files for agents in directories that the calls have touched; the model goes on when they are read."""
+        new, after = newly_touched(memory, {one.call_id for one in event.results if not one.is_error})
         if not new:
-            return Continue(memory)
-        after = attrs.evolve(memory, touched=(*memory.touched, *new))
-        return Request(ReadInstructions(names=memory.names, below=new), BELOW, after)
+            return Continue(after)
+        return Request(ReadInstructions(names=memory.names, below=new), BELOW, after, wait=True)
 
     @on(BeforeRequest)
     def show(self, event: BeforeRequest, memory: MemoryFiles, ctx: Context) -> Action[MemoryFiles]:

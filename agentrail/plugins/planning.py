@@ -10,12 +10,13 @@ from agentrail.core.stack.plugin import Context
 from agentrail.events import Plan, PlanStep, read_steps
 from agentrail.messages import Text, UserMessage
 from agentrail.plugins.base import Plugin, on
-from agentrail.plugins.plan_steps import followed, news_of, show_plan
+from agentrail.plugins.plan_steps import followed, news_of, refused_moves, show_plan
 
 DIRECTIVE: Final = (
     "Before you begin, write a plan: one line for each step, as markdown checkboxes (`- [ ] step`). "
     "Write the list again with `- [x]` when steps are done; `- [~]` is one that you have begun, `- [!]` one that failed, "
-    "`- [-]` one that is not needed."
+    "`- [-]` one that is not needed. Below a step that has ended, say what came of it: `  - result: …`, or `  - error: …`; `  - note: …` is what "
+    "else is to be known of it."
 )
 AGAIN: Final = (
     "There was no plan in your answer. Write it now, one `- [ ] step` for each line, and then go on."
@@ -34,6 +35,7 @@ class Planned:
         attempts: How often it was; 0 when no plan is awaited.
         plan: The steps that it wrote down.
         shows_plan: Whether the plan stands behind the conversation while steps are open.
+        refused: Which moves of the list that was written last were not made, and why.
     """
 
     plan_first: bool
@@ -43,6 +45,7 @@ class Planned:
     attempts: int = 0
     plan: tuple[PlanStep, ...] = ()
     shows_plan: bool = True
+    refused: tuple[str, ...] = ()
 
 
 class Planning(Plugin[Planned]):
@@ -78,7 +81,7 @@ class Planning(Plugin[Planned]):
     @on(BeforePrompt)
     def direct(self, event: BeforePrompt, state: Planned, ctx: Context) -> Action[Planned]:
         """Begin a new plan with each prompt that is long enough."""
-        state = attrs.evolve(state, attempts=0, plan=())
+        state = attrs.evolve(state, attempts=0, plan=(), refused=())
         if not state.plan_first or len(event.text) < state.min_prompt_length:
             return Continue(state)
         return Intervene(state.directive, attrs.evolve(state, attempts=1))
@@ -88,7 +91,7 @@ class Planning(Plugin[Planned]):
         """Show the plan behind the conversation, of this request alone: what stands in front keeps its bytes, and a cache of it holds."""
         if not state.shows_plan or Plan(steps=state.plan).current_step is None:
             return Continue(state)
-        note = UserMessage(content=(Text(text=show_plan(state.plan)),), origin="note")
+        note = UserMessage(content=(Text(text=show_plan(state.plan, state.refused)),), origin="note")
         return ReplaceMessages((*event.messages, note), state)
 
     @on(AfterResponse)
@@ -97,7 +100,9 @@ class Planning(Plugin[Planned]):
         written = read_steps(event.message.text)
         if written:
             now = followed(state.plan, written)
-            return Continue(attrs.evolve(state, attempts=0, plan=now), emits=news_of(state.plan, now))
+            refused = refused_moves(state.plan, written)
+            after = attrs.evolve(state, attempts=0, plan=now, refused=refused)
+            return Continue(after, emits=news_of(state.plan, now))
         if not state.attempts:
             return Continue(state)
         if state.attempts >= state.max_plan_attempts:  # it will not plan; let it work

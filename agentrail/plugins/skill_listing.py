@@ -56,6 +56,7 @@ class SkillListing(Plugin[Listing]):
     """Names the skills in the system prompt."""
 
     priority = 116
+    sections = (SKILLS_SECTION,)
 
     def __init__(
         self, *, selector: SkillSelector | None = None, name: str | None = None, priority: int | None = None
@@ -93,7 +94,7 @@ class SkillListing(Plugin[Listing]):
         has_tool = "skill" in ctx.tools
         listed = [one for one in listing.skills if has_tool and (names is None or one.name in names)]
         most = ctx.context_window * BYTES_PER_TOKEN // SHARE_OF_WINDOW
-        return Continue(listing, context={SKILLS_SECTION: write_listing(listed, most) or None})
+        return Continue(listing, context={self.sections[0]: write_listing(listed, most) or None})
 
 
 def write_listing(skills: Sequence[ListedSkill], most: int) -> str:

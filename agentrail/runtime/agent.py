@@ -2,19 +2,32 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from attrs import NOTHING, fields, frozen
+from attrs import NOTHING, evolve, field, fields, frozen
 
 from agentrail.abc import Tool
 from agentrail.core.policy.budget import Budget
 from agentrail.core.policy.response_format import fault_of_format
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
-from agentrail.frozen import frozen_json, not_json
+from agentrail.frozen import TooDeep, frozen_json, not_json
 from agentrail.plugins.permission_policy import read_scope
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+SAYS_WHOSE: Final = ("tenant_id", "user_id", "agent_id", "metadata")
+"""Keys of `user_data` by which a session belongs to someone: those of its root, for every session below it."""
+
+
+class Equipment(Protocol):
+    """What an agent has beside tools and plugins, and brings of both."""
+
+    def equip(
+        self, tools: Sequence[Tool], plugins: Sequence[PluginEntry]
+    ) -> tuple[tuple[Tool, ...], tuple[PluginEntry, ...]]:
+        """Give the tools and plugins of an agent that has it, made of those that it has else."""
+        ...
 
 
 @frozen(kw_only=True)
@@ -38,6 +51,13 @@ class Agent:
         handoff: Whether the session may be handed over to it, by `handoff_to`: it goes on with this one's prompt, model and
             tools, and with its own conversation, queue and plugins.
         budget: What each of its cycles in the background may spend; None for a share of what is left.
+        skills: `SkillUse(skills=read_skills(…))`: its skills, in place of those of the session. Where it names no tools, or no plugins, it
+            then has those that the session was given.
+        user_data: What its tools see, where it works for the session and not in its place; None for that of the session. Whose the
+            session is (`tenant_id`, `user_id`, `agent_id`, `metadata`) is not said here: that stays.
+        deps: What its tools work with, as of `SessionOptions`, where it works for the session and not in its place; None for what
+            those of the session do.
+        replace_sections: As of `SessionOptions`, where it works for the session and not in its place; None for that of the session.
         blueprint: A `Blueprint` that says what the others do not; its name and description do not count.
 
     Raises:
@@ -57,6 +77,10 @@ class Agent:
     wake: bool = False
     handoff: bool = False
     budget: Budget | None = None
+    skills: Equipment | None = None
+    user_data: Mapping[str, Any] | None = None
+    deps: object = field(default=None, repr=False, eq=False)
+    replace_sections: Mapping[str, str] | None = None
     blueprint: object = None
 
     def __attrs_post_init__(self) -> None:
@@ -66,10 +90,26 @@ class Agent:
         faults = [f"agent {self.name!r:.80}: {fault}" for fault in _faults_of(self)]
         if faults:
             raise OptionError(faults)
-        for name in ("permissions", "result"):
+        for name in ("permissions", "result", "user_data", "replace_sections"):
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, frozen_json(value))
+
+
+def equip_agent(agent: Agent, tools: Sequence[Tool], plugins: Sequence[PluginEntry]) -> Agent:
+    """Give an agent that has the tools and plugins of its skills; one without skills of its own as it is.
+
+    Args:
+        agent: As it was said.
+        tools: Those of its session, which it has where it names none.
+        plugins: Those of its session, as of the tools.
+    """
+    if agent.skills is None:
+        return agent
+    own, watching = agent.skills.equip(
+        tools if agent.tools is None else agent.tools, plugins if agent.plugins is None else agent.plugins
+    )
+    return evolve(agent, tools=own, plugins=watching, skills=None, blueprint=None)
 
 
 def _fill(agent: Agent) -> None:
@@ -97,6 +137,17 @@ def _faults_of(agent: Any) -> list[str]:
         if value is not None and not isinstance(value, str):
             faults.append(f"{name} is {value!r:.80}: expected text or None")
     faults += [*_faults_of_rules(agent.permissions), *_faults_of_result(agent.result)]
+    faults += _faults_of_data(agent.user_data)
+    sections = agent.replace_sections
+    if sections is not None and not (
+        isinstance(sections, Mapping)
+        and all(isinstance(text, str) for pair in sections.items() for text in pair)
+    ):
+        faults.append(
+            f"replace_sections is {sections!r:.80}: expected texts by the keys of sections, or None"
+        )
+    if agent.skills is not None and not callable(getattr(agent.skills, "equip", None)):
+        faults.append(f"skills is {agent.skills!r:.80}: expected SkillUse(skills=read_skills(…)), or None")
     if isinstance(agent.plugins, str) or not isinstance(agent.plugins, Sequence | None):
         faults.append(f"plugins is {agent.plugins!r:.80}: expected a sequence of plugins, or None")
     for name in ("background", "wake", "handoff"):
@@ -121,6 +172,21 @@ def _faults_of_rules(permissions: Any) -> Iterator[str]:
         read_scope("session", permissions)
     except OptionError as error:
         yield from (f"permissions: {fault}" for fault in error.faults)
+
+
+def _faults_of_data(data: Any) -> Iterator[str]:
+    if data is None:
+        return
+    if not isinstance(data, Mapping):
+        yield f"user_data is of type {type(data).__name__}: expected a mapping, or None"
+        return
+    try:
+        frozen_json(data)
+    except TooDeep as error:
+        yield f"user_data: {error}"
+    for name in SAYS_WHOSE:
+        if name in data:
+            yield f"user_data sets {name!r}, which says whose the session is: leave it out"
 
 
 def _faults_of_result(result: Any) -> Iterator[str]:

@@ -20,6 +20,7 @@ from agentrail.core.values.toolbox import Toolbox
 from agentrail.errors import OptionError
 from agentrail.frozen import same_json
 from agentrail.runtime.agent import Agent
+from agentrail.runtime.deps import fault_of_deps
 from agentrail.runtime.plugin_watch import PluginWatch
 from agentrail.runtime.ports import ReadyAgent
 from agentrail.runtime.tool_specs import ToolSpecs
@@ -61,8 +62,31 @@ def make_ready(
             if plugins is None
             else tuple([(one, record.options or {}) for one, record in plugins]),
             result=None if agent.result is None else ResponseFormat(agent.result),
+            user_data=agent.user_data,
+            deps=agent.deps,
+            replace_sections=agent.replace_sections,
         )
     return ready
+
+
+def check_deps(agents: Sequence[Agent], deps: object) -> None:
+    """Look whether the tools of agents are given what they want.
+
+    Args:
+        agents: As they were given.
+        deps: What the tools of the session work with, and those of an agent that names nothing else, or that takes the session over.
+
+    Raises:
+        OptionError: Your move: one is given something else; all such tools at once.
+    """
+    faults: list[str] = []
+    for agent in agents:
+        given = [deps if agent.deps is None else agent.deps, *([deps] if agent.handoff else [])]
+        for tool in agent.tools or ():
+            found = [fault for one in given if (fault := fault_of_deps(one, tool)) is not None]
+            faults += [f"agent {agent.name!r}: {fault}" for fault in found[:1]]
+    if faults:
+        raise OptionError(faults)
 
 
 def tools_of_agents(agents: Mapping[str, ReadyAgent]) -> dict[tuple[str, int], Tool]:

@@ -20,12 +20,13 @@ from agentrail.core.session.machine import new_session, step
 from agentrail.core.session.state import HostHook, SessionConfig, SessionState
 from agentrail.core.stack.loading import PluginEntry, Stack, load_stack
 from agentrail.errors import OptionError
+from agentrail.frozen import EMPTY
 from agentrail.logs import Logger
 from agentrail.messages import SessionId
 from agentrail.outside import Outside, current
 from agentrail.runtime.above import InstructionsAbove
 from agentrail.runtime.agent_tools import tool_for_handoff, tools_for_agents
-from agentrail.runtime.agents import keep_plugins, make_ready, tools_of_agents
+from agentrail.runtime.agents import check_deps, keep_plugins, make_ready, tools_of_agents
 from agentrail.runtime.base_prompt import decide_system_prompt
 from agentrail.runtime.deps import DepsFor, decide_deps
 from agentrail.runtime.hook_times import PluginTallies
@@ -108,6 +109,7 @@ def assemble(
     tools = _with_agent_tools(options)
     toolbox, names = dependencies.specs.box_of(tools, listing)
     deps = decide_deps(options.deps, session_id, tools, dependencies.deps_for)
+    check_deps(options.agents, deps)
     withheld = _withheld_of(options)
     watch = PluginWatch(session_id, options.user_data, dependencies.outside, withheld=withheld)
     stack, plugin_states = load_stack(_without_secrets(options.plugins, withheld), ask=watch)
@@ -195,6 +197,8 @@ def _withheld_of(options: SessionOptions) -> Withheld:
     """Say which secrets a session knows from its start; those of its providers come when these are found."""
     withheld = Withheld()
     withheld.learn(options.user_data)
+    for agent in options.agents:
+        withheld.learn(agent.user_data or EMPTY)
     withheld.learn_options(options.provider_opts)
     if options.sandbox is not None and not isinstance(options.sandbox, str):
         withheld.learn_from(options.sandbox)
@@ -350,6 +354,7 @@ def _config_of(
         budget=options.budget,
         response_format=None if wanted is None else ResponseFormat(wanted),
         prompt_mode=options.prompt_mode,
+        replaced_sections=options.replace_sections,
         working_dir=working_dir,
         user_data=handles_in(options.user_data),
         group_id=options.group_id,

@@ -1,8 +1,8 @@
 """A call that a session of its own works for: started, listened to, and stopped with the call, whatever ends it first.
 
 The child is a session like any other, under the same supervisor, with its own mailbox and history. It inherits the working
-directory, sandbox, model, tools, plugins and user data of its parent as they are at that moment, unless its agent has a model, tools
-or plugins of its own; and never more rights.
+directory, sandbox, model, tools, plugins, user data and what its tools work with of its parent as they are at that moment, unless its
+agent has some of these of its own; and never more rights.
 """
 
 import os
@@ -18,11 +18,13 @@ from attrs import frozen
 from agentrail.abc import Error, Ok, Provider, Tool, ToolOutcome
 from agentrail.core.protocol.effects import ResumeChild
 from agentrail.core.protocol.signals import ChildPublished, ChildStarted, Signal
+from agentrail.core.session.children import sources_said_by
 from agentrail.core.session.machine import new_session
 from agentrail.core.session.projection import own_prompt_of
 from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.narrowing import entries_now, narrow_stack, narrows
 from agentrail.core.stack.plugin_changes import ChangedStack
+from agentrail.core.values.sources import NO_SOURCES, more_sources
 from agentrail.core.values.toolbox import Toolbox, ToolSpec
 from agentrail.errors import AgentrailError, CycleAborted, CycleFailed, SessionDown
 from agentrail.events import TERMINAL, AgentAbort, AgentEnd, AgentError, Event, EventsLost, ResponseComplete
@@ -35,6 +37,7 @@ from agentrail.runtime.handle import Session
 from agentrail.runtime.ports import GENERAL, AgentWork, ChildWork, ReadyAgent
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_runner import clean_text
+from agentrail.runtime.withheld import handles_in
 
 MAX_SESSION_ID_CHARACTERS: Final = 128
 
@@ -61,7 +64,9 @@ async def run_for_call(
     with trio.move_on_after(timeout_seconds):
         try:
             async with open_child(task) as child:
-                return decide_answer(await listener.listen(child), listener.last_text)
+                return decide_answer(
+                    await listener.listen(child), listener.last_text, sources=listener.sources
+                )
         except AgentrailError as error:
             return Error(text=clean_text(f"The sub-agent could not work: {error}"))
     seconds = f"{timeout_seconds:g} s"
@@ -125,7 +130,7 @@ async def resume_for_call(
 
     Cancellation: As of `run_for_call`, of which the caller takes care.
     """
-    last_text = ""
+    last_text, sources = "", NO_SOURCES
     with trio.move_on_after(timeout_seconds):
         async with child.subscribe(after=seen.after) as events:
             async for event in events:
@@ -139,10 +144,11 @@ async def resume_for_call(
                             at_ms=now_ms(), effect_id=effect.effect_id, event=event, child_id=child.session_id
                         )
                     )
+                sources = more_sources(sources, sources_said_by(event))
                 if isinstance(event, ResponseComplete):
                     last_text = event.message.text or last_text
                 if type(event) in TERMINAL:
-                    return decide_answer(event, last_text)
+                    return decide_answer(event, last_text, sources=sources)
             return decide_answer(None, last_text)
     last = f" Its last text: {last_text}" if last_text else ""
     return Error(
@@ -164,6 +170,7 @@ class _Listener:
         self._prompt = task.request.prompt
         self._deliver = deliver
         self.last_text = ""
+        self.sources: tuple[str, ...] = ()
 
     async def listen(self, child: Session) -> Event | None:
         """Give the child its prompt, and wait for the end of that cycle; None when the session ended first."""
@@ -183,6 +190,7 @@ class _Listener:
                         at_ms=now_ms(), effect_id=self._effect_id, event=event, child_id=child.session_id
                     )
                 )
+                self.sources = more_sources(self.sources, sources_said_by(event))
                 if isinstance(event, ResponseComplete):
                     self.last_text = event.message.text or self.last_text
                 if type(event) in TERMINAL:
@@ -196,13 +204,19 @@ def last_text_of(messages: Sequence[Message]) -> str:
     return clean_text(next((text for text in reversed(said) if text), "[no output]"))
 
 
-def decide_answer(end: Event | None, last_text: str) -> ToolOutcome:
-    """Make the result of the call from how the child's cycle ended."""
+def decide_answer(end: Event | None, last_text: str, *, sources: tuple[str, ...] = ()) -> ToolOutcome:
+    """Make the result of the call from how the child's cycle ended.
+
+    Args:
+        end: The event that ended it; None where its session ended first.
+        last_text: What it said last before that.
+        sources: What it has read: they are in the details of an answer, as tools have theirs there.
+    """
     match end:
         case None:
             return Error(text="The sub-agent ended before it had an answer.")
         case AgentEnd(messages=messages):
-            return Ok(text=last_text_of(messages))
+            return Ok(text=last_text_of(messages), details={"sources": list(sources)} if sources else None)
         case AgentError(error=error):
             return Error(text=clean_text(f"The sub-agent failed: {error.message}"))
         case AgentAbort(reason=reason):
@@ -236,12 +250,16 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         system_prompt=request.system_prompt
         or agent.spec.system_prompt
         or decide_inherited(own_prompt_of(data)),
-        max_turns=request.max_turns or agent.max_turns or data.config.max_turns,
+        max_turns=min(filter(None, (request.max_turns, agent.max_turns)), default=data.config.max_turns),
         budget=task.effect.budget,
         prompt_mode="task" if data.config.prompt_mode == "full" else data.config.prompt_mode,
         gathers_context=False,  # as little around its task as its system prompt has
         rules=data.rules,
         response_format=agent.result,  # not that of its session, which is for who asked that one
+        user_data=handles_in(agent.data_below(ports.user_data)),
+        replaced_sections=data.config.replaced_sections
+        if agent.replace_sections is None
+        else agent.replace_sections,
     )
     change = _stack_of(parent, agent)
     # What its agent says of itself, and its tools, came with the options and by no signal.
@@ -256,6 +274,8 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
         providers=first_provider(model.model, ports.providers),
         provider_opts=dict(ports.provider_opts),
         context_providers=(),
+        user_data=agent.data_below(ports.user_data),
+        deps=agent.deps_below(ports.deps),
     )
     return SessionCell(state, own_ports)
 

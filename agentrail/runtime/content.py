@@ -119,6 +119,9 @@ def decide_child(request: ChildRequest) -> ChildRequest:
     turns: object = request.max_turns
     if isinstance(turns, bool) or not isinstance(turns, int | None):
         faults.append(f"max_turns is {turns!r:.80}: expected a whole number, 1 or more")
+    agent: object = request.agent
+    if not isinstance(agent, str | None):
+        faults.append(f"agent is {agent!r:.80}: expected the name of an agent")
     if faults:
         raise OptionError(faults)
     return attrs.evolve(request, tools=names)

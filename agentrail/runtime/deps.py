@@ -20,13 +20,14 @@ def decide_deps(given: object, session_id: SessionId, tools: Sequence[Tool], ask
         Exception: What `deps_for` raised.
     """
     deps = ask(session_id) if given is None and ask is not None else given
-    faults = [fault for tool in tools if (fault := _fault_of(deps, tool)) is not None]
+    faults = [fault for tool in tools if (fault := fault_of_deps(deps, tool)) is not None]
     if faults:
         raise OptionError(faults)
     return deps
 
 
-def _fault_of(deps: object, tool: Tool) -> str | None:
+def fault_of_deps(deps: object, tool: Tool) -> str | None:
+    """Say that a tool wants to work with something else; None where it does not."""
     wanted = call_guarded(lambda _: None, getattr, tool, "wants_deps", None)
     if not isinstance(wanted, type) or call_guarded(lambda _: True, isinstance, deps, wanted):
         return None

@@ -21,6 +21,7 @@ class FirstKeywords(TypedDict, total=False):
     system_prompt: str | None
     prompt_mode: PromptMode
     base_prompt: bool
+    replace_sections: Mapping[str, str]
     session_id: str | None
     scope: str
     working_dir: str | os.PathLike[str]

@@ -22,7 +22,7 @@ from agentrail.frozen import EMPTY, MAX_LEVELS, FrozenDict, TooDeep, frozen_json
 from agentrail.messages import JsonValue, Message
 from agentrail.otp.child_specs import Restart
 from agentrail.otp.edges import call_guarded
-from agentrail.runtime.agent import Agent
+from agentrail.runtime.agent import Agent, equip_agent
 from agentrail.runtime.other_words import OTHER_WORDS
 from agentrail.runtime.scopes import NO_SCOPE, fault_of_scope
 
@@ -52,6 +52,8 @@ class SessionOptions:
         prompt_mode: `full`: the base prompt and all sections; `task`: without skills and memory; `minimal`: the names of the tools; `none`.
         base_prompt: Whether a session in the mode `full` that has no `system_prompt` begins with four sentences on how to work
             with tools and what to answer; agents that work for it do not.
+        replace_sections: Texts in place of what plugins, tools and the mode of permissions add to the system prompt, by the key of a
+            section; an empty one removes it. The sessions below have them too.
         session_id: `[A-Za-z0-9._:-]{1,128}`; minted when None. Unique in its scope.
         scope: Whose ids these are, such as a tenant: 1 to 128 of `A-Z a-z 0-9 . _ : @ + -`, the first a letter or digit, no `..`;
             or empty. Sessions of two scopes may have one id; events show the id alone. Children are in it too.
@@ -100,6 +102,7 @@ class SessionOptions:
     system_prompt: str | None = None
     prompt_mode: PromptMode = "full"
     base_prompt: bool = True
+    replace_sections: Mapping[str, str] = field(default=EMPTY, converter=_frozen)
     session_id: str | None = None
     scope: str = NO_SCOPE
     working_dir: str | os.PathLike[str] = "."
@@ -143,6 +146,9 @@ class SessionOptions:
         faults = faults_of(self)
         if faults:
             raise OptionError(faults)
+        if self.agents:
+            ready = tuple([equip_agent(one, self.tools, self.plugins) for one in self.agents])
+            object.__setattr__(self, "agents", ready)
 
 
 MAX_AGENT_DEPTHS: Final = (1, 2, 3, 4)
@@ -282,6 +288,14 @@ def _one_of(*known: str, written: str) -> _Check:
 
 def _mapping(name: str, value: object) -> list[str]:
     return [] if isinstance(value, Mapping) else [f"{name} is {value!r}: expected a mapping"]
+
+
+def _sections(name: str, value: object) -> list[str]:
+    if isinstance(value, Mapping) and all(
+        isinstance(key, str) and isinstance(text, str) for key, text in value.items()
+    ):
+        return []
+    return [f"{name} is {value!r:.200}: expected texts by the keys of sections"]
 
 
 def _depth(name: str, value: object) -> list[str]:
@@ -461,6 +475,7 @@ _BY_OPTION: Final[tuple[tuple[str, _Check], ...]] = (
         "prompt_mode",
         _one_of(*get_args(PromptMode), written=f"one of {', '.join(map(repr, get_args(PromptMode)))}"),
     ),
+    ("replace_sections", _sections),
     ("user_data", _mapping),
     ("user_data", _depth),
     ("provider_opts", _depth),

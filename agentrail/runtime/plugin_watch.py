@@ -13,6 +13,7 @@ from agentrail.core.protocol.plugin_record import PluginRecord
 from agentrail.core.protocol.signals import PluginLagged, SignalId
 from agentrail.core.stack.loading import Member
 from agentrail.core.stack.plugin import Context, Plugin
+from agentrail.errors import OptionError
 from agentrail.messages import SessionId
 from agentrail.otp.edges import is_cancellation, leaves, what_leaves
 from agentrail.otp.leaving import describe_bug
@@ -151,6 +152,8 @@ class PluginWatch:
         """Call other code of a plugin, such as `init`; what it raises travels on."""
         try:
             return function(*args)
+        except OptionError:  # what it was given cannot be: that is told to who gave it, and is no crash
+            raise
         except BaseException as error:
             self._tell_crash(None, "", error)
             raise

@@ -25,10 +25,11 @@ from agentrail.core.protocol.signals import Signal, ToolFinished
 from agentrail.core.session.agent_state import GENERAL_PURPOSE, AgentSpec
 from agentrail.core.stack.plugin import Plugin
 from agentrail.events import AbortReceipt, ChildReceipt
-from agentrail.frozen import EMPTY
+from agentrail.frozen import EMPTY, frozen_json
 from agentrail.messages import JsonObject, SessionId
 from agentrail.outside import Outside, current
 from agentrail.runtime.above import InstructionsAbove
+from agentrail.runtime.agent import SAYS_WHOSE
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.own_stores import NOTHING_OWN, OwnStores
 from agentrail.runtime.scopes import NO_SCOPE, key_of
@@ -51,6 +52,9 @@ class ReadyAgent:
         tools: Its own by name; None for those of the session.
         plugins: Those besides the guards of the session; None for those of the session.
         result: What its answer to a call has to be; None: any text.
+        user_data: What its tools see; None for that of the session.
+        deps: What its tools work with; None for what those of the session do.
+        replace_sections: Texts in place of sections of its prompt; None for those of the session.
     """
 
     spec: AgentSpec
@@ -58,6 +62,19 @@ class ReadyAgent:
     tools: Mapping[str, Tool] | None = None
     plugins: tuple[tuple[Plugin, JsonObject], ...] | None = None
     result: ResponseFormat | None = None
+    user_data: JsonObject | None = None
+    deps: object = field(default=None, repr=False, eq=False)
+    replace_sections: JsonObject | None = None
+
+    def data_below(self, above: JsonObject) -> JsonObject:
+        """Give what its tools see below a session with this data: whose that is, its own does not say."""
+        if self.user_data is None:
+            return above
+        return frozen_json({**self.user_data, **{name: above[name] for name in SAYS_WHOSE if name in above}})
+
+    def deps_below(self, above: object) -> object:
+        """Give what its tools work with below a session that works with this."""
+        return above if self.deps is None else self.deps
 
 
 GENERAL: Final = ReadyAgent(spec=AgentSpec(name=GENERAL_PURPOSE, description=""))
@@ -163,7 +180,11 @@ class ChildWork:
         if wish is None:
             return ChildRequest(prompt=str(self.effect.arguments.get("description", "")))
         return ChildRequest(
-            prompt=wish.prompt, system_prompt=wish.system_prompt, tools=wish.tools, max_turns=wish.max_turns
+            prompt=wish.prompt,
+            system_prompt=wish.system_prompt,
+            tools=wish.tools,
+            max_turns=wish.max_turns,
+            agent=wish.agent,
         )
 
     def finished(self, outcome: ToolOutcome, usage: "ChildUsage", started_at_ms: int) -> ToolFinished:

@@ -20,6 +20,8 @@ from agentrail.core.journal.record import sealed
 from agentrail.core.journal.recording import closed_draft
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
 from agentrail.core.protocol.signals import Recovered
+from agentrail.core.session.agent_state import GENERAL_PURPOSE
+from agentrail.core.session.children import kind_of_child
 from agentrail.core.session.state import SessionState
 from agentrail.core.stack.plugin_code import part_entry
 from agentrail.core.values.toolbox import ToolSpec
@@ -34,7 +36,7 @@ from agentrail.runtime.keeping import ENGINE, Keeping
 from agentrail.runtime.models import is_object
 from agentrail.runtime.options import SessionOptions, make_options
 from agentrail.runtime.plugin_watch import PluginWatch
-from agentrail.runtime.ports import Ports
+from agentrail.runtime.ports import GENERAL, Ports, ReadyAgent
 from agentrail.runtime.reviving import (
     PluginFinder,
     Revived,
@@ -261,13 +263,15 @@ class Resumption:
                 self._close(revived)
                 continue
             above = all_ports[config.path[-2] if len(config.path) > 1 else ""]
-            own = all_ports[config.session_id] = ports_of(revived.state, above, self._imported)
+            is_root = len(config.path) == 1
+            name = GENERAL_PURPOSE if is_root else _agent_of(found, config.session_id, config.path)
+            agent = above.agents.get(name, GENERAL)
+            own = all_ports[config.session_id] = ports_of(revived.state, above, self._imported, agent)
             gone = gone_tools(revived.state, own)
             if gone:
                 LOGGER.warning(
                     "session %s: its tools are not there any more: %s", config.session_id, ", ".join(gone)
                 )
-            is_root = len(config.path) == 1
             parts = (revived.state, own, revived.events)
             cell = self._make_root(*parts) if is_root else SessionCell(*parts)
             if is_root:
@@ -446,20 +450,24 @@ def _plain(model: str) -> str:
     return _NUMBERED.sub(r"\1", model)
 
 
-def ports_of(state: SessionState, above: Ports, imported: ImportedTools | None = None) -> Ports:
+def ports_of(
+    state: SessionState, above: Ports, imported: ImportedTools | None = None, agent: ReadyAgent = GENERAL
+) -> Ports:
     """Give a session what it works with: of what the root was resumed with, by the names that its state knows.
 
     Args:
         state: What it knows.
         above: What the root was resumed with.
         imported: Of one that comes back: its tools that were imported. What is not there either is stood for, and taken away.
+        agent: Which agent of the session above it is.
     """
     data = state.data
     by_name: dict[str, Tool] = {}
-    for agent in above.agents.values():
-        by_name.update(agent.tools or {})
+    for known in above.agents.values():
+        by_name.update(known.tools or {})
     by_name.update({name: tool for (name, generation), tool in above.tools.items() if generation == 0})
-    tools = dict(above.tools)
+    # Its own come first: they may be named like tools of the session above, and be others.
+    tools = dict(above.tools) | {(name, 0): tool for name, tool in (agent.tools or {}).items()}
     for spec, generation in _tools_in(state):
         key = spec.name, generation
         if key in tools:
@@ -483,7 +491,21 @@ def ports_of(state: SessionState, above: Ports, imported: ImportedTools | None =
         providers=first_provider(model, providers),
         provider_opts=dict(above.provider_opts),
         context_providers=above.context_providers if is_root else (),
+        user_data=agent.data_below(above.user_data),
+        deps=agent.deps_below(above.deps),
     )
+
+
+def _agent_of(found: Mapping[SessionId, Revived], session_id: SessionId, path: Sequence[SessionId]) -> str:
+    """Say which agent of the session above a session is: that one has written down for whom it lets it work."""
+    data = found[path[-2]].state.data
+    for state in data.agents.states:
+        if session_id in {state.child_id, f"{path[-2]}:{state.name}"}:
+            return state.agent
+    for call in (*data.batch, *data.survivors):
+        if session_id in call.child_ids or session_id == f"{path[-2]}.{call.call.call_id}":
+            return kind_of_child(call)
+    return GENERAL_PURPOSE
 
 
 def _wanted_below(cell: SessionCell, first: Recovered) -> set[SessionId]:

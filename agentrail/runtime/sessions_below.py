@@ -11,6 +11,8 @@ from attrs import define
 from agentrail.abc import Error, ToolOutcome, timeout_seconds_of
 from agentrail.core.policy.budget import spent_of
 from agentrail.core.protocol.effects import ResumeChild, StartAgent
+from agentrail.core.session.children import sources_said_by
+from agentrail.core.values.sources import more_sources
 from agentrail.errors import AgentrailError, SessionDown
 from agentrail.events import TERMINAL, ResponseComplete
 from agentrail.messages import SessionId
@@ -130,7 +132,10 @@ class SessionsBelow(ABC):
         said = [event.message.text for event in revived.events if isinstance(event, ResponseComplete)]
         # The first one: what comes behind it is of its being ended.
         end = next((event for event in revived.events if type(event) in TERMINAL), None)
-        return decide_answer(end, next((text for text in reversed(said) if text), ""))
+        sources: tuple[str, ...] = ()
+        for event in revived.events:
+            sources = more_sources(sources, sources_said_by(event))
+        return decide_answer(end, next((text for text in reversed(said) if text), ""), sources=sources)
 
     async def _run_child(
         self, task: ChildWork, ports: Ports, deliver: Deliver, usage: ChildUsage

@@ -272,6 +272,7 @@ class RunningCall:
             system_prompt=request.system_prompt,
             tools=None if request.tools is None else tuple(request.tools),
             max_turns=request.max_turns,
+            agent=request.agent,
         )
         effect = await calls.pending_calls.ask(
             wish, lambda _: calls.task_group.deliver(wish), unread=calls.give_back
@@ -401,6 +402,9 @@ _MEMBERS: Final[Mapping[str, Callable[[RunningCall], object]]] = MappingProxyTyp
         "memories": attrgetter("ports.own.memories"),
         "knowledge": attrgetter("ports.own.knowledge"),
         "agents": lambda call: tuple([(one.name, one.description) for one in call.known.config.agents]),
+        "agent_tools": lambda call: MappingProxyType(
+            {one.name: one.tools.names for one in call.known.config.agents if one.tools is not None}
+        ),
         "prompt_mode": attrgetter("known.config.prompt_mode"),
         "last_reply": lambda call: "" if call.known.last is None else call.known.last.text,
         "arguments": lambda call: frozen_json(call.effect.arguments),

@@ -24,6 +24,7 @@ from agentrail.tools import (
     ask_user,
     compact_conversation,
     edit_file,
+    exit_plan,
     forget,
     glob,
     grep,
@@ -56,12 +57,12 @@ _ALL: Final[tuple[Tool, ...]] = (
 # fmt: on
 _BUILTIN: Final[dict[str, Tool]] = {made.name: made for made in _ALL}
 
-# Only by their names: where a supervisor has no memories, no knowledge and no search engine they are of no use, and each model would read of
+# Only by their names: without memories, knowledge, a search engine or the mode `plan` they are of no use, and each model would read of
 # them in vain; what reaches the web is asked for.
 _WEB: Final = WebClient(WebRules())
 _BY_NAME: Final[tuple[Tool, ...]] = (
-    forget.forget_memory, kb_list.kb_list, kb_read.kb_read, kb_search.kb_search, recall.recall_memories, remember.remember_text,
     python.python, shell_output.shell_output, shell_stop.shell_stop, sleep.SleepTool(),
+    exit_plan.exit_plan, forget.forget_memory, kb_list.kb_list, kb_read.kb_read, kb_search.kb_search, recall.recall_memories, remember.remember_text,
     web_fetch.web_fetch_tool(_WEB), web_search.web_search_tool(None, _WEB),
 )  # fmt: skip
 _NAMED: Final[dict[str, Tool]] = _BUILTIN | {made.name: made for made in _BY_NAME}
@@ -71,7 +72,8 @@ def builtin(*names: str) -> tuple[Tool, ...]:
     """Give the built-in tools of these names, in this order; when none is named all that need nothing else, sorted by name.
 
     `remember`, `recall` and `forget` are given by their names alone: they need a supervisor that was given `memories`. So are
-    `kb_list`, `kb_search` and `kb_read`, which need `knowledge`, and `web_fetch` and `web_search`, which reach the web; with rules and a
+    `kb_list`, `kb_search` and `kb_read`, which need `knowledge`, and `exit_plan`, which is for the mode `plan` of
+    `Permissions`, and `web_fetch` and `web_search`, which reach the web; with rules and a
     search engine of your own they are made by `web_fetch_tool` and `web_search_tool`. So are `shell_output` and `shell_stop`, which go with a
     `shell` that may run commands in the background, `sleep`, which goes with them, and `python`.
 

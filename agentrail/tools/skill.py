@@ -2,6 +2,7 @@
 
 import difflib
 import hashlib
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from agentrail.abc import MAX_RESULT_BYTES, Error, Ok, ReadResult, Tool, ToolCon
 from agentrail.config.skills import Skill, SkillFile, SkillSet, ToolsMode, search_skills
 from agentrail.core.values.toolbox import EffectClass
 from agentrail.errors import ChildRefused
-from agentrail.messages import JsonObject
+from agentrail.messages import JsonObject, JsonValue
 from agentrail.tools.read_file import read_file, render_page
 from agentrail.tools.skill_files import SkillFileFault, read_skill_file
 
@@ -98,23 +99,30 @@ class SkillTool:
                 text=f"The skill {skill.name!r} is worked by a sub-agent, which knows nothing else: say in `task` what to do."
             )
         instructions = "\n\n".join(filter(None, (skill.text.instructions, _listed_files(skill))))
+        wanted, known = skill.text.agent, dict(ctx.agents)
+        agent = wanted if wanted in known else None
+        # An agent keeps the system prompt that makes it one, so it reads the instructions in front of its task.
+        prompt = task if agent is None else f"{instructions or skill.description}\n\nThe task: {task}"
         try:
             answer = await ctx.run_session(
-                task,
-                system_prompt=instructions or skill.description,
-                tools=_tools_of_child(skill, self.tools, ctx),
+                prompt,
+                system_prompt=(instructions or skill.description) if agent is None else None,
+                tools=_tools_of_child(skill, self.tools, ctx, agent),
                 max_turns=MAX_DELEGATED_TURNS,
+                agent=agent,
             )
         except ChildRefused as error:
             return Error(text=f"The skill {skill.name!r} was not worked by: {error}")
-        return Ok(
-            text=answer or "[It ended without words.]",
-            details={"delegated": skill.name, "digest": skill.digest},
-        )
+        details: dict[str, JsonValue] = {"delegated": skill.name, "digest": skill.digest}
+        if agent is not None:
+            details["agent"] = agent
+        return Ok(text=answer or "[It ended without words.]", details=details)
 
 
-def _tools_of_child(skill: Skill, mode: ToolsMode, ctx: ToolContext) -> tuple[str, ...] | None:
-    """Give the tools that a sub-agent has; None for all. A rule with a pattern gives it none: nothing would hold it to the pattern."""
+def _tools_of_child(
+    skill: Skill, mode: ToolsMode, ctx: ToolContext, agent: str | None = None
+) -> tuple[str, ...] | None:
+    """Give the tools that a sub-agent has; None for all of its agent, or of the session. A rule with a pattern gives it none: nothing would hold it to the pattern."""
     text = skill.text
     refused = {rule for rule in text.disallowed if "(" not in rule}
     is_held = text.allowed is not None and (
@@ -122,9 +130,10 @@ def _tools_of_child(skill: Skill, mode: ToolsMode, ctx: ToolContext) -> tuple[st
     )
     if not is_held and not text.disallowed:
         return None
-    allowed = set(text.allowed or ()) | {"read_file"} if is_held else set(ctx.tools)
+    known = ctx.tools if agent is None else ctx.agent_tools.get(agent, ctx.tools)
+    allowed = set(text.allowed or ()) | {"read_file"} if is_held else set(known)
     narrowed = {rule.partition("(")[0] for rule in text.disallowed}
-    return tuple(name for name in ctx.tools if name in allowed and name not in refused | narrowed)
+    return tuple(name for name in known if name in allowed and name not in refused | narrowed)
 
 
 @frozen(kw_only=True, eq=False)
@@ -278,6 +287,16 @@ def _read(skill: Skill, file: SkillFile) -> bytes:
         message = f"{file.path} has changed since the skill was read: a new session reads it as it is now"
         raise SkillFileFault(message)
     return data
+
+
+def without_skills(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    """Give tools as they were before there were skills: those that open and find them go, and `read_file` reads no file of one."""
+    kept: list[Tool] = []
+    for tool in tools:
+        plain = tool.inner if isinstance(tool, MountedReadFile) else tool
+        if plain is not None and not isinstance(plain, SkillTool | SkillSearch):
+            kept.append(plain)
+    return tuple(kept)
 
 
 def mount_skills(tools: tuple[Tool, ...], skills: SkillSet) -> tuple[Tool, ...]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import agentrail
-from agentrail import OptionError, plugins as p
+from agentrail import Agent, OptionError, plugins as p
 from agentrail.abc.context import AtEnd
 from agentrail.blueprints import CAPABILITIES, Blueprint, Capability, PromptContext, PromptLayers
 from agentrail.blueprints.prompt import fill_in, without_comment
@@ -19,8 +19,9 @@ from agentrail.providers.anthropic_request import MessagesFormat
 from agentrail.providers.options import ProviderOptions
 from agentrail.runtime.base_prompt import BASE_PROMPT, decide_inherited
 from agentrail.runtime.options import make_options
-from agentrail.testing.models import ScriptedModel, calls, says
+from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.tools.function import tool
+from agentrail.tools.task import TaskTool
 
 WEB = Capability(name="web", sections={"web": "Fetch ${what}.", "memory": "Remember."})
 
@@ -124,6 +125,76 @@ def test_sections_are_replaced_by_their_keys():
                 prompt=PromptLayers(replace={"wep": "x", "zzz": ""}), user_data={"prompt": {"what": "x"}}
             )
         )
+
+
+class Weather(p.Plugin[int]):
+    """Adds two sections, and says the key of one."""
+
+    sections = ("weather",)
+
+    def init(self) -> int:
+        """Begin."""
+        return 0
+
+    @p.on(p.BeforeRequest)
+    def tell(self, event: p.BeforeRequest, state: int, ctx: p.Context) -> p.Action[int]:
+        """Say both."""
+        return p.Continue(state, context={"weather": "Rain.", "wind": "West."})
+
+
+async def test_what_the_mode_and_plugins_add_is_replaced_too(autojump_clock):
+    """12.3: by its key, while the session runs, in the sessions below it, and an agent says its own; the nearest key where there is none."""
+    seen = {}
+
+    def answer(request):
+        is_below = "You look." in request.system
+        seen["below" if is_below else "above"] = request.system
+        wanted = calls(*[("task", {"description": "x", "subagent_type": one}) for one in ("one", "two")])
+        return says("done") if is_below or len(request.messages) > 1 else wanted
+
+    below = Blueprint("one", description="x", system_prompt="You look.")
+    texts = {"mode": "Only ${what}.", "weather": "", "base": ""}
+    lead = Blueprint(
+        "lead",
+        model=FunctionModel(answer),
+        system_prompt="You lead.",
+        tools=[TaskTool()],
+        plugins=[(Permissions, {"mode": "plan", "allow": ["task"], "pure_tools": ["task"]}), Weather],
+        agents=[
+            below.override(
+                name="two", system_prompt="You look. Twice.", prompt=PromptLayers(replace={"weather": "Sun."})
+            ),
+            below,
+        ],
+        prompt=PromptLayers(replace=texts),
+        user_data={"prompt": {"what": "read"}},
+    )
+    assert lead.replaced_sections() == {"mode": "Only read.", "weather": ""}
+    for wrong in ({"wether": "x"}, {"wind": "x"}):
+        with pytest.raises(
+            OptionError, match=r"did you mean 'weather'|says its key in its member `sections`"
+        ):
+            lead.override(prompt=PromptLayers(replace=wrong)).options()
+    with pytest.raises(OptionError, match=r"'mode' \(prompt.replace\): \$\{what\} has no value"):
+        lead.override(user_data=None).options()
+    systems = []
+    async with agentrail.open_supervisor() as supervisor:
+        for given in ({}, {"replace_sections": {"wind": ""}}):
+            session = await supervisor.start_session(lead, **given)
+            assert await session.ask("Go") == "done"
+            systems.append(seen.pop("above"))
+    assert systems[0] == "You lead.\n\nOnly read.\n\nWest."
+    assert systems[1].startswith("You lead.\n\n")
+    assert systems[1].endswith("\n\nRain.")
+    with pytest.raises(OptionError, match=r"replace_sections is .*expected texts by the keys"):
+        Blueprint(replace_sections={"mode": 7})
+    with pytest.raises(OptionError, match="agent 'x': replace_sections is"):
+        Agent(name="x", description="x", replace_sections=["mode"])
+    one, two = (
+        next(agent for agent in lead.options()["agents"] if agent.name == name).replace_sections
+        for name in ("one", "two")
+    )
+    assert (one, two) == (None, {"weather": "Sun."})
 
 
 def test_a_value_that_is_not_there_is_an_error_at_the_start():

@@ -24,6 +24,7 @@ from agentrail.config.skills import SkillSet
 from agentrail.errors import OptionError
 from agentrail.events import SkillClosed, SkillOpened, ToolBlocked
 from agentrail.plugins import HumanApproval, Permissions, SkillGuard
+from agentrail.runtime.agent import Agent
 from agentrail.testing.models import FunctionModel, ScriptedModel, calls, says
 from agentrail.testing.tools import RecordingTool
 from agentrail.tools import builtin
@@ -263,7 +264,7 @@ def test_agents_name_their_skills(home):
     assert (skills("one"), skills("all"), skills("none"), skills(None)) == (
         (["a"], "restrict"),
         (["a", "b"], "restrict"),
-        None,
+        ([], "restrict"),
         None,
     )
     assert built("told", skills=read.read_skills).options()["system_prompt"] == "Be kind.\n\n# b\n\nDo it."
@@ -326,8 +327,6 @@ def test_a_blueprint_with_skills_has_their_tools_and_guards(tmp_path):
     permitted, guarded, _ = with_skill_plugins([Permissions], use)
     assert guarded[1]["skills"]["a"] == ("shell(git *)", "read_file")
     assert "skills" not in permitted[1]
-    with pytest.raises(OptionError, match="agent 'x': skills are of its own"):
-        Blueprint("lead", agents=[made]).options()
 
 
 @pytest.mark.blueprint("G-012")
@@ -393,6 +392,101 @@ async def test_with_approve_its_tools_run_unasked_and_a_denied_one_does_not(tmp_
             session = await supervisor.start_session(blueprint)
             assert await session.ask("Go") == "done"
     assert (len(write.calls), len(edit.calls)) == (1, 0)
+
+
+@pytest.mark.parametrize("is_a_blueprint", [True, False])
+async def test_an_agent_has_skills_of_its_own(tmp_path, is_a_blueprint):
+    """12.2: they are listed to it, opened, read and held to; those of its session are not its, and nothing asks a person to open one."""
+    put(tmp_path / "lead", "plans", "allowed-tools: Grep\n", "Plan.", more="secret")
+    put(tmp_path / "scout", "paths", "allowed-tools: Grep\n", "Look below.", more="one\n")
+    write, grep = RecordingTool(name="write_file"), RecordingTool(name="grep")
+    systems = []
+    turns = iter(
+        [
+            calls(("task", {"description": "Look.", "subagent_type": "scout"})),
+            calls(("skill", {"name": "plans"}), ("read_file", {"path": "/skills/plans/more.md"})),
+            calls(("skill", {"name": "paths"})),
+            calls(("write_file", {}), ("grep", {}), ("read_file", {"path": "/skills/paths/more.md"})),
+            says("found"),
+            says("done"),
+        ]
+    )
+
+    def answer(request):
+        systems.append(request.system or "")
+        seen.extend(one.text for one in getattr(request.messages[-1], "results", ()))
+        return next(turns)
+
+    seen = []
+    own = SkillUse(skills=read_skills(tmp_path / "scout"))
+    said = {"name": "scout", "description": "Looks."}
+    scout = Blueprint(**said, skills=own) if is_a_blueprint else Agent(**said, skills=own)
+    lead = Blueprint(
+        "lead",
+        model=FunctionModel(answer),
+        tools=[*builtin("read_file", "task"), write, grep],
+        plugins=[
+            (
+                Permissions,
+                {"allow": ["task", "write_file", "grep"], "pure_tools": ["read_file"]},
+            )
+        ],
+        agents=[scout],
+    )
+    for leader in (lead.with_skills(read_skills(tmp_path / "lead")), lead):
+        options = leader.options()
+        rules = next(one[1] for one in options["plugins"] if one[0] is Permissions)
+        assert set(rules["pure_tools"]) == {"read_file", "skill", "skill_search"}
+    async with agentrail.open_supervisor() as supervisor:
+        session = await supervisor.start_session(lead.with_skills(read_skills(tmp_path / "lead")))
+        assert await session.ask("Go") == "done"
+    assert ("plans" in systems[0], "plans" in systems[1], "- paths: About paths." in systems[1]) == (
+        True,
+        False,
+        True,
+    )
+    assert "There is no skill 'plans'" in seen[0]
+    assert "There is no skill 'plans'" in seen[1]
+    assert "Look below." in seen[2]
+    assert "'write_file' is no tool of the active skills (paths)" in seen[3]
+    assert seen[5].startswith("1\tone")
+    assert (len(write.calls), len(grep.calls)) == (0, 1)
+
+
+def test_an_agent_without_any_skill_has_none_of_its_session(tmp_path):
+    """`skills: []` of an agent is said, and not the same as nothing said; `read_file` is again what it was."""
+    put(tmp_path, "a", more="x")
+    lead = Blueprint("lead", tools=builtin("read_file")).with_skills(read_skills(tmp_path)).options()
+    tools, plugins = SkillUse(skills=SkillSet()).equip(lead["tools"], lead["plugins"])
+    assert tools == builtin("read_file")
+    assert [one[0] for one in plugins] == [SkillGuard]
+    none = Blueprint("lead").with_skills(read_skills(tmp_path)).options()["tools"]
+    assert [one.name for one in none] == ["skill", "skill_search", "read_file"]
+    assert SkillUse(skills=SkillSet()).equip(none, ()) == ((), ())
+
+
+async def test_a_skill_that_names_an_agent_is_worked_by_that_one(tmp_path, autojump_clock):
+    """12.15, 12.4: with its system prompt and its tools, no more turns than it has, and its answer is the result."""
+    put(tmp_path, "sums", "metadata:\n  mode: delegate\n  agent: adder\n", "Add twice.")
+    add = RecordingTool(name="add", answer="five")
+
+    def answer(request):
+        if request.system == "You are exact.":
+            assert "add" in request.tools.names
+            if len(request.messages) == 1:
+                return calls(("add", {}))
+            assert request.tool_choice == "none"  # the last of its two turns
+            return says(f"It says {request.messages[2].results[0].text}.")
+        if len(request.messages) == 1:
+            return calls(("skill", {"name": "sums", "task": "2 + 3"}))
+        return says(request.messages[-1].results[0].text)
+
+    adder = Agent(name="adder", description="Adds.", system_prompt="You are exact.", tools=[add], max_turns=2)
+    blueprint = Blueprint("x", model=FunctionModel(answer), agents=[adder]).with_skills(read_skills(tmp_path))
+    async with agentrail.open_supervisor() as supervisor:
+        session = await supervisor.start_session(blueprint)
+        assert await session.ask("Add") == "It says five."
+    assert len(add.calls) == 1
 
 
 async def test_a_skill_that_delegates_runs_a_sub_agent(tmp_path, autojump_clock):

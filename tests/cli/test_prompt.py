@@ -12,7 +12,8 @@ default_agent = "coder"
 model = "demo:fast"
 [agents.coder]
 capabilities = ["ask"]
-prompt = { file = "p.md", replace = { base = "Instead." } }
+plugins = ["Permissions", "MemoryLoader"]
+prompt = { file = "p.md", replace = { base = "Instead.", mode = "For ${who}.", agent_memory = "" } }
 user_data = { prompt = { who = "Ada" } }
 [agents.plain]
 prompt = "You look."
@@ -48,13 +49,21 @@ def test_each_section_is_shown_with_its_source_and_its_tokens(place, capfd):
     heads = [line for line in out.splitlines() if line.startswith("---")]
     assert heads[0] == "--- base (prompt.replace, in place of built in), about 2 tokens"
     assert heads[1].startswith("--- ask (capability ask, built in), about 23")
-    assert heads[2] == "--- blueprint (p.md, .agentrail/agentrail.toml:7), about 4 tokens"
+    assert heads[2] == "--- blueprint (p.md, .agentrail/agentrail.toml:8), about 4 tokens"
     assert heads[3].startswith("--- 3 sections, about 2")
+    assert (
+        heads[4]
+        == "--- mode (prompt.replace, in place of what a plugin adds while a session runs), about 2 tokens"
+    )
+    assert "\nFor Ada.\n" in out
+    assert heads[5:] == [
+        "--- agent_memory (prompt.replace): what a plugin adds while a session runs is left out"
+    ]
     assert "Hello Ada[2J." in out
     assert "for people" not in out
     assert show("--agent", "plain") is Exit.DONE
     assert capfd.readouterr().out.startswith(
-        "--- blueprint (.agentrail/agentrail.toml:10), about 3 tokens\nYou look.\n"
+        "--- blueprint (.agentrail/agentrail.toml:11), about 3 tokens\nYou look.\n"
     )
 
 
@@ -66,7 +75,7 @@ def test_without_files_it_is_the_base_prompt(place, capfd):
     assert "there is no agent 'x'" in capfd.readouterr().err
     (place / "agentrail.toml").write_text(FILE.replace('"p.md"', '"no.md"'), encoding="utf-8")
     assert show() is Exit.FAILED
-    assert "agentrail.toml:7" in capfd.readouterr().err
+    assert "agentrail.toml:8" in capfd.readouterr().err
     assert show("--agent", "broken") is Exit.FAILED
     assert "${nobody} has no value" in capfd.readouterr().err
     (place / "agentrail.toml").write_text('[defaults]\nprompt = ""\n', encoding="utf-8")

@@ -272,7 +272,7 @@ async def test_what_the_built_in_commands_say_of_a_session():
     model = ScriptedModel(
         [
             calls(("write_todos", {"todos": [{"id": "t", "content": "tidy", "status": "in_progress"}]})),
-            says("- [x] look\n- [~] tidy"),
+            says("- [x] look\n  - result: a mess\n- [~] tidy"),
             says("again"),
         ]
     )
@@ -308,7 +308,7 @@ async def test_what_the_built_in_commands_say_of_a_session():
         assert await told("skills") == "the skills are listed to the model in about 9 tokens"
         assert await told("memory") == "agent_memory: about 7 tokens, in front of each request"
         assert ("mode", 38) in sections or dict(sections)["mode"] > 20
-        assert await told("plan") == "plan:\n  [x] look\n  [~] tidy\ntodos:\n  [~] tidy"
+        assert await told("plan") == "plan:\n  [x] look\n      result: a mess\n  [~] tidy\ntodos:\n  [~] tidy"
         assert (await told("cost")).startswith("cost: $0.0000\nread: 20 tokens")
         assert await told("permissions") == "mode: plan\nallow: write_todos"
         assert (await told("model")).startswith("the model is scripted")

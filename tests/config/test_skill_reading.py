@@ -34,6 +34,7 @@ def test_a_skill_says_what_the_format_has():
     assert dict(text.others) == {"model": "x", "context": "fork"}
     assert (text.allowed, text.delegates, text.for_model, text.for_user) == (None, False, True, True)
     assert read(HEAD + "metadata:\n  mode: delegate\n").text.delegates
+    assert read(HEAD + "metadata:\n  mode: delegate\n  agent: scout\n").text.agent == "scout"
     assert read(HEAD + "metadata:\n").faults == ()
 
 
@@ -120,7 +121,8 @@ def test_claude_code_has_fields_of_its_own():
     assert text.disallowed == ("shell(rm:*)", "edit_file", "write_file")
     assert sorted(text.others) == ["effort", "hooks", "model", "other", "shell"]
     said = told(found.warnings)
-    assert sum("agent: 'Explore' does not work by it: the general sub-agent does" in one for one in said) == 1
+    of_agent = "agent: where a session has no agent 'Explore', the general sub-agent works by it"
+    assert sum(of_agent in one for one in said) == 1
     for name in ("effort", "hooks", "model", "shell"):
         assert sum(f"{name}: {name} is not read" in one for one in said) == 1
     plain = read("description: x\n", dialect="claude")

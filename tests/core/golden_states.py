@@ -219,6 +219,7 @@ def everything() -> SessionState:
         host_hooks=frozenset({"before_tool", "after_tool"}),
         gathers_context=True,
         rules=frozenset({Rule(tool="deploy", family=None, at_ms=7)}),
+        replaced_sections={"mode": "Only read."},
         agent_limits=AgentLimits(max_depth=2, max_agents=3, max_agents_total=4),
     )
     history = History.of((UserMessage(content=_ASKED, ref=_P), _SAID))
@@ -368,6 +369,7 @@ def everything() -> SessionState:
             outcome=outcome,
             prompt=prompt,
             stop_reason="max_turns",
+            notes=("You repeat yourself.",),
         ),
         interventions=(Injected(prompt="and", by="notes"),),
         stack=stack,
@@ -487,6 +489,7 @@ def everything() -> SessionState:
                     loan=EffectId("g8"),
                     inputs=("And here.",),
                     seen=9,
+                    sources=("travel.md#L3-L9",),
                 ),
                 AgentState(
                     name="anna",

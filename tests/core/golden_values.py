@@ -547,6 +547,9 @@ SIGNAL_FIELDS: Final[Mapping[str, s.Signal]] = {
         schema=_FORM,
         url="https://example.org/who",
     ),
+    "tool_wants_child_agent": s.ToolWantsChild(
+        at_ms=_AT, signal_id=_ASKED_BY, effect_id=EffectId("t1"), prompt="Count the files.", agent="scout"
+    ),
     "respond_form": s.Respond(
         at_ms=_AT,
         signal_id=_ASKED_BY,

@@ -10,6 +10,7 @@ from agentrail.core.protocol.signals import (
     AgentEnded,
     AgentIdled,
     ChildPublished,
+    ChildStarted,
     Parked,
     Prompt,
     Recovered,
@@ -27,8 +28,8 @@ from agentrail.core.session.agent_state import (
 )
 from agentrail.core.session.agents import MAX_ENDED, MAX_NOTE_CHARACTERS
 from agentrail.core.values.toolbox import Toolbox, ToolSpec, read_call
-from agentrail.events import SessionRecovered, StatusUpdate, ToolExecutionEnd
-from agentrail.messages import PromptRef, SessionId, SteerRef, Text, TokenUsage
+from agentrail.events import Envelope, SessionRecovered, StatusUpdate, SubagentEvent, ToolExecutionEnd
+from agentrail.messages import CallId, PromptRef, SessionId, SteerRef, Text, TokenUsage, ToolResult
 from tests.core.worlds import AGENT_TOOLS, TOOLS, agents_session, completed, new_session, run, walk
 
 USED = Spent(usage=TokenUsage(input=3, output=2, cost_usd=0.5), tokens=5, nano_usd=500_000_000)
@@ -250,6 +251,50 @@ def test_what_ends_while_nothing_waits_is_told_in_short():
     (note,) = there.state.data.agents.notes
     assert len(note) == MAX_NOTE_CHARACTERS
     assert note.endswith("… [wait_agents gives the rest]")
+
+
+def test_a_wait_is_answered_with_what_the_agents_have_read():
+    """12.6: with the sources of their results and of sessions below them, each once, so that the session may cite them; heard once."""
+    there = life()
+    there.calls(call(1, "spawn_agent", **LOOK), call(2, "spawn_agent", **LOOK, name="other"))
+
+    def reads(name, seq, sources, *, is_error=False, depth=0):
+        result = ToolResult(
+            call_id=CallId("c9"), name="kb_search", text="x", is_error=is_error, details={"sources": sources}
+        )
+        meta = Envelope(SessionId("below"), seq, 1, (SessionId("below"),))
+        event = ToolExecutionEnd(
+            name="kb_search", call_id=CallId("c9"), result=result, meta=None if depth else meta
+        )
+        if depth:
+            event = SubagentEvent(
+                call_id=CallId("c8"), child_id=SessionId("deep"), depth=1, event=event, meta=meta
+            )
+        there.hear(
+            ChildPublished(
+                at_ms=4, effect_id=there.agent(name).effect_id, event=event, child_id=SessionId("below")
+            )
+        )
+
+    for name in ("agent-1", "other"):
+        there.hear(
+            ChildStarted(at_ms=4, effect_id=there.agent(name).effect_id, child_id=SessionId(f"s.{name}"))
+        )
+    reads("agent-1", 1, ["a.md#L1-L2", "b.md#L1-L2"])
+    reads("agent-1", 1, ["heard.md#L1-L2"])
+    reads("agent-1", 2, ["failed.md#L1-L2"], is_error=True)
+    reads("agent-1", 3, ["deep.md#L3-L4"], depth=1)
+    reads("other", 1, ["a.md#L1-L2", 7, "x" * 2_000])
+    for name in ("agent-1", "other"):
+        there.idle(name)
+    there.calls(call(3, "wait_agents"))
+    details = [
+        event.result.details
+        for one in there.seen
+        for event in one.events
+        if isinstance(event, ToolExecutionEnd)
+    ]
+    assert details == [{"sources": ["a.md#L1-L2", "b.md#L1-L2", "deep.md#L3-L4"]}]
 
 
 def test_a_crash_of_the_session_ends_what_was_to_end():

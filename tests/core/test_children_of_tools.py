@@ -23,6 +23,7 @@ from agentrail.core.protocol.signals import (
     ToolFinished,
     ToolWantsChild,
 )
+from agentrail.core.session.agent_state import AgentSpec
 from agentrail.core.session.children import MAX_SESSION_DEPTH
 from agentrail.core.session.cycle import MAX_ASKERS
 from agentrail.core.session.state import SessionState
@@ -244,6 +245,7 @@ def test_events_of_a_session_belong_to_the_call_of_its_tool():
         ({"max_turns": 0}, OptionError, "max_turns is 0: expected 1 or more"),
         ({"max_turns": -1, "tools": ("gone",)}, OptionError,
          "tools has ['gone']: expected names of ask, deploy, read, task, watch; max_turns is -1: expected 1 or more"),
+        ({"agent": "nobody"}, OptionError, "agent is 'nobody': expected one of general-purpose"),
         ({"attempt": "t9"}, CycleAborted, "the cycle was aborted: the call that asks was stopped"),
     ],
 )  # fmt: skip
@@ -253,6 +255,30 @@ def test_a_session_that_cannot_be_is_refused(options, error, message):
     assert type(refused(seen)) is error
     assert str(refused(seen)) == message
     assert seen.after.data == seen.before.data
+
+
+def test_a_tool_may_want_one_of_the_agents_of_its_session():
+    """12.2.1: the one that it names works; of one with tools of its own those can be chosen, and the session's cannot."""
+    specs = (
+        AgentSpec(
+            name="scout",
+            description="Looks.",
+            tools=Toolbox([ToolSpec(name="look", description="", parameters={})]),
+        ),
+        AgentSpec(name="clerk", description="Writes."),
+    )
+    state = at_work(agents=specs)
+    spawned = [
+        last(state, wish(**options)).of(SpawnChild)[0].agent
+        for options in (
+            {"agent": "scout", "tools": ("look",)},
+            {"agent": "clerk", "tools": ("read",)},
+            {"agent": "general-purpose"},
+            {},
+        )
+    ]
+    assert spawned == ["scout", "clerk", "general-purpose", "general-purpose"]
+    assert "expected names of look" in str(refused(last(state, wish(agent="scout", tools=("read",)))))
 
 
 @pytest.mark.check

@@ -17,6 +17,7 @@ from agentrail.events import (
     may_move,
     read_steps,
 )
+from agentrail.events.plan_markdown import MAX_NOTES, MAX_SAID
 
 STATUSES = tuple(MOVES)
 LEGAL = {
@@ -74,9 +75,23 @@ def test_every_plan_comes_back_from_markdown_as_it_was(plan):
     written = encode_plan(plan)
     assert decode_plan(written) == plan
     assert decode_plan(written.replace("\n", "\r\n")) == plan
-    assert [(step.status, step.content) for step in read_steps(written)] == [
-        (step.status, step.content) for step in plan.steps
+    assert read_steps(written) == read_steps(written.replace("\n", "\r\n")) == plan.steps
+
+
+def test_what_came_of_a_step_is_read_among_other_words():
+    """12.8: right below its step, in any list; what stands elsewhere, or says nothing, is other words. All of it is bounded."""
+    text = (
+        "Done so far:\n1. [x] look\n   * result: ten files\n   - note: all short\n\t- note: one empty\n"
+        "2. [!] count\n   - error: no rights\n\n   - note: too late\n3. [ ] write\n   - result:\n- error: not indented\n"
+    )
+    assert [(step.result, step.error, step.notes) for step in read_steps(text)] == [
+        ("ten files", None, ("all short", "one empty")),
+        (None, "no rights", ()),
+        (None, None, ()),
     ]
+    (step,) = read_steps("- [x] a\n" + "  - note: b\n" * 30 + f"  - result: {'c' * 9_000}\n  - result: d")
+    assert (len(step.notes), step.result) == (MAX_NOTES, "d")
+    assert len(read_steps(f"- [x] a\n  - result: {'c' * 9_000}")[0].result) == MAX_SAID
 
 
 @pytest.mark.blueprint("G-034")

@@ -62,6 +62,7 @@ class Alone:
         assert not failed, failed
         self.states = outcome.states
         self.asked += outcome.plugin_requests
+        self.asked += [] if outcome.waiting is None else [outcome.waiting.plugin_request]
         return outcome
 
 

@@ -6,10 +6,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentrail import plugins as p
+from agentrail.abc import Ok
+from agentrail.core.values.sources import MAX_SOURCES
 from agentrail.events import CitationUnknown
 from agentrail.messages import AssistantMessage, CallId, Text, ToolResult
-from agentrail.plugins.citations import MAX_SOURCES, HeldSources, unknown_citations
+from agentrail.plugins.citations import HeldSources, unknown_citations
+from agentrail.runtime.agent import Agent
 from agentrail.testing.hooks import load_stack, run_hook
+from agentrail.testing.models import FunctionModel, calls, says
+from agentrail.tools.function import tool
+from agentrail.tools.task import TaskTool
 from tests.core.plugin_rig import CTX
 
 SOURCES = ("travel.md#L3-L9", "report.pdf#p3-p5", "https://a.example/x#p2", "odd")
@@ -30,7 +36,7 @@ def result(details, *, is_error=False):
     given_result = ToolResult(
         call_id=CallId("c1"), name="kb_search", text="x", details=details, is_error=is_error
     )
-    return p.AfterTool(name="kb_search", call_id=CallId("c1"), result=given_result)
+    return p.AfterToolBatch(results=(given_result,))
 
 
 @pytest.mark.parametrize(
@@ -45,6 +51,40 @@ def result(details, *, is_error=False):
 def test_a_citation_is_known_where_a_source_holds_it(text, unknown):
     """Whole or in part, lines by lines and pages by pages; what has another form is none."""
     assert unknown_citations(text, SOURCES) == unknown
+
+
+async def test_what_an_agent_has_read_may_be_cited_by_its_leader(supervisor):
+    """12.6: of one that worked for a call, and of one in the background; what none of them has read may not."""
+
+    @tool
+    async def look_up(place: str) -> Ok:
+        """Look it up."""
+        return Ok(text="found", details={"sources": [place]})
+
+    def answer(request):
+        if request.system == "You look.":
+            place = request.messages[0].content[0].text
+            return says("It is there.") if len(request.messages) > 1 else calls(("look_up", {"place": place}))
+        match len(request.messages):
+            case 1:
+                spawn = {"agent": "scout", "task": "beside.md#L1-L2"}
+                return calls(
+                    ("task", {"description": "for.md#L1-L2", "subagent_type": "scout"}),
+                    ("spawn_agent", spawn),
+                )
+            case 4:
+                return calls(("wait_agents", {}))
+        return says("[for.md#L1-L2] [beside.md#L1-L2] [never.md#L1-L2]")
+
+    scout = Agent(
+        name="scout", description="x", system_prompt="You look.", tools=[look_up], plugins=[], background=True
+    )
+    session = await supervisor.start_session(
+        model=FunctionModel(answer), tools=[TaskTool()], agents=[scout], plugins=[p.Citations]
+    )
+    async with session.subscribe(kinds=[CitationUnknown]) as events:
+        await session.ask("go")
+        assert (await anext(events)).citations == ("never.md#L1-L2",)
 
 
 def test_what_a_cycle_found_may_be_cited_in_it_and_in_no_other():

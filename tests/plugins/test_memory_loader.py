@@ -9,6 +9,7 @@ from agentrail.core.stack.loading import load_stack
 from agentrail.core.stack.outcome import PluginRequest
 from agentrail.core.values.instructions import MAX_FILE_CHARACTERS
 from agentrail.errors import PluginError
+from agentrail.messages import ToolResult
 from agentrail.plugins.memory_files import MAX_TOUCHED_DIRECTORIES
 from agentrail.plugins.memory_loader import MemoryLoader
 from agentrail.testing.check_plugin import check_plugin
@@ -145,9 +146,11 @@ def test_each_file_that_says_something_has_one_section_that_only_ends_at_its_end
 # --- files for agents
 
 
-def touching(plugin, path, **context):
-    """Let a call touch a file."""
-    return plugin.hears(p.BeforeTool(name="read_file", arguments={"path": path}, call_id="c1"), **context)
+def touching(plugin, path, *, is_error=False, **context):
+    """Let a call touch a file, and its batch end."""
+    plugin.hears(p.BeforeTool(name="read_file", arguments={"path": path}, call_id="c1"), **context)
+    came = ToolResult(call_id="c1", name="read_file", text="x", is_error=is_error)
+    return plugin.hears(p.AfterToolBatch(results=(came,)), **context)
 
 
 def joins(plugin):
@@ -210,7 +213,8 @@ def test_files_of_touched_directories_join_once_and_not_in_the_prompt():
     """With the next request that is made when they are read, in its last message; a second touch brings nothing (12.5)."""
     files = {"a/AGENTS.md": "of a", "a/b/AGENTS.override.md": "of b"}
     plugin = started(files)
-    touching(plugin, "a/b/c.py")
+    touching(plugin, "f/x", is_error=True)
+    assert touching(plugin, "a/b/c.py").waiting is not None  # the model goes on when they are there
     touching(plugin, "a/d.py")
     touching(plugin, "e.py")
     assert plugin.wanted == [

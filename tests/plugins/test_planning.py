@@ -80,6 +80,41 @@ def test_a_list_that_is_written_again_makes_moves():
     assert kinds(planning.hears(says("- [!] d\n- [x] e"))) == [PlanGenerated, PlanStepCompleted]
 
 
+def test_what_came_of_a_step_is_kept_and_what_has_ended_is_not_changed():
+    """12.8: result, error and notes; what was not said of an ended step yet may come later. A move that is not made is told with both states."""
+    planning = Alone(Planning)
+    planning.hears(says("- [ ] a\n- [ ] b\n- [ ] c"))
+    (done, *_) = planning.hears(says("- [x] a\n  - result: ten\n- [~] b\n  - note: slow\n- [ ] c")).events[1:]
+    assert done.step.result == "ten"
+    later = planning.hears(
+        says("- [ ] a\n  - result: eleven\n  - note: odd\n- [!] b\n  - error: broke\n- [ ] c")
+    )
+    assert kinds(later) == [PlanGenerated]
+    assert [(step.result, step.error, step.notes) for step in planning.state.plan] == [
+        ("ten", None, ("odd",)),
+        (None, "broke", ("slow",)),
+        (None, None, ()),
+    ]
+    shown = planning.hears(p.BeforeRequest(messages=HISTORY)).event.messages[-1].content[0].text
+    assert "  - result: ten\n  - note: odd\n" in shown
+    assert (
+        "Not taken: step-1 is completed and cannot become pending; from there it may go nowhere: it has ended.\n"
+        in shown
+    )
+    planning.hears(says("- [x] a\n- [!] b\n  - error: other\n- [ ] c\n  - note: soon"))
+    assert [(step.error, step.notes) for step in planning.state.plan] == [
+        (None, ("odd",)),
+        ("broke", ("slow",)),
+        (None, ("soon",)),
+    ]
+    assert (
+        "Not taken"
+        not in planning.hears(p.BeforeRequest(messages=HISTORY)).event.messages[-1].content[0].text
+    )
+    planning.hears(says("- [ ] d"))
+    assert planning.state.refused == ()
+
+
 HISTORY = (UserMessage(content=(Text(text="Go."),), origin="prompt"),)
 
 

@@ -1,8 +1,10 @@
 """Agents with permissions, plugins and answers of their own: never more than their session may, and its guards always stay (12.2)."""
 
 import pytest
+import trio
 
 from agentrail import plugins as p
+from agentrail.abc import ToolContext
 from agentrail.blueprints import Blueprint
 from agentrail.errors import OptionError, PluginError
 from agentrail.events import (
@@ -12,14 +14,19 @@ from agentrail.events import (
     SubagentEvent,
     ToolBlocked,
     ToolExecutionEnd,
+    ToolExecutionStart,
 )
+from agentrail.host.identity import OWN_KEYS
 from agentrail.plugins import Permissions, SecurityGuard
-from agentrail.runtime.agent import Agent
+from agentrail.runtime.agent import SAYS_WHOSE, Agent
 from agentrail.testing.cancelling import crash
 from agentrail.testing.models import FunctionModel, calls, says
-from agentrail.testing.tools import RecordingTool
+from agentrail.testing.tools import HangingTool, RecordingTool
 from agentrail.tools.exit_plan import exit_plan
+from agentrail.tools.function import tool
 from agentrail.tools.task import TaskTool
+from tests.runtime.test_kept_sessions import eventually
+from tests.runtime.test_resumed_sessions import Process, fresh, open_again
 
 
 class Counting(p.Plugin[int]):
@@ -52,7 +59,7 @@ class Raising(p.Plugin[int]):
 
 def agent(**options):
     """An agent."""
-    return Agent(name="scout", description="Looks.", **({"system_prompt": "You look."} | options))
+    return Agent(**({"name": "scout", "description": "Looks.", "system_prompt": "You look."} | options))
 
 
 def leader(*wanted, kind="scout"):
@@ -199,9 +206,119 @@ async def test_an_agent_is_made_of_a_blueprint(supervisor):
             Agent(name="x", description="x", blueprint=wrong)
 
 
+async def test_an_agent_has_data_and_deps_of_its_own(supervisor):
+    """12.2: its tools see these; whose the session is, and what it does not name, is that of the session."""
+    seen = {}
+
+    @tool
+    async def look(ctx: ToolContext) -> str:
+        """Look."""
+        seen[ctx.session_id] = (dict(ctx.user_data), ctx.deps)
+        return "ran"
+
+    pools = {"session": object(), "agent": object()}
+    session = await supervisor.start_session(
+        model=leader(("look", {})),
+        tools=[TaskTool(), look],
+        user_data={"region": "north", "user_id": "ada"},
+        deps=pools["session"],
+        agents=[agent(user_data={"region": "south"}, deps=pools["agent"]), agent(name="other")],
+        session_id="boss",
+    )
+    assert await session.ask("go") == "ran"
+    assert [*seen.values()] == [({"region": "south", "user_id": "ada"}, pools["agent"])]
+    assert (await supervisor.facts_of("boss")).user_data == {"region": "north", "user_id": "ada"}
+    other = await supervisor.start_session(
+        model=leader(("look", {}), kind="other"),
+        tools=[TaskTool(), look],
+        deps=1,
+        agents=[agent(name="other")],
+    )
+    await other.ask("go")
+    assert [*seen.values()][1:] == [({}, 1)]
+
+
+def test_keys_that_say_whose_a_session_is_are_those_of_the_host():
+    """Who may see a session below is decided by them: an agent that could set one would give its work to another user."""
+    assert SAYS_WHOSE == OWN_KEYS
+
+
+async def test_an_agent_whose_tools_want_other_deps_is_refused(supervisor):
+    """Before anything starts, with its name; one that may take the session over is held against what the session has too."""
+
+    @tool
+    async def query(ctx: ToolContext[dict]) -> str:
+        """Ask."""
+        return "ran"
+
+    async def started(**said):
+        scout = agent(tools=[query], **said)
+        return await supervisor.start_session(model=leader(), agents=[scout])
+
+    for said in ({}, {"deps": 7}, {"deps": {}, "handoff": True}):
+        with pytest.raises(OptionError, match=r"agent 'scout': .*tool 'query' has a ToolContext"):
+            await started(**said)
+    await started(deps={})
+
+
+@pytest.mark.check
+async def test_an_agent_comes_back_with_what_is_its_own():
+    """9.3: its data, what its tools work with, and its tools, also where one of them is named like one of its session."""
+    inner, back, seen = fresh(), trio.Event(), []
+
+    class Look(RecordingTool):
+        async def execute(self, arguments, ctx):
+            seen.append((self.answer, dict(ctx.user_data), ctx.deps))
+            return await super().execute(arguments, ctx)
+
+    def answer(request):
+        if request.system == "You look.":
+            if not back.is_set():
+                return calls(("hang", {}))
+            return says("found") if seen else calls(("look", {}))
+        match len(request.messages):
+            case 1:
+                return calls(("spawn_agent", {"agent": "scout", "task": "Look."}))
+            case 3:
+                return calls(("wait_agents", {}))
+        return says("done")
+
+    hanging = HangingTool(name="hang")
+    options = {
+        "model": FunctionModel(answer),
+        "tools": [Look(name="look", answer="its session's")],
+        "agents": [
+            agent(
+                tools=[Look(name="look", answer="its own"), hanging],
+                user_data={"region": "south"},
+                deps="a pool",
+                background=True,
+            )
+        ],
+    }
+    async with Process(inner) as supervisor:
+        session = await supervisor.start_session(session_id="boss", user_data={"user_id": "ada"}, **options)
+        async with session.subscribe(kinds=[ToolExecutionStart, SubagentEvent]) as events:
+            await session.prompt("go")
+            with trio.fail_after(10):
+                await eventually(lambda: len(hanging.calls) == 1)
+                async for event in events:  # what is published is in the store
+                    if getattr(event, "name", "") == "wait_agents":
+                        break
+    back.set()
+    async with open_again(inner) as supervisor:
+        session = await supervisor.resume_session("boss", **options)
+        with trio.fail_after(10):
+            assert await session.collect_reply() == "done"
+    assert seen == [("its own", {"region": "south", "user_id": "ada"}, "a pool")]
+
+
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
+        ({"user_data": 7}, "user_data is of type int: expected a mapping"),
+        ({"user_data": {"user_id": "eve"}}, "user_data sets 'user_id', which says whose the session is"),
+        ({"skills": "all"}, "skills is 'all': expected SkillUse"),
         ({"permissions": {"deny": ["shell("], "more": 1}}, "permissions: more: unknown"),
         ({"permissions": {"deny": ["shell("]}}, "permissions: deny[0] at 6"),
         ({"permissions": ["x"]}, "expected a mapping of mode, deny, ask and allow"),

@@ -7,8 +7,10 @@ import attrs
 import pytest
 
 from agentrail.core.policy.prompt_settings import SETTINGS
-from agentrail.errors import ModelNotFound, OptionError, ToolDefinitionError
+from agentrail.errors import ModelNotFound, OptionError, PluginError, ToolDefinitionError
+from agentrail.events import PluginOptsUpdated
 from agentrail.messages import AssistantMessage, CallId, Text, ToolCall, ToolMessage, UserMessage
+from agentrail.plugins import Permissions
 from agentrail.providers.options import ProviderOptions
 from agentrail.runtime.handle import Session
 from agentrail.runtime.options import SessionOptions, make_options
@@ -193,3 +195,17 @@ async def test_a_history_of_something_else_is_refused(supervisor):
     """The message says what messages are."""
     with pytest.raises(OptionError, match="expected a sequence of UserMessage"):
         await supervisor.start_session(model=saying("a"), messages=["hello"])
+
+
+async def test_wrong_options_of_a_plugin_are_the_fault_of_who_gave_them(supervisor, caplog):
+    """12.11: a rule that cannot be read is refused with list, index and position, at the start and later; no crash is logged of it."""
+    with pytest.raises(PluginError) as refused:
+        await supervisor.start_session(model=saying("a"), plugins=[(Permissions, {"deny": ["shell(", "x"]})])
+    assert str(refused.value).startswith("plugin 'Permissions': deny[0] at 6")
+    session = await supervisor.start_session(model=saying("a"), plugins=[(Permissions, {"deny": ["x"]})])
+    async with session.subscribe(kinds=[PluginOptsUpdated]) as events:
+        await session.update_plugin_opts("Permissions", allow=["shell("])
+        told = await anext(events)
+    assert (told.success, told.error.code) == (False, "option_error")
+    assert told.error.message.startswith("allow[0] at 6")
+    assert caplog.records == []

@@ -16,6 +16,7 @@ NAMES = (
 )
 # fmt: on
 BY_NAME = (
+    "exit_plan",
     "forget",
     "kb_list",
     "kb_read",
@@ -29,7 +30,7 @@ BY_NAME = (
     "web_fetch",
     "web_search",
 )  # fmt: skip
-"""Those that need memories or knowledge, go with a shell, run code or reach the web, and are given by their names alone."""
+"""Those that need memories, knowledge or the mode `plan`, go with a shell, run code or reach the web, and are given by their names alone."""
 
 
 def test_without_names_all_are_given():

@@ -135,6 +135,20 @@ async def test_a_skill_that_delegates_is_worked_by_a_sub_agent():
     assert "no depth is left" in (await tool.execute({"name": "pdf", "task": "x"}, ctx)).text
 
 
+async def test_a_skill_that_names_an_agent_is_a_task_of_that_agent():
+    """12.15: with its own prompt and tools, of which the skill takes some away; where there is no such agent the general one works by it."""
+    ctx, requests = asked()
+    named = opener(skill(delegates=True, agent="scout", disallowed=("look",)))
+    without = await named.execute({"name": "pdf", "task": "x"}, ctx)
+    known = evolve(ctx, agents=(("scout", "Looks."),), agent_tools={"scout": ("look", "point")})
+    found = await named.execute({"name": "pdf", "task": "read x"}, known)
+    assert [(one.agent, one.prompt, one.system_prompt, one.tools) for one in requests] == [
+        (None, "x", "Do it.", ("read_file", "shell", "write_file")),
+        ("scout", "Do it.\n\nThe task: read x", None, ("point",)),
+    ]
+    assert ("agent" in without.details, found.details["agent"]) == (False, "scout")
+
+
 @pytest.mark.parametrize(
     ("text", "mode", "tools"),
     [

@@ -452,9 +452,9 @@ MATRIX: Final[Mapping[Hook, Mapping[ActionType, Treatment]]] = MappingProxyType(
 # fmt: on
 
 
-CAN_WAIT: Final[frozenset[Hook]] = frozenset({BeforePrompt, BeforeFinish})
-"""The hooks on which `Request(wait=True)` holds the session: nothing has begun there, or all is done, so nothing hangs
-in between meanwhile. Elsewhere a request is out, calls are open, or a caller is owed an answer in this very step."""
+CAN_WAIT: Final[frozenset[Hook]] = frozenset({BeforePrompt, AfterToolBatch, BeforeFinish})
+"""The hooks on which `Request(wait=True)` holds the session: nothing has begun there, or all calls are answered, or all is done, so nothing
+hangs in between meanwhile. Elsewhere a request is out, calls are open, or a caller is owed an answer in this very step."""
 
 
 def malformed(action: Any, shown: Sequence[Message] = ()) -> str | None:

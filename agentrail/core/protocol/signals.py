@@ -241,7 +241,7 @@ class ToolAsked(Asked, frozen=True, kw_only=True, omit_defaults=True):
         force_setattr(self, "schema", frozen_or_none(self.schema))
 
 
-class ToolWantsChild(Asked, frozen=True, kw_only=True):
+class ToolWantsChild(Asked, frozen=True, kw_only=True, omit_defaults=True):
     """A running tool wants a session of its own to work for it.
 
     Answered with a `SpawnChild` that names it, at once or when something is left to lend; refused when there can be no such
@@ -251,15 +251,18 @@ class ToolWantsChild(Asked, frozen=True, kw_only=True):
         effect_id: The attempt that asks.
         prompt: What the session is to do.
         system_prompt: Instead of that of this session; None for the same.
-        tools: The names of those tools of this session that it has; None for all.
+        tools: The names of those tools of this session that it has, or of its agent, where that has its own; None for all.
         max_turns: How many turns it has; None for as many as this session.
+        agent: Which agent of this session works; None for one that has what this session has.
     """
 
     effect_id: EffectId
     prompt: str
-    system_prompt: str | None = None
-    tools: tuple[str, ...] | None = None
-    max_turns: int | None = None
+    # Written also where they hold their defaults, as they were before the agent came.
+    system_prompt: str | None = msgspec.field(default_factory=_nothing)
+    tools: tuple[str, ...] | None = msgspec.field(default_factory=_nothing)
+    max_turns: int | None = msgspec.field(default_factory=_nothing)
+    agent: str | None = None
 
 
 class ChangeModel(Asked, frozen=True, kw_only=True, tag="switch_model"):

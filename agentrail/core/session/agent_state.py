@@ -118,6 +118,7 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         loan: What its present cycle is lent under; None between two cycles, and without a ledger.
         inputs: What waits until it is idle, oldest first; empty unless it works.
         seen: The number of its last event that was passed on.
+        sources: What its results named as their sources, and those of sessions below it: what it has read.
         reason: Why it has ended; None before.
     """
 
@@ -136,6 +137,7 @@ class AgentState(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     inputs: tuple[str, ...] = ()
     seen: int = 0
     reason: str | None = None
+    sources: tuple[str, ...] = ()
 
 
 class AgentWait(msgspec.Struct, frozen=True, kw_only=True, gc=False):

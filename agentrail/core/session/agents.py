@@ -28,9 +28,10 @@ from agentrail.core.session.budget import lend_to_agent, raise_budget, settle_ag
 from agentrail.core.session.owners import OfAgent, OfAgentWait
 from agentrail.core.session.state import QueuedPrompt
 from agentrail.core.session.step_context import StepContext
+from agentrail.core.values.sources import more_sources
 from agentrail.errors import ErrorInfo
 from agentrail.events import PromptQueued, SubagentEnd
-from agentrail.messages import CallId, PromptRef, Text, ToolResult
+from agentrail.messages import CallId, JsonValue, PromptRef, Text, ToolResult
 
 MAX_NOTE_CHARACTERS: Final = 2_000
 """How much of what an agent said is told without being asked for; `wait_agents` gives the rest."""
@@ -311,7 +312,12 @@ def _close_wait(step: StepContext, wait: AgentWait) -> None:
 
 def _answer(step: StepContext, wait: AgentWait, text: str) -> None:
     state = calls.one_of_batch(step, wait.call_id)
-    calls.put(step, calls.answer(step, state, text, is_error=False)[0])
+    read: tuple[str, ...] = ()
+    for name in wait.names:
+        agent = step.data.agents.find(name)
+        read = more_sources(read, () if agent is None else agent.sources)
+    details: JsonValue = {"sources": list(read)} if read else None
+    calls.put(step, calls.answer(step, state, text, is_error=False, details=details)[0])
 
 
 def _report(name: str, state: AgentState | None) -> str:

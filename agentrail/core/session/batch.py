@@ -26,7 +26,16 @@ from agentrail.core.protocol.signals import (
     ToolFinished,
     ToolProgressed,
 )
-from agentrail.core.session import agent_calls, agents, call_gates, calls, children, detached, interactions
+from agentrail.core.session import (
+    agent_calls,
+    agents,
+    call_gates,
+    calls,
+    children,
+    detached,
+    holding,
+    interactions,
+)
 from agentrail.core.session.applying import apply_changes
 from agentrail.core.session.budget import lend_to_child, settle_loan
 from agentrail.core.session.cycle import MAX_ASKERS, begin_turn, finish, is_last_turn, stops_after_calls
@@ -417,7 +426,21 @@ def _close(step: StepContext) -> Next:
     notes, abort = look_for_loops(step, batch)
     if abort is None and has_listeners(step, AfterToolBatch):
         results = tuple(state.result for state in batch if state.result is not None)
-        abort = ask_plugins(step, AfterToolBatch(results=results)).abort
+        outcome = holding.ask_behind_batch(step, AfterToolBatch(results=results), notes)
+        if step.data.held is not None:
+            return Phase.RUNNING
+        abort = outcome.abort
+    return close_checked(step, notes, abort)
+
+
+def close_checked(step: StepContext, notes: tuple[str, ...], abort: str | None) -> Next:
+    """Go on behind a batch about which plugins were asked: with the next turn, or with the end of the cycle.
+
+    Args:
+        step: The step.
+        notes: What the model is told of loops.
+        abort: Why the cycle is to be over; None: it is not.
+    """
     if abort is not None:
         return BreakOff(abort)
     cycle = step.cycle

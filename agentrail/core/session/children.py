@@ -13,14 +13,15 @@ from agentrail.core.protocol.effects import SpawnChild
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.protocol.signals import ChildPublished, ChildStarted, ToolWantsChild
 from agentrail.core.session import agents, calls, rules
-from agentrail.core.session.agent_state import GENERAL_PURPOSE, kinds_of
+from agentrail.core.session.agent_state import GENERAL_PURPOSE, find_agent, kinds_of
 from agentrail.core.session.budget import lend_to_child
 from agentrail.core.session.cycle import MAX_ASKERS
 from agentrail.core.session.open_calls import CallState
 from agentrail.core.session.owners import OfAgent, OfCall, OfChild, OfSurvivor
 from agentrail.core.session.step_context import StepContext
+from agentrail.core.values.sources import more_sources, sources_in
 from agentrail.errors import AgentrailError, ChildRefused, CycleAborted, ErrorInfo, OptionError
-from agentrail.events import SubagentEvent, SubagentStart
+from agentrail.events import Event, SubagentEvent, SubagentStart, ToolExecutionEnd
 from agentrail.frozen import frozen_json
 
 MAX_SESSION_DEPTH: Final = 8
@@ -141,9 +142,19 @@ def _agent_published(step: StepContext, name: str, signal: ChildPublished) -> No
     rules.hear_of_child(step, inner)
     # What goes on after a crash of this session goes on behind this.
     if inner.meta is not None and inner.meta.seq > state.seen:
-        agents.put_agent(step, msgspec.structs.replace(state, seen=inner.meta.seq))
+        sources = more_sources(state.sources, sources_said_by(inner))
+        agents.put_agent(step, msgspec.structs.replace(state, seen=inner.meta.seq, sources=sources))
     depth = inner.depth + 1 if isinstance(inner, SubagentEvent) else 1
     step.publish(SubagentEvent(call_id=state.call_id, child_id=state.child_id, depth=depth, event=inner))
+
+
+def sources_said_by(event: Event) -> tuple[str, ...]:
+    """Give the sources of a result that a session has published, or passed on."""
+    while isinstance(event, SubagentEvent):
+        event = event.event
+    if not isinstance(event, ToolExecutionEnd) or event.result.is_error:
+        return ()
+    return sources_in(event.result.details)
 
 
 def _spawn(step: StepContext, wish: ToolWantsChild) -> ErrorInfo | None:
@@ -162,7 +173,7 @@ def _spawn(step: StepContext, wish: ToolWantsChild) -> ErrorInfo | None:
             effect_id=effect_id,
             call_id=state.call.call_id,
             name=state.call.name,
-            agent=GENERAL_PURPOSE,
+            agent=wish.agent or GENERAL_PURPOSE,
             arguments=frozen_json({"description": wish.prompt}),
             budget=budget,
             wish=wish,
@@ -184,10 +195,13 @@ def _refusal(step: StepContext, signal: ToolWantsChild) -> AgentrailError | None
     if at_work + len(data.wishes) >= MAX_ASKERS:
         message = f"{MAX_ASKERS} sessions work for tools of session {data.config.session_id!r}, or wait for it: let some end first"
         return ChildRefused(message)
-    unknown = [name for name in signal.tools or () if name not in data.tools.names]
-    faults = (
-        [f"tools has {unknown}: expected names of {', '.join(data.tools.names) or 'none'}"] if unknown else []
-    )
+    agent = None if signal.agent is None else find_agent(data.config.agents, signal.agent)
+    known = (data.tools if agent is None or agent.tools is None else agent.tools).names
+    unknown = [name for name in signal.tools or () if name not in known]
+    faults = [f"tools has {unknown}: expected names of {', '.join(known) or 'none'}"] if unknown else []
+    if signal.agent is not None and agent is None:
+        names = ", ".join(kinds_of(data.config.agents))
+        faults = [f"agent is {signal.agent!r:.80}: expected one of {names}"]
     if signal.max_turns is not None and signal.max_turns < 1:
         faults.append(f"max_turns is {signal.max_turns}: expected 1 or more")
     return OptionError(faults) if faults else None

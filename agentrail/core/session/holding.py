@@ -1,8 +1,8 @@
 """A hook that waits: the session is held, as data in its state, until the answer is there, or until that is of no use any more.
 
-Only two hooks can wait (`CAN_WAIT`). Before a prompt starts nothing has begun, and before a cycle finishes everything is
-done: so nothing hangs in between, and whatever else happens meanwhile finds a session in good order. What a held hook goes
-on with stands where the hook stands, in `prompts` and in `cycle`.
+Only three hooks can wait (`CAN_WAIT`). Before a prompt starts nothing has begun, behind a batch each call has its result in the history,
+and before a cycle finishes everything is done: so nothing hangs in between, and whatever else happens meanwhile finds a session in good
+order. What a held hook goes on with stands where the hook stands, in `prompts`, in `batch` and in `cycle`.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from agentrail.core.protocol.effects import CancelPluginRequest, ClearTimer, SetTimer
-from agentrail.core.protocol.hooks import BeforeFinish, BeforePrompt, RequestResult
+from agentrail.core.protocol.hooks import AfterToolBatch, BeforeFinish, BeforePrompt, RequestResult
 from agentrail.core.protocol.request import EffectId
 from agentrail.core.session.hooking import (
     apply_decision,
@@ -51,6 +51,14 @@ def ask_about_end(step: StepContext, stop_reason: EndReason) -> Outcome:
     return outcome
 
 
+def ask_behind_batch(step: StepContext, event: AfterToolBatch, notes: tuple[str, ...]) -> Outcome:
+    """Ask the plugins about a batch whose results are in the history. One of them may want to wait: then `held` is set."""
+    outcome = ask_patiently(step, event)
+    if outcome.waiting is not None:
+        _hold(step, outcome, notes=notes)
+    return outcome
+
+
 def go_on_asking(step: StepContext, result: RequestResult, *, is_late: bool = False) -> Outcome:
     """Tell the plugin what it waited for, and ask the others. `held` is set again when one of them wants to wait.
 
@@ -67,7 +75,7 @@ def go_on_asking(step: StepContext, result: RequestResult, *, is_late: bool = Fa
     )
     outcome = ask_further(step, held.outcome, result)
     if outcome.waiting is not None:
-        _hold(step, outcome, prompt=held.prompt, stop_reason=held.stop_reason)
+        _hold(step, outcome, prompt=held.prompt, stop_reason=held.stop_reason, notes=held.notes)
     return outcome
 
 
@@ -114,7 +122,7 @@ def ask_anew(step: StepContext) -> None:
     step.ended(held.effect_id)
     step.ended(held.timer)
     book_plugin_request(step, held.effect_id)
-    _hold(step, held.outcome, prompt=held.prompt, stop_reason=held.stop_reason)
+    _hold(step, held.outcome, prompt=held.prompt, stop_reason=held.stop_reason, notes=held.notes)
 
 
 def now_held(step: StepContext) -> SuspendedHook:
@@ -130,13 +138,19 @@ def _hold(
     *,
     prompt: QueuedPrompt | None = None,
     stop_reason: EndReason | None = None,
+    notes: tuple[str, ...] | None = None,
 ) -> None:
     assert outcome.waiting is not None  # noqa: S101 - the caller looked
     effect_id = open_plugin_request(step, outcome.waiting.plugin_request, OfHeldHook())
     timer = step.mint("w")
     step.start(SetTimer(effect_id=timer, at_ms=step.at_ms + MAX_HOLD_SECONDS * 1000), OfHoldTimer())
     held = SuspendedHook(
-        effect_id=effect_id, timer=timer, outcome=outcome, prompt=prompt, stop_reason=stop_reason
+        effect_id=effect_id,
+        timer=timer,
+        outcome=outcome,
+        prompt=prompt,
+        stop_reason=stop_reason,
+        notes=notes,
     )
     step.data.held = held
 

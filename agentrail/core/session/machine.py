@@ -241,9 +241,11 @@ def _go_on_held(step: StepContext, phase: Phase, result: RequestResult, *, is_la
     if held.prompt is not None:
         return prompts.continue_prompt(step, phase, held.prompt, result, is_late=is_late)
     outcome = holding.go_on_asking(step, result, is_late=is_late)
-    if step.data.held is not None or held.stop_reason is None:
+    if step.data.held is not None:
         return phase
-    return cycle.finish_checked(step, held.stop_reason, outcome)
+    if held.stop_reason is not None:
+        return cycle.finish_checked(step, held.stop_reason, outcome)
+    return batch.close_checked(step, held.notes or (), outcome.abort)
 
 
 def _compact(step: StepContext, phase: Phase, signal: signals.Compact) -> Phase:

@@ -383,7 +383,12 @@ def system_sections_of(data: Known) -> list[tuple[str, str]]:
     if mode == "none" or not data.sections:
         return []
     hidden = _NOT_FOR_TASKS if mode == "task" else frozenset[str]()
-    return [(key, text) for key, text in sorted(data.sections.items(), key=_order) if key not in hidden]
+    found = [(key, text) for key, text in sorted(data.sections.items(), key=_order) if key not in hidden]
+    replaced = data.config.replaced_sections
+    if not replaced:
+        return found
+    texts = [(key, str(replaced.get(key, text))) for key, text in found]
+    return [(key, text) for key, text in texts if text]
 
 
 def _order(section: tuple[str, str]) -> tuple[bool, str]:

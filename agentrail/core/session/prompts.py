@@ -203,7 +203,8 @@ def steer(step: StepContext, phase: Phase, signal: Steer) -> Next:
         signal,
         SteerReceipt(ref=signal.ref, status="queued", seq=step.data.seq, request_id=signal.request_id),
     )
-    if step.data.held is not None and phase is Phase.RUNNING and cycle.has_turns_left(step):
+    held = step.data.held
+    if held is not None and held.notes is None and phase is Phase.RUNNING and cycle.has_turns_left(step):
         # There will be another turn whatever a plugin says of this answer, so that is not waited for any more.
         holding.decide_without(step)
         return cycle.begin_turn(step)

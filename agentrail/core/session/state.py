@@ -145,6 +145,7 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         gathers_context: Whether something is asked for what to add, before the first request of each turn.
         agent_limits: How many of them may work in the background.
         rules: What people always allow, as the session above knew it when this one began.
+        replaced_sections: Texts in place of what plugins, tools and the mode add to the system prompt, by key; an empty one removes it.
     """
 
     session_id: SessionId
@@ -177,10 +178,13 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     gathers_context: bool = False
     agent_limits: AgentLimits = AgentLimits()
     rules: frozenset[Rule] = frozenset()
+    replaced_sections: JsonObject = EMPTY
 
     def __post_init__(self) -> None:
         """Freeze the application's own data: it is shown to plugins and tools, and handed on to children."""
         force_setattr(self, "user_data", frozen_json(self.user_data))
+        if self.replaced_sections:
+            force_setattr(self, "replaced_sections", frozen_json(self.replaced_sections))
 
 
 class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -378,14 +382,15 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SuspendedHook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A hook that waits for what a plugin asked for: before a prompt starts, or before a cycle finishes.
+    """A hook that waits for what a plugin asked for: before a prompt starts, behind a batch of calls, or before a cycle finishes.
 
     Attributes:
         effect_id: Of the request.
         timer: What ends the wait when nothing comes.
         outcome: What the plugins said so far, with `waiting` set.
-        prompt: The prompt that is judged; None: it is the end of the cycle.
-        stop_reason: What the cycle ends with, if it does; None for a prompt.
+        prompt: The prompt that is judged; None where it is something else.
+        stop_reason: What the cycle ends with, if it does; None where it is something else.
+        notes: What the model is told behind a batch of calls; None where it is something else.
     """
 
     effect_id: EffectId
@@ -393,6 +398,7 @@ class SuspendedHook(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outcome: Outcome
     prompt: QueuedPrompt | None = None
     stop_reason: EndReason | None = None
+    notes: tuple[str, ...] | None = None
 
 
 class OptsUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -25,7 +25,7 @@ from agentrail.core.protocol.actions import (
 from agentrail.core.protocol.hooks import HOOKS, Hook, HookEvent
 from agentrail.core.stack.plugin import SAFETY_BELOW, Context, OnError, Plugin
 from agentrail.core.stack.plugin_state import StateType, classes_of, loses
-from agentrail.core.values.foreign import Raised, attempt
+from agentrail.core.values.foreign import WRONG_OPTIONS, Raised, attempt, attempt_with_options
 from agentrail.errors import PluginError
 from agentrail.frozen import frozen_json, not_json
 from agentrail.messages import JsonObject
@@ -85,13 +85,15 @@ def call_handler(member: Member, event: HookEvent, state: Any, ctx: Context) -> 
     return member.plugin.handle(event, state, ctx)
 
 
-def attempt_as(ask: Ask, function: Callable[..., Any], *args: Any) -> Any:
+def attempt_as(
+    ask: Ask, function: Callable[..., Any], *args: Any, attempting: Callable[..., Any] = attempt
+) -> Any:
     """Call other code of a plugin than its handlers, and give what it returned, or `Raised`.
 
     Where the shell's `call_handler` has a `call` as well, it is called through that: a crash goes to the log there.
     """
     call = getattr(ask, "call", None)
-    return attempt(function, *args) if call is None else attempt(call, function, *args)
+    return attempting(function, *args) if call is None else attempting(call, function, *args)
 
 
 class Stack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -224,8 +226,10 @@ def sound_plugin(given: type[Plugin] | Plugin, options: JsonObject, ask: Ask) ->
 
 
 def _first_state(plugin: Plugin, options: JsonObject, ask: Ask) -> Any:
-    state = attempt_as(ask, functools.partial(plugin.init, **options))
+    state = attempt_as(ask, functools.partial(plugin.init, **options), attempting=attempt_with_options)
     if isinstance(state, Raised):
+        if state.error.code == WRONG_OPTIONS:
+            raise PluginError([f"plugin {plugin.name!r}: {state.error.message}"])
         raise PluginError([f"plugin {plugin.name!r}: init({_shown(options)}) raised {state.error.message}"])
     return state
 

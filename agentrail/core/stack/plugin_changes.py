@@ -28,7 +28,7 @@ from agentrail.core.stack.outcome import Outcome
 from agentrail.core.stack.pipeline import run_hook
 from agentrail.core.stack.plugin import Context, Plugin
 from agentrail.core.stack.plugin_state import loses
-from agentrail.core.values.foreign import Raised
+from agentrail.core.values.foreign import Raised, attempt_with_options
 from agentrail.errors import ErrorInfo, PluginError
 from agentrail.events import Event, PluginFailed, PluginOptsUpdated
 from agentrail.frozen import FrozenDict, frozen_json
@@ -117,7 +117,9 @@ def decide_update(
         return OptionChange(
             stack=stack, states=outcome.states, events=(*outcome.events, _failed(name, refused))
         )
-    state = attempt_as(stack.ask, member.plugin.on_config_update, frozen_json(options), outcome.states[name])
+    update = member.plugin.on_config_update
+    given = frozen_json(options)
+    state = attempt_as(stack.ask, update, given, outcome.states[name], attempting=attempt_with_options)
     fault = _fault_in(member, state)
     if fault is not None:
         return OptionChange(

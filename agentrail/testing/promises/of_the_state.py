@@ -64,12 +64,13 @@ def hold_rules(seen: Seen) -> None:
 
 
 def hold_is_as_written(seen: Seen) -> None:
-    """Each line of `SuspendedHook`: a prompt is held before its cycle, or beside one that is suspended; an end in its own cycle."""
+    """Each line of `SuspendedHook`: a prompt is held before its cycle, or beside one that is suspended; a batch and an end in their own cycle."""
     state, data, held = seen.after, seen.after.data, seen.after.data.held
     if held is not None:
         assert held.outcome.waiting is not None
         assert isinstance(data.open.get(held.effect_id), owners.OfHeldHook)
-        assert (held.prompt is None) == (held.stop_reason is not None)
+        assert sum(one is not None for one in (held.prompt, held.stop_reason, held.notes)) == 1
+        assert held.notes is None or not data.batch
         before_one = data.cycle is None and state.phase is Phase.RUNNING
         in_one = data.cycle is not None and state.phase is Phase.RUNNING
         assert in_one if held.prompt is None else before_one or state.suspended

@@ -14,6 +14,7 @@ from agentrail import (
     Agent,
     AgentrailError,
     ApprovalRequired,
+    Blueprint,
     Event,
     Provider,
     Session,
@@ -21,11 +22,9 @@ from agentrail import (
     ToolExecutionStart,
     open_supervisor,
 )
-from agentrail.blueprints import Blueprint
 from agentrail.events import Approval, PluginEvent, SubagentEvent, ToolBlocked
 from agentrail.plugins import Permissions
 from agentrail.tools import builtin
-from agentrail.tools.exit_plan import exit_plan
 from offline_coder import Offline
 
 # A program that adds prices up, and a test of it that fails. Both are for `sh`: what else is installed does not matter.
@@ -64,7 +63,7 @@ RULES = {
 CODER = (
     Blueprint.coding()
     .override(name="coder", system_prompt="You mend programs. Run the test before you commit.")
-    .with_tools(exit_plan)
+    .with_tools(*builtin("exit_plan"))
     .with_agents(REVIEWER)
     .with_plugins((Permissions, RULES))
 )

@@ -10,13 +10,13 @@ from agentrail import (
     Agent,
     AgentrailError,
     ApprovalRequired,
+    Blueprint,
     Error,
     Provider,
     Session,
     open_supervisor,
     tool,
 )
-from agentrail.blueprints import Blueprint
 from agentrail.plugins import Permissions
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.tools import builtin

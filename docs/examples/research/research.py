@@ -11,13 +11,13 @@ import trio
 from agentrail import (
     Agent,
     AgentrailError,
+    Blueprint,
     Provider,
     ResponseComplete,
     Session,
     ToolExecutionEnd,
     open_supervisor,
 )
-from agentrail.blueprints import Blueprint
 from agentrail.events import CitationUnknown, PlanStepCompleted
 from agentrail.plugins import Citations, Planning
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
