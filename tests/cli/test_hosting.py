@@ -316,7 +316,7 @@ def test_an_untrusted_project_serves_no_more_than_without_it(place, capfd):
     for refused in ("host.host = 0.0.0.0", "host.port = 1", "host.token_file", "the profile none"):
         assert refused in first
     assert [str(one) for one in made.not_granted if "host" in str(one)][-1] == (
-        "host.limits.max_body_bytes = 99999999 (agentrail.toml:11)"
+        "host.limits.max_body_bytes = 99999999 (agentrail.toml:12)"
     )
 
 
