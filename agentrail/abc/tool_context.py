@@ -56,12 +56,14 @@ class ChildRequest:
         system_prompt: Instead of that of the session above; None for the same.
         tools: The names of those tools of the session above that it has; None for all.
         max_turns: How many turns it has; None for as many as the session above.
+        model: Which model it asks, as `provider:name`; None for that of the session above.
     """
 
     prompt: str
     system_prompt: str | None = None
     tools: Iterable[str] | None = None
     max_turns: int | None = None
+    model: str | None = None
 
 
 class OpenProcess(Protocol):
@@ -284,6 +286,7 @@ class ToolContext(Generic[D]):
         system_prompt: str | None = None,
         tools: Iterable[str] | None = None,
         max_turns: int | None = None,
+        model: str | None = None,
     ) -> str:
         """Let a session below this one work, and give its last text. It ends with the call.
 
@@ -296,18 +299,22 @@ class ToolContext(Generic[D]):
             system_prompt: Instead of that of this session.
             tools: Names, of the tools that this session has; None for all of them.
             max_turns: How many turns it has; None for as many as this session.
+            model: Which model it asks, as `provider:name`; None for that of this session. Its provider is found as for a switch of models.
 
         Raises:
             ChildRefused: Your move: nothing of the budget is left for it; sessions stand too deep above one another already; or too
                 many work for tools of this session.
             OptionError: Your move: a tool that this session has not, a number of turns that is none, or an argument of another type.
+            ModelNotFound, Authentication: Your move: there is no such model, or no key for it.
             CycleFailed, CycleAborted: How it ended, without an answer; aborted too when the call that asks is over.
             PromptError: Your move: an empty prompt, or one that is too long.
 
         Cancellation: The session is aborted with all that it runs, and stopped, before the cancellation travels on.
         """
         return await self.child(
-            ChildRequest(prompt=prompt, system_prompt=system_prompt, tools=tools, max_turns=max_turns)
+            ChildRequest(
+                prompt=prompt, system_prompt=system_prompt, tools=tools, max_turns=max_turns, model=model
+            )
         )
 
     @overload

@@ -119,6 +119,9 @@ def decide_child(request: ChildRequest) -> ChildRequest:
     turns: object = request.max_turns
     if isinstance(turns, bool) or not isinstance(turns, int | None):
         faults.append(f"max_turns is {turns!r:.80}: expected a whole number, 1 or more")
+    model: object = request.model
+    if model is not None and (not isinstance(model, str) or ":" not in model):
+        faults.append(f"model is {model!r:.80}: expected a text such as 'openai:gpt-5-mini'")
     if faults:
         raise OptionError(faults)
     return attrs.evolve(request, tools=names)

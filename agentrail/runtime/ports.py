@@ -163,7 +163,11 @@ class ChildWork:
         if wish is None:
             return ChildRequest(prompt=str(self.effect.arguments.get("description", "")))
         return ChildRequest(
-            prompt=wish.prompt, system_prompt=wish.system_prompt, tools=wish.tools, max_turns=wish.max_turns
+            prompt=wish.prompt,
+            system_prompt=wish.system_prompt,
+            tools=wish.tools,
+            max_turns=wish.max_turns,
+            model=wish.model,
         )
 
     def finished(self, outcome: ToolOutcome, usage: "ChildUsage", started_at_ms: int) -> ToolFinished:

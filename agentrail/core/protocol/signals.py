@@ -252,6 +252,7 @@ class ToolWantsChild(Asked, frozen=True, kw_only=True):
         system_prompt: Instead of that of this session; None for the same.
         tools: The names of those tools of this session that it has; None for all.
         max_turns: How many turns it has; None for as many as this session.
+        model: Which model it asks; None for that of this session.
     """
 
     effect_id: EffectId
@@ -259,6 +260,7 @@ class ToolWantsChild(Asked, frozen=True, kw_only=True):
     system_prompt: str | None = None
     tools: tuple[str, ...] | None = None
     max_turns: int | None = None
+    model: str | None = None
 
 
 class ChangeModel(Asked, frozen=True, kw_only=True, tag="switch_model"):
