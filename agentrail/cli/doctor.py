@@ -189,7 +189,7 @@ def look_at_files(files: ConfigFiles, agent: str | None) -> tuple[CommandSetup |
 
 
 def look_at_serving(setup: CommandSetup | None, environ: Mapping[str, str]) -> tuple[Finding, ...]:
-    """Look at where `agentrail serve` would listen, and who says so; nothing where nobody says anything."""
+    """Look at where `agentrail serve` would listen, and who says so; nothing where no one says anything."""
     said = {} if setup is None else setup.configuration.settings.host
     try:
         options = decide_serving(ServeFlags(), environ, said)

@@ -21,7 +21,7 @@ DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8700
 
 NO_FLAG: Final = "the default"
-"""Who says what nobody says."""
+"""Who says what no one says."""
 
 _MAX_PORT: Final = 65_535
 _PORT_DIGITS: Final = 9
@@ -115,7 +115,7 @@ class ServeOptions:
         keyfile: For TLS.
         data_dir: Where sessions are kept, without an application of one's own.
         demo: Whether the built-in demo is served.
-        why: Who said each of these, by name: a flag, a variable, or a file with its line; nobody said what is not in it.
+        why: Who said each of these, by name: a flag, a variable, or a file with its line; no one said what is not in it.
     """
 
     host: str = DEFAULT_HOST

@@ -212,7 +212,7 @@ MCP_COMES_LATER: Final = "MCP servers come with a later version, and this one st
 
 
 def faults_of_mcp(settings: Settings) -> Iterator[ConfigFault]:
-    """Refuse servers of tools, and agents that name some: what is written there would not hold, and nobody would notice."""
+    """Refuse servers of tools, and agents that name some: what is written there would not hold, and no one would notice."""
     named = [agent.values["mcp"] for agent in settings.agents.values() if "mcp" in agent.values]
     for said in (*settings.mcp.values(), *named):
         yield ConfigFault(place=said.place, said=MCP_COMES_LATER)
