@@ -4,7 +4,7 @@ A profile is an agent of the files with its name as id. What listens, and where,
 """
 
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +30,7 @@ OF_APPLICATION: Final = frozenset(
 )
 """The keys that are options of `create_app` itself."""
 
+_CHECKS: Final[Mapping[str, Callable[[Any], str | None]]] = {"host": fault_of_host, "port": fault_of_port}
 _STORES: Final = frozenset({"store", "memories", "knowledge"})
 _OF_PROFILES: Final = frozenset({"profiles", "shared_workspace"})
 
@@ -62,7 +63,7 @@ def _faults_of(name: str, said: Sourced) -> Iterator[str]:
     if name in _OF_PROFILES:
         return
     if name in KEYS.values():
-        check = {"host": fault_of_host, "port": fault_of_port}.get(name)
+        check = _CHECKS.get(name)
         fault = None if check is None else check(said.value)
         if fault is not None:
             yield fault

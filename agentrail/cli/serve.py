@@ -126,6 +126,7 @@ def decide_all(
     if application is not None:  # which says itself where its sessions are kept
         host = {name: said for name, said in host.items() if name != "data_dir"}
         environ.pop(DATA_VARIABLE, None)
+    options = ServeOptions()
     try:
         options = decide_serving(flags, environ, host)
         check_options(options, application)
