@@ -267,7 +267,7 @@ async def test_an_application_is_made_of_what_files_say(place, capfd):
     made, options = decide_all(ServeFlags(port=1), ConfigFiles(trust_project=True), None)
     assert (options.port, options.why["port"]) == (1, "--port")
     app = await make_default_application(options, made)
-    served = app.state.host  # type: ignore[attr-defined]
+    served = app.state.host
     assert (served.options.chat_timeout, served.options.limits.max_streams, served.options.store) == (
         5.0,
         7,

@@ -173,7 +173,7 @@ async def test_slash_commands_are_those_of_the_server():
         with pytest.raises(CommandError, match="only at a terminal"):
             await session.run_command("quit")
         with pytest.raises(OptionError, match="text is 5"):
-            await session.run_command("status", 5)  # type: ignore[arg-type]
+            await session.run_command("status", 5)
 
 
 def test_what_is_no_answer_about_commands_is_said():
