@@ -187,8 +187,7 @@ async def make_profiles(
             chosen = model_of_files(setup, environ) or usual
             if chosen is None:
                 chosen = usual = await choose_for(Choices(), environ)
-            profile = _profile_of(configuration, setup, chosen, environ)
-            made.append(ServedProfile(profile=profile, chosen=chosen))
+            made.append(ServedProfile(profile=_profile_of(setup, chosen, environ), chosen=chosen))
         except OptionError as error:
             faults += error.faults
     if faults:
@@ -196,29 +195,21 @@ async def make_profiles(
     return tuple(made)
 
 
-def _setup_of(configuration: "Configuration", name: str | None) -> CommandSetup | None:
+def _setup_of(configuration: "Configuration", name: str | None) -> CommandSetup:
     from agentrail.blueprints.building import build_blueprint
 
-    if not configuration.files.project and not configuration.files.user:
-        return None  # as a command has it
     blueprint = build_blueprint(configuration.settings, name, skills=configuration.read_skills)
     return CommandSetup(configuration=configuration, agent=name, blueprint=blueprint)
 
 
-def _profile_of(
-    configuration: "Configuration",
-    setup: CommandSetup | None,
-    chosen: ChosenModel,
-    environ: Mapping[str, str],
-) -> "AgentProfile":
+def _profile_of(setup: CommandSetup, chosen: ChosenModel, environ: Mapping[str, str]) -> "AgentProfile":
     from agentrail.host.profiles import AgentProfile
 
-    agent = None if setup is None else setup.agent
-    shared = configuration.settings.host.get("shared_workspace")
+    shared = setup.configuration.settings.host.get("shared_workspace")
     return AgentProfile(
-        id=agent or DEFAULT_PROFILE,
-        name=agent or DEFAULT_PROFILE.capitalize(),
-        description="" if setup is None or agent is None else setup.blueprint.description,
+        id=setup.agent or DEFAULT_PROFILE,
+        name=setup.agent or DEFAULT_PROFILE.capitalize(),
+        description=setup.blueprint.description,
         options=decide_session(Choices(), chosen, setup, environ),
         shared_workspace=shared is not None and shared.value,
     )
