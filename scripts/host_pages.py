@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import attrs
 
-from agentrail.cli.serve import ServeOptions
+from agentrail.cli.serve_options import KEYS, VARIABLES, ServeFlags, ServeOptions, flag_of
+from agentrail.config.forms import HostForm
 from agentrail.gateway.answers import ERROR_ANSWERS
 from agentrail.gateway.app import OWN_OPTIONS, ROUTES, create_app
 from agentrail.gateway.openapi import describe_interface, interface_route
@@ -282,14 +283,24 @@ def options_page() -> str:
         "",
         "## `agentrail serve`",
         "",
-        "What the command line says is added to what the application says.",
+        SERVE_SAID,
         "",
     ]
-    lines += ["| option | default | meaning |", "|---|---|---|"]
-    said = described_in(ServeOptions)
-    for field in attrs.fields(ServeOptions):
-        default = f"`{field.default}`" if field.default not in (None, (), False) else "–"
-        lines.append(f"| `--{field.name.replace('_', '-')}` | {default} | {said[field.name]} |")
+    lines += ["| option | variable | in `[host]` | default | meaning |", "|---|---|---|---|---|"]
+    said = described_in(ServeFlags)
+    for field in attrs.fields(ServeFlags):
+        default = getattr(ServeOptions(), field.name, None)
+        shown = f"`{default}`" if default not in (None, (), False) else "–"
+        key = f"`{KEYS[field.name]}`" if field.name in KEYS else "–"
+        variable = f"`{VARIABLES[field.name]}`" if field.name in KEYS else "–"
+        lines.append(f"| `{flag_of(field.name)}` | {variable} | {key} | {shown} | {said[field.name]} |")
+    others = [
+        one.name for one in attrs.fields(HostForm) if one.name not in {*KEYS.values(), "profiles", "limits"}
+    ]
+    lines += [
+        "",
+        HOST_SAID.format(names=", ".join(f"`{name}`" for name in others)),
+    ]
     lines += ["", "## Limits", "", LIMITS_SAID, "", *attrs_rows(Limits), ""]
     return "\n".join(lines)
 
@@ -300,6 +311,12 @@ OPTIONS_HEAD: Final = f"""# The options of a server
 
 `create_app(…)` makes the application that `agentrail serve` serves; `async with open_host(…) as host` opens the same host without HTTP. Options are keywords, or one `HostOptions`. All
 faults are told at once, before anything is opened. How they are used: [the tutorial](../tutorial/serve-your-agents.md), [operate a server](../how-to/operate-a-server.md)."""
+
+SERVE_SAID: Final = """What the command line says is added to what the application says. A flag stands in front of its variable, that in front of `[host]` in the project's
+`agentrail.toml`, that in front of the user's. `--config` and `--trust-project` are as of `agentrail run`; of lists in variables the items have commas between them."""
+
+HOST_SAID: Final = """Without an application of yours each agent of the files is a profile, with its name as id. `[host]` takes besides, each as above: {names};
+`profiles`, the names of the agents that are served, in order; and `[host.limits]` what follows. See [configure agents in files](../how-to/configure-agents.md#a-server-of-them)."""
 
 LIMITS_SAID: Final = "`create_app(limits=Limits(messages_per_minute=20))`. What is beyond one is answered with 413, 422 or 429 as [the routes](routes.md#errors) say, and 429 says in `Retry-After` when to come back."
 

@@ -22,6 +22,7 @@ EVERY_USER: Final = "*"
 MAX_DOCUMENT_BYTES: Final = 16 << 20
 """Of one document."""
 
+MAX_SUMMARY_CHARACTERS: Final = 300
 MAX_FOUND_PASSAGES: Final = 50
 """How many passages one search gives at most."""
 
@@ -60,6 +61,25 @@ def check_readers(readers: Iterable[str]) -> tuple[str, ...]:
     return given
 
 
+def check_summary(summary: object) -> str:
+    """Give a line about a document.
+
+    Raises:
+        OptionError: Your move: it has no character, too many, or a line end.
+    """
+    if (
+        not isinstance(summary, str)
+        or not 0 < len(summary) <= MAX_SUMMARY_CHARACTERS
+        or not summary.isprintable()
+    ):
+        raise OptionError(
+            [
+                f"{summary!r:.80} is no line about a document: expected 1 to {MAX_SUMMARY_CHARACTERS} characters that can be printed"
+            ]
+        )
+    return summary
+
+
 def may_read(readers: Sequence[str], reader: MemoryOwner) -> bool:
     """Say whether a base is open to a user of its tenant. No user is meant by an empty list, and none by an empty name."""
     return EVERY_USER in readers or (bool(reader.user) and reader.user in readers)
@@ -92,6 +112,7 @@ class KnowledgeDocument:
         state: What became of it.
         reason: Of one that failed, a sentence.
         passages: How many it has.
+        summary: What it is about, in a line; empty where none was written.
     """
 
     path: str
@@ -99,6 +120,7 @@ class KnowledgeDocument:
     state: DocumentState
     reason: str = ""
     passages: int = 0
+    summary: str = ""
 
 
 @frozen(kw_only=True)
@@ -137,7 +159,8 @@ class Passage:
 class KnowledgeStore(Protocol):
     """Keeps bases. Every call but `close` may raise `StoreUnavailable`.
 
-    `open_base`, `announce`, `add`, `remove` write, and are for who looks after a base; the others ask for a user who may read or not.
+    `open_base`, `announce`, `add`, `fail`, `remove`, `documents`, `beginning` and `summarize` are for who looks after a base; the others ask
+    for a user who may read or not.
     """
 
     def open_base(self, tenant: str, base: str, readers: Iterable[str] | None = None) -> None:
@@ -176,8 +199,28 @@ class KnowledgeStore(Protocol):
         """Give the documents of a base, by path, for who looks after it."""
         ...
 
+    def beginning(self, tenant: str, base: str, path: str, *, most: int = 8_000) -> str:
+        """Give how a document begins, at most so many characters of it; nothing where there is none, or it has no passages."""
+        ...
+
+    def summarize(self, tenant: str, base: str, path: str, digest: str, summary: str) -> bool:
+        """Write in a line what a document is about, until it changes. Says whether it is there as it was, with this digest.
+
+        Raises:
+            OptionError: Your move: there is no such base, or the line has no character, more than 300, or a line end.
+        """
+        ...
+
     def bases(self, reader: MemoryOwner) -> tuple[KnowledgeBase, ...]:
         """Give the bases that a user may read, by name."""
+        ...
+
+    def readable(self, reader: MemoryOwner, base: str) -> tuple[KnowledgeDocument, ...]:
+        """Give the documents of a base that can be found, by path.
+
+        Raises:
+            OptionError: Your move: there is no base of this name that they may read; the message has those there are.
+        """
         ...
 
     def search(
@@ -214,6 +257,14 @@ class Knowledge(Protocol):
 
     async def bases(self) -> tuple[KnowledgeBase, ...]:
         """Give the bases, by name."""
+        ...
+
+    async def documents(self, base: str) -> tuple[KnowledgeDocument, ...]:
+        """Give the documents of a base; see `KnowledgeStore.readable`.
+
+        Raises:
+            OptionError: Your move: as there.
+        """
         ...
 
     async def search(self, query: str, base: str = "", *, limit: int = 8) -> tuple[Passage, ...]:

@@ -62,6 +62,7 @@ class ChildRequest:
         tools: The names of those tools of the session above that it has; None for all.
         max_turns: How many turns it has; None for as many as the session above.
         agent: Which of the agents of the session above works; None for one that has what that session has.
+        model: Which model it asks, as `provider:name`; None for that of the session above.
     """
 
     prompt: str
@@ -69,6 +70,7 @@ class ChildRequest:
     tools: Iterable[str] | None = None
     max_turns: int | None = None
     agent: str | None = None
+    model: str | None = None
 
 
 class OpenProcess(Protocol):
@@ -312,7 +314,7 @@ class ToolContext(Generic[D]):
         )
         return await self.process(words, options)
 
-    async def run_session(
+    async def run_session(  # noqa: PLR0913 - what a child may have that its session has not
         self,
         prompt: str,
         *,
@@ -320,6 +322,7 @@ class ToolContext(Generic[D]):
         tools: Iterable[str] | None = None,
         max_turns: int | None = None,
         agent: str | None = None,
+        model: str | None = None,
     ) -> str:
         """Let a session below this one work, and give its last text. It ends with the call.
 
@@ -333,11 +336,13 @@ class ToolContext(Generic[D]):
             tools: Names, of the tools that this session has, or the agent, where that has its own; None for all of them.
             max_turns: How many turns it has; None for as many as this session. Of an agent with a number of its own the smaller one counts.
             agent: The name of the agent that works, as in `ctx.agents`; None for one that has what this session has.
+            model: Which model it asks, as `provider:name`; None for that of this session, or of the agent. Its provider is found as for a switch of models.
 
         Raises:
             ChildRefused: Your move: nothing of the budget is left for it; sessions stand too deep above one another already; or too
                 many work for tools of this session.
             OptionError: Your move: an agent or a tool that this session has not, a number of turns that is none, or an argument of another type.
+            ModelNotFound, Authentication: Your move: there is no such model, or no key for it.
             CycleFailed, CycleAborted: How it ended, without an answer; aborted too when the call that asks is over.
             PromptError: Your move: an empty prompt, or one that is too long.
 
@@ -345,7 +350,12 @@ class ToolContext(Generic[D]):
         """
         return await self.child(
             ChildRequest(
-                prompt=prompt, system_prompt=system_prompt, tools=tools, max_turns=max_turns, agent=agent
+                prompt=prompt,
+                system_prompt=system_prompt,
+                tools=tools,
+                max_turns=max_turns,
+                agent=agent,
+                model=model,
             )
         )
 

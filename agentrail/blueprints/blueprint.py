@@ -36,7 +36,7 @@ from agentrail.blueprints.prompt import (
     values_for_prompt,
 )
 from agentrail.blueprints.skills import SkillUse, with_skill_plugins, with_skill_tools
-from agentrail.config.settings import PolicySettings
+from agentrail.config.settings import MCP_COMES_LATER, PolicySettings
 from agentrail.config.skills import SkillSet, ToolsMode
 from agentrail.core.stack.loading import PluginEntry
 from agentrail.errors import OptionError
@@ -149,7 +149,9 @@ class Blueprint:
                 f"skills is {skills!r:.80}: expected SkillUse(skills=read_skills(…)), as with_skills makes it"
             )
         for key, value in options.items():
-            if key != "agents":
+            if key == "mcp":
+                faults.append(f"mcp: {MCP_COMES_LATER}")
+            elif key != "agents":
                 faults += faults_of_value(key, value)
         if not faults:
             faults += faults_of_plugin_entries(options.get("plugins", ()))

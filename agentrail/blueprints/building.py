@@ -46,7 +46,7 @@ _NOT_OPTIONS: Final = frozenset(
             "prompt",
             "budget",
         ),
-        *("skills", "skills_in_prompt"),
+        *("skills", "skills_in_prompt", "mcp"),
     }
 )
 

@@ -31,6 +31,7 @@ from agentrail.config.settings import (
     Settings,
     Sourced,
     faults_of_agent_names,
+    faults_of_mcp,
     join_files,
     merge_settings,
 )
@@ -182,6 +183,8 @@ def read_configuration(
     if not trusted:
         project, not_granted = narrow_settings(project, user)
         joined = merge_settings(project, user)
+    # Of what is left: a server of an untrusted project is not granted, which is said, and is no fault that would stop a run.
+    faults = (*faults, *faults_of_mcp(joined))
     notes = tuple(note for one in (*read_project, *read_user) for note in one.notes)
     for note in notes:
         LOGGER.info("not read: %s", note)

@@ -40,6 +40,9 @@ from agentrail.tools.skill_files import (
     read_skill_file,
 )
 
+BUILT_IN_SKILLS: Final = Path(__file__).with_name("built_in_skills")
+"""The directory of the skills that come along; `read_skills(BUILT_IN_SKILLS)` gives them to a program."""
+
 MAX_SKILL_DIRECTORIES: Final = 1_000
 """In one source. Of more none is read: that is no place for skills."""
 
@@ -134,7 +137,7 @@ def find_sources(
     import_user: bool = False,
     import_project: bool = False,
 ) -> tuple[SkillSource, ...]:
-    """Say where skills are looked for, from what counts least.
+    """Say where skills are looked for, from what counts least: those that come along.
 
     Args:
         cwd: The working directory.
@@ -143,7 +146,9 @@ def find_sources(
         import_user: Whether those that the user wrote for Claude Code count.
         import_project: Whether those of the project do.
     """
-    found: dict[Path, SkillSource] = {}
+    found: dict[Path, SkillSource] = {
+        BUILT_IN_SKILLS: SkillSource(directory=BUILT_IN_SKILLS, shown="built in", scope="built_in")
+    }
 
     def add(place: Path, scope: SkillScope, *, imported: bool) -> None:
         for owner in ((".claude",) if imported else ()) + _OWN:

@@ -7,12 +7,13 @@ from functools import partial
 from typing import Any
 
 from agentrail.abc import Secret
+from agentrail.app import provider_of
 from agentrail.blueprints import capability_texts as texts
 from agentrail.blueprints.capability import Capability
 from agentrail.blueprints.secrets import secret_of
 from agentrail.config.forms import SearchForm, SecretForm
 from agentrail.config.settings import Sourced
-from agentrail.errors import OptionError
+from agentrail.errors import AgentrailError, OptionError
 from agentrail.tools.web_fetch import web_fetch_tool
 from agentrail.tools.web_search import web_search_tool
 from agentrail.web.client import WebClient
@@ -23,16 +24,20 @@ from agentrail.web.searching import SearchEngine
 
 
 def web_capability(
-    rules: WebRules | None = None, open_engine: Callable[[], SearchEngine] | None = None
+    rules: WebRules | None = None,
+    open_engine: Callable[[], SearchEngine] | None = None,
+    *,
+    model: str | None = None,
 ) -> Capability:
     """Make the bundle `web`: the tool `web_fetch`, with an engine `web_search` too, and what the prompt says of them.
 
     Args:
         rules: What may be fetched; None for public pages over TLS.
         open_engine: Gives the search engine, at each search; None for none.
+        model: Which model answers questions about pages, as `provider:name`; None for that of the session.
     """
     client = WebClient(rules or WebRules())
-    tools = [web_fetch_tool(client)]
+    tools = [web_fetch_tool(client, model)]
     if open_engine is not None:
         tools.append(web_search_tool(open_engine, client))
     return Capability(name="web", tools=tools, sections={"web": texts.WEB})
@@ -46,14 +51,15 @@ def read_web(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None])
         fault: Is told what is wrong with a value.
     """
     search = said.get("search")
-    return web_capability(read_web_rules(said, fault), None if search is None else _engine_of(search, fault))
+    engine = None if search is None else _engine_of(search, fault)
+    return web_capability(read_web_rules(said, fault), engine, model=_model_of(said, fault))
 
 
 def read_web_rules(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> WebRules:
     """Make rules of what files say; of a value that cannot be, what holds without it. As `read_web`."""
     values: dict[str, Any] = {}
     for name, one in said.items():
-        if name == "search":
+        if name in {"search", "model"}:
             continue
         try:
             values[name] = read_inside(one.plain) if name == "inside" else one.plain
@@ -66,6 +72,19 @@ def read_web_rules(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], 
     if proxy is not None and "@" in proxy.value:
         fault(proxy, "it has a user in front of its host: a password never stands in the file itself")
     return WebRules(**values)
+
+
+def _model_of(said: Mapping[str, Sourced], fault: Callable[[Sourced, str], None]) -> str | None:
+    """Give the model that answers questions; None where none is said, or one that there cannot be."""
+    model = said.get("model")
+    if model is None:
+        return None
+    try:
+        provider_of(model.value)
+    except AgentrailError as error:
+        fault(model, str(error))
+        return None
+    return str(model.value)
 
 
 def _engine_of(said: Sourced, fault: Callable[[Sourced, str], None]) -> Callable[[], SearchEngine] | None:

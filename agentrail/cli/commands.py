@@ -119,7 +119,8 @@ app.command(
     name="serve",
     help="""Put an application that create_app made behind HTTP, until it is told to stop.
 
-    Without one it serves one profile with the model and the tools that agentrail run would use, and keeps its sessions.
+    Without one it serves a profile for each agent of the configuration files, or one with the model and the tools that
+    agentrail run would use, and keeps their sessions.
     The address is printed on stdout when calls are answered. Ctrl-C, or SIGTERM, lets calls and streams end; a second
     one does not wait for them.
 

@@ -13,9 +13,11 @@ from agentrail.blueprints.finding import CONFIG_NAME
 from agentrail.blueprints.trusting import digests_of, read_trust, write_trust
 from agentrail.cli.configuring import MODEL_VARIABLE, ConfigFiles, write_faults
 from agentrail.cli.exits import Exit
+from agentrail.cli.hosting import faults_of_host
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.output import write_error
 from agentrail.cli.printing import print_text
+from agentrail.cli.serve_options import KEYS, VARIABLES
 from agentrail.config.forms import BudgetForm, HeaderForm, PluginForm, PromptForm, SearchForm, SecretForm
 from agentrail.config.keys import HIDDEN, hide_keys, in_one_line, names_secret
 from agentrail.config.settings import PolicySettings, Settings, Sourced
@@ -67,6 +69,14 @@ tools = ["list_dir", "read_file", "glob", "grep"]
 # [web]
 # allow = ["python.org"]
 # search = { engine = "brave", api_key = { env = "BRAVE_API_KEY" } }
+# model = "anthropic:claude-haiku-4-5"       # who answers a question about a page
+
+# What `agentrail serve` serves: a profile for each agent, with its name as id.
+# [host]
+# port = 8700
+# profiles = ["helper"]                      # without it: all agents
+# token_file = "tokens.toml"                 # agentrail token new writes it; others than this machine need one
+# limits = { messages_per_minute = 20, cost_per_day_usd = 5.0 }
 """
 """What `agentrail init` writes; a test holds that it passes the check."""
 
@@ -93,7 +103,7 @@ def check_files(
         write_error(f"{read.notice}.")
     # A second look finds what is wrong with the rest.
     built = faults_of_building(read.settings, skills=read.read_skills)
-    faults = tuple(dict.fromkeys((*read.faults, *built)))
+    faults = tuple(dict.fromkeys((*read.faults, *built, *faults_of_host(read.settings))))
     for fault in faults:
         write_error(str(fault))
     for note in read.notes:
@@ -185,6 +195,10 @@ def show_configuration(read: Configuration, environ: Mapping[str, str]) -> Itera
     yield from _table("import", settings.imports)
     yield from _table("models", settings.models)
     yield from _table("web", settings.web, environ)
+    yield from _table("host", settings.host)
+    for name, key in KEYS.items():
+        if environ.get(VARIABLES[name]):
+            yield f"  {VARIABLES[name]} is set, and stands in front of {key}"
     for policy in settings.policies:
         yield from _policy(f"permissions of the {policy.scope}", policy)
     for name in settings.agents:

@@ -31,9 +31,11 @@ from agentrail.cli.configuring import (
 from agentrail.cli.doctor_store import look_at_store
 from agentrail.cli.exits import Exit, describe_error
 from agentrail.cli.finding import CheckVerdict, Finding
+from agentrail.cli.hosting import faults_of_host
 from agentrail.cli.logs import Debug, send_logs_to_stderr
 from agentrail.cli.options import BaseUrl, Model
 from agentrail.cli.printing import print_text
+from agentrail.cli.serve_options import ServeFlags, decide_serving, show_serving
 from agentrail.cli.stored import DataDirectory
 from agentrail.errors import AgentrailError, ProviderError
 from agentrail.providers.failures import Vendor
@@ -60,6 +62,7 @@ def doctor(  # noqa: PLR0913 - an option each
     findings = (
         *look_at_installation(),
         *looked_at,
+        *look_at_serving(setup, os.environ),
         *look_at_variables(os.environ),
         trio.run(look_at_confinement),
         *look_at_store(os.environ, data_dir),
@@ -177,6 +180,22 @@ def look_at_files(files: ConfigFiles, agent: str | None) -> tuple[CommandSetup |
         Finding(name="configuration", verdict="good", text=f"{names}; {agents}"),
         *(() if notice is None else (Finding(name="trust", verdict="absent", text=notice),)),
     )
+
+
+def look_at_serving(setup: CommandSetup | None, environ: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Look at where `agentrail serve` would listen, and who says so; nothing where no one says anything."""
+    said = {} if setup is None else setup.configuration.settings.host
+    try:
+        options = decide_serving(ServeFlags(), environ, said)
+    except AgentrailError as error:
+        return (Finding(name="serve", verdict="bad", text=describe_error(error), remedy="set it anew"),)
+    if not options.why:
+        return ()
+    wrong = () if setup is None else faults_of_host(setup.configuration.settings)
+    if wrong:
+        text = " ".join(str(fault) for fault in wrong)
+        return (Finding(name="serve", verdict="bad", text=text, remedy="put that right in the file"),)
+    return (Finding(name="serve", verdict="good", text=show_serving(options)),)
 
 
 async def look_at_model(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import trio
 from attrs import frozen
@@ -14,13 +14,17 @@ from cyclopts import App, Parameter
 
 from agentrail.abc.knowledge import EVERY_USER, MAX_FOUND_PASSAGES, KnowledgeDocument, KnowledgeStore
 from agentrail.abc.recall import MemoryOwner
+from agentrail.app import provider_of
 from agentrail.blueprints.configuration import read_configuration
 from agentrail.blueprints.web import read_web_rules
+from agentrail.cli.configuring import ConfigFiles, options_of_files, read_setup
 from agentrail.cli.exits import Exit
+from agentrail.cli.kb_summaries import summarize_documents, wanted_documents
 from agentrail.cli.logs import Debug, send_logs_to_stderr
+from agentrail.cli.options import Choices, choose_for
 from agentrail.cli.output import write_error
 from agentrail.cli.stored import DataDirectory, run_over_store, say
-from agentrail.errors import OptionError
+from agentrail.errors import OptionError, ProviderError
 from agentrail.stores.documents import HTML, MARKDOWN, PDF
 from agentrail.stores.knowledge_sqlite import SqliteKnowledge
 from agentrail.stores.named_memories import directory_of_knowledge
@@ -66,7 +70,7 @@ USUAL_KNOWLEDGE: Final = KnowledgePlace()
     PATH is a file, a directory whose .md, .txt, .html and .pdf files are meant, or an address, https://…, which is fetched: by what [web] in
     agentrail.toml lets be fetched. What has not changed is left alone, what has changed takes the
     place of what was there. A base is read by no user until one is named with --reader. Exit codes: 0 all is added, 1 some could
-    not be read, 2 wrong usage.""",
+    not be read, or not be summarized, 2 wrong usage.""",
 )
 def add_documents(
     name: Annotated[str, Parameter(help="Of the knowledge base.")],
@@ -79,6 +83,20 @@ def add_documents(
             show_default=False,
         ),
     ] = (),
+    summarize: Annotated[
+        bool,
+        Parameter(
+            help="Let a model say in a line what each document is about, of those that have none: kb list and kb_list show it. It is sent how they begin.",
+            negative="",
+            show_default=False,
+        ),
+    ] = False,
+    model: Annotated[
+        str | None,
+        Parameter(
+            help="Which model does, as provider:name. Without it: that of agentrail run.", show_default=False
+        ),
+    ] = None,
     place: KnowledgePlace = USUAL_KNOWLEDGE,
 ) -> Exit:
     """Add; see the help above."""
@@ -90,7 +108,10 @@ def add_documents(
             if len(urls) < len(paths) or not paths
             else []
         )
+        if model is not None and not summarize:
+            raise OptionError(["--model is for --summarize: give both, or none"])
         fetch = fetcher_of_files(os.environ) if urls else None
+        asked = chosen_model(model, os.environ) if summarize else None
         store.open_base(place.tenant, name, reader or None)
         added = [*_add_all(store, place.tenant, name, files)]
         if fetch is not None:
@@ -100,9 +121,33 @@ def add_documents(
         failed = sum(one.state == "failed" for one in added)
         unchanged = len(files) + len(urls) - len(added)
         say(f"{counted(len(added) - failed, 'document')} added, {unchanged:,} unchanged, {failed:,} failed.")
+        if asked is not None:
+            named = [*(file.as_posix() for file in files), *urls]
+            wanted = wanted_documents(store, place.tenant, name, named)
+            chosen, options = asked
+            told = [*summarize_documents(store, place.tenant, name, wanted, model=chosen, options=options)]
+            say(f"{counted(len(told), 'document')} summarized, {len(wanted) - len(told):,} not.")
+            failed += len(wanted) - len(told)
         return Exit.FAILED if failed else Exit.DONE
 
     return _over(place, work)
+
+
+def chosen_model(model: str | None, environ: Mapping[str, str]) -> tuple[str, Mapping[str, Any]]:
+    """Say which model is asked, and with which options of its provider: of the flag, the environment, the files, as for `agentrail run`.
+
+    Raises:
+        OptionError: Your move: there is no such model; or as of `choose_for`.
+    """
+    setup = read_setup(ConfigFiles(), None)
+    try:
+        chosen = trio.run(choose_for, Choices(model=model), environ, setup)
+        provider_of(chosen.model)
+    except ProviderError as error:  # no document has failed: none was added yet
+        raise OptionError([str(error)]) from error
+    options = options_of_files(setup, chosen.model, environ).get("provider_opts", {})
+    write_error(f"model {chosen.model} ({chosen.why})")
+    return chosen.model, options
 
 
 def files_below(paths: Sequence[Path]) -> list[Path]:
@@ -198,7 +243,8 @@ def fetch_document(client: WebClient, url: str) -> bytes:
 
 def _line_of(document: KnowledgeDocument) -> str:
     more = document.reason if document.state == "failed" else counted(document.passages, "passage")
-    return f"{document.state}  {printable(document.path)}  {more}"
+    about = f"  {printable(document.summary)}" if document.summary else ""
+    return f"{document.state}  {printable(document.path)}  {more}{about}"
 
 
 @app.command(

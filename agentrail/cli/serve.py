@@ -8,20 +8,28 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import quote
 
 import trio
-from attrs import evolve, frozen
+from attrs import evolve
 from cyclopts import Parameter
 
+from agentrail.blueprints.configuration import Configuration, read_configuration
 from agentrail.cli.application import ApplicationFailed, find_application
+from agentrail.cli.configuring import ConfigFiles
 from agentrail.cli.demo_server import demo_directory, make_demo_application
 from agentrail.cli.exits import Exit, describe_error
-from agentrail.cli.logs import Debug, send_logs_to_stderr
-from agentrail.cli.options import Choices, choose_for, decide_session
+from agentrail.cli.hosting import default_profile, faults_of_host, make_profiles, options_of_host
+from agentrail.cli.logs import send_logs_to_stderr
 from agentrail.cli.output import OutputClosed, OutputFailed, write_all, write_error
+from agentrail.cli.serve_options import (
+    ServeFlags,
+    ServeOptions,
+    decide_serving,
+    fault_of_host,
+    fault_of_port,
+)
 from agentrail.cli.stored import DEFAULT_STORE
 from agentrail.errors import AgentrailError, OptionError
 from agentrail.gateway.access import LOOPBACK_NAMES, is_loopback
@@ -29,15 +37,13 @@ from agentrail.gateway.tokens import Tokens, read_token_file
 from agentrail.otp.exits import keep
 from agentrail.otp.leaving import describe_bug
 from agentrail.runtime.crashes import log_crash
+from agentrail.stores.named import DATA_VARIABLE
 from agentrail.tuning import many_sessions
 
 if TYPE_CHECKING:
     from agentrail.gateway.callers import CallerCheck
     from agentrail.gateway.incoming import AsgiApp
     from agentrail.gateway.serving import ConnectionLimits
-
-DEFAULT_HOST: Final = "127.0.0.1"
-DEFAULT_PORT: Final = 8700
 
 DRAIN_DELAY_SECONDS: Final = 5.0
 """How long a server that others reach goes on when it is told to stop, so that balancers notice."""
@@ -52,100 +58,37 @@ DEMO_WORDS: Final = (
 """What is said before a demo is served."""
 
 _NEEDED: Final = ("hypercorn", "starlette")
-_MAX_PORT: Final = 65_535
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - to tell it, and not to bind it
 
 
-@Parameter(name="*")
-@frozen(kw_only=True)
-class ServeOptions:
-    """Where an application is served, and who may call it.
-
-    Attributes:
-        host: The address to listen on.
-        port: Its port; 0 for one that is free.
-        token_file: Lists the tokens that let callers in.
-        allowed_host: What else the server may be called by.
-        allowed_origin: Of which pages may call it.
-        certfile: For TLS.
-        keyfile: For TLS.
-        data_dir: Where sessions are kept, without an application of one's own.
-        demo: Whether the built-in demo is served.
-        debug: Whether a crash is shown with its traceback.
-    """
-
-    host: Annotated[
-        str, Parameter(help="The address to listen on. Any but this machine's own needs a token.")
-    ] = DEFAULT_HOST
-    port: Annotated[int, Parameter(help="Its port; 0 for one that is free.")] = DEFAULT_PORT
-    token_file: Annotated[
-        Path | None,
-        Parameter(
-            help="Lists the tokens that let callers in; agentrail token new makes them.", show_default=False
-        ),
-    ] = None
-    allowed_host: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="A name that the server may be called by, besides its address; as often as you like.",
-            negative=(),
-            show_default=False,
-        ),
-    ] = ()
-    allowed_origin: Annotated[
-        tuple[str, ...],
-        Parameter(
-            help="An origin whose pages may call it, such as https://app.example; as often as you like.",
-            negative=(),
-            show_default=False,
-        ),
-    ] = ()
-    certfile: Annotated[Path | None, Parameter(help="A certificate, for TLS.", show_default=False)] = None
-    keyfile: Annotated[Path | None, Parameter(help="Its key.", show_default=False)] = None
-    data_dir: Annotated[
-        Path | None,
-        Parameter(
-            help="The directory that sessions are kept in, without an application of your own. Without it: the usual one.",
-            show_default=False,
-        ),
-    ] = None
-    demo: Annotated[
-        bool,
-        Parameter(
-            help="Serve three profiles at work on the built-in demo model, offline and without a key, to look at in the console.",
-            negative=(),
-        ),
-    ] = False
-    debug: Debug = False
-
-
-_USUAL: Final = ServeOptions()
+_USUAL: Final = ServeFlags()
 
 
 def serve_application(
     application: Annotated[
         str | None,
         Parameter(
-            help="What to serve, as package.module:NAME, where NAME is what create_app made. Without it: one profile, "
-            "`default`, with the model and the tools that agentrail run would use; its sessions are kept."
+            help="What to serve, as package.module:NAME, where NAME is what create_app made. Without it: a profile for each agent of "
+            "the configuration, or one, `default`, with the model and the tools that agentrail run would use; sessions are kept."
         ),
     ] = None,
     /,
     *,
-    options: ServeOptions = _USUAL,
+    flags: ServeFlags = _USUAL,
+    files: ConfigFiles = ConfigFiles(),  # noqa: B008 - frozen
 ) -> Exit:
     """Serve an application; see `commands.py` for the help."""
-    send_logs_to_stderr(debug=options.debug)
+    send_logs_to_stderr(debug=flags.debug)
     try:
         check_extra()
-        check_options(options, application)
+        configuration, options = decide_all(flags, files, application)
         tokens = None if options.token_file is None else read_token_file(options.token_file)
         app = None if application is None else find_application(application)
         with many_sessions():
             if options.demo:
                 serve_demo(options)
             elif application is None:
-                trio.run(serve_until_signal, None, options, tokens)
+                trio.run(serve_until_signal, None, options, tokens, configuration)
             else:
                 run_application(application, partial(trio.run, serve_until_signal, app, options, tokens))
     except ApplicationFailed as failed:
@@ -160,6 +103,38 @@ def serve_application(
     except OutputClosed:
         return Exit.FAILED
     return Exit.DONE
+
+
+def decide_all(
+    flags: ServeFlags, files: ConfigFiles, application: str | None
+) -> tuple[Configuration, ServeOptions]:
+    """Read the files that hold, and decide where is served; an untrusted project is told of first. The demo looks at no file.
+
+    Raises:
+        OptionError: The operator's move: all that is wrong with files, variables and flags, at once.
+    """
+    if flags.demo:
+        options = decide_serving(flags, {})
+        check_options(options, application)
+        return Configuration(), options
+    configuration = read_configuration(os.environ, config=files.config, trust_project=files.trust_project)
+    if configuration.notice is not None:
+        write_error(f"{configuration.notice}.")
+    wrong = (*configuration.faults, *faults_of_host(configuration.settings))
+    faults = [str(fault) for fault in wrong]
+    host, environ = configuration.settings.host, {**os.environ}
+    if application is not None:  # which says itself where its sessions are kept
+        host = {name: said for name, said in host.items() if name != "data_dir"}
+        environ.pop(DATA_VARIABLE, None)
+    options = ServeOptions()
+    try:
+        options = decide_serving(flags, environ, host)
+        check_options(options, application)
+    except OptionError as error:
+        faults += error.faults
+    if faults:
+        raise OptionError([*dict.fromkeys(faults)])  # what a file says of its port is found twice
+    return configuration, options
 
 
 def serve_demo(options: ServeOptions) -> None:
@@ -207,12 +182,11 @@ def check_options(options: ServeOptions, application: str | None) -> None:
         OptionError: The operator's move; all faults at once.
     """
     faults = []
-    if not 0 <= options.port <= _MAX_PORT:  # the system would take the rest of a division
-        faults.append(f"--port {options.port} is no port: expected 0 to {_MAX_PORT}, 0 for one that is free")
+    for name, fault in (("port", fault_of_port(options.port)), ("host", fault_of_host(options.host))):
+        if fault is not None:
+            faults.append(f"{options.said_by(name)} {fault}")
     if (options.certfile is None) != (options.keyfile is None):
         faults.append("--certfile and --keyfile belong together: give both, or none")
-    if options.host in {"*", ""}:
-        faults.append(f"--host {options.host!r} is no address: 0.0.0.0 stands for all of this machine")
     if application is None and options.token_file is None and not is_local(options.host):
         faults.append(needs_token(options.host))
     if application is not None and options.data_dir is not None:
@@ -247,26 +221,36 @@ def is_local(host: str) -> bool:
     return host.lower() == "localhost" or is_loopback(host)
 
 
-async def make_default_application(options: ServeOptions) -> "AsgiApp":
-    """Make an application of one profile, `default`, with the model and the tools that `agentrail run` would use.
+async def make_default_application(
+    options: ServeOptions, configuration: Configuration, *, has_tokens: bool = False
+) -> "AsgiApp":
+    """Make an application of what files say: a profile for each agent, or one, `default`, as `agentrail run` would have it.
 
     Raises:
-        OptionError, ModelNotFound: The operator's move: as of `choose_for`.
+        OptionError, ModelNotFound: The operator's move: as of `make_profiles` and `create_app`.
     """
     from agentrail.blueprints.command_files import read_commands
+    from agentrail.blueprints.joined_commands import join_commands
     from agentrail.gateway.app import create_app
-    from agentrail.host.profiles import AgentProfile
 
-    choices = Choices()
-    chosen = await choose_for(choices, os.environ)
-    write_error(f"model {chosen.model} ({chosen.why})")
-    profile = AgentProfile(id="default", name="Default", options=decide_session(choices, chosen))
+    settings = configuration.settings
+    served = await make_profiles(configuration, os.environ)
+    for one in served:
+        of = "" if len(served) == 1 else f"profile {one.profile.id}: "
+        write_error(f"{of}model {one.chosen.model} ({one.chosen.why})")
+    commands = read_commands(os.environ, trust_project=configuration.trust_project)
+    given = {
+        "store": DEFAULT_STORE,
+        "drain_delay": 0.0 if is_local(options.host) else DRAIN_DELAY_SECONDS,
+        **options_of_host(settings),
+    }
     return create_app(
-        profiles=[profile],
-        store=DEFAULT_STORE,
+        profiles=[one.profile for one in served],
+        default_profile=default_profile(settings),
         data_dir=options.data_dir,
-        commands=read_commands(os.environ),
-        drain_delay=0.0 if is_local(options.host) else DRAIN_DELAY_SECONDS,
+        commands=join_commands(commands, imported=configuration.commands),
+        is_for_several=has_tokens,
+        **given,
     )
 
 
@@ -325,13 +309,21 @@ def own_origins(options: ServeOptions) -> tuple[str, ...]:
     return tuple([f"{scheme}://{name}{at}" for name in names])
 
 
-async def serve_until_signal(app: "AsgiApp | None", options: ServeOptions, tokens: Tokens | None) -> None:
-    """Serve an application, or the default one, to callers that the command line lets in too.
+async def serve_until_signal(
+    app: "AsgiApp | None",
+    options: ServeOptions,
+    tokens: Tokens | None,
+    configuration: Configuration | None = None,
+) -> None:
+    """Serve an application, or the one that files say, to callers that the command line lets in too.
 
     Raises:
         OptionError: As of `make_default_application`, `admit_more` and `run_server`.
     """
-    served = await make_default_application(options) if app is None else app
+    served = app
+    if served is None:
+        read = configuration or Configuration()
+        served = await make_default_application(options, read, has_tokens=tokens is not None)
     admit_more(caller_check_of(served), options, tokens)
     if forgets_webhooks(served):
         write_error("webhooks that are owed end with this process: give create_app a store to keep them.")

@@ -138,7 +138,7 @@ _NO_FAULT: Final = ("that of ", "it is disabled")
 
 
 def _listed(found: SkillSet) -> Iterator[str]:
-    if not found.skills and not found.left_out:
+    if not found.skills:
         yield "there are no skills here: write one in .agentrail/skills/NAME/SKILL.md"
     for one in found.skills:
         text = one.description

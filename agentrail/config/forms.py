@@ -163,6 +163,7 @@ class AgentForm(DefaultsForm):
         wake: As of `Agent`.
         handoff: As of `Agent`.
         skills_in_prompt: Names of skills whose instructions stand in its prompt, whole.
+        mcp: Names of the MCP servers whose tools it has.
     """
 
     description: str | None = None
@@ -176,6 +177,7 @@ class AgentForm(DefaultsForm):
     wake: bool | None = None
     handoff: bool | None = None
     skills_in_prompt: tuple[str, ...] | None = None
+    mcp: tuple[str, ...] | None = None
 
 
 @frozen(kw_only=True)
@@ -233,6 +235,7 @@ class WebForm:
 
     Attributes:
         search: The search engine.
+        model: Which model answers questions about pages; None for that of the session.
     """
 
     allow: tuple[str, ...] | None = None
@@ -243,6 +246,75 @@ class WebForm:
     proxy: str | None = None
     robots: bool | None = None
     search: SearchForm | None = None
+    model: str | None = None
+
+
+@frozen(kw_only=True)
+class HostLimitsForm:
+    """How much is taken of callers; as `Limits` of a host."""
+
+    max_body_bytes: int | None = None
+    max_body_with_attachments_bytes: int | None = None
+    max_attachments: int | None = None
+    max_attachment_bytes: int | None = None
+    max_attachments_bytes: int | None = None
+    max_attachment_name: int | None = None
+    max_message_bytes: int | None = None
+    max_metadata_bytes: int | None = None
+    max_json_depth: int | None = None
+    messages_per_minute: int | None = None
+    messages_burst: int | None = None
+    calls_per_minute: int | None = None
+    calls_burst: int | None = None
+    failed_authentications_per_minute: int | None = None
+    max_streams_per_principal: int | None = None
+    max_streams: int | None = None
+    max_sessions_per_principal: int | None = None
+    cost_per_day_usd: float | None = None
+    tenant_cost_per_day_usd: float | None = None
+    max_frame_bytes: int | None = None
+    max_subscriptions: int | None = None
+    commands_per_second: int | None = None
+
+
+@frozen(kw_only=True)
+class HostForm:
+    """What `agentrail serve` serves, where, and to whom; as its flags, and as the options of a server.
+
+    Attributes:
+        profiles: Names of the agents that callers may ask for, in order; None for all that there are.
+        shared_workspace: As of a profile, for all of them.
+        limits: How much is taken of callers.
+    """
+
+    host: str | None = None
+    port: int | None = None
+    token_file: str | None = None
+    allowed_hosts: tuple[str, ...] | None = None
+    allowed_origins: tuple[str, ...] | None = None
+    certfile: str | None = None
+    keyfile: str | None = None
+    data_dir: str | None = None
+    profiles: tuple[str, ...] | None = None
+    shared_workspace: bool | None = None
+    store: str | None = None
+    memories: str | None = None
+    knowledge: str | None = None
+    shell_fallback: Literal["refuse", "unconfined"] | None = None
+    heartbeat: float | None = None
+    drain_delay: float | None = None
+    inspector: bool | None = None
+    console: bool | None = None
+    base_path: str | None = None
+    protocols: tuple[str, ...] | None = None
+    hook_timeout: float | None = None
+    idle_after: float | None = None
+    chat_timeout: float | None = None
+    on_disconnect: Literal["continue", "abort"] | None = None
+    drain_timeout: float | None = None
+    shutdown_timeout: float | None = None
+    check_timeout: float | None = None
+    limits: HostLimitsForm | None = None
 
 
 @frozen(kw_only=True)
@@ -260,6 +332,8 @@ class FileForm:
         import_: Which files of other programs count besides; written `import`.
         models: Models by the names that files of other programs have for them.
         web: What may be fetched.
+        host: What `agentrail serve` serves.
+        mcp: Servers of tools, each by its name. What they say is not read: this version starts none, and says so.
     """
 
     version: int | None = None
@@ -272,3 +346,5 @@ class FileForm:
     models: Mapping[str, str] = {}
     permissions: PermissionsForm = PermissionsForm()
     web: WebForm = WebForm()
+    host: HostForm = HostForm()
+    mcp: Mapping[str, Any] = {}

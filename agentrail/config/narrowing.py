@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 
 from agentrail.config.forms import BudgetForm, PromptForm
 from agentrail.config.keys import in_one_line, names_secret
-from agentrail.config.settings import AgentSettings, PolicySettings, Settings, Sourced
+from agentrail.config.settings import LIMITS_PREFIX, AgentSettings, PolicySettings, Settings, Sourced
 
 READING_TOOLS: Final = ("list_dir", "read_file")
 """What a command gives a model where nothing else is said."""
@@ -29,6 +29,37 @@ _LIMITS: Final[Mapping[str, int | None]] = {
     "max_parallel_tools": 8,
 }
 """Numbers of which a smaller one is narrower, with what holds where nothing is said; None: no limit."""
+
+_SWITCHES_OFF: Final = frozenset({"console", "inspector"})
+"""What of a host may be taken away."""
+
+_KIB: Final = 1 << 10
+_MIB: Final = 1 << 20
+HOST_LIMITS: Final[Mapping[str, int | None]] = {
+    "max_body_bytes": _MIB,
+    "max_body_with_attachments_bytes": 36 * _MIB,
+    "max_attachments": 10,
+    "max_attachment_bytes": 10 * _MIB,
+    "max_attachments_bytes": 25 * _MIB,
+    "max_attachment_name": 100,
+    "max_message_bytes": 256 * _KIB,
+    "max_metadata_bytes": 4 * _KIB,
+    "max_json_depth": 64,
+    "messages_per_minute": 60,
+    "messages_burst": 10,
+    "calls_per_minute": 600,
+    "calls_burst": 100,
+    "failed_authentications_per_minute": 10,
+    "max_streams_per_principal": 100,
+    "max_streams": 5_000,
+    "max_sessions_per_principal": 1_000,
+    "cost_per_day_usd": None,
+    "tenant_cost_per_day_usd": None,
+    "max_frame_bytes": _MIB,
+    "max_subscriptions": 64,
+    "commands_per_second": 100,
+}
+"""What a host takes where nothing is said; as `Limits`, which stands above this room. A test holds them equal."""
 
 
 @frozen(kw_only=True)
@@ -67,6 +98,8 @@ def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple
     for name, said in project.models.items():
         narrowing.refuse(said, f"models.{name}")
     policies = tuple(narrowing.policy(one) for one in project.policies)
+    for name, said in project.mcp.items():
+        narrowing.refuse(said, f"the MCP server {name}")
     web = narrowing.web()
     left = Settings(
         default_agent=narrowing.default_agent(agents),
@@ -76,6 +109,7 @@ def narrow_settings(project: Settings, floor: Settings) -> tuple[Settings, tuple
         skills=narrowing.skills(),
         imports=project.imports,
         web=web,
+        host=narrowing.host(agents),
     )
     return left, tuple(narrowing.refused)
 
@@ -136,6 +170,30 @@ class _Narrowing:
             else:
                 self.refuse(said, describe_grant(f"web.{name}", said))
         return left
+
+    def host(self, agents: Mapping[str, AgentSettings]) -> dict[str, Sourced]:
+        """Leave what serves less: fewer agents, no inspector, no console, smaller limits. Where it listens and to whom is not for a project."""
+        left: dict[str, Sourced] = {}
+        for name, said in self._project.host.items():
+            limit = name.removeprefix(LIMITS_PREFIX)
+            if name == "profiles":
+                left[name] = self._items(said, "the profile", self._served_of_floor(agents))
+            elif (name in _SWITCHES_OFF and said.value is False) or (
+                limit != name and self._narrows_limit(name, limit, said.value)
+            ):
+                left[name] = said
+            else:
+                self.refuse(said, describe_grant(f"host.{name}", said))
+        return left
+
+    def _served_of_floor(self, agents: Mapping[str, AgentSettings]) -> tuple[str, ...]:
+        """Give the agents that may be served: those that the user serves, and without a word of theirs all that are left."""
+        said = self._floor.host.get("profiles")
+        return (*self._floor.agents, *agents) if said is None else said.plain
+
+    def _narrows_limit(self, name: str, limit: str, value: float) -> bool:
+        said = self._floor.host.get(name)
+        return _is_narrower(value, HOST_LIMITS[limit] if said is None else said.value)
 
     def policy(self, policy: PolicySettings) -> PolicySettings:
         mode = policy.mode

@@ -17,6 +17,9 @@ from agentrail.config.reading import ConfigFile, Scope
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 
+LIMITS_PREFIX: Final = "limits."
+"""What stands in front of the name of a limit, among what files say of a host."""
+
 
 @frozen(kw_only=True)
 class Sourced:
@@ -95,6 +98,8 @@ class Settings:
         imports: Which files of other programs count besides, by kind; as of `skills`.
         models: Models by the names that files of other programs have for them.
         web: What may be fetched of the web, by name; what any file blocks is blocked.
+        host: What is served, where and to whom, by name; limits as `limits.NAME`.
+        mcp: Servers of tools, by name.
     """
 
     default_agent: Sourced | None = None
@@ -106,6 +111,8 @@ class Settings:
     imports: Mapping[str, Sourced] = field(default=_NOTHING)
     models: Mapping[str, Sourced] = field(default=_NOTHING)
     web: Mapping[str, Sourced] = field(default=_NOTHING)
+    host: Mapping[str, Sourced] = field(default=_NOTHING)
+    mcp: Mapping[str, Sourced] = field(default=_NOTHING)
 
 
 NO_SETTINGS: Final = Settings()
@@ -153,6 +160,8 @@ def merge_settings(first: Settings, second: Settings) -> Settings:
         imports=_both(first.imports, second.imports),
         models={**second.models, **first.models},
         web=_joined_web(first.web, second.web),
+        host={**second.host, **first.host},
+        mcp={**second.mcp, **first.mcp},
     )
 
 
@@ -199,6 +208,16 @@ def faults_of_agent_names(settings: Settings) -> Iterator[ConfigFault]:
         yield ConfigFault(place=names[circle[0]].own.place, said=said)
 
 
+MCP_COMES_LATER: Final = "MCP servers come with a later version, and this one starts none: leave it out"
+
+
+def faults_of_mcp(settings: Settings) -> Iterator[ConfigFault]:
+    """Refuse servers of tools, and agents that name some: what is written there would not hold, and no one would notice."""
+    named = [agent.values["mcp"] for agent in settings.agents.values() if "mcp" in agent.values]
+    for said in (*settings.mcp.values(), *named):
+        yield ConfigFault(place=said.place, said=MCP_COMES_LATER)
+
+
 def no_such_agent(name: str, known: Mapping[str, object]) -> str:
     """Say that there is no agent of a name, and which may have been meant."""
     near = difflib.get_close_matches(name, known, n=1)
@@ -243,7 +262,19 @@ def _rest_of(read: ConfigFile) -> Settings:
         imports=_values_of(read, form.import_, "import"),
         models={name: _sourced(read, model, "models", name) for name, model in form.models.items()},
         web=_values_of(read, form.web, "web"),
+        host=_host_of(read),
+        mcp={name: _sourced(read, server, "mcp", name) for name, server in form.mcp.items()},
     )
+
+
+def _host_of(read: ConfigFile) -> dict[str, Sourced]:
+    """Give what a file says of a host; each limit for itself, so that it has a line, and may be the user's or the project's."""
+    found = _values_of(read, read.form.host, "host")
+    limits = found.pop("limits", None)
+    if limits is None:
+        return found
+    said = _values_of(read, limits.value, "host", "limits")
+    return found | {f"{LIMITS_PREFIX}{name}": one for name, one in said.items()}
 
 
 def _values_of(read: ConfigFile, form: Any, *path: str) -> dict[str, Sourced]:

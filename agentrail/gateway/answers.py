@@ -28,6 +28,7 @@ from agentrail.errors import (
     SessionUnknown,
     SubscriberTooSlow,
     Trimmed,
+    UnknownCommand,
     UnknownTool,
 )
 from agentrail.frozen import EMPTY, frozen_json
@@ -383,6 +384,8 @@ def _more_of(error: AgentrailError) -> JsonObject:
             return {"node": node, "address": address}
         case SubscriberTooSlow(resume_after=resume_after):
             return {"resume_after": resume_after}
+        case UnknownCommand(name=name, near=near):
+            return {"name": name, "near": near}
         case UnknownTool(names=names):
             return {"names": list(names)}
         case Trimmed(first=first):

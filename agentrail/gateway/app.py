@@ -316,11 +316,20 @@ def _listed(origins: Sequence[str] | None) -> tuple[str, ...] | None:
 def _check(
     heartbeat: Any, drain_delay: Any, switches: Mapping[str, Any], base_path: Any, protocols: Any
 ) -> None:
+    given = {"heartbeat": heartbeat, "drain_delay": drain_delay, "base_path": base_path}
+    faults = faults_of_own_options({**switches, "protocols": protocols, **given})
+    if faults:
+        raise OptionError(faults)
+
+
+def faults_of_own_options(given: Mapping[str, Any]) -> list[str]:
+    """Say what is wrong with options that `create_app` takes besides those of the host, each by its name; `auth` and names are not looked at."""
     faults = [
-        f"{name} is {given!r:.80}: expected True or False"
-        for name, given in switches.items()
-        if type(given) is not bool
+        f"{name} is {given[name]!r:.80}: expected True or False"
+        for name in ("inspector", "console")
+        if name in given and type(given[name]) is not bool
     ]
+    protocols, base_path = given.get("protocols", ()), given.get("base_path", "")
     if isinstance(protocols, str) or not isinstance(protocols, Sequence):
         faults.append(f"protocols is {protocols!r:.80}: expected names, such as ('ai-ui',)")
     else:
@@ -330,13 +339,12 @@ def _check(
             for name in protocols
             if name not in tuple(PROTOCOLS)
         ]
-    if not is_seconds(heartbeat, zero=False):
-        faults.append(f"heartbeat is {heartbeat!r:.80}: expected seconds above 0")
-    if not is_seconds(drain_delay, zero=True):
-        faults.append(f"drain_delay is {drain_delay!r:.80}: expected seconds from 0")
+    if "heartbeat" in given and not is_seconds(given["heartbeat"], zero=False):
+        faults.append(f"heartbeat is {given['heartbeat']!r:.80}: expected seconds above 0")
+    if "drain_delay" in given and not is_seconds(given["drain_delay"], zero=True):
+        faults.append(f"drain_delay is {given['drain_delay']!r:.80}: expected seconds from 0")
     if not isinstance(base_path, str) or (
         base_path and (not base_path.startswith("/") or base_path.endswith("/"))
     ):
         faults.append(f"base_path is {base_path!r:.80}: expected a path such as '/agents', or nothing")
-    if faults:
-        raise OptionError(faults)
+    return faults

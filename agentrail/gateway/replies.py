@@ -63,6 +63,8 @@ class ErrorDetail(CallReply, frozen=True, kw_only=True):
         address: Where that one can be called.
         resume_after: The number to go on after.
         names: The tools that there are.
+        name: The slash command that there is not.
+        near: The one that may have been meant; null for none.
         first: The number of the first record that is kept, or that can be asked for.
         cause: The code of what failed in the cycle.
         text: What the model had said until then.
@@ -89,6 +91,8 @@ class ErrorDetail(CallReply, frozen=True, kw_only=True):
     address: str | UnsetType | None = UNSET
     resume_after: int | UnsetType | None = UNSET
     names: tuple[str, ...] | UnsetType = UNSET
+    name: _Text = UNSET
+    near: str | UnsetType | None = UNSET
     first: _Number = UNSET
     cause: _Text = UNSET
     text: _Text = UNSET

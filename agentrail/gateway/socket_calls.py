@@ -37,6 +37,8 @@ _ROUTE_OF: Final[Mapping[str, tuple[str, str]]] = {
     "cancel": ("POST", "/sessions/{session_id}/requests/{request_id}/cancel"),
     "create": ("POST", "/sessions"),
     "sessions": ("GET", "/sessions"),
+    "commands": ("GET", "/commands"),
+    "run_command": ("POST", "/commands/{name}"),
 }
 """Each command that does just what a route does, by the name of the method of `Session` where there is one."""
 
@@ -49,6 +51,7 @@ _UNORDERED: Final = frozenset(
         "reject",
         "respond",
         "cancel",
+        "commands",
         "decline",
         "journal",
         "messages",
@@ -65,9 +68,15 @@ _UNORDERED: Final = frozenset(
 """What does not wait for earlier commands of its session: what reads, what stops, and what a person decides."""
 
 _READS: Final = frozenset(
-    {"messages", "snapshot", "status", "request", "sessions", "journal", "state_at", "receipt_of", "rules"}
+    {
+        *("messages", "snapshot", "status", "request", "sessions", "journal", "state_at", "receipt_of"),
+        *("rules", "commands"),
+    }
 )
 """What changes nothing, and is done anew each time."""
+
+_NAMED_BESIDES: Final = frozenset({"run_command"})
+"""What is done once by its name although its route takes that too: there it is of what the command says, and `/fork` says nothing."""
 
 _NOT_OF_A_COMMAND: Final = frozenset({"idempotency-key", "last-event-id", "content-type", "content-length"})
 """Headers that speak of one call: those of the upgrade do not speak of each command."""
@@ -120,7 +129,7 @@ def socket_commands(routes: Iterable[CallRoute]) -> Mapping[str, SocketCommand]:
 
 def _is_named(name: str, route: CallRoute) -> bool:
     has_own = route.body is not None and "client_id" in route.body.__struct_fields__
-    return name not in _READS and not has_own
+    return name in _NAMED_BESIDES or (name not in _READS and not has_own)
 
 
 async def carry_out(

@@ -7,7 +7,7 @@ import difflib
 import math
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final, TypeAlias, get_args
 
 from attrs import field, fields, frozen
@@ -123,8 +123,8 @@ class HostOptions:
         )
 
 
-def _faults_of(options: HostOptions) -> Iterator[str]:
-    given: Any = options  # mypy takes the annotations at their word, and those are in doubt here
+def _faults_of(options: Any) -> Iterator[str]:
+    given = options  # annotations are in doubt here
     for name, zero in (
         ("hook_timeout", False),
         ("chat_timeout", False),
@@ -155,6 +155,17 @@ def _faults_of(options: HostOptions) -> Iterator[str]:
     if given.commands is not None and not isinstance(given.commands, CommandRegistry):
         yield f"commands is {given.commands!r:.80}: expected a CommandRegistry, or None"
     yield from _faults_of_checks(given.readiness_checks)
+
+
+def faults_of_option(name: str, value: object) -> list[str]:
+    """Say what is wrong with one option of a host, as much as can be said without the others.
+
+    Args:
+        name: Of the option; not of profiles and plugins, which are looked at together.
+        value: What it is to be.
+    """
+    usual = {one.name: one.default for one in fields(HostOptions) if one.init}
+    return [*_faults_of(SimpleNamespace(**{**usual, "limits": Limits(), name: value}))]
 
 
 def _faults_of_checks(checks: Any) -> Iterator[str]:

@@ -113,6 +113,9 @@ _MAKERS: Final[Mapping[str, Callable[[str, Told, str], AgentrailError]]] = Mappi
         ),
         "session_rested": lambda message, _, session_id: errors.SessionRested(session_id, message),
         "session_unknown": lambda message, told, _: errors.SessionUnknown(message, hint=told.get("hint")),
+        "command_unknown": lambda message, told, _: errors.UnknownCommand(
+            message, name=str(told.get("name", "")), near=told.get("near")
+        ),
         "unknown_tool": lambda message, told, _: errors.UnknownTool(message, names=told.get("names", ())),
     }
 )

@@ -151,7 +151,9 @@ def ping_frame(number: int) -> bytes:
     return encode_plain({"type": "ping", "n": number})
 
 
-_READS: Final = frozenset({"status", "snapshot", "messages", "request", "journal", "state_at", "receipt_of"})
+_READS: Final = frozenset(
+    {"status", "snapshot", "messages", "request", "journal", "state_at", "receipt_of", "commands"}
+)
 
 
 def named_fields(name: str, fields: Mapping[str, Any], new_name: str) -> Mapping[str, Any]:

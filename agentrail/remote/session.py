@@ -37,6 +37,7 @@ from agentrail.errors import (
 )
 from agentrail.events import AbortReceipt, Event
 from agentrail.messages import Content, JsonObject, Message, SessionId, Text
+from agentrail.remote.commands import RemoteCommands
 from agentrail.remote.cycle import RemoteCycle, RemoteMonitor, read_to_end
 from agentrail.remote.frames import object_in
 from agentrail.remote.links import Links
@@ -94,7 +95,7 @@ WAIT_SECONDS: Final = 60
 """How long one question about a request may wait at the server for its end."""
 
 
-class RemoteSession(NotRemoteCalls):
+class RemoteSession(RemoteCommands, NotRemoteCalls):
     """A session on a server, from outside. It stays good when connections are lost and come back."""
 
     __slots__ = ("_links", "_session_id")

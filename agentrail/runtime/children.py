@@ -34,6 +34,7 @@ from agentrail.plugins.permissions import Permissions
 from agentrail.runtime.base_prompt import decide_inherited
 from agentrail.runtime.clock import now_ms
 from agentrail.runtime.handle import Session
+from agentrail.runtime.models import facts_of, provide_model
 from agentrail.runtime.ports import GENERAL, AgentWork, ChildWork, ReadyAgent
 from agentrail.runtime.session import SessionCell
 from agentrail.runtime.tool_runner import clean_text
@@ -242,6 +243,8 @@ def assemble_child(parent: SessionCell, task: ChildWork | AgentWork, fresh_id: s
     path = (*data.config.path, session_id)
     toolbox, tools = _tools_of(parent, agent, request.tools, len(path) - 1)
     model = agent.spec.model or data.model
+    if request.model is not None:
+        model = facts_of(request.model, provide_model(request.model, ports))
     config = msgspec.structs.replace(
         data.config,
         session_id=session_id,

@@ -122,6 +122,9 @@ def decide_child(request: ChildRequest) -> ChildRequest:
     agent: object = request.agent
     if not isinstance(agent, str | None):
         faults.append(f"agent is {agent!r:.80}: expected the name of an agent")
+    model: object = request.model
+    if model is not None and (not isinstance(model, str) or ":" not in model):
+        faults.append(f"model is {model!r:.80}: expected a text such as 'openai:gpt-5-mini'")
     if faults:
         raise OptionError(faults)
     return attrs.evolve(request, tools=names)

@@ -75,7 +75,7 @@ from agentrail.runtime.event_bus import EventBus
 from agentrail.runtime.file_notes import KeptJournal
 from agentrail.runtime.held_stream import HeldStream
 from agentrail.runtime.host_gates import Ticket, Turnstile, ask_host, tell_host
-from agentrail.runtime.models import decide_provider_opts
+from agentrail.runtime.models import provide_model
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.plugin_requests import run_plugin_request
 from agentrail.runtime.ports import AgentLine, ChildUsage, ChildWork, Ports, finished_child
@@ -561,11 +561,7 @@ class Interpreter:
         providers = self._ports.providers
         if name is None:
             return next(iter(providers.items()))
-        if name not in providers:
-            opts = decide_provider_opts(name, self._ports.provider_opts)
-            providers[name] = self._ports.find_provider(name, opts)
-            self._ports.withheld.learn_from(providers[name])
-        return name, providers[name]
+        return name, provide_model(name, self._ports)
 
     # --- stopping
 

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 import trio
 
-from agentrail.abc.knowledge import Knowledge, KnowledgeBase, KnowledgeStore, Passage
+from agentrail.abc.knowledge import Knowledge, KnowledgeBase, KnowledgeDocument, KnowledgeStore, Passage
 from agentrail.abc.recall import MemoryOwner
 from agentrail.outside import Outside
 
@@ -55,6 +55,10 @@ class OwnKnowledge(Knowledge):
     async def bases(self) -> tuple[KnowledgeBase, ...]:
         """Give the bases; see `Knowledge.bases`."""
         return await self._shelf.look(partial(self._shelf.store.bases, self._reader))
+
+    async def documents(self, base: str) -> tuple[KnowledgeDocument, ...]:
+        """Give the documents of a base; see `Knowledge.documents`."""
+        return await self._shelf.look(partial(self._shelf.store.readable, self._reader, base))
 
     async def search(self, query: str, base: str = "", *, limit: int = 8) -> tuple[Passage, ...]:
         """Give passages about something; see `Knowledge.search`."""

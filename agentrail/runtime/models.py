@@ -129,6 +129,23 @@ def _provider_of(model: str) -> str:
     return f"{name}:{rest.partition(':')[0]}" if name == "registry" else name
 
 
+def provide_model(model: str, ports: Ports) -> Provider:
+    """Give the provider of a model that a session asks besides its own; it is found where it was not asked before.
+
+    Args:
+        model: The model string.
+        ports: What the session has; the provider is kept there.
+
+    Raises:
+        ModelNotFound, Authentication, OptionError: As of `find_provider`.
+    """
+    providers = ports.providers
+    if model not in providers:
+        providers[model] = ports.find_provider(model, decide_provider_opts(model, ports.provider_opts))
+        ports.withheld.learn_from(providers[model])
+    return providers[model]
+
+
 def facts_of(model: str, provider: Provider) -> ModelFacts:
     """Say what is known of a model when a session has to decide by it.
 

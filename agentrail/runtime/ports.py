@@ -185,6 +185,7 @@ class ChildWork:
             tools=wish.tools,
             max_turns=wish.max_turns,
             agent=wish.agent,
+            model=wish.model,
         )
 
     def finished(self, outcome: ToolOutcome, usage: "ChildUsage", started_at_ms: int) -> ToolFinished:

@@ -46,6 +46,7 @@ from agentrail.runtime.content import decide_child
 from agentrail.runtime.crashes import PortCrashed, crash_edge
 from agentrail.runtime.file_notes import FileNotes, KeptJournal, NotingKeeper
 from agentrail.runtime.links import refusal_of_links
+from agentrail.runtime.models import facts_of, provide_model
 from agentrail.runtime.pending_calls import PendingCalls
 from agentrail.runtime.ports import ChildUsage, ChildWork, Ports
 from agentrail.runtime.processes import Processes
@@ -264,6 +265,8 @@ class RunningCall:
 
     async def _run_session(self, request: ChildRequest) -> str:
         calls = self._calls
+        if request.model is not None:  # one that cannot be had is said before anything is lent
+            facts_of(request.model, provide_model(request.model, self.ports))
         wish = ToolWantsChild(
             at_ms=now_ms(),
             signal_id=calls.pending_calls.mint(),
@@ -273,6 +276,7 @@ class RunningCall:
             tools=None if request.tools is None else tuple(request.tools),
             max_turns=request.max_turns,
             agent=request.agent,
+            model=request.model,
         )
         effect = await calls.pending_calls.ask(
             wish, lambda _: calls.task_group.deliver(wish), unread=calls.give_back

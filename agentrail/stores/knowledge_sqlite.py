@@ -23,6 +23,7 @@ from agentrail.abc.knowledge import (
     Passage,
     check_base_name,
     check_readers,
+    check_summary,
     may_read,
 )
 from agentrail.abc.recall import MemoryOwner, check_limit
@@ -51,6 +52,11 @@ CREATE VIRTUAL TABLE words USING fts5(head, body, content='', contentless_delete
 SCHEMA_OF_KNOWLEDGE: Final = TenantSchema(
     what="knowledge", application_id=0x6167746B, version=1, tables=_TABLES
 )  # `agtk`
+
+# Made with the first line that is written: files that there are need no other version for it.
+_SUMMARIES: Final = """
+CREATE TABLE IF NOT EXISTS summary (document INTEGER PRIMARY KEY REFERENCES document, text TEXT NOT NULL) STRICT
+"""
 
 MAX_DOCUMENT_PATH: Final = 500
 
@@ -190,15 +196,32 @@ class SqliteKnowledge:
 
     def documents(self, tenant: str, base: str) -> tuple[KnowledgeDocument, ...]:
         """Give the documents of a base; see `KnowledgeStore.documents`."""
-        statement = "SELECT path, digest, state, reason, passages FROM document WHERE base = ? ORDER BY path"
         with self._files.of(tenant).reading() as connection:
-            rows: list[Any] = [] if connection is None else connection.execute(statement, (base,)).fetchall()
-        return tuple(
-            [
-                KnowledgeDocument(path=path, digest=digest, state=state, reason=reason, passages=passages)
-                for path, digest, state, reason, passages in rows
-            ]
-        )
+            return () if connection is None else _documents_of(connection, base)
+
+    def beginning(self, tenant: str, base: str, path: str, *, most: int = 8_000) -> str:
+        """Give how a document begins; see `KnowledgeStore.beginning`."""
+        statement = """SELECT p.text FROM passage AS p JOIN document AS d ON d.number = p.document
+            WHERE d.base = ? AND d.path = ? ORDER BY p.place LIMIT ?"""
+        with self._files.of(tenant).reading() as connection:
+            if connection is None or most < 1:
+                return ""
+            # A passage has a character at least, and one line between two of them.
+            texts = [text for (text,) in connection.execute(statement, (base, path, most))]
+        return "\n\n".join(texts)[:most]
+
+    def summarize(self, tenant: str, base: str, path: str, digest: str, summary: str) -> bool:
+        """Write a line about a document; see `KnowledgeStore.summarize`."""
+        line = check_summary(summary)
+        with self._writing(tenant, base) as connection:
+            number = connection.execute(
+                "SELECT number FROM document WHERE base = ? AND path = ? AND digest = ? AND state = 'indexed'",
+                (base, path, digest),
+            ).get
+            if number is not None:
+                connection.execute(_SUMMARIES)
+                connection.execute("INSERT OR REPLACE INTO summary VALUES (?, ?)", (number, line))
+        return number is not None
 
     # --- for who reads
 
@@ -206,6 +229,14 @@ class SqliteKnowledge:
         """Give the bases that a user may read; see `KnowledgeStore.bases`."""
         with self._files.of(reader.tenant).reading() as connection:
             return () if connection is None else _bases_for(connection, reader)
+
+    def readable(self, reader: MemoryOwner, base: str) -> tuple[KnowledgeDocument, ...]:
+        """Give the documents of a base that can be found; see `KnowledgeStore.readable`."""
+        with self._files.of(reader.tenant).reading() as connection:
+            there = [] if connection is None else [one.name for one in _bases_for(connection, reader)]
+            if connection is None or base not in there:
+                raise OptionError([_fault_of_base(base, there)])
+            return tuple([one for one in _documents_of(connection, base) if one.state == "indexed"])
 
     def search(
         self, reader: MemoryOwner, query: str, base: str = "", *, limit: int = 8
@@ -286,7 +317,27 @@ def _note(connection: apsw.Connection, base: str, document: KnowledgeDocument) -
     )
 
 
+def _has_summaries(connection: apsw.Connection) -> bool:
+    return bool(connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'summary'").get)
+
+
+def _documents_of(connection: apsw.Connection, base: str) -> tuple[KnowledgeDocument, ...]:
+    line = "(SELECT text FROM summary WHERE document = number)" if _has_summaries(connection) else "NULL"
+    statement = f"""SELECT path, digest, state, reason, passages, coalesce({line}, '')
+        FROM document WHERE base = ? ORDER BY path"""  # noqa: S608 - constants
+    return tuple(
+        [
+            KnowledgeDocument(
+                path=path, digest=digest, state=state, reason=reason, passages=passages, summary=summary
+            )
+            for path, digest, state, reason, passages, summary in connection.execute(statement, (base,))
+        ]
+    )
+
+
 def _drop_passages(connection: apsw.Connection, document: int) -> None:
+    if _has_summaries(connection):
+        connection.execute("DELETE FROM summary WHERE document = ?", (document,))
     connection.execute(
         "DELETE FROM words WHERE rowid IN (SELECT number FROM passage WHERE document = ?)", (document,)
     )

@@ -8,7 +8,13 @@ from typing import Any, Final
 
 from attrs import define
 
-from agentrail.abc.knowledge import MAX_AROUND, MAX_FOUND_PASSAGES, KnowledgeDocument, KnowledgeStore
+from agentrail.abc.knowledge import (
+    MAX_AROUND,
+    MAX_FOUND_PASSAGES,
+    MAX_SUMMARY_CHARACTERS,
+    KnowledgeDocument,
+    KnowledgeStore,
+)
 from agentrail.abc.recall import MemoryOwner
 from agentrail.errors import OptionError
 from agentrail.testing.memory_rules import HOSTILE_QUERIES
@@ -178,6 +184,28 @@ def what_cannot_be_read_is_failed(trial: KnowledgeTrial) -> None:
     _expect("what is found then", trial.found("trains"), [])
     _expect("the states", trial.states(), {"a.md": "failed", "b.md": "failed"})
     _expect("it waits again", trial.store.announce(TENANT, "hers", [("a.md", failed.digest)]), ("a.md",))
+
+
+def a_line_stays_until_its_document_changes(trial: KnowledgeTrial) -> None:
+    """What a document is about is written for the document that was read, shown to readers alone, and gone with what it was about."""
+    store = trial.store
+    added = trial.add("a.md", "trains\n\nplanes")
+    _expect("how it begins", store.beginning(TENANT, "hers", "a.md", most=6), "trains")
+    _expect("how none begins", store.beginning(TENANT, "hers", "b.md"), "")
+    told = [
+        store.summarize(TENANT, "hers", "a.md", digest, "About trains.")
+        for digest in ("0" * 64, added.digest)
+    ]
+    _expect("another digest, and its own", told, [False, True])
+    _expect(
+        "what a reader sees", [one.summary for one in store.readable(READER_ADA, "hers")], ["About trains."]
+    )
+    _expect("who looks after it", [one.summary for one in store.documents(TENANT, "hers")], ["About trains."])
+    _refuses("a stranger", lambda: store.readable(STRANGER, "hers"))
+    for line in ("", "x" * (MAX_SUMMARY_CHARACTERS + 1), "a\nb"):
+        _refuses("no line", partial(store.summarize, TENANT, "hers", "a.md", added.digest, line))
+    trial.add("a.md", "boats")
+    _expect("of what has changed", [one.summary for one in store.readable(READER_ADA, "hers")], [""])
 
 
 def a_passage_is_read_with_its_neighbours(trial: KnowledgeTrial) -> None:

@@ -79,7 +79,7 @@ _GRAMMAR: Final = """
     RevokeRule         signal_id tool family=command_family
     AnswerCall         signal_id ref "text" [error:is_error] details=
     ToolAsked          signal_id effect_id "question" @options timeout=timeout_ms schema= url=
-    ToolWantsChild     signal_id effect_id "prompt" system_prompt= @tools max_turns= agent=
+    ToolWantsChild     signal_id effect_id "prompt" system_prompt= @tools max_turns= agent= model=
     SwitchModel        signal_id model opts_changed=
     ChangeTools        signal_id attach= detach= replace= generation=
     ToolSourceReported signal_id source state "reason"

@@ -76,11 +76,12 @@ def _label(arguments: JsonObject) -> str:
     return f"Fetch {str(arguments.get('url'))[:80]}"
 
 
-def web_fetch_tool(client: WebClient) -> Tool:
+def web_fetch_tool(client: WebClient, model: str | None = None) -> Tool:
     """Make the tool.
 
     Args:
         client: Fetches; its rules say what may be fetched, and which domains are trusted.
+        model: Which model answers questions about pages, as `provider:name`; None for that of the session.
     """
     cache = PageCache()
 
@@ -110,7 +111,11 @@ def web_fetch_tool(client: WebClient) -> Tool:
             return Ok(text=shown, details=details)
         try:
             said = await ctx.run_session(
-                f"{shown}\n\nThe question: {question}", system_prompt=_READER, tools=(), max_turns=1
+                f"{shown}\n\nThe question: {question}",
+                system_prompt=_READER,
+                tools=(),
+                max_turns=1,
+                model=model,
             )
         except AgentrailError as error:
             return Error(

@@ -146,6 +146,8 @@ def test_all_that_is_wrong_is_said_at_once():
     ):
         with pytest.raises(OptionError, match="blueprint 'agent': "):
             Blueprint(**wrong)
+    with pytest.raises(OptionError, match="blueprint 'agent': mcp: MCP servers come with a later version"):
+        Blueprint(mcp=["files"])
     with pytest.raises(
         OptionError, match=r"capability 'c': 3 is no tool.*; capability 'c': section 'k' is no text"
     ):

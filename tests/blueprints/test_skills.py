@@ -7,10 +7,11 @@ import pytest
 import trio
 
 import agentrail
-from agentrail.blueprints import Blueprint, read_skills
+from agentrail.blueprints import Blueprint, configuration, read_skills
 from agentrail.blueprints.building import build_blueprint, faults_of_building
 from agentrail.blueprints.configuration import digests_of_skills, read_configuration
 from agentrail.blueprints.skills import (
+    BUILT_IN_SKILLS,
     MAX_SKILL_DIRECTORIES,
     SkillSource,
     SkillUse,
@@ -41,8 +42,8 @@ def put(place, name, head="", body="Do it.", **files):
 
 
 def names(found):
-    """Each skill and its source."""
-    return [(one.name, one.source) for one in found.skills]
+    """Each skill and its source, without those that come along."""
+    return [(one.name, one.source) for one in found.skills if one.scope != "built_in"]
 
 
 def why(found):
@@ -159,11 +160,12 @@ def test_later_sources_win(home):
         return [one.shown for one in find_sources(cwd=deep, home=home, **given)]
 
     assert found() == [
+        "built in",
         *("~/.agents/skills", "~/.agentrail/skills"),
         *("~/proj/.agents/skills", "~/proj/.agentrail/skills", ".agents/skills", ".agentrail/skills"),
     ]
     with_all = found(directories=[(home / "named", "user")], import_user=True, import_project=True)
-    assert (with_all[0], with_all[3], with_all[-1]) == (
+    assert (with_all[1], with_all[4], with_all[-1]) == (
         "~/.claude/skills",
         "~/proj/.claude/skills",
         "~/named",
@@ -172,8 +174,11 @@ def test_later_sources_win(home):
     read = read_configuration({"HOME": str(home)}, cwd=deep).read_skills()
     assert names(read) == [("only", "~/.agents/skills"), ("same", ".agentrail/skills")]
     assert why(read)["same"] == "that of .agentrail/skills takes its place"
-    assert [one.shown for one in find_sources(cwd=home, home=home)] == [".agents/skills", ".agentrail/skills"]
-    assert len(find_sources(cwd=home / "elsewhere", home=None)) == 2
+    assert [one.shown for one in find_sources(cwd=home, home=home)][1:] == [
+        ".agents/skills",
+        ".agentrail/skills",
+    ]
+    assert len(find_sources(cwd=home / "elsewhere", home=None)) == 3
 
 
 def test_a_projects_skills_are_read_where_they_lie(tmp_path):
@@ -224,7 +229,9 @@ def test_a_projects_skill_is_trusted_by_its_id(home):
 
     def trusted():
         read = read_configuration(environ, cwd=place)
-        return read.trusted, {one.name: one.is_trusted for one in read.read_skills().skills}
+        return read.trusted, {
+            one.name: one.is_trusted for one in read.read_skills().skills if one.scope != "built_in"
+        }
 
     assert trusted() == (False, {"a": False, "own": True})
     read = read_configuration(environ, cwd=place)
@@ -239,6 +246,50 @@ def test_a_projects_skill_is_trusted_by_its_id(home):
         one.is_trusted
         for one in read_configuration(environ, cwd=place, trust_project=True).read_skills().skills
     )
+
+
+# --- those that come along
+
+BUILT_IN = ["write-a-skill", "write-agents-md"]
+
+
+def test_skills_that_come_along_count_least(home):
+    """12.4: built in < user; they are well, name tools by our names alone, and are not there where they are disabled."""
+    came = read_skills(BUILT_IN_SKILLS)
+    assert ([one.name for one in came.skills], came.left_out) == (BUILT_IN, ())
+    for one in came.skills:
+        assert (one.warnings, one.text.allowed, one.text.for_model) == ((), None, True)
+        assert len(one.text.instructions) < 5_000
+    environ = {"HOME": str(home)}
+    held = read_configuration(environ, cwd=home / "proj").read_skills()
+    assert [(one.source, one.scope, one.is_trusted) for one in held.skills] == [
+        ("built in", "built_in", True)
+    ] * 2
+    put(home / ".agents" / "skills", "write-a-skill")
+    (home / "proj" / "agentrail.toml").write_text('[skills]\ndisable = ["write-agents-md"]\n')
+    held = read_configuration(environ, cwd=home / "proj").read_skills()
+    assert [(one.name, one.source) for one in held.skills] == [("write-a-skill", "~/.agents/skills")]
+    assert why(held)["write-a-skill"] == "that of ~/.agents/skills takes its place"
+
+
+def test_skills_that_come_along_cost_nothing_where_no_agent_wants_any(home, monkeypatch):
+    """Nothing of them is read, nothing stands in a prompt, and no tool is there; an agent that wants all has two lines more."""
+
+    def fail(_):
+        pytest.fail("a skill was read")
+
+    (home / "proj" / "agentrail.toml").write_text(
+        '[agents.plain]\nprompt = "Hi."\n[agents.coder]\nbase = "coding"\n[agents.all]\nskills = ["*"]\n'
+    )
+    read = read_configuration({"HOME": str(home)}, cwd=home / "proj", trust_project=True).check()
+    with monkeypatch.context() as patched:
+        patched.setattr(configuration, "read_source", fail)
+        for name in ("plain", "coder", None):
+            made = build_blueprint(read.settings, name, skills=read.read_skills)
+            assert made.skills is None
+            assert not {"skill", "skill_search"} & {one.name for one in made.options().get("tools", ())}
+    _, (_, listed) = build_blueprint(read.settings, "all", skills=read.read_skills).options()["plugins"]
+    assert sum(len(said) for said in listed["skills"].values()) < 600
 
 
 # --- agents of files
@@ -263,7 +314,7 @@ def test_agents_name_their_skills(home):
 
     assert (skills("one"), skills("all"), skills("none"), skills(None)) == (
         (["a"], "restrict"),
-        (["a", "b"], "restrict"),
+        (["a", "b", *BUILT_IN], "restrict"),
         ([], "restrict"),
         None,
     )

@@ -11,7 +11,6 @@ import trio
 from agentrail.cli import serve as command
 from agentrail.cli.application import ApplicationFailed, find_application
 from agentrail.cli.serve import (
-    ServeOptions,
     admit_more,
     caller_check_of,
     check_extra,
@@ -28,6 +27,7 @@ from agentrail.cli.serve import (
     serve_until_signal,
     wait_stop,
 )
+from agentrail.cli.serve_options import ServeOptions
 from agentrail.errors import OptionError
 from agentrail.gateway.access import AccessRules
 from agentrail.gateway.app import create_app

@@ -38,11 +38,15 @@ async def test_skills_are_listed_with_what_is_left_out(place):
     lines = ran.out.splitlines()
     assert lines[0].startswith(f"long{' ' * 23}{'x' * 100}…  (user, ")
     assert lines[1].endswith("Reads: PDFs  (project, .agents/skills)")
-    assert lines[3] == "left out:"
-    assert "SKILL.md:1: expected front matter" in lines[4]
+    assert [line.split()[0] for line in lines[2:4]] == ["write-a-skill", "write-agents-md"]
+    assert lines[2].endswith("(built_in, built in)")
+    assert lines[5] == "left out:"
+    assert "SKILL.md:1: expected front matter" in lines[6]
     (place / "project" / ".agents" / "skills" / "pdf" / "SKILL.md").unlink()
     for name in ("bad", "long"):
         (place / "home" / ".agents" / "skills" / name / "SKILL.md").unlink()
+    disabled = '[skills]\ndisable = ["write-a-skill", "write-agents-md"]\n'
+    write(place / "project" / "agentrail.toml", disabled)
     assert "there are no skills here" in (await run_in(place, "skills", "list")).out
 
 
@@ -67,7 +71,10 @@ async def test_a_skill_is_shown(place):
 async def test_skills_are_held_against_the_format(place):
     """Each fault with its line, all of them; what is only odd is a warning."""
     ran = await run_in(place, "skills", "check")
-    assert (ran.code, ran.out) == (0, "pdf: well (.agents/skills)\n")
+    assert (ran.code, ran.out) == (
+        0,
+        "pdf: well (.agents/skills)\nwrite-a-skill: well (built in)\nwrite-agents-md: well (built in)\n",
+    )
     assert "warning: .agents/skills/pdf/SKILL.md:3: YAML refuses this line" in ran.err
     write(place / "project" / "x" / "bad" / "SKILL.md", "---\nname: Bad\nlicense: [a]\n---\nx")
     ran = await run_in(place, "skills", "check", "x/bad", ".agents/skills/pdf")

@@ -235,3 +235,20 @@ def test_a_project_takes_no_advice_away():
     left, refused = narrow_settings(joined(written), joined(user("")))
     assert (left.defaults["prompt"].value.text, left.defaults["prompt"].value.replace) == ("Mine.", None)
     assert list(map(str, refused)) == ["prompt.replace of base, shell (agentrail.toml:2)"]
+
+
+def test_a_project_starts_no_servers_of_tools():
+    """G-026: whatever stands in their tables, which is not read; those of the user are not touched."""
+    written = project(
+        '[mcp.files]\ncommand = ["sh"]\n[mcp]\nimport = [".mcp.json"]\n[agents.a]\nmcp = ["files", "mine"]\n'
+    )
+    own = joined(user('[mcp.mine]\nurl = "https://m.example"\n'))
+    left, refused = narrow_settings(joined(written), own)
+    assert (left.mcp, dict(left.agents["a"].values)) == ({}, {})
+    assert sorted(map(str, refused)) == [
+        "mcp files, mine (agentrail.toml:6)",
+        "the MCP server files (agentrail.toml:1)",
+        "the MCP server import (agentrail.toml:4)",
+    ]
+    (mine,) = merge_settings(left, own).mcp.values()
+    assert mine.scope == "user"

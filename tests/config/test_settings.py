@@ -8,6 +8,7 @@ from agentrail.config.settings import (
     NO_SETTINGS,
     Settings,
     faults_of_agent_names,
+    faults_of_mcp,
     join_files,
     merge_settings,
     no_such_agent,
@@ -135,3 +136,31 @@ def test_nothing_said_is_nothing():
     assert join_files([]) == (NO_SETTINGS, ())
     assert list(faults_of_agent_names(NO_SETTINGS)) == []
     assert no_such_agent("x", {}) == "there is no agent 'x': there are: none"
+
+
+def test_servers_of_tools_are_refused_with_their_lines():
+    """An agent would else run without the tools that its author believes it has."""
+    settings = joined(project('[mcp.a]\nurl = "x"\n[agents.b]\nmcp = ["a"]\n'), user("[mcp.c]\n"))
+    assert [str(one).partition(": MCP")[0] for one in faults_of_mcp(settings)] == [
+        "~/.agentrail/agentrail.toml:1: mcp.c",
+        "agentrail.toml:1: mcp.a",
+        "agentrail.toml:4: agents.b.mcp",
+    ]
+    assert not [*faults_of_mcp(NO_SETTINGS)]
+
+
+def test_what_files_say_of_a_host_is_joined_value_by_value():
+    """Each limit for itself; a list takes the place of another one."""
+    settings = joined(
+        project('[host]\nport = 1\nprofiles = ["a"]\n[host.limits]\nmax_streams = 5\n'),
+        user(
+            '[host]\nport = 2\nconsole = false\nprofiles = ["b"]\nlimits = { max_streams = 9, calls_burst = 3 }\n'
+        ),
+    )
+    assert {name: (one.plain, str(one.place)) for name, one in settings.host.items()} == {
+        "port": (1, "agentrail.toml:2"),
+        "profiles": (("a",), "agentrail.toml:3"),
+        "limits.max_streams": (5, "agentrail.toml:5"),
+        "console": (False, "~/.agentrail/agentrail.toml:3"),
+        "limits.calls_burst": (3, "~/.agentrail/agentrail.toml:5"),
+    }

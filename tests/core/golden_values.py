@@ -326,7 +326,7 @@ _ALL_SIGNALS: Final[tuple[s.Signal, ...]] = (
     ),
     s.ToolWantsChild(
         at_ms=_AT, signal_id=_ASKED_BY, effect_id=EffectId("t1"), prompt="Count the files.", system_prompt="Be brief.",
-        tools=("glob",), max_turns=3,
+        tools=("glob",), max_turns=3, model="demo:fast",
     ),
     s.ToolSourceReported(at_ms=_AT, signal_id=_ASKED_BY, source="mcp:files", state="restarting", reason="exit code 1"),
     s.UpdatePluginOpts(at_ms=_AT, signal_id=_ASKED_BY, plugin="CostGuard", options={"max_usd": 2.5, "strict": True}),

@@ -46,13 +46,13 @@ class Client:
             if event["kind"] == kind and session_id in (None, event["session_id"]):
                 return event
 
-    async def ask(self, name: str, **fields: Any) -> dict[str, Any]:
+    async def ask(self, name: str, /, **fields: Any) -> dict[str, Any]:
         """Send a command, and give its reply."""
         self._next_id += 1
         await self.send(type=name, id=self._next_id, **fields)
         return await self.until("reply", id=self._next_id)
 
-    async def done(self, name: str, **fields: Any) -> Any:
+    async def done(self, name: str, /, **fields: Any) -> Any:
         """Send a command that is done, and give its result."""
         reply = await self.ask(name, **fields)
         assert reply["ok"], reply
@@ -63,7 +63,7 @@ class Client:
         await self.send(type="hello", token=by, **fields)
         return await self.next()
 
-    async def refused(self, name: str, **fields: Any) -> tuple[int, str]:
+    async def refused(self, name: str, /, **fields: Any) -> tuple[int, str]:
         """Send a command that is refused; gives status and code."""
         reply = await self.ask(name, **fields)
         assert not reply["ok"], reply

@@ -267,6 +267,8 @@ EACH_COMMAND = {
     "rules": {},
     "revoke_rule": {"rule_id": "rule_1"},
     "answer": {"ref": "r", "text": "x"},
+    "commands": {},
+    "run_command": {"name": "status"},
 }
 
 # What a token without the scope `inspect` may not ask of its own sessions either.

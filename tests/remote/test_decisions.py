@@ -88,6 +88,7 @@ MADE = {
     errors.OptionError: lambda kind: kind(["wrong"]),
     errors.IdInvalid: lambda kind: kind(["wrong"]),
     errors.AlreadyStarted: lambda kind: kind("there", handle=None),
+    errors.UnknownCommand: lambda kind: kind("no /halp", name="halp", near="help"),
     errors.UnknownTool: lambda kind: kind("none", names=("a", "b")),
     errors.SessionDown: lambda kind: kind("s-1", "it was stopped: by hand"),
     errors.SessionRested: lambda kind: kind("s-1", "asleep"),

@@ -11,7 +11,7 @@ import pytest
 
 import agentrail.actors
 import agentrail.cli
-from agentrail.cli.serve import ServeOptions
+from agentrail.cli.serve_options import ServeFlags
 from agentrail.core.protocol.effects import Effect
 from agentrail.core.protocol.signals import Signal
 from agentrail.errors import AgentrailError
@@ -128,7 +128,7 @@ SERVED = {
     "limits": ("server-options.md", {one.name for one in attrs.fields(Limits)}),
     "options of serve": (
         "server-options.md",
-        {f"--{one.name.replace('_', '-')}" for one in attrs.fields(ServeOptions)},
+        {f"--{one.name.replace('_', '-')}" for one in attrs.fields(ServeFlags)},
     ),
 }
 

@@ -114,6 +114,15 @@ class FailsAndKeeps(Sqlite):
         """Does nothing."""
 
 
+class SummarizesAny(Sqlite):
+    """Writes a line about a document that has changed since it was read."""
+
+    def summarize(self, tenant, base, path, digest, summary):
+        """Whatever it is now."""
+        (now,) = self.documents(tenant, base)
+        return super().summarize(tenant, base, path, now.digest, summary)
+
+
 class Greedy(Sqlite):
     """Reads more than is wanted."""
 
@@ -177,6 +186,7 @@ BROKEN = {
     rules.passages_come_with_their_source: WrongLines, rules.any_word_finds_passages: WorstFirst, rules.what_is_asked_is_words: Syntax,
     rules.a_base_is_open_to_its_readers_alone: OpenToAll, rules.readers_are_changed: FirstReaders,
     rules.what_has_changed_takes_the_place: KeepsOld, rules.what_waits_is_announced: NamesAll, rules.what_cannot_be_read_is_failed: FailsAndKeeps,
+    rules.a_line_stays_until_its_document_changes: SummarizesAny,
     rules.a_passage_is_read_with_its_neighbours: Greedy, rules.removing_twice_is_fine: RemovesAgain, rules.passages_are_limited: Unlimited,
     rules.readers_see_whole_documents_while_one_is_written: HalfWritten, rules.knowledge_is_closed_twice: ClosedOnce,
     rules.what_was_added_is_there_again: Forgetful,

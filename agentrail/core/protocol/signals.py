@@ -254,15 +254,17 @@ class ToolWantsChild(Asked, frozen=True, kw_only=True, omit_defaults=True):
         tools: The names of those tools of this session that it has, or of its agent, where that has its own; None for all.
         max_turns: How many turns it has; None for as many as this session.
         agent: Which agent of this session works; None for one that has what this session has.
+        model: Which model it asks; None for that of this session, or of the agent.
     """
 
     effect_id: EffectId
     prompt: str
-    # Written also where they hold their defaults, as they were before the agent came.
+    # Written also where they hold their defaults, as they were before the agent and the model came.
     system_prompt: str | None = msgspec.field(default_factory=_nothing)
     tools: tuple[str, ...] | None = msgspec.field(default_factory=_nothing)
     max_turns: int | None = msgspec.field(default_factory=_nothing)
     agent: str | None = None
+    model: str | None = None
 
 
 class ChangeModel(Asked, frozen=True, kw_only=True, tag="switch_model"):

@@ -39,7 +39,7 @@ VALUES: Mapping[str, Any] = {
     "client_id": "name-1", "number": 1, "text": "Hi", "result": {}, "reason": "no",
     "message": "Hi", "model": "demo:", "to": 1, "approval_id": "waits-1/1", "ref": "waits-1/1", "response": "x", "call_id": "c-1",
     "request_id": "r-1", "path": "notes.txt", "wait": 0, "limit": 5, "after": 0, "cursor": None, "phase": "idle", "purge": True,
-    "approval": "waits-1/1", "rule_id": "rule-1", "at": 1, "before": 1,
+    "approval": "waits-1/1", "rule_id": "rule-1", "name": "status", "at": 1, "before": 1,
 }  # fmt: skip
 """What a field is called with. A route with a new field that it needs fails here by its name."""
 

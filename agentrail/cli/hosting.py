@@ -1,0 +1,215 @@
+"""What configuration files say of a host becomes what `agentrail serve` serves: its options, and a profile for each agent.
+
+A profile is an agent of the files with its name as id. What listens, and where, is decided in `serve_options`.
+"""
+
+import importlib.util
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+
+from agentrail.app import ChosenModel
+from agentrail.cli.configuring import CommandSetup, model_of_files
+from agentrail.cli.options import Choices, choose_for, decide_session
+from agentrail.cli.serve_options import KEYS, fault_of_host, fault_of_port
+from agentrail.config.places import ConfigFault
+from agentrail.config.settings import LIMITS_PREFIX, Settings, Sourced, no_such_agent
+from agentrail.errors import OptionError
+
+if TYPE_CHECKING:
+    from agentrail.blueprints.configuration import Configuration
+    from agentrail.host.profiles import AgentProfile
+
+DEFAULT_PROFILE: Final = "default"
+"""The id of the only profile where files name no agent."""
+
+OF_APPLICATION: Final = frozenset(
+    {"heartbeat", "drain_delay", "inspector", "console", "base_path", "protocols"}
+)
+"""The keys that are options of `create_app` itself."""
+
+_CHECKS: Final[Mapping[str, Callable[[Any], str | None]]] = {"host": fault_of_host, "port": fault_of_port}
+_STORES: Final = frozenset({"store", "memories", "knowledge"})
+_OF_PROFILES: Final = frozenset({"profiles", "shared_workspace"})
+
+
+@frozen(kw_only=True)
+class ServedProfile:
+    """A profile, and which model it asks.
+
+    Attributes:
+        profile: As a host takes it.
+        chosen: The model, and who named it.
+    """
+
+    profile: "AgentProfile"
+    chosen: ChosenModel
+
+
+def faults_of_host(settings: Settings) -> tuple[ConfigFault, ...]:
+    """Say what is wrong with what files say of a host, each with its line. No file is read, and nothing is opened."""
+    found = [
+        ConfigFault(place=said.place, said=fault)
+        for name, said in settings.host.items()
+        for fault in _faults_of(name, said)
+    ]
+    found += _faults_of_profiles(settings)
+    return tuple(sorted(found, key=lambda fault: (fault.place.file, fault.place.line)))
+
+
+def _faults_of(name: str, said: Sourced) -> Iterator[str]:
+    if name in _OF_PROFILES:
+        return
+    if name in KEYS.values():
+        check = _CHECKS.get(name)
+        fault = None if check is None else check(said.value)
+        if fault is not None:
+            yield fault
+    elif name.startswith(LIMITS_PREFIX):
+        yield from _faults_of_limit(name.removeprefix(LIMITS_PREFIX), said.value)
+    elif name in OF_APPLICATION:
+        # They stand where Starlette is needed, which comes with an extra: without it nothing is served anyway.
+        if importlib.util.find_spec("starlette") is not None:
+            from agentrail.gateway.app import faults_of_own_options
+
+            yield from _without_name(name, faults_of_own_options({name: said.plain}))
+    elif name == "store":
+        yield from _faults_of_store(said.value)
+    else:
+        from agentrail.host.options import faults_of_option
+
+        yield from _without_name(name, faults_of_option(name, said.plain))
+
+
+def _without_name(name: str, faults: Sequence[str]) -> Iterator[str]:
+    """Leave the name out, which the path in front of a fault has already."""
+    for fault in faults:
+        yield fault.removeprefix(f"{name} is ").removeprefix(f"{name} has ")
+
+
+def _faults_of_limit(name: str, value: object) -> Iterator[str]:
+    from agentrail.host.limits import Limits
+
+    given: dict[str, Any] = {name: value}
+    try:
+        Limits(**given)
+    except OptionError as error:
+        yield from _without_name(name, error.faults)
+
+
+def _faults_of_store(name: str) -> Iterator[str]:
+    from agentrail.stores.named import path_of_store
+
+    try:
+        path_of_store(name, Path())
+    except OptionError as error:
+        yield from _without_name("store", error.faults)
+
+
+def _faults_of_profiles(settings: Settings) -> Iterator[ConfigFault]:
+    said = settings.host.get("profiles")
+    if said is None:
+        return
+    if not said.value:
+        yield ConfigFault(
+            place=said.place,
+            said="names no agent that may be served: name one, or leave it out to serve all",
+        )
+    for one in said.value:
+        if one.value not in settings.agents:
+            yield ConfigFault(place=one.place, said=no_such_agent(one.value, settings.agents))
+
+
+# --- what a host is made of
+
+
+def options_of_host(settings: Settings) -> dict[str, Any]:
+    """Give the options of `create_app` that files say, by name; profiles, and what listens, are not among them.
+
+    Args:
+        settings: Without faults.
+    """
+    from agentrail.host.limits import Limits
+
+    options: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
+    for name, said in settings.host.items():
+        if name.startswith(LIMITS_PREFIX):
+            limits[name.removeprefix(LIMITS_PREFIX)] = said.value
+        elif name in _STORES:
+            options[name] = _placed(said)
+        elif name not in KEYS.values() and name not in _OF_PROFILES:
+            options[name] = said.plain
+    return options | ({"limits": Limits(**limits)} if limits else {})
+
+
+def _placed(said: Sourced) -> str:
+    """Let the path of a store begin at the file that names it."""
+    scheme, colon, rest = str(said.value).partition(":")
+    if scheme != "sqlite" or not rest:
+        return str(said.value)
+    return f"{scheme}{colon}{Path(said.folder) / Path(rest).expanduser()}"
+
+
+def served_agents(settings: Settings) -> tuple[str, ...]:
+    """Name the agents that are served: those of `host.profiles`, else all; none where files have no agent."""
+    said = settings.host.get("profiles")
+    return tuple(settings.agents) if said is None else tuple(dict.fromkeys(said.plain))
+
+
+def default_profile(settings: Settings) -> str | None:
+    """Name the profile that is meant where a message names none: the default agent, if it is served; None for the first."""
+    said = settings.default_agent
+    return said.value if said is not None and said.value in served_agents(settings) else None
+
+
+async def make_profiles(
+    configuration: "Configuration", environ: Mapping[str, str]
+) -> tuple[ServedProfile, ...]:
+    """Make a profile of each agent that is served; without any agent one, `default`, of what `[defaults]` say.
+
+    Args:
+        configuration: What files say, without faults.
+        environ: Where the model and secrets are looked for.
+
+    Raises:
+        OptionError: The operator's move: what agents say and cannot be, all of it.
+        ModelNotFound: The operator's move: as of `choose_model`.
+    """
+    faults: list[str] = []
+    made: list[ServedProfile] = []
+    usual: ChosenModel | None = None  # asked for once: it may be found by asking a server
+    for name in served_agents(configuration.settings) or (None,):
+        try:
+            setup = _setup_of(configuration, name)
+            chosen = model_of_files(setup, environ) or usual
+            if chosen is None:
+                chosen = usual = await choose_for(Choices(), environ)
+            made.append(ServedProfile(profile=_profile_of(setup, chosen, environ), chosen=chosen))
+        except OptionError as error:
+            faults += error.faults
+    if faults:
+        raise OptionError([*dict.fromkeys(faults)])
+    return tuple(made)
+
+
+def _setup_of(configuration: "Configuration", name: str | None) -> CommandSetup:
+    from agentrail.blueprints.building import build_blueprint
+
+    blueprint = build_blueprint(configuration.settings, name, skills=configuration.read_skills)
+    return CommandSetup(configuration=configuration, agent=name, blueprint=blueprint)
+
+
+def _profile_of(setup: CommandSetup, chosen: ChosenModel, environ: Mapping[str, str]) -> "AgentProfile":
+    from agentrail.host.profiles import AgentProfile
+
+    shared = setup.configuration.settings.host.get("shared_workspace")
+    return AgentProfile(
+        id=setup.agent or DEFAULT_PROFILE,
+        name=setup.agent or DEFAULT_PROFILE.capitalize(),
+        description=setup.blueprint.description,
+        options=decide_session(Choices(), chosen, setup, environ),
+        shared_workspace=shared is not None and shared.value,
+    )

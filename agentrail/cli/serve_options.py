@@ -1,0 +1,243 @@
+"""Where `agentrail serve` listens and to whom: what the command line, the environment and files say of it, and which of them wins.
+
+A flag stands in front of a variable, that in front of the project's files, those in front of the user's. Nothing is opened here.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Final
+
+import attrs
+from attrs import field, frozen
+from cyclopts import Parameter
+
+from agentrail.cli.logs import Debug
+from agentrail.config.settings import Sourced
+from agentrail.errors import OptionError
+from agentrail.stores.named import DATA_VARIABLE
+
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 8700
+
+NO_FLAG: Final = "the default"
+"""Who says what no one says."""
+
+_MAX_PORT: Final = 65_535
+_PORT_DIGITS: Final = 9
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@Parameter(name="*")
+@frozen(kw_only=True)
+class ServeFlags:
+    """What the command line says of a server; None, and nothing: not said.
+
+    Attributes:
+        host: The address to listen on.
+        port: Its port; 0 for one that is free.
+        token_file: Lists the tokens that let callers in.
+        allowed_host: What else the server may be called by.
+        allowed_origin: Of which pages may call it.
+        certfile: For TLS.
+        keyfile: For TLS.
+        data_dir: Where sessions are kept, without an application of one's own.
+        demo: Whether the built-in demo is served.
+        debug: Whether a crash is shown with its traceback.
+    """
+
+    host: Annotated[
+        str | None,
+        Parameter(
+            help=f"The address to listen on. Any but this machine's own needs a token. Without it: as the configuration says, else {DEFAULT_HOST}.",
+            show_default=False,
+        ),
+    ] = None
+    port: Annotated[
+        int | None,
+        Parameter(
+            help=f"Its port; 0 for one that is free. Without it: as the configuration says, else {DEFAULT_PORT}.",
+            show_default=False,
+        ),
+    ] = None
+    token_file: Annotated[
+        Path | None,
+        Parameter(
+            help="Lists the tokens that let callers in; agentrail token new makes them.", show_default=False
+        ),
+    ] = None
+    allowed_host: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="A name that the server may be called by, besides its address; as often as you like.",
+            negative=(),
+            show_default=False,
+        ),
+    ] = ()
+    allowed_origin: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="An origin whose pages may call it, such as https://app.example; as often as you like.",
+            negative=(),
+            show_default=False,
+        ),
+    ] = ()
+    certfile: Annotated[Path | None, Parameter(help="A certificate, for TLS.", show_default=False)] = None
+    keyfile: Annotated[Path | None, Parameter(help="Its key.", show_default=False)] = None
+    data_dir: Annotated[
+        Path | None,
+        Parameter(
+            help="The directory that sessions are kept in, without an application of your own. Without it: the usual one.",
+            show_default=False,
+        ),
+    ] = None
+    demo: Annotated[
+        bool,
+        Parameter(
+            help="Serve three profiles at work on the built-in demo model, offline and without a key, to look at in the console.",
+            negative=(),
+        ),
+    ] = False
+    debug: Debug = False
+
+
+@frozen(kw_only=True)
+class ServeOptions:
+    """Where an application is served, and who may call it.
+
+    Attributes:
+        host: The address to listen on.
+        port: Its port; 0 for one that is free.
+        token_file: Lists the tokens that let callers in.
+        allowed_host: What else the server may be called by.
+        allowed_origin: Of which pages may call it.
+        certfile: For TLS.
+        keyfile: For TLS.
+        data_dir: Where sessions are kept, without an application of one's own.
+        demo: Whether the built-in demo is served.
+        why: Who said each of these, by name: a flag, a variable, or a file with its line; no one said what is not in it.
+    """
+
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    token_file: Path | None = None
+    allowed_host: tuple[str, ...] = ()
+    allowed_origin: tuple[str, ...] = ()
+    certfile: Path | None = None
+    keyfile: Path | None = None
+    data_dir: Path | None = None
+    demo: bool = False
+    why: Mapping[str, str] = field(default=_NOTHING, eq=False)
+
+    def said_by(self, name: str) -> str:
+        """Name who said one of them, for a message about it: its flag, where that is not known."""
+        return self.why.get(name, flag_of(name))
+
+
+KEYS: Final[Mapping[str, str]] = {
+    "host": "host",
+    "port": "port",
+    "token_file": "token_file",
+    "allowed_host": "allowed_hosts",
+    "allowed_origin": "allowed_origins",
+    "certfile": "certfile",
+    "keyfile": "keyfile",
+    "data_dir": "data_dir",
+}
+"""The options of `ServeOptions` that files say too, each with its key in `[host]`."""
+
+VARIABLES: Final[Mapping[str, str]] = {
+    **{name: f"AGENTRAIL_{key.upper()}" for name, key in KEYS.items()},
+    "data_dir": DATA_VARIABLE,
+}
+"""The variable of each: of lists with commas between the items."""
+
+_LISTS: Final = frozenset({"allowed_host", "allowed_origin"})
+_PATHS: Final = frozenset({"token_file", "certfile", "keyfile", "data_dir"})
+
+
+def flag_of(name: str) -> str:
+    """Write an option as a flag."""
+    return f"--{name.replace('_', '-')}"
+
+
+def decide_serving(
+    flags: ServeFlags, environ: Mapping[str, str], said: Mapping[str, Sourced] = _NOTHING
+) -> ServeOptions:
+    """Decide where an application is served.
+
+    Args:
+        flags: What the command line says.
+        environ: Of this `VARIABLES` are looked at.
+        said: What files say of a host, by key.
+
+    Raises:
+        OptionError: The operator's move: variables that cannot be read, all of them.
+    """
+    values: dict[str, Any] = {"demo": flags.demo}
+    why: dict[str, str] = {}
+    faults: list[str] = []
+    for name, key in KEYS.items():
+        flag = getattr(flags, name)
+        if flag not in (None, ()):
+            values[name], why[name] = flag, flag_of(name)
+        elif environ.get(VARIABLES[name]):
+            why[name] = VARIABLES[name]
+            try:
+                values[name] = _read_variable(name, environ[VARIABLES[name]])
+            except ValueError:
+                faults.append(
+                    f"{VARIABLES[name]} is {environ[VARIABLES[name]]!r:.40}: expected 0 to {_MAX_PORT}"
+                )
+        elif key in said:
+            values[name], why[name] = _value_of(name, said[key]), f"{said[key].place}: host.{key}:"
+    if faults:
+        raise OptionError(faults)
+    return ServeOptions(**values, why=why)
+
+
+def fault_of_port(port: int) -> str | None:
+    """Say what is wrong with a port; the system would take the rest of a division."""
+    if 0 <= port <= _MAX_PORT:
+        return None
+    return f"{port} is no port: expected 0 to {_MAX_PORT}, 0 for one that is free"
+
+
+def fault_of_host(host: str) -> str | None:
+    """Say what is wrong with an address, as far as no system needs to be asked."""
+    if host not in {"*", ""}:
+        return None
+    return f"{host!r} is no address: 0.0.0.0 stands for all of this machine"
+
+
+def show_serving(options: ServeOptions) -> str:
+    """Write in a line where is listened and who may call, each with who said it."""
+    usual = attrs.asdict(ServeOptions(), recurse=False)
+    shown = []
+    for name, key in KEYS.items():
+        value = getattr(options, name)
+        if value != usual[name] or name in options.why or name in {"host", "port"}:
+            text = ", ".join(value) if name in _LISTS else str(value)
+            shown.append(f"{key} {text} ({_source_of(options, name)})")
+    return "; ".join(shown)
+
+
+def _source_of(options: ServeOptions, name: str) -> str:
+    # The key stands in front already.
+    return options.why.get(name, NO_FLAG).removesuffix(f": host.{KEYS[name]}:")
+
+
+def _read_variable(name: str, text: str) -> Any:
+    if name in _LISTS:
+        return tuple([part.strip() for part in text.split(",") if part.strip()])
+    if name in _PATHS:
+        return Path(text).expanduser()
+    if name != "port":
+        return text
+    if not text.isascii() or not text.isdecimal() or len(text) > _PORT_DIGITS:
+        raise ValueError(text)
+    return int(text)
+
+
+def _value_of(name: str, said: Sourced) -> Any:
+    return Path(said.folder) / Path(said.value).expanduser() if name in _PATHS else said.plain

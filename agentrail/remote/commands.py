@@ -1,0 +1,138 @@
+"""Slash commands of a server, as the handle of a session on it calls them: listed as they stand for the session, and run by their names."""
+
+from typing import Final, Protocol
+
+import msgspec
+from attrs import field, frozen
+
+from agentrail.commands.command import CommandRow
+from agentrail.errors import CodecError
+from agentrail.messages import SessionId
+from agentrail.remote.links import Links
+from agentrail.runtime.arguments import fault_of_text, refuse
+from agentrail.runtime.content import decide_client_id
+
+
+@frozen(kw_only=True)
+class RemoteCommandAnswer:
+    """What came of a slash command.
+
+    Attributes:
+        command: Which it was; its whole name.
+        lines: What it tells who asked; empty where it said something in the session.
+        request_id: The request that its words became, for `wait_for_request`; None where it said nothing.
+    """
+
+    command: str
+    lines: tuple[str, ...] = field(default=())
+    request_id: str | None = None
+
+
+class _OnLinks(Protocol):
+    """What these calls are made of."""
+
+    @property
+    def _links(self) -> Links: ...
+
+    @property
+    def session_id(self) -> SessionId: ...
+
+
+class RemoteCommands:
+    """The calls of a session on a server that are about its slash commands; a session in this process has a registry in their place."""
+
+    __slots__ = ()
+
+    async def commands(self: _OnLinks) -> tuple[CommandRow, ...]:
+        """List the slash commands of the server, as they stand for this session: also why one cannot be run.
+
+        Returns:
+            Those that are built in first, the others by name; as `/help` at a terminal has them.
+
+        Raises:
+            SessionUnknown, RemoteRefused: As of any call.
+
+        Cancellation: Nothing is lost by it.
+        """
+        return read_commands(await self._links.first.call("commands", self.session_id, {}))
+
+    async def run_command(
+        self: _OnLinks, name: str, text: str = "", *, client_id: str | None = None
+    ) -> RemoteCommandAnswer:
+        """Run a slash command in this session.
+
+        Args:
+            name: With its slash or without, in any case: `status`, `/git:commit`.
+            text: What stands behind it.
+            client_id: The same one with the same command gives the first answer again; one is made where none is given, so that a lost
+                answer never runs it twice.
+
+        Raises:
+            UnknownCommand, CommandError: Your move: there is none, it cannot be run here, or not with this.
+            SessionUnknown, RemoteRefused: As of any call.
+
+        Cancellation: Once it is on its way, only the answer is lost.
+        """
+        refuse(fault_of_text("name", name), fault_of_text("text", text))
+        told = {
+            "name": name.strip().removeprefix("/"),
+            "text": text,
+            "client_id": decide_client_id(client_id),
+        }
+        return read_answer(await self._links.first.call("run_command", self.session_id, told))
+
+
+def read_commands(text: bytes) -> tuple[CommandRow, ...]:
+    """Read the commands of a server.
+
+    Raises:
+        CodecError: They are none.
+    """
+    try:
+        listed = _LIST.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _fault(error) from error
+    return tuple([CommandRow(**msgspec.structs.asdict(one)) for one in listed.commands])
+
+
+def read_answer(text: bytes) -> RemoteCommandAnswer:
+    """Read what came of a command.
+
+    Raises:
+        CodecError: It is none.
+    """
+    try:
+        done = _DONE.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _fault(error) from error
+    return RemoteCommandAnswer(command=done.command, lines=done.lines, request_id=done.request_id)
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A command as it is written; what a newer server says besides is left out."""
+
+    name: str
+    description: str
+    arguments: str
+    source: str
+    available: bool
+    why_not: str | None = None
+
+
+class _List(msgspec.Struct, frozen=True, kw_only=True):
+    commands: tuple[_Row, ...]
+
+
+class _Done(msgspec.Struct, frozen=True, kw_only=True):
+    command: str
+    lines: tuple[str, ...] = ()
+    request_id: str | None = None
+
+
+def _fault(error: Exception) -> CodecError:
+    message = f"what the server sent cannot be read: {error}; its version may be a newer one"
+    return CodecError(message, path="$")
+
+
+_LIST: Final = msgspec.json.Decoder(_List)
+_DONE: Final = msgspec.json.Decoder(_Done)
