@@ -17,10 +17,12 @@ class ProcessAccount:
     Attributes:
         alive: The pids of those that were started and have not been seen to end.
         reaped: How many were alive when they were to end, and are gone.
+        left_at: The addresses of other machines where it is not known that what was to end is gone.
     """
 
     alive: set[int] = field(factory=set)
     reaped: int = 0
+    left_at: set[str] = field(factory=set)
 
 
 _ACCOUNT: Final[ContextVar[ProcessAccount | None]] = ContextVar(
@@ -53,3 +55,14 @@ def note_stopped(pid: int, *, ended: int, left: frozenset[int]) -> None:
         account.alive.discard(pid)
         account.alive |= left
         account.reaped += ended
+
+
+def note_left_elsewhere(address: str) -> None:
+    """Note that something was to end on another machine, and that it is not known to be gone.
+
+    Args:
+        address: Of that machine, for people.
+    """
+    account = _ACCOUNT.get()
+    if account is not None:
+        account.left_at.add(address)
