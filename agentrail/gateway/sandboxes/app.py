@@ -45,7 +45,9 @@ from agentrail.sandboxes.remote.wire import (
 _WAIT_GONE_SECONDS: Final = STOP_SECONDS - 0.3
 """How long a stop waits until all is gone; a little less than its client waits for the answer."""
 
-_LEASE_PATH: Final = re.compile(r"/leases/([0-9a-f]{32})(?:/(beat)|/operations/([1-9][0-9]{0,15})/([a-z_]{1,20}))?")
+_LEASE_PATH: Final = re.compile(
+    r"/leases/([0-9a-f]{32})(?:/(beat)|/operations/([1-9][0-9]{0,15})/([a-z_]{1,20}))?"
+)
 _SETTLED: Final = re.compile(r"[0-9]{1,16}")
 _EMPTY_BODY_BYTES: Final = 1_024
 _CRASHED: Final = ErrorAnswer(status=500, code="internal", message="something went wrong in the server")
@@ -190,9 +192,7 @@ class SandboxApp:
             case _:
                 _refuse_path()
 
-    async def _begin(
-        self, lease_id: str, owner: Principal, leases: Leases, nursery: trio.Nursery
-    ) -> Reply:
+    async def _begin(self, lease_id: str, owner: Principal, leases: Leases, nursery: trio.Nursery) -> Reply:
         start = partial(self._start_lease, nursery)
         lease = leases.begin(lease_id, owner, start, trio.current_time())
         leases.last_used_at = trio.current_time()
@@ -223,7 +223,7 @@ class SandboxApp:
         is_gone = operation.is_over.is_set()
         return Reply(body=_encode(Stopped(is_gone=is_gone)), content_type=JSON)
 
-    async def _operate(  # noqa: PLR0913 - a call, and where it belongs
+    async def _operate(
         self,
         lease: Lease,
         number: int,
@@ -234,11 +234,9 @@ class SandboxApp:
         kind = OPERATIONS.get(name)
         if kind is None:
             _refuse_path()
-        lease.check_late(number)
         body = await self._bodies.read(receive, headers, MAX_BODY_BYTES, caller=lease.owner)
         asked = await read_asked(name, headers.get("content-type", ""), body)
         del body
-        lease.check_late(number)  # it may have been stopped while it came
         if lease.scope.cancel_called or lease.nursery is None:
             raise refuse_unknown()
         if not kind.changes:

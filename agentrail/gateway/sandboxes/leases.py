@@ -113,7 +113,8 @@ class Lease:
             if known.digest != digest:
                 refuse_late("another operation came under this number, or it was stopped before it began")
             return known, False
-        self.check_late(number)
+        if number < self.settled:
+            refuse_late("its client does not wait for it any more, so it was not begun")
         return self._add(number, OpenOperation(digest)), True
 
     def stop(self, number: int) -> OpenOperation:
@@ -130,15 +131,6 @@ class Lease:
                 self._add(number, known)
         known.scope.cancel(reason="its client stopped it")
         return known
-
-    def check_late(self, number: int) -> None:
-        """Refuse an operation whose client does not wait for it any more.
-
-        Raises:
-            CallRefused: It comes too late.
-        """
-        if number < self.settled:
-            refuse_late("its client does not wait for it any more, so it was not begun")
 
     def _add(self, number: int, operation: OpenOperation) -> OpenOperation:
         if len(self.operations) >= MAX_OPERATIONS:

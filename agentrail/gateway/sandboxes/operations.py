@@ -5,6 +5,7 @@ Which paths may be opened and which commands may run the sandbox judges, as it d
 
 import hashlib
 from collections.abc import Sequence
+from typing import Final
 
 from attrs import frozen
 
@@ -20,7 +21,6 @@ from agentrail.sandboxes.remote.parts import (
     size_of_part,
 )
 from agentrail.sandboxes.remote.wire import (
-    CAPABILITIES,
     JSON,
     MAX_BODY_BYTES,
     MAX_FILES,
@@ -43,12 +43,13 @@ from agentrail.sandboxes.remote.wire import (
     decode_as,
     encode_answer,
 )
+from agentrail.wire.sandbox_address import CAPABILITIES
 
-READ_HERE_BYTES = 64 << 10
+READ_HERE_BYTES: Final = 64 << 10
 """What is read while all others wait."""
 
-_ROOM_FOR_HEADS = 4 << 20
-_HEAD_BYTES = 16 << 10  # of one file that is refused, at most: a path in its message, escaped
+_ROOM_FOR_HEADS: Final = 4 << 20
+_HEAD_BYTES: Final = 16 << 10  # of one file that is refused, at most: a path in its message, escaped
 
 
 @frozen(kw_only=True)
@@ -99,9 +100,7 @@ def decode_asked(name: str, content_type: str, body: bytes) -> Asked:
         raise Unreadable(message)
     request: Request = decode_as(kind, head)
     wanted = len(request.paths) if isinstance(request, UploadRequest) else 0
-    if len(contents) != wanted or (
-        isinstance(request, DownloadRequest) and len(request.paths) > MAX_FILES
-    ):
+    if len(contents) != wanted or (isinstance(request, DownloadRequest) and len(request.paths) > MAX_FILES):
         message = f"expected {wanted} files, and at most {MAX_FILES:,}"
         raise Unreadable(message)
     # Not the boundary, which is another one each time.
@@ -159,9 +158,7 @@ async def _result_of(sandbox: Sandbox, name: str, request: Request) -> object:
         case WriteRequest():
             return await sandbox.write(request.path, request.content)
         case EditRequest():
-            return await sandbox.edit(
-                request.path, request.old, request.new, replace_all=request.replace_all
-            )
+            return await sandbox.edit(request.path, request.old, request.new, replace_all=request.replace_all)
         case GrepRequest():
             return await sandbox.grep(request.pattern, request.path, request.options)
         case GlobRequest():
@@ -185,9 +182,7 @@ async def _keep(sandbox: Sandbox, request: SnapshotRequest | RestoreRequest) -> 
 
 
 def _head_of(moved: Transfer) -> FileHead:
-    return FileHead(
-        size_bytes=moved.size_bytes, has_content=moved.content is not None, error=moved.error
-    )
+    return FileHead(size_bytes=moved.size_bytes, has_content=moved.content is not None, error=moved.error)
 
 
 async def _download(sandbox: Sandbox, paths: Sequence[str]) -> Reply:

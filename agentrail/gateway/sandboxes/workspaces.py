@@ -1,8 +1,8 @@
 """A directory for each lease, where the commands of no other lease see it, and its removal, whatever its commands have left there."""
 
+import contextlib
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -53,35 +53,26 @@ async def open_local_workspace(
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory with all that is in it, also where a command has taken the rights to that away. Blocks. Links are not followed."""
-
-    def grant(_: object, path: str, __: object) -> None:
-        above = Path(path).parent
-        for one in (above, Path(path)):
-            if one == directory or directory in one.parents:
-                _make_writable(one)
-        retry(path)
-
-    def retry(path: str) -> None:
-        try:
-            if stat.S_ISDIR(os.lstat(path).st_mode):
-                shutil.rmtree(path, onerror=tell)
-            else:
-                os.unlink(path)  # noqa: PTH108 - as `os.lstat` above
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            tell(None, path, (type(error), error, None))
-
-    def tell(_: object, path: str, error: tuple[object, object, object]) -> None:
-        LOGGER.warning("a workspace could not be removed as a whole: %s", error[1])
-
-    shutil.rmtree(directory, onerror=grant)
-
-
-def _make_writable(path: Path) -> None:
+    """Remove a directory with all that is in it, also where a command has taken the rights to that away. Blocks; links are not followed."""
     try:
-        if stat.S_ISDIR(path.lstat().st_mode):
-            path.chmod(0o700)
-    except OSError:  # gone, or another user's: what follows says so
-        pass
+        shutil.rmtree(directory)
+    except FileNotFoundError:
+        return
+    except OSError:
+        for place, names, _ in os.walk(directory):
+            for name in names:  # before they are gone into
+                _grant(os.path.join(place, name))  # noqa: PTH118 - no path of ours is made of what a command has called it
+        try:
+            shutil.rmtree(directory)
+        except OSError as error:
+            LOGGER.warning("a workspace could not be removed as a whole: %s", error.strerror)
+
+
+def _grant(path: str) -> None:
+    """Take the rights to a directory back; a link, and what it leads to, stays as it is."""
+    with contextlib.suppress(OSError, AttributeError):  # gone, another user's, or another system than Linux
+        descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.chmod(f"/proc/self/fd/{descriptor}", 0o700)  # noqa: PTH101 - it is no path of a file
+        finally:
+            os.close(descriptor)

@@ -8,7 +8,7 @@ import contextvars
 import ssl
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Final, TypeVar, cast
 
 import trio
@@ -35,7 +35,6 @@ from agentrail.sandboxes.commands import check_command
 from agentrail.sandboxes.locks import KeyedLocks
 from agentrail.sandboxes.paths import decide_names, escape
 from agentrail.sandboxes.refusals import PathRefused, encode_text
-from agentrail.sandboxes.remote.address import NoAddress, RemoteAddress, read_address
 from agentrail.sandboxes.remote.connection import Connection, NoAnswer, Reply, refuse_connection
 from agentrail.sandboxes.remote.parts import (
     boundary_of,
@@ -55,7 +54,9 @@ from agentrail.sandboxes.remote.wire import (
     SETTLED_HEADER,
     SPARE_SECONDS,
     STOP_SECONDS,
+    TOKEN,
     TOKEN_VARIABLE,
+    TOKEN_WORDS,
     Answer,
     DownloadRequest,
     EditRequest,
@@ -76,6 +77,7 @@ from agentrail.sandboxes.remote.wire import (
     decode_as,
     encode_request,
 )
+from agentrail.wire.sandbox_address import NoAddress, RemoteAddress, read_address
 
 T = TypeVar("T")
 
@@ -107,11 +109,11 @@ class RemoteSandbox:
             tls: Which certificates are believed; None for those of this machine, and of `SSL_CERT_FILE`.
 
         Raises:
-            OptionError: Your move: an address that is none, or a token that is empty.
+            OptionError: Your move: an address that is none, or a token that can be none.
         """
         self._token = token if isinstance(token, Secret) else Secret(token)
-        if not self._token.reveal():
-            message = f"a remote sandbox needs the token of its server: set {TOKEN_VARIABLE}, or give token="
+        if not TOKEN.fullmatch(self._token.reveal()):
+            message = f"a sandbox elsewhere needs the token of its server, {TOKEN_WORDS}: set {TOKEN_VARIABLE}, or give token="
             raise OptionError([message])
         try:
             self._address = address if isinstance(address, RemoteAddress) else read_address(address)
@@ -129,7 +131,7 @@ class RemoteSandbox:
         self._locks = KeyedLocks()
 
     def __repr__(self) -> str:
-        return f"RemoteSandbox({self._address.url!r})"
+        return f"{type(self).__name__}({self._address.shown!r})"
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -181,12 +183,10 @@ class RemoteSandbox:
         await trio.lowlevel.checkpoint()
 
     async def _tell_closing(self) -> None:
-        try:
+        with suppress(NoAnswer):  # it forgets us by itself
             await self._connection.send(
                 "DELETE", f"/leases/{self._lease}", within_seconds=_CLOSE_SECONDS, again=False
             )
-        except NoAnswer:
-            pass  # it forgets us by itself
 
     # --- files
 
@@ -235,9 +235,7 @@ class RemoteSandbox:
 
     async def list_dir(self, path: str) -> ListResult:
         """List a directory; as of the port."""
-        found = await self._ask(
-            "list_dir", PathRequest(path=path), ListResult, lambda: _fault_of_path(path)
-        )
+        found = await self._ask("list_dir", PathRequest(path=path), ListResult, lambda: _fault_of_path(path))
         return ListResult(error=found) if isinstance(found, Refusal) else found
 
     # --- searching
@@ -337,7 +335,9 @@ class RemoteSandbox:
             if not 0 < len(heads) <= len(paths) or sum(one.has_content for one in heads) != len(contents):
                 raise Unreadable  # noqa: TRY301 - as above
         except Unreadable:
-            raise refuse_connection(self._address, "it answered with other files than were asked for") from None
+            raise refuse_connection(
+                self._address, "it answered with other files than were asked for"
+            ) from None
         left = iter(contents)
         given = [next(left) if one.has_content else None for one in heads]
         return [
@@ -400,7 +400,9 @@ class RemoteSandbox:
         try:
             body = encode_request(request)
         except UnicodeEncodeError:
-            return fault() or Refusal(code="not_text", message="The text has half of a character in it, which no text can have.")
+            return fault() or Refusal(
+                code="not_text", message="The text has half of a character in it, which no text can have."
+            )
         if len(body) > MAX_BODY_BYTES:
             return refuse_size(len(body))
         try:
@@ -409,7 +411,9 @@ class RemoteSandbox:
         except NoAnswer as none:
             return none.refusal
 
-    async def _operate(self, name: str, body: bytes, within_seconds: float, content_type: str = JSON) -> Reply:
+    async def _operate(
+        self, name: str, body: bytes, within_seconds: float, content_type: str = JSON
+    ) -> Reply:
         """Send an operation under a number of its own, and see it end, whatever becomes of us.
 
         Raises:
@@ -457,7 +461,7 @@ class RemoteSandbox:
         except (NoAnswer, Unreadable) as none:
             is_gone = isinstance(none, NoAnswer) and none.is_lost
         if not is_gone:
-            note_left_elsewhere(self._address.url)
+            note_left_elsewhere(self._address.shown)
 
     # --- the lease
 
@@ -474,6 +478,7 @@ class RemoteSandbox:
         async with self._opening:
             if self._facts is not None:
                 return
+            await self._prepare()
             self._was_asked = True
             reply = await self._connection.send(
                 "PUT", f"/leases/{self._lease}", within_seconds=ANSWER_SECONDS
@@ -492,6 +497,13 @@ class RemoteSandbox:
                 name=f"beat of {self!r}",
                 context=contextvars.copy_context(),
             )
+
+    async def _prepare(self) -> None:
+        """Have a server; here it is there already.
+
+        Raises:
+            NoAnswer: There is none.
+        """
 
     async def beat(self) -> None:
         """Say that we are there; what is asked says so too. Where the server knows us no more, the next call says so."""
@@ -540,7 +552,7 @@ def refuse_size(size_bytes: int) -> Refusal:
 def _refuse_difference(address: RemoteAddress, can: frozenset[str]) -> Refusal:
     said, is_so = (", ".join(sorted(one)) or "nothing" for one in (address.can or frozenset(), can))
     message = (
-        f"The sandbox at {address.url} is configured with can={said}, and its server says {escape(is_so)}: "
+        f"The sandbox at {address.shown} is configured with can={said}, and its server says {escape(is_so)}: "
         "correct the address, or the server."
     )
     return Refusal(code="unsupported", message=message)

@@ -14,8 +14,8 @@ import trio
 from attrs import frozen
 
 from agentrail.abc import Refusal, Secret
-from agentrail.sandboxes.remote.address import RemoteAddress
 from agentrail.sandboxes.remote.wire import JSON, MAX_BODY_BYTES, TOKEN_VARIABLE
+from agentrail.wire.sandbox_address import RemoteAddress
 
 CONNECT_SECONDS: Final = 10.0
 
@@ -64,7 +64,7 @@ class Reply:
 
 def refuse_connection(address: RemoteAddress, why: str) -> NoAnswer:
     """Make what is said of a connection: with the address, and that it is neither the file nor the command."""
-    message = f"The sandbox at {address.url} gave no answer; this is about the connection, and not about what was asked: {why}."
+    message = f"The sandbox at {address.shown} gave no answer; this is about the connection, and not about what was asked: {why}."
     return NoAnswer(Refusal(code="io_error", message=message))
 
 
@@ -138,12 +138,14 @@ class Connection:
             async for piece in response.aiter_raw():
                 came += piece
                 if len(came) > MAX_BODY_BYTES:
-                    raise refuse_connection(self._address, f"it answered with more than {MAX_BODY_BYTES:,} bytes")
+                    raise refuse_connection(
+                        self._address, f"it answered with more than {MAX_BODY_BYTES:,} bytes"
+                    )
             return Reply(content_type=response.headers.get("content-type", ""), body=bytes(came))
 
     def _refused(self, status: int) -> NoAnswer:
         if status == 413:  # noqa: PLR2004 - Content Too Large
-            message = f"It is too much for one request to the sandbox at {self._address.url}: at most {MAX_BODY_BYTES:,} bytes are taken."
+            message = f"It is too much for one request to the sandbox at {self._address.shown}: at most {MAX_BODY_BYTES:,} bytes are taken."
             return NoAnswer(Refusal(code="too_large", message=message))
         said = _SAID.get(status, f"it answered with the status {status}")
         refused = refuse_connection(self._address, said)
@@ -160,7 +162,7 @@ class Connection:
                 transport=httpx.AsyncHTTPTransport(
                     verify=trusted,
                     trust_env=False,
-                    uds=None if socket is None else str(socket),
+                    uds=socket,
                 ),
                 headers={"accept-encoding": "identity", "user-agent": "agentrail-sandbox"},
                 timeout=httpx.Timeout(None, connect=CONNECT_SECONDS),

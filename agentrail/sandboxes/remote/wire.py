@@ -53,13 +53,13 @@ DEFAULT_PORT: Final = 8710
 TOKEN_VARIABLE: Final = "AGENTRAIL_SANDBOX_TOKEN"  # noqa: S105 - the name of one
 """Where both sides look for the token."""
 
+TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]{16,4000}=*")
+TOKEN_WORDS: Final = "at least 16 of A-Z a-z 0-9 . _ ~ + / -"  # noqa: S105 - about tokens
+
 SETTLED_HEADER: Final = "agentrail-settled"
 """The lowest number of an operation that its client still waits for: what comes later with a lower one is not carried out."""
 
 JSON: Final = "application/json"
-
-CAPABILITIES: Final = frozenset({"execute", "snapshot"})
-"""What of a sandbox can be had over this wire. Not `versions`: who keeps them is told before each write, and sits at the other end."""
 
 LEASE_ID: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -71,7 +71,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What a server says of itself, in each answer.
 
     Attributes:
-        can: Which of `CAPABILITIES` the sandbox has.
+        can: What of `agentrail.wire.sandbox_address.CAPABILITIES` the sandbox has.
         is_unconfined: Whether its commands run with the rights of the server's user.
     """
 
@@ -309,5 +309,7 @@ def decode_as(kind: type[T], text: bytes) -> T:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         where = str(error).partition("`")[2].partition("`")[0]
-        message = f"expected JSON of another shape{f', at {where:.80}' if where.isprintable() and where else ''}"
+        message = (
+            f"expected JSON of another shape{f', at {where:.80}' if where.isprintable() and where else ''}"
+        )
         raise Unreadable(message) from None

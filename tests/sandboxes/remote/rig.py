@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import trio
-from attrs import define
+from attrs import define, field
 
 from agentrail.gateway.sandboxes.app import SandboxApp
 from agentrail.gateway.serving import ConnectionLimits, addresses_of, open_listeners, serve_app
@@ -42,10 +42,12 @@ class Served:
     url: str
     app: SandboxApp
     stop: trio.Event
+    made: list[RemoteSandbox] = field(factory=list)
 
     def make(self, query="", *, token=TOKEN):
-        """A client of it."""
-        return RemoteSandbox(f"{self.url}{query}", token=token)
+        """A client of it, closed at the end at the latest."""
+        self.made.append(RemoteSandbox(f"{self.url}{query}", token=token))
+        return self.made[-1]
 
     @property
     def leases(self):
@@ -63,5 +65,11 @@ async def serving(open_workspace=open_memory, *, wrap=None, **options) -> AsyncI
     async with trio.open_nursery() as nursery:
         served = app if wrap is None else wrap(app)
         await nursery.start(partial(serve_app, served, listeners, stop.wait, limits=HURRY))
-        yield Served(f"http://{host}:{port}", app, stop)
-        stop.set()
+        running = Served(f"http://{host}:{port}", app, stop)
+        try:
+            yield running
+        finally:
+            stop.set()
+            with trio.CancelScope(shield=True):
+                for sandbox in running.made:
+                    await sandbox.aclose()  # noqa: ASYNC102 - bounded

@@ -1,17 +1,18 @@
 """Where a remote sandbox is, and what is said of it before it is asked: `http://host:port?can=execute`, `container:IMAGE`. Plain functions.
 
-What stands in an address is in configurations, messages and logs, so no token is taken there. Nothing is connected here.
+What stands in an address is in configurations, messages and logs, so no token is taken there. Nothing is connected here. It stands in this
+room because options are looked at by one side of the ports, and sandboxes made at the other.
 """
 
 import ipaddress
 import re
-from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-from attrs import field, frozen
+from attrs import frozen
 
-from agentrail.sandboxes.remote.wire import CAPABILITIES
+CAPABILITIES: Final = frozenset({"execute", "snapshot"})
+"""What of a sandbox can be had over the wire. Not `versions`: who keeps them is told before each write, and sits at the other end."""
 
 CONTAINER: Final = "container:"
 
@@ -34,14 +35,21 @@ class RemoteAddress:
     """Where a server is.
 
     Attributes:
-        url: Scheme, host and port; what messages show.
+        url: Scheme, host and port.
+        name: What messages call it; empty for the url.
         can: What it is said to be able to, of `CAPABILITIES`; None where nothing is said, and `execute` is assumed until it has answered.
-        socket: A Unix socket that it is reached by; None for TCP.
+        socket: The path of a Unix socket that it is reached by; None for TCP.
     """
 
     url: str
+    name: str = ""
     can: frozenset[str] | None = None
-    socket: Path | None = field(default=None)
+    socket: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return self.name or self.url
 
 
 def is_remote(name: str) -> bool:
@@ -120,7 +128,9 @@ def _read_query(query: list[tuple[str, str]]) -> tuple[frozenset[str] | None, bo
         raise NoAddress(message)
     can = frozenset(filter(None, known["can"].split(","))) if "can" in known else None
     if can is not None and not can <= CAPABILITIES:
-        message = f"can={known['can']}: expected some of {', '.join(sorted(CAPABILITIES))}, with commas between"
+        message = (
+            f"can={known['can']}: expected some of {', '.join(sorted(CAPABILITIES))}, with commas between"
+        )
         raise NoAddress(message)
     is_insecure = _SWITCH.get(known.get("insecure", "false"))
     if is_insecure is None:
