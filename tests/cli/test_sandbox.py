@@ -13,7 +13,6 @@ from agentrail.abc import ExecuteOptions
 from agentrail.app import make_sandbox, open_supervisor
 from agentrail.cli.sandbox import SandboxOptions, check_options, tokens_for
 from agentrail.errors import OptionError
-from agentrail.messages import ToolCall
 from agentrail.runtime.options import SessionOptions
 from agentrail.sandboxes.remote.wire import TOKEN_VARIABLE
 from agentrail.testing.models import ScriptedModel, calls, says
@@ -96,10 +95,10 @@ async def a_server(*arguments):
 async def test_a_session_works_in_a_server_of_its_own(tmp_path):
     """Its tools write and run there, and nothing of it is here; what is stopped in the middle, by `kill -9`, is a result that says where."""
     script = [
-        calls(ToolCall(id="1", name="write_file", arguments={"path": "a.txt", "content": "far away\n"})),
-        calls(ToolCall(id="2", name="shell", arguments={"command": "cat a.txt; pwd"})),
+        calls(("write_file", {"path": "a.txt", "content": "far away\n"})),
+        calls(("shell", {"command": "cat a.txt; pwd"})),
         says("Done."),
-        calls(ToolCall(id="3", name="read_file", arguments={"path": "a.txt"})),
+        calls(("read_file", {"path": "a.txt"})),
         says("Gone."),
     ]
     seen = []
@@ -116,7 +115,7 @@ async def test_a_session_works_in_a_server_of_its_own(tmp_path):
             await process.wait()
             with trio.fail_after(20):
                 assert await session.ask("Again") == "Gone."
-            seen = [str(one) for one in (await session.snapshot()).messages]
+            seen = [str(one) for one in await session.messages()]
     text = "\n".join(seen)
     assert "far away" in text
     assert f"The sandbox at {address} gave no answer" in text

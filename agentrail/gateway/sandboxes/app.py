@@ -8,7 +8,7 @@ or the request as such. Nothing that comes is repeated in an answer or a log.
 import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 import trio
 
@@ -41,6 +41,8 @@ from agentrail.sandboxes.remote.wire import (
     Stopped,
     encode_answer,
 )
+
+T = TypeVar("T")
 
 _WAIT_GONE_SECONDS: Final = STOP_SECONDS - 0.3
 """How long a stop waits until all is gone; a little less than its client waits for the answer."""
@@ -284,32 +286,32 @@ class SandboxApp:
             operation.is_over.set()
 
 
-async def _until_left(receive: AsgiReceive, work: Callable[[], Awaitable[Any]]) -> Any:
+async def _until_left(receive: AsgiReceive, work: Callable[[], Awaitable[T]]) -> T:
     """Do what somebody waits for, until they have left.
 
     Raises:
         CallerLeft: They have.
+        CallRefused: As the work raises it, and not in a group.
     """
-    is_done, result = False, None
+    results: list[T] = []
+    refusals: list[CallRefused] = []
 
     async def watch(scope: trio.CancelScope) -> None:
         await wait_left(receive)
         scope.cancel(reason="the caller has left")
 
-    refusal: CallRefused | None = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch, nursery.cancel_scope)
         try:
-            result = await work()
-        except CallRefused as refused:  # not out of the nursery, which would make a group of it
-            refusal = refused
-        is_done = True
+            results.append(await work())
+        except CallRefused as refused:
+            refusals.append(refused)
         nursery.cancel_scope.cancel(reason="it is answered")
-    if refusal is not None:
-        raise refusal
-    if not is_done:
+    if refusals:
+        raise refusals[0]
+    if not results:
         raise CallerLeft
-    return result
+    return results[0]
 
 
 def _nothing() -> Reply:

@@ -91,7 +91,8 @@ def decode_asked(name: str, content_type: str, body: bytes) -> Asked:
     Raises:
         Unreadable: It is something else.
     """
-    kind, head, contents = OPERATIONS[name].request, body, []
+    kind, head = OPERATIONS[name].request, body
+    contents: list[bytes] = []
     boundary = boundary_of(content_type)
     if boundary is not None:
         head, contents = decode_parts(body, boundary, max_parts=MAX_FILES)

@@ -473,10 +473,10 @@ class RemoteSandbox:
         """
         if self._gone is not None:
             raise self._gone
-        if self._facts is not None:
+        if self._is_open():
             return
         async with self._opening:
-            if self._facts is not None:
+            if self._is_open():
                 return
             await self._prepare()
             self._was_asked = True
@@ -497,6 +497,9 @@ class RemoteSandbox:
                 name=f"beat of {self!r}",
                 context=contextvars.copy_context(),
             )
+
+    def _is_open(self) -> bool:
+        return self._facts is not None
 
     async def _prepare(self) -> None:
         """Have a server; here it is there already.
@@ -520,6 +523,7 @@ class RemoteSandbox:
 
     async def _decode(self, kind: type[Answer[T]], body: bytes) -> Answer[T]:
         try:
+            answer: Answer[T]
             if len(body) > _DECODED_HERE_BYTES:
                 answer = await outside.offload(decode_as, kind, body)
             else:

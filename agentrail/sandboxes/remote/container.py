@@ -117,7 +117,7 @@ class ContainerSandbox(RemoteSandbox):
         """
         if self._process is not None:
             return
-        is_ready = False
+        is_ready, why = False, ""
         try:
             self._directory.mkdir(mode=0o700)
             self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the sandbox

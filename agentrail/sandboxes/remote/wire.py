@@ -98,7 +98,7 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pass
 
 
-class PathRequest(_Request):
+class PathRequest(_Request, frozen=True):
     """`exists`, `list_dir`, `leads_to`.
 
     Attributes:
@@ -108,7 +108,7 @@ class PathRequest(_Request):
     path: str
 
 
-class ReadRequest(_Request):
+class ReadRequest(_Request, frozen=True):
     """`read`; as of the port."""
 
     path: str
@@ -116,14 +116,14 @@ class ReadRequest(_Request):
     limit: int | None = None
 
 
-class WriteRequest(_Request):
+class WriteRequest(_Request, frozen=True):
     """`write`; as of the port."""
 
     path: str
     content: str
 
 
-class EditRequest(_Request):
+class EditRequest(_Request, frozen=True):
     """`edit`; as of the port."""
 
     path: str
@@ -132,7 +132,7 @@ class EditRequest(_Request):
     replace_all: bool = False
 
 
-class GrepRequest(_Request):
+class GrepRequest(_Request, frozen=True):
     """`grep`; as of the port."""
 
     pattern: str
@@ -140,14 +140,14 @@ class GrepRequest(_Request):
     options: GrepOptions
 
 
-class GlobRequest(_Request):
+class GlobRequest(_Request, frozen=True):
     """`glob`; as of the port."""
 
     pattern: str
     path: str
 
 
-class UploadRequest(_Request):
+class UploadRequest(_Request, frozen=True):
     """The head of an `upload`; the contents are the parts behind it.
 
     Attributes:
@@ -157,7 +157,7 @@ class UploadRequest(_Request):
     paths: tuple[str, ...]
 
 
-class DownloadRequest(_Request):
+class DownloadRequest(_Request, frozen=True):
     """`download`.
 
     Attributes:
@@ -167,18 +167,18 @@ class DownloadRequest(_Request):
     paths: tuple[str, ...]
 
 
-class ExecuteRequest(_Request):
+class ExecuteRequest(_Request, frozen=True):
     """`execute`; as of the port."""
 
     command: str
     options: ExecuteOptions
 
 
-class SnapshotRequest(_Request):
+class SnapshotRequest(_Request, frozen=True):
     """`snapshot`."""
 
 
-class RestoreRequest(_Request):
+class RestoreRequest(_Request, frozen=True):
     """`restore`; as of the port."""
 
     snapshot_id: str

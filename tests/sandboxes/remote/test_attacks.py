@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
@@ -11,7 +10,7 @@ import pytest
 import trio
 from hypothesis import given, settings, strategies as st
 
-from agentrail.abc import ExecuteOptions, FileBytes
+from agentrail.abc import DirectoryEntry, ExecuteOptions, FileBytes
 from agentrail.errors import OptionError
 from agentrail.gateway.sandboxes.leases import Lease, Leases
 from agentrail.gateway.sandboxes.operations import decode_asked
@@ -290,8 +289,8 @@ async def test_a_path_is_judged_where_the_files_are(tmp_path):
         await sandbox.write("a", "x")
         (held,) = served.leases.values()
         root = held.sandbox._path  # noqa: SLF001 - a command there would know it
-        os.symlink(tmp_path, root / "out")
-        os.symlink(tmp_path / "secret", root / "direct")
+        (root / "out").symlink_to(tmp_path)
+        (root / "direct").symlink_to(tmp_path / "secret")
         for path in ("out/secret", "direct", str(tmp_path / "secret"), "../secret", "a/../../etc/passwd"):
             refused = (await sandbox.read(path)).error
             assert refused.code == "invalid_path", path
@@ -302,7 +301,6 @@ async def test_a_path_is_judged_where_the_files_are(tmp_path):
             assert moved.error is not None
         assert (tmp_path / "secret").read_text() == "canary"
         assert await sandbox.leads_to("direct") == str(tmp_path / "secret")
-        os.chmod(root / "locked", 0) if (root / "locked").mkdir() else None
         await sandbox.aclose()
         assert not root.exists()
     assert (tmp_path / "secret").exists()
@@ -581,13 +579,6 @@ def test_whatever_comes_is_an_operation_or_unreadable(name, kind, body):
 
 def test_a_name_that_is_no_text_has_a_mark_in_its_place():
     """Undecodable bytes are U+FFFD, as the server decodes them."""
-    listing = wire.ListResult(entries=(client_entry("caf\udce9"),))
+    listing = wire.ListResult(entries=(DirectoryEntry(name="caf\udce9", kind="file"),))
     answer = wire.encode_answer(wire.Facts(), listing)
     assert wire.decode_as(wire.Answer[wire.ListResult], answer).result.entries[0].name == "caf\ufffd"
-
-
-def client_entry(name):
-    """An entry of a directory."""
-    from agentrail.abc import DirectoryEntry  # noqa: PLC0415 - of this one test
-
-    return DirectoryEntry(name=name, kind="file")
